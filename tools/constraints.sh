@@ -1,0 +1,17 @@
+#!/bin/sh
+# Writes constraints.txt anew: the newest versions that go together, as pip resolves them today.
+# Run it, then `make test`, then commit both or neither.
+set -eu
+cd "$(dirname "$0")/.."
+venv=$(mktemp -d)
+trap 'rm -rf "$venv"' EXIT
+python3 -m venv "$venv"
+"$venv/bin/python" -m pip install --quiet \
+    '.[test,lint,nvidia,postgresql,mysql]' tox bindep mkdocs
+{
+    echo "# Versions everything is tested with: pip install -c constraints.txt ..."
+    echo "# Written by tools/constraints.sh."
+    "$venv/bin/python" -m pip freeze --exclude compute-agent
+    # Compiled against libvirt-dev, so not installed above.
+    echo "libvirt-python==12.8.0"
+} >constraints.txt
