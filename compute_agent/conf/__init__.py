@@ -1,0 +1,169 @@
+"""Configuration of the agent and the scheduler: one `ConfigOpts` with every option registered.
+
+Only the rim (commands, service, the edges of drivers and of the scheduler) imports this package.
+There is no global configuration object: whoever needs options is handed them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from oslo_config import cfg
+
+from compute_agent import errors
+
+MODULES = (
+    "default",
+    "compute_agent",
+    "compute",
+    "host",
+    "gpu",
+    "nic",
+    "libvirt",
+    "devices",
+    "pci",
+    "placement",
+    "scheduler",
+)
+"""Modules of this package, one per group of options; each has `register_opts` and `list_opts`.
+
+A module may have `register_dynamic_opts(conf)`: options whose group depends on the value of other
+options, registered once the files are parsed.
+"""
+
+_LOCATION = re.compile(r"^Value for option \S+ from (?P<where>.*?) is not valid: ", re.DOTALL)
+_DETAIL = re.compile(r"detail='(?P<detail>[^']*)'")
+
+
+def modules() -> Iterator[ModuleType]:
+    """Yield the modules of `MODULES`, imported."""
+    for name in MODULES:
+        if importlib.util.find_spec(f"{__name__}.{name}"):
+            yield importlib.import_module(f"{__name__}.{name}")
+
+
+def new_config(
+    argv: Sequence[str] = (),
+    project: str = "compute-agent",
+    default_config_files: Sequence[str] | None = None,
+    default_config_dirs: Sequence[str] | None = None,
+) -> cfg.ConfigOpts:
+    """Parse `argv` and the configuration files, and check the value of every option.
+
+    :param argv: options of oslo.config only, that is ``--config-file``, ``--config-dir`` and those
+        of oslo.log.
+    :param project: names the directory below ``/etc`` in which files are looked for.
+    :param default_config_files: read when `argv` names none, instead of looking for them.
+    :param default_config_dirs: likewise.
+    :raises InvalidConfiguration: a file that is missing, unreadable or does not parse, or a value
+        of the wrong type; the message has the file, the option and the value.
+    """
+    conf = registered()
+    _register_logging(conf)
+    try:
+        conf(
+            list(argv),
+            project=project,
+            prog=project,
+            default_config_files=_listed(default_config_files),
+            default_config_dirs=_listed(default_config_dirs),
+        )
+    except cfg.Error as error:
+        raise errors.InvalidConfiguration(
+            f"The configuration of {project} cannot be read: {_sentence(error)} Correct the file "
+            "or the --config-file option and start again."
+        ) from error
+    for module in modules():
+        if hasattr(module, "register_dynamic_opts"):
+            module.register_dynamic_opts(conf)
+    check_values(conf)
+    importlib.import_module(f"{__name__}.default").set_machine_defaults(conf)
+    return conf
+
+
+def registered() -> cfg.ConfigOpts:
+    """Return a new `ConfigOpts` with every option registered and nothing parsed."""
+    conf = cfg.ConfigOpts()
+    for module in modules():
+        module.register_opts(conf)
+    return conf
+
+
+def reload(conf: cfg.ConfigOpts) -> list[str]:
+    """Re-read the configuration files and take over the options that may change while running.
+
+    :returns: one line per option that changed, ``[group]name: old -> new``.
+    :raises InvalidConfiguration: the files cannot be used; the old values stay in force.
+    """
+    try:
+        # mutating takes over a value of the wrong type and fails only where it is read, so the
+        # files are tried on a configuration of its own first
+        new_config(default_config_files=conf.config_file, default_config_dirs=conf.config_dir)
+        changed = conf.mutate_config_files()
+    except (cfg.Error, errors.InvalidConfiguration) as error:
+        raise errors.InvalidConfiguration(
+            f"The configuration is not reloaded, the values read before stay in force: {error}"
+        ) from error
+    lines = [
+        f"[{group or 'DEFAULT'}]{name}: {old!r} -> {new!r}"
+        for (group, name), (old, new) in changed.items()
+    ]
+    return sorted(lines)
+
+
+def check_values(conf: cfg.ConfigOpts) -> None:
+    """Read every registered option once, so that a wrong type shows at start and not later.
+
+    :raises InvalidConfiguration: all wrong values in one message.
+    """
+    wrong = list(_wrong_values(conf, "DEFAULT"))
+    if wrong:
+        raise errors.InvalidConfiguration(
+            "The configuration has values that cannot be used: "
+            + "; ".join(wrong)
+            + ". Correct them and start again."
+        )
+
+
+def _wrong_values(values: Mapping[str, Any], group: str) -> Iterator[str]:
+    for name in sorted(values):
+        try:
+            value = values[name]
+        except ValueError as error:
+            yield _wrong_value(group, name, error)
+        except cfg.Error as error:
+            yield f"option [{group}]{name}: {_sentence(error)}"
+        else:
+            if isinstance(value, cfg.ConfigOpts.GroupAttr):
+                yield from _wrong_values(value, name)
+
+
+def _wrong_value(group: str, option: str, error: ValueError) -> str:
+    text = str(error)
+    match = _LOCATION.match(text)
+    where, reason = "", text
+    if match:
+        detail = _DETAIL.search(match["where"])
+        where = f" in {detail['detail'] if detail else match['where']}"
+        reason = text[match.end() :]
+    return f"option [{group}]{option}{where}: {reason}"
+
+
+def _sentence(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if text.endswith(".") else text + "."
+
+
+def _listed(paths: Sequence[str] | None) -> list[str] | None:
+    return None if paths is None else list(paths)
+
+
+def _register_logging(conf: cfg.ConfigOpts) -> None:
+    from oslo_log import log
+
+    log.register_options(conf)
