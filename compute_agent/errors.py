@@ -1,0 +1,312 @@
+"""Every error the agent and the scheduler raise on purpose, in one tree.
+
+    ComputeAgentError
+      InvalidConfiguration                   # an option, file or combination the operator must
+      change
+        InvalidNodeConfiguration             # the node's identity is contradictory or lost
+        ProviderConfigConflict               # provider.yaml against what the agent or others own
+        PciConfigurationConflict             # device specifications against each other
+      InvalidInput                           # a driver's facts lack something mandatory
+      VirtDriverNotReady                     # the hypervisor is not there yet; try next period
+      HypervisorUnavailable                  # the connection to the hypervisor was lost
+      ComputeHostNotFound                    # the driver does not know the node named
+      ComputeResourcesUnavailable            # a claim on this host cannot be satisfied
+      AssignedResourceNotFound               # a named resource given to a guest is gone
+      ReshapeNeeded                          # a driver's signal, not an error of placement
+      PlacementError
+        PlacementUnavailable                 # refused, reset, timeout, 502 503 504, 429
+          PlacementAPIConnectFailure
+        PlacementUnauthorized                # 401, 403, no endpoint, no auth plugin, discovery
+        failed PlacementTooOld                      # cannot do what is needed (versions in the
+        message) ResourceProviderUpdateFailed         # base of all that a flush may raise
+          ResourceProviderSyncFailed         # several of the others, collected
+          ResourceProviderCreationFailed
+          ResourceProviderDeletionFailed
+          ResourceProviderInUse
+          InventoryInUse
+          InvalidResourceClass
+          InvalidInventory
+          TraitCreationFailed
+          TraitRetrievalFailed
+          ResourceProviderRetrievalFailed
+          ResourceProviderAggregateRetrievalFailed
+          ResourceProviderTraitRetrievalFailed
+          ResourceProviderInventoryRetrievalFailed
+        ResourceProviderUpdateConflict       # somebody else wrote first; re-read and repeat
+        PlacementReshapeConflict             # the same for a reshape
+        ReshapeFailed                        # fatal on startup
+        ResourceProviderAllocationRetrievalFailed
+        ConsumerAllocationRetrievalFailed
+        AllocationUpdateFailed
+        AllocationMoveFailed
+        AllocationDeleteFailed
+        ResourceProviderNotFound
+        AllocationCandidateRetrievalFailed   # the question about candidates was refused
+
+Every message says what was being done, to what, what came back, and, where there is one, the way
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class ComputeAgentError(Exception):
+    """Root of everything raised on purpose."""
+
+
+class InvalidConfiguration(ComputeAgentError):
+    """An option, a file or a combination of them that the operator must change."""
+
+
+class InvalidNodeConfiguration(InvalidConfiguration):
+    """The identity of this node is contradictory, unreadable or lost."""
+
+
+class ProviderConfigConflict(InvalidConfiguration):
+    """A provider config file names something that it may not change."""
+
+
+class PciConfigurationConflict(InvalidConfiguration):
+    """Device specifications contradict each other or what placement already holds."""
+
+
+class InvalidInput(ComputeAgentError):
+    """A driver's answer lacks something mandatory or holds something impossible."""
+
+
+class VirtDriverNotReady(ComputeAgentError):
+    """The hypervisor cannot be asked yet; the pass is repeated next period."""
+
+
+class HypervisorUnavailable(ComputeAgentError):
+    """The connection to the hypervisor is lost."""
+
+
+class ComputeHostNotFound(ComputeAgentError):
+    """The driver does not know a node of this name."""
+
+
+class ComputeResourcesUnavailable(ComputeAgentError):
+    """What was asked for cannot be given on this host."""
+
+
+class AssignedResourceNotFound(ComputeAgentError):
+    """A named resource that was assigned to a guest no longer exists on the host."""
+
+
+class ReshapeNeeded(ComputeAgentError):
+    """A driver's signal: inventory in use lives where it no longer belongs."""
+
+
+class PlacementError(ComputeAgentError):
+    """Placement answered something that cannot be used.
+
+    :param message: a full sentence.
+    :param status: HTTP status of the answer, None if there was none.
+    :param code: placement's error code (``placement.concurrent_update`` ...), where the answer
+        had one.
+    :param detail: placement's own explanation, or the beginning of a body that was no placement
+        error.
+    :param request_id: placement's id of the request, to be found in its log.
+    :param retry_after: seconds the answer asked to wait, None if it did not.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        detail: str = "",
+        request_id: str | None = None,
+        method: str | None = None,
+        path: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.request_id = request_id
+        self.method = method
+        self.path = path
+        self.retry_after = retry_after
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (type(self).__new__, (type(self), *self.args), self.__dict__)
+
+
+class PlacementUnavailable(PlacementError):
+    """Placement, or what stands before it, cannot answer now."""
+
+
+class PlacementAPIConnectFailure(PlacementUnavailable):
+    """No connection, or the connection broke or timed out before the answer was complete."""
+
+
+class PlacementUnauthorized(PlacementError):
+    """Credentials, role, catalogue or auth options are wrong."""
+
+
+class PlacementTooOld(PlacementError):
+    """Placement does not offer a microversion that is needed."""
+
+
+class ResourceProviderUpdateFailed(PlacementError):
+    """Placement could not be brought to what the host is; base of all that a flush may raise."""
+
+
+class SyncFailure(NamedTuple):
+    """One part of a flush that failed.
+
+    ``aspect`` is one of create, reparent, rename, inventories, aggregates, traits, delete.
+    """
+
+    uuid: str
+    name: str
+    aspect: str
+    error: ComputeAgentError
+
+
+class ResourceProviderSyncFailed(ResourceProviderUpdateFailed):
+    """One or more providers could not be brought up to date; the others were."""
+
+    def __init__(self, failures: Sequence[SyncFailure]) -> None:
+        self.failures: tuple[SyncFailure, ...] = tuple(failures)
+        shown = "; ".join(f"{f.aspect} of {f.name} ({f.uuid}): {f.error}" for f in self.failures)
+        first = self.failures[0].error if self.failures else None
+        answer = first if isinstance(first, PlacementError) else PlacementError("")
+        super().__init__(
+            f"{len(self.failures)} change(s) could not be written to placement: {shown}",
+            status=answer.status,
+            code=answer.code,
+            detail=answer.detail,
+            request_id=answer.request_id,
+            method=answer.method,
+            path=answer.path,
+        )
+
+
+class ResourceProviderCreationFailed(ResourceProviderUpdateFailed):
+    """A provider could not be created.
+
+    ``name_conflict_uuid`` is the uuid of the provider that holds the name, where that is why.
+    """
+
+    name_conflict_uuid: str | None = None
+
+
+class ResourceProviderDeletionFailed(ResourceProviderUpdateFailed):
+    """A provider could not be deleted."""
+
+
+class ResourceProviderInUse(ResourceProviderUpdateFailed):
+    """A provider has allocations or children and so stays."""
+
+
+class InventoryInUse(ResourceProviderUpdateFailed):
+    """An inventory that would go has allocations."""
+
+
+class InvalidResourceClass(ResourceProviderUpdateFailed):
+    """Placement refuses the name of a resource class."""
+
+
+class InvalidInventory(ResourceProviderUpdateFailed):
+    """Placement refuses an inventory record."""
+
+
+class TraitCreationFailed(ResourceProviderUpdateFailed):
+    """Placement refuses the name of a trait.  ``traits`` are the names."""
+
+    traits: frozenset[str] = frozenset()
+
+
+class TraitRetrievalFailed(ResourceProviderUpdateFailed):
+    """The known traits could not be read."""
+
+
+class ResourceProviderRetrievalFailed(ResourceProviderUpdateFailed):
+    """A provider or a tree could not be read."""
+
+
+class ResourceProviderAggregateRetrievalFailed(ResourceProviderUpdateFailed):
+    """The aggregates of a provider could not be read."""
+
+
+class ResourceProviderTraitRetrievalFailed(ResourceProviderUpdateFailed):
+    """The traits of a provider could not be read."""
+
+
+class ResourceProviderInventoryRetrievalFailed(ResourceProviderUpdateFailed):
+    """The inventories of a provider could not be read."""
+
+
+class ResourceProviderUpdateConflict(PlacementError):
+    """Somebody else wrote to the provider first: re-read it, compute again, repeat."""
+
+
+class PlacementReshapeConflict(PlacementError):
+    """Somebody else wrote to a provider or consumer of the reshape first."""
+
+
+class ReshapeFailed(PlacementError):
+    """Inventory and its allocations cannot be moved to their new place.
+
+    :param error: what went wrong, naming consumer and provider where they are known.
+    """
+
+    def __init__(
+        self,
+        error: str,
+        *,
+        status: int | None = None,
+        code: str | None = None,
+        detail: str = "",
+        request_id: str | None = None,
+        method: str | None = None,
+        path: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(
+            f"The reshape failed: {error}",
+            status=status,
+            code=code,
+            detail=detail,
+            request_id=request_id,
+            method=method,
+            path=path,
+            retry_after=retry_after,
+        )
+        self.error = error
+
+
+class ResourceProviderAllocationRetrievalFailed(PlacementError):
+    """The allocations on a provider could not be read."""
+
+
+class ConsumerAllocationRetrievalFailed(PlacementError):
+    """The allocations of a consumer could not be read."""
+
+
+class AllocationUpdateFailed(PlacementError):
+    """The allocations of a consumer could not be written."""
+
+
+class AllocationMoveFailed(PlacementError):
+    """The allocations of one consumer could not be given to another."""
+
+
+class AllocationDeleteFailed(PlacementError):
+    """The allocations of a consumer could not be removed."""
+
+
+class ResourceProviderNotFound(PlacementError):
+    """Placement has no such provider."""
+
+
+class AllocationCandidateRetrievalFailed(PlacementError):
+    """Placement refused the question about candidates (not the same as having none)."""

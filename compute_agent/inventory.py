@@ -1,0 +1,149 @@
+"""One inventory record: how much of a resource class a provider has, and how it may be handed out.
+
+A record is a mapping with the keys ``total reserved min_unit max_unit step_size allocation_ratio``.
+Placement fills in what a writer leaves out and stores the ratio in single precision, so records are
+completed before they are compared, and ratios are compared as 32-bit floats: 1.1 read back equals
+1.1.
+"""
+
+from __future__ import annotations
+
+import copy
+import struct
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeAlias
+
+Number: TypeAlias = int | float
+InventoryRecord: TypeAlias = Mapping[str, Number]
+Inventory: TypeAlias = Mapping[str, InventoryRecord]
+
+MAX_INT: Final = 2147483647
+
+PLACEMENT_DEFAULTS: Final[Mapping[str, Number]] = MappingProxyType(
+    {
+        "reserved": 0,
+        "min_unit": 1,
+        "max_unit": MAX_INT,
+        "step_size": 1,
+        "allocation_ratio": 1.0,
+    }
+)
+"""What placement stores for a key that the writer leaves out (``total`` is mandatory)."""
+
+RECORD_KEYS: Final = ("total", *PLACEMENT_DEFAULTS)
+
+OPERATOR_KEYS: Final = frozenset({"allocation_ratio"})
+"""Keys an operator may set in placement by hand and that a writer who is silent about them
+keeps.
+"""
+
+
+class FrozenRecord(dict[str, Any]):
+    """A dict that cannot be changed, so that it can be shared between snapshots without copying.
+
+    ``copy()``, ``dict(...)`` and ``copy.deepcopy`` give an ordinary dict to edit.
+    """
+
+    __slots__ = ()
+
+    def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
+        raise TypeError(
+            "this is a snapshot of a provider and cannot be changed; "
+            "edit a copy and hand it to ProviderTree.update_inventory"
+        )
+
+    __setitem__ = __delitem__ = _refuse
+    __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
+        return {key: copy.deepcopy(value, memo) for key, value in self.items()}
+
+    def __copy__(self) -> dict[str, Any]:
+        return dict(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (FrozenRecord, (dict(self),))
+
+
+def single_precision(ratio: float) -> float:
+    """What a single precision column gives back for ``ratio`` (itself when out of range)."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", ratio))[0])
+    except OverflowError:
+        return float(ratio)
+
+
+def complete_record(
+    record: InventoryRecord,
+    stored: InventoryRecord | None = None,
+    *,
+    operator_keys: Collection[str] = OPERATOR_KEYS,
+) -> FrozenRecord:
+    """``record`` with all six keys.
+
+    A missing key takes the stored value if it is one of ``operator_keys`` and something is stored,
+    otherwise placement's default.  Keys come out in the order of ``RECORD_KEYS``.
+
+    :raises ValueError: ``total`` is missing, or a key is not one of the six.
+    """
+    unknown = [key for key in record if key not in RECORD_KEYS]
+    if unknown:
+        raise ValueError(f"an inventory record has no key {', '.join(map(repr, unknown))}")
+    if "total" not in record:
+        raise ValueError("an inventory record needs the key 'total'")
+    completed: dict[str, Number] = {"total": record["total"]}
+    for key, default in PLACEMENT_DEFAULTS.items():
+        if key in record:
+            completed[key] = record[key]
+        elif stored is not None and key in operator_keys:
+            completed[key] = stored.get(key, default)
+        else:
+            completed[key] = default
+    return FrozenRecord(completed)
+
+
+def complete_inventory(
+    inventory: Inventory,
+    stored: Inventory | None = None,
+    *,
+    operator_keys: Collection[str] = OPERATOR_KEYS,
+) -> FrozenRecord:
+    """Every record of ``inventory`` completed against the record stored for the same class.
+
+    :raises ValueError: as :func:`complete_record`, naming the class.
+    """
+    stored = stored or {}
+    completed: dict[str, FrozenRecord] = {}
+    for resource_class, record in inventory.items():
+        try:
+            completed[resource_class] = complete_record(
+                record, stored.get(resource_class), operator_keys=operator_keys
+            )
+        except ValueError as exc:
+            raise ValueError(f"inventory of {resource_class}: {exc}") from exc
+    return FrozenRecord(completed)
+
+
+def equal_records(one: InventoryRecord, other: InventoryRecord) -> bool:
+    """Whether two completed records say the same to placement."""
+    return all(
+        single_precision(one[key]) == single_precision(other[key])
+        if key == "allocation_ratio"
+        else one[key] == other[key]
+        for key in RECORD_KEYS
+    )
+
+
+def equal_inventories(one: Inventory, other: Inventory) -> bool:
+    """Whether two completed inventories have the same classes with equal records."""
+    return one.keys() == other.keys() and all(
+        record is other[resource_class] or equal_records(record, other[resource_class])
+        for resource_class, record in one.items()
+    )
+
+
+def capacity(record: InventoryRecord) -> float:
+    """How many units can be allocated in all: (total - reserved) x ratio."""
+    return (record["total"] - record["reserved"]) * record["allocation_ratio"]

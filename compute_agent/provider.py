@@ -1,0 +1,74 @@
+"""What one resource provider is, as immutable values, and how its name and uuid come about."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid as uuidlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypedDict
+
+from compute_agent.inventory import FrozenRecord, Inventory
+
+SHARING_TRAIT: Final = "MISC_SHARES_VIA_AGGREGATE"
+MAX_NAME: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One named unit behind a count (which pmem namespace, say).  Local: never sent to
+    placement.
+    """
+
+    provider_uuid: str
+    resource_class: str
+    identifier: str
+    metadata: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderData:
+    """One provider as it was when asked for.
+
+    ``generation`` None: created here and not yet in placement.  ``parent_uuid`` None: a root.
+    ``inventory`` maps class to record (six keys); it cannot be changed, ``copy.deepcopy`` it to
+    edit.
+    """
+
+    uuid: str
+    name: str
+    generation: int | None = None
+    parent_uuid: str | None = None
+    inventory: Inventory = field(default_factory=FrozenRecord)
+    traits: frozenset[str] = frozenset()
+    aggregates: frozenset[str] = frozenset()
+    resources: Mapping[str, frozenset[Resource]] = field(default_factory=FrozenRecord)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProviderData:
+        return self
+
+
+class PlacementProvider(TypedDict):
+    """The keys read from a provider as ``GET /resource_providers`` returns it."""
+
+    uuid: str
+    name: str
+    generation: int
+    parent_provider_uuid: str | None
+
+
+def child_uuid(root_uuid: str, stable_key: str) -> str:
+    """The uuid a child of this root always has: a provider lost in placement comes back as itself.
+
+    :param stable_key: the strongest identity the hardware gives (serial, permanent MAC, PCI
+        address, ``numa:<id>`` ...), never the host's name, which may change.
+    """
+    return str(uuidlib.uuid5(uuidlib.UUID(root_uuid), stable_key))
+
+
+def provider_name(full_name: str) -> str:
+    """``full_name``; one too long for placement is cut and ends in ~ and digits of its SHA-256."""
+    if len(full_name) <= MAX_NAME:
+        return full_name
+    digest = hashlib.sha256(full_name.encode()).hexdigest()[:8]
+    return f"{full_name[: MAX_NAME - 9]}~{digest}"
