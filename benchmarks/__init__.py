@@ -1,0 +1,1 @@
+"""Side by side with the published openstack-placement package: `python -m benchmarks`."""

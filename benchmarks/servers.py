@@ -1,0 +1,223 @@
+"""Starts what a benchmark compares: a private PostgreSQL, the published package, and ours.
+
+The published package is run as a black box: installed from the package index into a virtual
+environment of its own below the user's cache directory, served by uWSGI, and spoken to over HTTP only.
+Everything listens on 127.0.0.1, keeps its state in a temporary directory, and is ended by pid.
+"""
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import requests
+
+PUBLISHED = "openstack-placement==16.0.0"
+START_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Server:
+    """A placement service that answers at `url`; `pid` is the parent of all its processes."""
+
+    label: str
+    url: str
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """User and system CPU spent so far by the server and all its workers."""
+        return cpu_seconds(self.pid)
+
+    def resident_mib(self) -> float:
+        """Proportional set size of the server and its workers, in MiB."""
+        return sum(p.memory_full_info().pss for p in family(self.pid)) / 2**20
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """The process and its descendants."""
+    parent = psutil.Process(pid)
+    return [parent, *parent.children(recursive=True)]
+
+
+def cpu_seconds(pid: int) -> float:
+    total = 0.0
+    for process in family(pid):
+        times = process.cpu_times()
+        total += times.user + times.system
+    return total
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def postgresql(directory: Path) -> Iterator[str]:
+    """A private PostgreSQL; yields an SQLAlchemy URL without driver and database: `//user@host:port`.
+
+    Raises `RuntimeError` naming the Debian package when there is no server on this machine.
+    """
+    candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not candidates:
+        raise RuntimeError("no PostgreSQL server found: apt-get install postgresql")
+    binaries = candidates[-1].parent
+    directory.mkdir(parents=True)
+    port = free_port()
+    as_user: list[str] = []
+    if os.geteuid() == 0:
+        # PostgreSQL refuses to run as root.
+        account = pwd.getpwnam("postgres")
+        os.chown(directory, account.pw_uid, account.pw_gid)
+        for parent in directory.parents:
+            if parent == Path("/tmp"):
+                break
+            parent.chmod(0o755)
+        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+
+    def run(*command: str) -> None:
+        subprocess.run([*as_user, *command], cwd=directory, check=True, stdout=subprocess.DEVNULL)
+
+    data = str(directory / "data")
+    run(
+        str(binaries / "initdb"), "-D", data, "-A", "trust", "-U", "root", "--no-sync", "-E", "UTF8"
+    )
+    options = (
+        f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={directory}"
+        " -c fsync=off -c max_connections=200"
+    )
+    control = str(binaries / "pg_ctl")
+    log = str(directory / "log")
+    run(control, "-D", data, "-w", "-l", log, "-o", options, "start")
+    try:
+        for name in ("published", "ours"):
+            run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "root", name)
+        yield f"//root@127.0.0.1:{port}"
+    finally:
+        run(control, "-D", data, "-m", "fast", "-w", "stop")
+
+
+def published_venv() -> Path:
+    """The virtual environment of the published package, made on first use."""
+    default = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser()
+    venv = Path(os.environ.get("PLACEMENT_REFERENCE_VENV", default / "compute-agent" / "published"))
+    if not (venv / "bin" / "uwsgi").exists():
+        print(f"installing {PUBLISHED} and uWSGI into {venv}", file=sys.stderr)
+        shutil.rmtree(venv, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
+        subprocess.run(
+            [
+                str(venv / "bin" / "pip"),
+                "install",
+                "--quiet",
+                PUBLISHED,
+                "psycopg2-binary",
+                "uwsgi",
+            ],
+            check=True,
+        )
+    return venv
+
+
+def write_config(directory: Path, connection: str) -> Path:
+    """A placement.conf that both servers understand."""
+    directory.mkdir(parents=True, exist_ok=True)
+    config = directory / "placement.conf"
+    config.write_text(
+        f"[placement_database]\nconnection = {connection}\n"
+        "[api]\nauth_strategy = noauth2\n"
+        "[oslo_policy]\nenforce_new_defaults = false\n"
+    )
+    return config
+
+
+@contextlib.contextmanager
+def published(directory: Path, connection: str, workers: int, extra: str = "") -> Iterator[Server]:
+    """The published package under uWSGI with `workers` processes of one thread."""
+    venv = published_venv()
+    config = write_config(directory, connection)
+    with config.open("a") as stream:
+        stream.write(extra)
+    environment = {**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(directory)}
+    subprocess.run(
+        [str(venv / "bin" / "placement-manage"), "--config-file", str(config), "db", "sync"],
+        check=True,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    port = free_port()
+    command = [
+        *(str(venv / "bin" / "uwsgi"), "--http-socket", f"127.0.0.1:{port}"),
+        *("--module", "placement.wsgi.api:application", "--master", "--die-on-term"),
+        *("--enable-threads", "--processes", str(workers), "--threads", "1", "--need-app"),
+        # Its plain HTTP socket closes after each answer; saying so spares the client a surprise.
+        *("--disable-logging", "--add-header", "Connection: close"),
+    ]
+    with _running("published", command, environment, port, directory / "log") as server:
+        yield server
+
+
+@contextlib.contextmanager
+def ours(directory: Path, connection: str, workers: int, extra: str = "") -> Iterator[Server]:
+    """This project's server with `workers` processes of one thread."""
+    binaries = Path(sys.executable).parent
+    config = write_config(directory, connection)
+    with config.open("a") as stream:
+        stream.write(extra)
+    subprocess.run(
+        [str(binaries / "placement-manage"), "--config-file", str(config), "db", "sync"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    port = free_port()
+    command = [
+        *(str(binaries / "placement-server"), "serve", "--config-file", str(config)),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--workers", str(workers), "--threads", "1"),
+    ]
+    with _running("ours", command, dict(os.environ), port, directory / "log") as server:
+        yield server
+
+
+@contextlib.contextmanager
+def _running(
+    label: str, command: Sequence[str], environment: Mapping[str, str], port: int, log: Path
+) -> Iterator[Server]:
+    url = f"http://127.0.0.1:{port}"
+    with (
+        log.open("wb") as output,
+        subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process,
+    ):
+        try:
+            _wait_until_it_answers(url, process, log)
+            yield Server(label, url, process.pid)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    give_up = time.monotonic() + START_SECONDS
+    while time.monotonic() < give_up:
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode}; see {log}")
+        with contextlib.suppress(requests.ConnectionError):
+            if requests.get(url, timeout=5).status_code == 200:
+                return
+        time.sleep(0.05)
+    raise RuntimeError(f"no answer at {url} within {START_SECONDS} s; see {log}")
