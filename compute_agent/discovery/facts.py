@@ -1,0 +1,379 @@
+"""What a machine has, as values: frozen, ordered, hashable, and free of any notion of placement.
+
+Every tuple is sorted and every number is in one unit, so that reading the same machine twice gives
+equal facts; whatever moves by itself (free memory, counters, load) is not a fact. `None` always
+means "the machine does not say", never "reading went wrong": what went wrong is a sentence in
+`HostTopology.warnings`.
+
+How the pieces refer to each other (all by id, never by object):
+
+    HostTopology
+     ├ cells ─ NumaCell.id ◄────────────┐ numa_node: an id of `cells`, or None
+     ├ cpus ── Cpu.id ◄─ NumaCell.cpus  │
+     ├ pci_devices ─ PciDevice.address ─┤ physfn ─► address of the PF,  vfs ─► addresses of VFs
+     ├ nics ── NicPort.address ─────────┤ a PCI function that is an Ethernet port, not a VF
+     │         └ vfs ─ NicVf.address    │
+     ├ nic_cards ─ NicCard.ports ─► NicPort.address
+     └ gpus ── PhysicalGpu.address ─────┘ a whole GPU; its VFs are in `vfs`
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NewType
+
+CellId = NewType("CellId", int)
+CpuId = NewType("CpuId", int)
+SocketId = NewType("SocketId", int)
+DieId = NewType("DieId", int)
+CoreId = NewType("CoreId", int)  # counts within its socket (and die), not within the host
+
+PciAddress = NewType("PciAddress", str)
+"""A PCI function, lower case, four or more digits of domain:
+
+    0000:81:00.1
+    │    │  │  └ function: a port of a card; also what VFs are numbered through
+    │    │  └ device ("slot"): a card, as far as one bus can tell
+    │    └ bus
+    └ domain: usually 0000; wider than 16 bits behind Intel VMD (10000:e1:00.0)
+"""
+
+_PCI_ADDRESS = re.compile(
+    r"(?:(?P<domain>[0-9a-fA-F]{1,8}):)?"
+    r"(?P<bus>[0-9a-fA-F]{1,2}):(?P<device>[0-9a-fA-F]{1,2})\.(?P<function>[0-7])"
+)
+
+
+def pci_address(text: str) -> PciAddress:
+    """Normalise any spelling of a PCI address: `00000000:84:00.0` (NVML), `84:00.0` (lspci).
+
+    Raises ValueError when `text` is none.
+    """
+    match = _PCI_ADDRESS.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a PCI address such as 0000:81:00.0")
+    domain, bus, device, function = (int(part or "0", 16) for part in match.groups())
+    return PciAddress(f"{domain:04x}:{bus:02x}:{device:02x}.{function}")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class HugePages:
+    """A pool of huge pages of one size on one cell. Counts are pages."""
+
+    size_kib: int
+    total: int
+    free: int = field(compare=False, default=0)
+    """Pages no one uses at the moment; it moves by itself, hence takes no part in equality."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumaCell:
+    """A NUMA node as the kernel sees it: CPUs and memory at one distance."""
+
+    id: CellId
+    cpus: tuple[CpuId, ...]
+    """Online CPUs, ascending; empty for a memory-only node (CXL, PMEM as RAM, GPU memory)."""
+    memory_kib: int
+    """All memory of the cell, huge pages included; 0 for a node with CPUs only."""
+    huge_pages: tuple[HugePages, ...] = ()
+    """By page size; sizes without a page are listed too."""
+    distances: tuple[tuple[CellId, int], ...] = ()
+    """SLIT distances to every cell, itself (usually 10) included, by cell id; () = unknown."""
+    gpu_memory_of: PciAddress | None = None
+    """The GPU whose own memory this cell is (Grace Hopper): no memory for guests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    """A logical CPU (hardware thread) that is online."""
+
+    id: CpuId
+    socket: SocketId | None
+    die: DieId | None
+    core: CoreId | None
+    siblings: tuple[CpuId, ...]
+    """Online threads of the same core, itself included: more than one = hyper-threading."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuModel:
+    """What kind of CPUs the host has."""
+
+    arch: str
+    """As `uname -m` says: x86_64, aarch64, ppc64le, s390x, riscv64, ..."""
+    vendor: str | None
+    model_name: str | None
+    flags: tuple[str, ...]
+    """The kernel's names (x86 `flags`: pni, avx2, ...; arm `Features`: asimd, ...), sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PciDevice:
+    """A PCI function. Ids are lower-case hex without 0x: as in 8086, 10ed, 020000."""
+
+    address: PciAddress
+    vendor_id: str
+    product_id: str
+    class_code: str
+    subsystem_vendor_id: str | None = None
+    subsystem_product_id: str | None = None
+    revision: str | None = None
+    numa_node: CellId | None = None
+    driver: str | None = None
+    iommu_group: int | None = None
+    physfn: PciAddress | None = None
+    """Set on a VF: its PF."""
+    total_vfs: int = 0
+    """How many VFs the function can make (`sriov_totalvfs`); > 0 = it is a PF."""
+    vfs: tuple[PciAddress, ...] = ()
+    """The VFs that exist, by VF number."""
+    serial: str | None = None
+    """Serial number in the vital product data; read for Ethernet ports and GPUs, root only."""
+    vdpa: str | None = None
+    """Name of the vDPA device made from this function."""
+
+    @property
+    def is_pf(self) -> bool:
+        return self.total_vfs > 0
+
+    @property
+    def is_vf(self) -> bool:
+        return self.physfn is not None
+
+
+@dataclass(frozen=True, slots=True)
+class NicVf:
+    """A virtual function of an Ethernet port."""
+
+    address: PciAddress
+    index: int
+    driver: str | None
+    netdev: str | None
+    in_use_by_host: bool
+    """The host itself talks through it: enslaved, or up with an address. No guest can have it."""
+    vdpa: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NicPort:
+    """An Ethernet function that is not a VF; with `is_pf`, one that can make VFs."""
+
+    address: PciAddress
+    vendor_id: str
+    product_id: str
+    numa_node: CellId | None
+    driver: str | None
+    name: str | None
+    """The uplink's interface; None when the function is bound to vfio-pci or the like."""
+    names: tuple[str, ...]
+    """Every uplink interface: some cards have two ports behind one function."""
+    mac: str | None
+    mac_permanent: bool
+    """Burnt into the card (`addr_assign_type` 0), not made up or set by somebody."""
+    speed_mbps: int | None
+    """None = the link is down or does not say."""
+    link_up: bool | None
+    phys_port_name: str | None
+    phys_switch_id: str | None
+    switchdev: bool
+    """The port switches between representors of its VFs (eswitch mode switchdev)."""
+    rdma: bool
+    is_pf: bool
+    total_vfs: int
+    vfs: tuple[NicVf, ...]
+    """The VFs that exist and could be read, by VF number."""
+    serial: str | None = None
+    features: tuple[str, ...] = ()
+    """Offloads by libvirt's names (rx, tso, ...), sorted; sysfs tells only rdma and switchdev."""
+
+
+@dataclass(frozen=True, slots=True)
+class NicCard:
+    """The ports of one adapter: same domain:bus:device, or same serial number."""
+
+    address: PciAddress
+    """Of the first port: function 0 of the card."""
+    ports: tuple[PciAddress, ...]
+    """Ports that can make VFs, ascending."""
+    numa_node: CellId | None
+    serial: str | None = None
+    mac: str | None = None
+    """Permanent MAC address of the first port: the card's identity; None if not permanent."""
+
+
+@dataclass(frozen=True, slots=True)
+class MdevType:
+    """A type of mediated device (vGPU) that a device offers."""
+
+    id: str
+    """As one writes it in the configuration: nvidia-35, i915-GVTg_V5_4."""
+    available_instances: int
+    """How many more of this type could be made on that device right now."""
+    name: str | None = None
+    device_api: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mdev:
+    """A mediated device, or a vGPU of the vendor's own VFIO driver, that exists."""
+
+    type_id: str
+    uuid: str | None
+    """None for a vGPU of the vendor's driver: there the VF itself is what a guest gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuVf:
+    """A virtual function of a GPU; on GPUs with SR-IOV this is what makes vGPUs."""
+
+    address: PciAddress
+    index: int
+    numa_node: CellId | None
+    driver: str | None
+    mdev_types: tuple[MdevType, ...] = ()
+    mdevs: tuple[Mdev, ...] = ()
+    vendor_vfio: bool = False
+    """vGPU types come from the vendor's VFIO driver instead of the mdev framework."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigProfile:
+    """What a MIG partition *is*: a shape a GPU can be cut into. Compare `MigDevice`."""
+
+    name: str
+    """1g.10gb, 1g.10gb+me, 1c.3g.40gb, ..."""
+    profile_id: int
+    slices: int
+    memory_mib: int
+    max_instances: int
+    """How many of it fit on an otherwise empty GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class MigDevice:
+    """A MIG partition that exists *now*: its ids are used again for others after it is gone."""
+
+    uuid: str
+    profile: str
+    """Name of its `MigProfile`."""
+    gpu_instance: int
+    compute_instance: int
+    slices: int | None
+    memory_mib: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class VgpuType:
+    """A vGPU type as NVML describes it; `id` is that of the `MdevType`."""
+
+    id: str
+    name: str
+    vgpu_class: str | None
+    framebuffer_mib: int | None
+    max_instances: int | None
+    max_instances_per_guest: int | None
+    gpu_instance_profile: int | None
+    """The MIG profile id a vGPU of this type sits on; None = time-sliced."""
+
+
+@dataclass(frozen=True, slots=True)
+class VgpuInstance:
+    """A vGPU that a guest holds, as NVML sees it."""
+
+    uuid: str
+    type_id: str
+    mdev_uuid: str | None
+    guest: str | None
+    """The guest's id as the hypervisor gave it (libvirt: the domain's uuid)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalGpu:
+    """A GPU (or another PCI device that makes mediated devices), whole; never one of its VFs.
+
+    PCI facts come from sysfs and are always there. What NVML adds is None or empty where NVML is
+    absent or does not see the device (a GPU bound to vfio-pci is invisible to it).
+    """
+
+    address: PciAddress
+    vendor_id: str
+    product_id: str
+    class_code: str
+    numa_node: CellId | None
+    driver: str | None
+    total_vfs: int = 0
+    vfs: tuple[GpuVf, ...] = ()
+    mdev_types: tuple[MdevType, ...] = ()
+    """Offered by the whole device; a GPU with SR-IOV offers none itself, its VFs do."""
+    mdevs: tuple[Mdev, ...] = ()
+    nvml: bool = False
+    """NVML sees the device."""
+    model: str | None = None
+    uuid: str | None = None
+    serial: str | None = None
+    memory_mib: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    mig_enabled: bool | None = None
+    mig_pending: bool | None = None
+    """What MIG mode becomes at the GPU's next reset."""
+    mig_profiles: tuple[MigProfile, ...] = ()
+    mig_devices: tuple[MigDevice, ...] = ()
+    virtualization_mode: str | None = None
+    """none, passthrough, vgpu (this host is itself a guest), host_vgpu, host_vsga."""
+    host_vgpu_sriov: bool | None = None
+    vgpu_types: tuple[VgpuType, ...] = ()
+    vgpus: tuple[VgpuInstance, ...] = ()
+    vgpu_heterogeneous: bool | None = None
+    """vGPUs of different sizes may live on the device at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStore:
+    """The file system that holds the guests' disks."""
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEncryption:
+    """What KVM and the cgroup controller `misc` say of encrypted guests."""
+
+    amd_sev: bool = False
+    amd_sev_es: bool = False
+    amd_sev_snp: bool = False
+    intel_tdx: bool = False
+    capacity: tuple[tuple[str, int], ...] = ()
+    """Contexts by the kernel's names (sev, sev_es, tdx), sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostTopology:
+    """Everything that was found on one host."""
+
+    hostname: str
+    cells: tuple[NumaCell, ...]
+    """By id; numbers may have gaps. Never empty: a kernel without NUMA gives one cell 0."""
+    cpus: tuple[Cpu, ...]
+    online_cpus: tuple[CpuId, ...]
+    present_cpus: tuple[CpuId, ...]
+    """CPUs that exist, offline ones included."""
+    cpu_model: CpuModel
+    memory_kib: int
+    pci_devices: tuple[PciDevice, ...] = ()
+    nics: tuple[NicPort, ...] = ()
+    nic_cards: tuple[NicCard, ...] = ()
+    gpus: tuple[PhysicalGpu, ...] = ()
+    disk: DiskStore | None = None
+    memory_encryption: MemoryEncryption = field(default_factory=MemoryEncryption)
+    boot_id: str | None = None
+    numa_reported: bool = True
+    """False: the kernel shows no NUMA nodes, the one cell is made from the whole host."""
+    warnings: tuple[str, ...] = ()
+    """What was left out or guessed, one sentence each, naming the path and the reason."""
+
+    @property
+    def hyperthreading(self) -> bool:
+        return any(len(cpu.siblings) > 1 for cpu in self.cpus)
