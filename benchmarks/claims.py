@@ -1,7 +1,7 @@
 """Claims under concurrency: rate, latency, conflicts, CPU, and whether the books stay exact.
 
-Compares the published package under uWSGI with placement-server, on the same PostgreSQL, same number
-of workers, same data through the API. Client processes share the machine with the servers, so rates
+Compares the published package under uWSGI with placement-server: the same PostgreSQL, number of
+workers, and data through the API. Client processes share the machine with the servers, so rates
 are lower bounds; CPU seconds are the server's own.
 """
 

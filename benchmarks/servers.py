@@ -1,7 +1,7 @@
 """Starts what a benchmark compares: a private PostgreSQL, the published package, and ours.
 
 The published package is run as a black box: installed from the package index into a virtual
-environment of its own below the user's cache directory, served by uWSGI, and spoken to over HTTP only.
+environment of its own below the user's cache directory, served by uWSGI, spoken to over HTTP only.
 Everything listens on 127.0.0.1, keeps its state in a temporary directory, and is ended by pid.
 """
 
@@ -65,7 +65,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def postgresql(directory: Path) -> Iterator[str]:
-    """A private PostgreSQL; yields an SQLAlchemy URL without driver and database: `//user@host:port`.
+    """A private PostgreSQL; yields a URL without driver and database: `//user@host:port`.
 
     Raises `RuntimeError` naming the Debian package when there is no server on this machine.
     """
