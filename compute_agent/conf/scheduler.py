@@ -1,0 +1,240 @@
+"""Options of the scheduler: groups scheduler, filter_scheduler and compute_scheduler."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+SCHEDULER = cfg.OptGroup("scheduler", title="What the scheduler asks placement for")
+FILTER_SCHEDULER = cfg.OptGroup("filter_scheduler", title="Filters and weighers of hosts")
+COMPUTE_SCHEDULER = cfg.OptGroup("compute_scheduler", title="What only this scheduler has")
+
+DEFAULT_FILTERS = (
+    "ComputeFilter",
+    "ComputeCapabilitiesFilter",
+    "ImagePropertiesFilter",
+    "ServerGroupAntiAffinityFilter",
+    "ServerGroupAffinityFilter",
+)
+
+scheduler_opts = [
+    cfg.IntOpt(
+        "max_attempts",
+        default=3,
+        min=1,
+        help="""
+Hosts that one instance may be tried on: the chosen one and this many less one alternates.
+""",
+    ),
+    cfg.IntOpt(
+        "max_placement_results",
+        default=1000,
+        min=1,
+        help="""
+Candidates that placement is asked for at most.
+
+Filters see only these. Raise it when the log says that the limit was reached and no host was
+found; that costs memory here and time in placement.
+""",
+    ),
+    cfg.BoolOpt(
+        "limit_tenants_to_placement_aggregate",
+        default=False,
+        help="""
+Restrict a project to hosts of the aggregates whose metadata filter_tenant_id* name it.
+""",
+    ),
+    cfg.BoolOpt(
+        "placement_aggregate_required_for_tenants",
+        default=False,
+        help="""
+With limit_tenants_to_placement_aggregate: a project that no aggregate names gets no host. Off: it
+may use every host.
+""",
+    ),
+    cfg.BoolOpt(
+        "query_placement_for_image_type_support",
+        default=False,
+        help="""
+Ask only for hosts that support the image's disk format (traits COMPUTE_IMAGE_TYPE_*).
+""",
+    ),
+    cfg.BoolOpt(
+        "enable_isolated_aggregate_filtering",
+        default=False,
+        help="""
+Keep requests off the hosts of aggregates whose metadata trait:NAME=required ask for a trait that
+the request does not require.
+""",
+    ),
+    cfg.BoolOpt(
+        "image_metadata_prefilter",
+        default=False,
+        help="""
+Ask only for hosts that support the buses, interfaces, video models, architecture and IOMMU that
+the image's properties name.
+""",
+    ),
+]
+
+_MULTIPLIERS = (
+    ("ram", 1.0, "free memory"),
+    ("cpu", 1.0, "free CPUs"),
+    ("disk", 1.0, "free disk"),
+    ("io_ops", -1.0, "builds, resizes and migrations under way"),
+    ("pci", 1.0, "devices of the kind asked for that stay free"),
+    ("soft_affinity", 1.0, "members of the instance's server group"),
+    ("soft_anti_affinity", 1.0, "absence of members of the instance's server group"),
+    ("build_failure", 1000000.0, "absence of recent build failures"),
+    ("num_instances", 0.0, "number of instances"),
+    ("hypervisor_version", 1.0, "version of the hypervisor"),
+)
+
+
+def _multiplier_opts() -> list[cfg.Opt]:
+    return [
+        cfg.FloatOpt(
+            f"{name}_weight_multiplier",
+            default=default,
+            help=f"""
+How much the {what} of a host count when hosts are weighed.
+
+Every weight is first scaled to 0..1 over the hosts at hand. Positive: more is better, negative:
+less is better, 0: it does not count. An aggregate's metadata of the same name overrides it for
+its hosts; of several the smallest counts.
+""",
+        )
+        for name, default, what in _MULTIPLIERS
+    ]
+
+
+filter_opts = [
+    cfg.MultiStrOpt(
+        "available_filters",
+        default=["nova.scheduler.filters.all_filters"],
+        help="""
+Filters that enabled_filters may name: "nova.scheduler.filters.all_filters" for those that come
+with the scheduler, or the full path of a class or of a function returning classes.
+""",
+    ),
+    cfg.ListOpt(
+        "enabled_filters",
+        default=list(DEFAULT_FILTERS),
+        help="""
+Filters that every host must pass, in this order. The cheap and sharp ones should come first.
+""",
+    ),
+    cfg.ListOpt(
+        "weight_classes",
+        default=["nova.scheduler.weights.all_weighers"],
+        help="""
+Weighers that order the hosts left: "nova.scheduler.weights.all_weighers" for those that come with
+the scheduler, or full paths of classes.
+""",
+    ),
+    *_multiplier_opts(),
+    cfg.IntOpt(
+        "host_subset_size",
+        default=1,
+        min=1,
+        help="""
+Choose at random among this many of the best hosts. More than 1 keeps several schedulers from
+choosing the same host at the same time.
+""",
+    ),
+    cfg.BoolOpt(
+        "shuffle_best_same_weighed_hosts",
+        default=False,
+        help="""
+Shuffle the hosts that share the best weight. Worth switching on with several schedulers.
+""",
+    ),
+    cfg.IntOpt(
+        "max_io_ops_per_host",
+        default=8,
+        min=0,
+        help="""
+Builds, resizes and migrations a host may have under way (IoOpsFilter).
+""",
+    ),
+    cfg.IntOpt(
+        "max_instances_per_host",
+        default=50,
+        min=1,
+        help="""
+Instances a host may have (NumInstancesFilter).
+""",
+    ),
+    cfg.ListOpt(
+        "isolated_images",
+        default=[],
+        help="""
+Ids of images that run on isolated hosts only (IsolatedHostsFilter).
+""",
+    ),
+    cfg.ListOpt(
+        "isolated_hosts",
+        default=[],
+        help="""
+Names of hosts that isolated images run on (IsolatedHostsFilter).
+""",
+    ),
+    cfg.BoolOpt(
+        "restrict_isolated_hosts_to_isolated_images",
+        default=True,
+        help="""
+Keep other images off the isolated hosts (IsolatedHostsFilter).
+""",
+    ),
+    cfg.BoolOpt(
+        "pci_in_placement",
+        default=False,
+        help="""
+Ask placement for the devices that a PCI alias names: one request group per device.
+
+Switch on when every agent reports its PCI devices. Off: a request with a PCI alias is refused.
+""",
+    ),
+]
+
+compute_scheduler_opts = [
+    cfg.StrOpt(
+        "aggregate_source",
+        help="""
+YAML file of host aggregates: a list of {uuid, name, hosts: [names], metadata: {key: value}}. Needed for
+availability zones, tenant isolation and the Aggregate* filters. The uuid must be the one under
+which the aggregate is mirrored in placement. Unset: there are no aggregates.
+""",
+    ),
+    cfg.IntOpt(
+        "claim_candidates_per_host",
+        default=8,
+        min=1,
+        help="""
+Ways to fit on one host that are tried before the next host is. A lost race for one device then
+does not cost the host.
+""",
+    ),
+    cfg.StrOpt(
+        "journal_path",
+        default="$state_path/scheduler-journal",
+        help="""
+File that keeps the allocations still to be given back when placement failed in the middle of a
+request, and the moves under way. It is worked off at the next start and the next request.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the groups of the scheduler on `conf`."""
+    for group, options in list_opts():
+        conf.register_opts(options, group=group)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by group, for the generator of the sample file."""
+    return [
+        (SCHEDULER.name, scheduler_opts),
+        (FILTER_SCHEDULER.name, filter_opts),
+        (COMPUTE_SCHEDULER.name, compute_scheduler_opts),
+    ]
