@@ -1,0 +1,211 @@
+"""Files of the state directory: what must survive a restart, a crash and a full disk.
+
+A file is either what it was or what it shall be, never half of it: written under a temporary
+name, fsynced, renamed, and the directory fsynced. A file with state has a version and a checksum.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compute_agent import errors
+
+VERSION = 1
+
+
+class StateUnusable(errors.InvalidConfiguration):
+    """The state directory or a file in it cannot be used; the message says how to get out."""
+
+
+class AgentRunning(errors.InvalidConfiguration):
+    """Another process holds the lock of this state directory."""
+
+
+def prepare_directory(path: Path) -> None:
+    """Create the state directory if it is missing, and make sure it can be written to.
+
+    :raises StateUnusable: it cannot be created or written to.
+    """
+    try:
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        probe = _temporary(path / "probe")
+        write_new(probe, b"", 0o600)
+        probe.unlink()
+    except OSError as error:
+        raise StateUnusable(
+            f"The state directory {path} ([DEFAULT]state_path) cannot be written to: "
+            f"{error.strerror}. Give it to the user that runs the agent, or set state_path to "
+            "another directory."
+        ) from error
+
+
+def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Replace the file by one with `content`, or leave it as it is.
+
+    :raises OSError: the file is as it was.
+    """
+    temporary = _temporary(path)
+    try:
+        write_new(temporary, content, mode)
+        temporary.rename(path)
+    except OSError:
+        _remove(temporary)
+        raise
+    _sync_directory(path.parent)
+
+
+def create_exclusively(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """Create the file with its whole content, or not at all.
+
+    :raises FileExistsError: there is one by now; it is left alone.
+    :raises OSError: nothing was created.
+    """
+    temporary = _temporary(path)
+    try:
+        write_new(temporary, content, mode)
+        # a rename would replace a file that appeared meanwhile, a link never does
+        os.link(temporary, path)
+    finally:
+        _remove(temporary)
+    _sync_directory(path.parent)
+
+
+def write_new(path: Path, content: bytes, mode: int) -> None:
+    """Create a file that must not exist, and bring its content to the disk."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, mode)  # whatever the umask is
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink()
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class StateFile:
+    """One JSON document in the state directory, with a version and a checksum."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> dict[str, Any]:
+        """Return the document, empty if there is no file.
+
+        :raises StateUnusable: the file cannot be read, is damaged, or is of a newer version.
+        """
+        try:
+            raw = self.path.read_bytes()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise StateUnusable(
+                f"The state file {self.path} cannot be read: {error.strerror}. Make it readable "
+                "for the user that runs the agent."
+            ) from error
+        return self._document(raw)
+
+    def _document(self, raw: bytes) -> dict[str, Any]:
+        way_out = "Restore it from a backup, or move it away: the agent then starts without it."
+        try:
+            envelope = json.loads(raw)
+            version, checksum = envelope["version"], envelope["sha256"]
+            document: dict[str, Any] = envelope["state"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateUnusable(
+                f"The state file {self.path} is damaged ({type(error).__name__}: {error}). "
+                f"{way_out}"
+            ) from error
+        if version != VERSION:
+            raise StateUnusable(
+                f"The state file {self.path} has version {version}, this agent knows {VERSION}. "
+                f"Run the agent that wrote it. {way_out}"
+            )
+        if checksum != _checksum(document):
+            raise StateUnusable(
+                f"The state file {self.path} was changed: its checksum is {checksum}, its content "
+                f"has {_checksum(document)}. {way_out}"
+            )
+        return document
+
+    def save(self, document: Mapping[str, Any]) -> None:
+        """Replace the document.
+
+        :raises StateUnusable: it cannot be written; the old one is still there.
+        """
+        envelope = {"version": VERSION, "sha256": _checksum(document), "state": document}
+        content = json.dumps(envelope, indent=1, sort_keys=True).encode() + b"\n"
+        try:
+            write_atomically(self.path, content)
+        except OSError as error:
+            raise StateUnusable(
+                f"The state file {self.path} cannot be written: {error.strerror}. The state before "
+                "is kept; free space or correct the permissions of the directory."
+            ) from error
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+class AgentLock:
+    """A lock on the state directory that the kernel releases when its holder ends, however."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "agent.lock"
+        self._descriptor: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        :raises AgentRunning: another process holds it; its pid is in the message.
+        """
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise AgentRunning(
+                f"An agent with the state directory {self.path.parent} is running already (pid "
+                f"{holder}). Stop it first, or set [DEFAULT]state_path to another directory."
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Give the lock back; the file stays, as removing it would race with the next holder."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> AgentLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()

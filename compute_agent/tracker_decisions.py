@@ -1,0 +1,312 @@
+"""What to do after something happened in a pass: a pure function of state and event.
+
+A start and a period are told apart here and nowhere else. No I/O, no clock, no randomness: the
+time is part of the event and a wait is an upper bound that the caller draws from.
+
+    event                       at start                        in a period
+    reshape needed, 1st call    RESHAPE                         NEXT_PERIOD, error, pending
+    reshape needed, 2nd call    EXIT 2                          NEXT_PERIOD, error
+    reshape failed              EXIT 2                          NEXT_PERIOD, error
+    update rejected             EXIT 3                          NEXT_PERIOD, error
+    generation conflict         RETRY 3 times, then EXIT 3      RETRY 3 times, then NEXT_PERIOD
+    placement unavailable       BACK_OFF (EXIT 3 after the      BACK_OFF, warning once
+                                start's time limit, if any)
+    unauthorized                EXIT 3                          BACK_OFF, error every 10th time
+    invalid configuration       EXIT 1                          CARRY_ON, error
+    identity conflict           EXIT 5                          NEXT_PERIOD, error
+    driver failed               EXIT 4                          NEXT_PERIOD, error with traceback
+    driver not ready            NEXT_PERIOD, still a start      NEXT_PERIOD, warning
+    node unknown                NEXT_PERIOD, still a start      NEXT_PERIOD, warning
+    completed                   DONE, no start any more         DONE
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
+
+from compute_agent import errors
+
+MAX_TRIES = 4
+"""Times that a pass is tried in all when somebody else writes to the same providers."""
+BACK_OFF_START = 1.0
+"""Seconds: upper bound of the first wait for a placement that cannot be reached."""
+REFUSALS_PER_LOG = 10
+REMINDER_AFTER = 3600.0
+"""Seconds after which a condition that lasts is logged again."""
+
+
+class ExitCode(IntEnum):
+    """Status with which the daemon ends."""
+
+    ASKED_TO_STOP = 0
+    CONFIGURATION = 1
+    RESHAPE_FAILED = 2
+    PLACEMENT_REJECTED = 3
+    DRIVER_FAILED = 4
+    IDENTITY = 5
+
+
+class EventKind(Enum):
+    """What can happen in a pass."""
+
+    RESHAPE_NEEDED = "a reshape is needed"
+    RESHAPE_NEEDED_AGAIN = "the driver asked for a reshape while it was doing one"
+    RESHAPE_FAILED = "the reshape failed"
+    UPDATE_REJECTED = "placement rejected the update"
+    CONFLICT = "somebody else wrote to the same resource providers"
+    PLACEMENT_UNAVAILABLE = "placement cannot be reached"
+    PLACEMENT_UNAUTHORIZED = "placement does not let this agent in"
+    INVALID_CONFIGURATION = "the configuration is contradictory"
+    IDENTITY_CONFLICT = "the identity of this node is contradictory"
+    DRIVER_FAILED = "the driver failed unexpectedly"
+    DRIVER_NOT_READY = "the driver is not ready"
+    NODE_UNKNOWN = "the driver does not know the node"
+    COMPLETED = "the pass completed"
+
+
+class Action(Enum):
+    """What the caller does next."""
+
+    RESHAPE = "fetch the allocations, call the driver again, flush as a reshape"
+    RETRY = "redo the pass after a short random wait"
+    BACK_OFF = "wait, then redo the pass"
+    NEXT_PERIOD = "leave this node as it is until the next period"
+    CARRY_ON = "leave out the faulty part and go on with the rest of this pass"
+    EXIT = "end the process"
+    DONE = "nothing is left to do"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened at `at` (seconds of a monotonic clock).
+
+    `subject` tells apart two faults of the same kind, so that a new one is logged while an old
+    one lasts. `retry_after` is what placement asked for, in seconds.
+    """
+
+    kind: EventKind
+    at: float
+    subject: str = ""
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Configured bounds, in seconds. `startup_placement_timeout` 0 means none."""
+
+    period: float
+    startup_placement_timeout: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A condition that lasts: since when, when it was last logged, how often it was seen."""
+
+    kind: EventKind
+    subject: str
+    since: float
+    logged_at: float
+    seen: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """What the decisions about one node depend on.
+
+    `startup` stays True until a pass of the node has completed. `tries` counts the tries of the
+    pass in hand that ended in a conflict, `attempts` the waits since placement went away.
+    """
+
+    started_at: float
+    startup: bool = True
+    reshape_pending: bool = False
+    tries: int = 0
+    attempts: int = 0
+    fault: Fault | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do, and the state afterwards.
+
+    :param wait: upper bound in seconds of the wait before RETRY and BACK_OFF: wait a time drawn
+        uniformly from 0 to `wait`, but at least `wait_at_least`.
+    :param log: level to log the event with, None to stay silent.
+    :param ended: the fault that is over, to be logged once.
+    """
+
+    action: Action
+    state: NodeState
+    exit_code: ExitCode | None = None
+    wait: float = 0.0
+    wait_at_least: float = 0.0
+    log: int | None = None
+    with_traceback: bool = False
+    ended: Fault | None = None
+
+
+_FATAL_AT_START = {
+    EventKind.RESHAPE_NEEDED_AGAIN: ExitCode.RESHAPE_FAILED,
+    EventKind.RESHAPE_FAILED: ExitCode.RESHAPE_FAILED,
+    EventKind.UPDATE_REJECTED: ExitCode.PLACEMENT_REJECTED,
+    EventKind.PLACEMENT_UNAUTHORIZED: ExitCode.PLACEMENT_REJECTED,
+    EventKind.INVALID_CONFIGURATION: ExitCode.CONFIGURATION,
+    EventKind.IDENTITY_CONFLICT: ExitCode.IDENTITY,
+    EventKind.DRIVER_FAILED: ExitCode.DRIVER_FAILED,
+}
+
+_LEVEL_IN_PERIOD = {
+    EventKind.CONFLICT: logging.WARNING,
+    EventKind.PLACEMENT_UNAVAILABLE: logging.WARNING,
+    EventKind.DRIVER_NOT_READY: logging.WARNING,
+    EventKind.NODE_UNKNOWN: logging.WARNING,
+}
+
+
+def classify(error: Exception) -> EventKind:
+    """Return what an exception out of a pass means.
+
+    Of several failures collected in one flush the one that decides is the one that a repetition
+    cannot get past: an outage, then a refusal to let the agent in, then a rejected change.
+    """
+    if isinstance(error, errors.ResourceProviderSyncFailed) and error.failures:
+        kinds = {classify(failure.error) for failure in error.failures}
+        return next((kind for kind in _WORST_FIRST if kind in kinds), EventKind.UPDATE_REJECTED)
+    for kind, types in _KINDS:
+        if isinstance(error, types):
+            return kind
+    return EventKind.DRIVER_FAILED
+
+
+_WORST_FIRST = (
+    EventKind.PLACEMENT_UNAVAILABLE,
+    EventKind.PLACEMENT_UNAUTHORIZED,
+    EventKind.UPDATE_REJECTED,
+    EventKind.CONFLICT,
+)
+
+_KINDS: tuple[tuple[EventKind, tuple[type[Exception], ...]], ...] = (
+    # the narrower type first where one is derived from another
+    (EventKind.RESHAPE_NEEDED, (errors.ReshapeNeeded,)),
+    (EventKind.RESHAPE_FAILED, (errors.ReshapeFailed,)),
+    (
+        EventKind.CONFLICT,
+        (errors.ResourceProviderUpdateConflict, errors.PlacementReshapeConflict),
+    ),
+    (EventKind.PLACEMENT_UNAVAILABLE, (errors.PlacementUnavailable,)),
+    (EventKind.PLACEMENT_UNAUTHORIZED, (errors.PlacementUnauthorized,)),
+    (EventKind.UPDATE_REJECTED, (errors.PlacementError,)),
+    (EventKind.IDENTITY_CONFLICT, (errors.InvalidNodeConfiguration,)),
+    (EventKind.INVALID_CONFIGURATION, (errors.InvalidConfiguration,)),
+    (EventKind.DRIVER_NOT_READY, (errors.VirtDriverNotReady, errors.HypervisorUnavailable)),
+    (EventKind.NODE_UNKNOWN, (errors.ComputeHostNotFound,)),
+)
+
+
+def decide(state: NodeState, event: Event, limits: Limits) -> Decision:
+    """Return what to do after `event`, for a node in `state`."""
+    kind = event.kind
+    if kind is EventKind.COMPLETED:
+        return _completed(state)
+    if kind is EventKind.RESHAPE_NEEDED and state.startup:
+        return Decision(Action.RESHAPE, state, log=logging.INFO)
+    if kind is EventKind.CONFLICT:
+        return _after_conflict(state, event)
+    if kind is EventKind.PLACEMENT_UNAVAILABLE:
+        return _after_outage(state, event, limits)
+    if state.startup and kind in _FATAL_AT_START:
+        return Decision(
+            Action.EXIT,
+            state,
+            exit_code=_FATAL_AT_START[kind],
+            log=logging.CRITICAL,
+            with_traceback=kind is EventKind.DRIVER_FAILED,
+        )
+    if kind is EventKind.PLACEMENT_UNAUTHORIZED:
+        return _after_refusal(state, event, limits)
+    action = Action.NEXT_PERIOD
+    if kind is EventKind.INVALID_CONFIGURATION:
+        action = Action.CARRY_ON
+    return _lasting(action, _pass_over(state), event)
+
+
+def _completed(state: NodeState) -> Decision:
+    return Decision(
+        Action.DONE,
+        replace(state, startup=False, reshape_pending=False, tries=0, attempts=0, fault=None),
+        ended=state.fault,
+    )
+
+
+def _after_conflict(state: NodeState, event: Event) -> Decision:
+    tries = state.tries + 1
+    if tries < MAX_TRIES:
+        # the first repetition is at once: the other writer is most likely done
+        return Decision(
+            Action.RETRY, replace(state, tries=tries), wait=2.0 * (tries - 1), log=logging.DEBUG
+        )
+    if state.startup:
+        return Decision(
+            Action.EXIT,
+            state,
+            exit_code=ExitCode.PLACEMENT_REJECTED,
+            log=logging.CRITICAL,
+        )
+    return _lasting(Action.NEXT_PERIOD, _pass_over(state), event)
+
+
+def _after_outage(state: NodeState, event: Event, limits: Limits) -> Decision:
+    timeout = limits.startup_placement_timeout
+    if state.startup and timeout and event.at - state.started_at >= timeout:
+        return Decision(
+            Action.EXIT,
+            state,
+            exit_code=ExitCode.PLACEMENT_REJECTED,
+            log=logging.CRITICAL,
+        )
+    return _backing_off(state, event, limits)
+
+
+def _after_refusal(state: NodeState, event: Event, limits: Limits) -> Decision:
+    decision = _backing_off(state, event, limits)
+    fault = decision.state.fault
+    if fault is None or fault.seen == 1:
+        return decision
+    due = fault.seen % REFUSALS_PER_LOG == 0
+    return replace(decision, log=logging.ERROR if due else None)
+
+
+def _backing_off(state: NodeState, event: Event, limits: Limits) -> Decision:
+    bound = min(limits.period, BACK_OFF_START * 2.0 ** min(state.attempts, 32))
+    after = replace(_pass_over(state), attempts=state.attempts + 1)
+    return replace(
+        _lasting(Action.BACK_OFF, after, event),
+        wait=max(bound, event.retry_after or 0.0),
+        wait_at_least=event.retry_after or 0.0,
+    )
+
+
+def _lasting(action: Action, state: NodeState, event: Event) -> Decision:
+    """Remember the fault; log it when it is new and once per `REMINDER_AFTER`."""
+    level = _LEVEL_IN_PERIOD.get(event.kind, logging.ERROR)
+    pending = state.reshape_pending or event.kind is EventKind.RESHAPE_NEEDED
+    fault = state.fault
+    if fault is None or (fault.kind, fault.subject) != (event.kind, event.subject):
+        fault = Fault(event.kind, event.subject, since=event.at, logged_at=event.at)
+        due = True
+    else:
+        due = event.at - fault.logged_at >= REMINDER_AFTER
+        logged_at = event.at if due else fault.logged_at
+        fault = replace(fault, seen=fault.seen + 1, logged_at=logged_at)
+    return Decision(
+        action,
+        replace(state, fault=fault, reshape_pending=pending),
+        log=level if due else None,
+        with_traceback=due and event.kind is EventKind.DRIVER_FAILED,
+    )
+
+
+def _pass_over(state: NodeState) -> NodeState:
+    return replace(state, tries=0)

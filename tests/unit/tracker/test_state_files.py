@@ -1,0 +1,130 @@
+"""State that survives a crash: whole files or none, and a clear word about damaged ones."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from compute_agent import state_files
+from compute_agent.state_files import AgentLock, AgentRunning, StateFile, StateUnusable
+
+
+def test_a_written_file_has_the_content_and_the_mode_whatever_the_umask(tmp_path):
+    before = os.umask(0o077)
+    try:
+        state_files.write_atomically(tmp_path / "file", b"content", 0o644)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").read_bytes() == b"content"
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o644
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        state_files.write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_exclusive_create_never_replaces_a_file(tmp_path):
+    path = tmp_path / "file"
+    state_files.create_exclusively(path, b"first")
+    with pytest.raises(FileExistsError):
+        state_files.create_exclusively(path, b"second")
+    assert path.read_bytes() == b"first"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_file_is_on_the_disk_before_its_name_and_the_name_before_the_return(
+    tmp_path, monkeypatch
+):
+    story = []
+    real_fsync, real_rename = os.fsync, type(tmp_path).rename
+
+    def fsync(descriptor):
+        mode = os.fstat(descriptor).st_mode
+        story.append("sync directory" if stat.S_ISDIR(mode) else "sync file")
+        real_fsync(descriptor)
+
+    def rename(self, target):
+        story.append("rename")
+        return real_rename(self, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(type(tmp_path), "rename", rename)
+    state_files.write_atomically(tmp_path / "file", b"x")
+    assert story == ["sync file", "rename", "sync directory"]
+
+
+def test_a_state_document_comes_back_as_it_was_saved(tmp_path):
+    file = StateFile(tmp_path / "ledger.json")
+    assert file.load() == {}
+    file.save({"created": ["a", "b"]})
+    assert StateFile(tmp_path / "ledger.json").load() == {"created": ["a", "b"]}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"null", b"\xff"])
+def test_a_damaged_state_file_is_named_with_a_way_out(tmp_path, content):
+    path = tmp_path / "ledger.json"
+    path.write_bytes(content)
+    with pytest.raises(StateUnusable, match="damaged") as caught:
+        StateFile(path).load()
+    assert str(path) in str(caught.value)
+
+
+def test_a_changed_state_file_is_noticed(tmp_path):
+    file = StateFile(tmp_path / "ledger.json")
+    file.save({"created": ["a"]})
+    file.path.write_text(file.path.read_text().replace('"a"', '"b"'))
+    with pytest.raises(StateUnusable, match="checksum"):
+        file.load()
+
+
+def test_a_state_file_of_a_newer_agent_is_refused(tmp_path):
+    file = StateFile(tmp_path / "ledger.json")
+    file.save({})
+    file.path.write_text(json.dumps({**json.loads(file.path.read_text()), "version": 2}))
+    with pytest.raises(StateUnusable, match="version 2"):
+        file.load()
+
+
+def test_a_state_path_that_is_no_directory_is_refused_with_what_to_do(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateUnusable, match="state_path"):
+        state_files.prepare_directory(tmp_path / "file")
+
+
+def test_a_missing_state_directory_is_created(tmp_path):
+    state_files.prepare_directory(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_a_second_process_is_refused_the_lock_and_told_who_holds_it(tmp_path):
+    program = (
+        "import sys, pathlib; from compute_agent.state_files import AgentLock\n"
+        "AgentLock(pathlib.Path(sys.argv[1])).acquire(); print('held', flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(AgentRunning, match=f"pid {holder.pid}"):
+            AgentLock(tmp_path).acquire()
+        holder.kill()
+        holder.wait()
+    with AgentLock(tmp_path):
+        pass
