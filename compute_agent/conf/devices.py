@@ -1,0 +1,80 @@
+"""Options of groups devices and mdev_<type>: which mediated devices (vGPUs) are offered."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = "devices"
+
+device_opts = [
+    cfg.ListOpt(
+        "enabled_mdev_types",
+        default=[],
+        deprecated_name="enabled_vgpu_types",
+        help="""
+Types of mediated devices (vGPUs) that guests may get: nvidia-35,nvidia-36.
+
+Each type may have a group [mdev_<type>] that says for which devices it is. The first type without
+such a list takes all devices that are left; further ones without are ignored.
+""",
+    ),
+]
+
+mdev_opts = [
+    cfg.ListOpt(
+        "device_addresses",
+        default=[],
+        help="""
+PCI addresses of the devices that make this type: 0000:84:00.0,0000:85:00.0. Empty: all devices no
+other type names, if this type is the first one enabled.
+""",
+    ),
+    cfg.StrOpt(
+        "mdev_class",
+        default="VGPU",
+        help="""
+Resource class under which the devices are counted: VGPU, or a name that starts with CUSTOM_.
+""",
+    ),
+    cfg.IntOpt(
+        "max_instances",
+        min=1,
+        help="""
+Most devices of this type to make on one physical device, for types whose own limit does not say
+how many fit. Unset: as many as the device says.
+""",
+    ),
+]
+
+
+def mdev_group(mdev_type: str) -> str:
+    """Return the name of the group with the options of one mdev type."""
+    return f"mdev_{mdev_type}"
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of group devices on `conf`."""
+    conf.register_opts(device_opts, group=GROUP)
+
+
+def register_dynamic_opts(conf: cfg.ConfigOpts) -> None:
+    """Register group mdev_<type> for every type enabled; the old group vgpu_<type> is read too."""
+    for mdev_type in conf.devices.enabled_mdev_types:
+        group = mdev_group(mdev_type)
+        old = f"vgpu_{mdev_type}"
+        for opt in mdev_opts:
+            renamed = type(opt)(
+                opt.name,
+                **{
+                    **({"min": 1} if opt.name == "max_instances" else {}),
+                    "default": opt.default,
+                    "help": opt.help,
+                    "deprecated_group": old,
+                },
+            )
+            conf.register_opt(renamed, group=group)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by group, for the generator of the sample file."""
+    return [(GROUP, list(device_opts)), (mdev_group("<type>"), list(mdev_opts))]

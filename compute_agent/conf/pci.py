@@ -1,0 +1,49 @@
+"""Options of group pci: PCI devices that are handed to guests whole."""
+
+from __future__ import annotations
+
+from oslo_config import cfg
+
+GROUP = "pci"
+
+pci_opts = [
+    cfg.MultiStrOpt(
+        "device_spec",
+        default=[],
+        deprecated_name="passthrough_whitelist",
+        help="""
+PCI devices that guests may get, as JSON: a dict, or a list of dicts. May be given several times;
+the first that matches a device counts.
+
+Match by vendor_id, product_id, and address (a string with globs such as *:0a:00.*, or a dict of
+regular expressions domain, bus, slot, function) or devname. Tags: physical_network, trusted,
+remote_managed, managed, live_migratable, one_time_use, resource_class, traits.
+""",
+    ),
+    cfg.MultiStrOpt(
+        "alias",
+        default=[],
+        help="""
+Name under which a flavor asks for a kind of PCI device, as JSON: name, vendor_id, product_id,
+device_type, numa_policy, resource_class, traits, live_migratable.
+""",
+    ),
+    cfg.BoolOpt(
+        "report_in_placement",
+        default=False,
+        help="""
+Report the devices of device_spec as inventory in placement. Devices with a physical_network and
+remote managed ones are left out; match by address instead of devname.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options of group pci on `conf`."""
+    conf.register_opts(pci_opts, group=GROUP)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by group, for the generator of the sample file."""
+    return [(GROUP, list(pci_opts))]
