@@ -1,0 +1,224 @@
+"""Who this node is: one uuid, created once, kept in a file, the same for ever.
+
+The uuid is the root provider's. Losing it registers the host a second time, so a state directory
+that was lost is told from a first start by a marker that is written after the first full pass.
+What a change of the host's name or a takeover means is decided by pure functions.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid as uuids
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from compute_agent import errors, state_files
+from compute_agent.provider import provider_name
+
+COMPUTE_ID = "compute_id"
+MARKER = "registered"
+MAX_BYTES = 40
+OWNER_TRAITS = frozenset({"COMPUTE_NODE", "OWNER_NOVA"})
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The node that was last registered from this state directory."""
+
+    uuid: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RootFacts:
+    """The root provider that placement has under this host's name."""
+
+    uuid: str
+    name: str
+    traits: frozenset[str]
+    has_allocations: bool
+
+
+class Verdict(Enum):
+    """What to do when no identity file was found."""
+
+    CREATE = "take a new uuid"
+    ADOPT = "take over the uuid that placement has for this host"
+    REFUSE = "do not start"
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """A verdict with the uuid to take over, or the reason of a refusal."""
+
+    verdict: Verdict
+    uuid: str | None = None
+    reason: str = ""
+
+
+def directories(config_files: Iterable[str], state_path: Path) -> list[Path]:
+    """Return the directories in which an identity file is looked for, each once."""
+    found = [Path(file).resolve().parent for file in config_files]
+    return list(dict.fromkeys([*found, state_path.resolve()]))
+
+
+def read_compute_id(path: Path) -> str:
+    """Return the uuid in the file, in canonical form.
+
+    :raises FileNotFoundError: there is no such file.
+    :raises InvalidNodeConfiguration: it cannot be read or holds no uuid.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise errors.InvalidNodeConfiguration(
+            f"The identity file {path} cannot be read: {error.strerror}. Make it readable for the "
+            "user that runs the agent."
+        ) from error
+    text = raw.decode(errors="replace").strip()
+    try:
+        parsed = uuids.UUID(text)
+    except ValueError as error:
+        raise errors.InvalidNodeConfiguration(
+            f"The identity file {path} does not hold a uuid but {text!r}. Restore it from a "
+            "backup; the uuid is that of this host's root resource provider in placement."
+        ) from error
+    return str(parsed)
+
+
+def find(places: Sequence[Path]) -> str | None:
+    """Return the uuid that all identity files agree on, None if there is no file.
+
+    :raises InvalidNodeConfiguration: a file is unusable, or two disagree.
+    """
+    found: dict[Path, str] = {}
+    for place in places:
+        path = place / COMPUTE_ID
+        try:
+            found[path] = read_compute_id(path)
+        except FileNotFoundError:
+            continue
+    if len(set(found.values())) > 1:
+        listed = ", ".join(f"{uuid} in {path}" for path, uuid in found.items())
+        raise errors.InvalidNodeConfiguration(
+            f"The identity files of this node disagree: {listed}. Keep the one that holds the uuid "
+            "of this host's root resource provider in placement and remove the others."
+        )
+    return next(iter(found.values()), None)
+
+
+def write_compute_id(state_path: Path, uuid: str) -> None:
+    """Create the identity file with `uuid`; never replaces one.
+
+    :raises InvalidNodeConfiguration: a file appeared meanwhile, or it cannot be written.
+    """
+    path = state_path / COMPUTE_ID
+    try:
+        state_files.create_exclusively(path, f"{uuid}\n".encode(), 0o644)
+    except FileExistsError as error:
+        raise errors.InvalidNodeConfiguration(
+            f"The identity file {path} appeared while a new one was about to be written. Is "
+            "another agent starting with the same state directory? Let only one of them start."
+        ) from error
+    except OSError as error:
+        raise errors.InvalidNodeConfiguration(
+            f"The identity file {path} cannot be written: {error.strerror}."
+        ) from error
+
+
+def read_marker(state_path: Path) -> Marker | None:
+    """Return what was last registered from this state directory, None if nothing was.
+
+    :raises InvalidNodeConfiguration: the marker cannot be read.
+    """
+    path = state_path / MARKER
+    try:
+        document = json.loads(path.read_bytes())
+        return Marker(uuid=str(document["uuid"]), name=str(document["name"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise errors.InvalidNodeConfiguration(
+            f"The file {path}, which says which node was registered from here, cannot be used: "
+            f"{error}. If {COMPUTE_ID} is beside it and right, remove {path}; it is written again."
+        ) from error
+
+
+def write_marker(state_path: Path, marker: Marker) -> None:
+    """Remember that the node has been registered in placement."""
+    content = json.dumps({"uuid": marker.uuid, "name": marker.name}).encode() + b"\n"
+    state_files.write_atomically(state_path / MARKER, content)
+
+
+def check_marker(found: str | None, marker: Marker | None, state_path: Path) -> None:
+    """Refuse a state directory that lost its identity or got somebody else's.
+
+    :raises InvalidNodeConfiguration: the message says how to restore the identity.
+    """
+    if marker is None or found == marker.uuid:
+        return
+    path = state_path / COMPUTE_ID
+    if found is None:
+        raise errors.InvalidNodeConfiguration(
+            f"This host was registered before ({state_path / MARKER} exists), but its identity "
+            f"file {path} is gone. Write the uuid of the root resource provider named "
+            f"{marker.name!r} into it; it was {marker.uuid}."
+        )
+    raise errors.InvalidNodeConfiguration(
+        f"The identity file says {found}, but {marker.uuid} ({marker.name!r}) was registered "
+        f"from this state directory. Put {marker.uuid} back into {path}, or, if this is really "
+        f"another node, remove {state_path / MARKER}."
+    )
+
+
+def decide_adoption(root: RootFacts | None, *, has_instances: bool, adopt_asked: bool) -> Adoption:
+    """Return what a host without identity file and without marker does.
+
+    :param root: what placement has under this host's name, None if nothing.
+    :param adopt_asked: the operator said ``--adopt``.
+    """
+    if root is None:
+        return Adoption(Verdict.CREATE)
+    if adopt_asked:
+        return Adoption(Verdict.ADOPT, root.uuid)
+    known = f"Placement has a root resource provider named {root.name!r} already, uuid {root.uuid}"
+    if not root.traits & OWNER_TRAITS:
+        return Adoption(
+            Verdict.REFUSE,
+            reason=f"{known}, and it is not marked as a compute node's. If it is this host, start "
+            "once with --adopt; otherwise rename or delete that provider.",
+        )
+    if root.has_allocations and not has_instances:
+        return Adoption(
+            Verdict.REFUSE,
+            reason=f"{known}, which has allocations, but no instance runs here. Has another "
+            "machine taken this name, or was this one reinstalled? If the provider is this host's, "
+            "start once with --adopt.",
+        )
+    return Adoption(Verdict.ADOPT, root.uuid)
+
+
+def renamed(names: Mapping[str, str], old_root: str, new_root: str) -> dict[str, str]:
+    """Return the providers whose name follows the host's, with their new names.
+
+    :param names: uuid to name of every provider in the tree.
+    :returns: uuid to new name, the root's included. Names that other services made, such as
+        ``host:Open vSwitch agent``, follow another rule and are left to them.
+    """
+    changed = {}
+    for uuid, name in names.items():
+        if name == old_root:
+            changed[uuid] = new_root
+        elif name.startswith(f"{old_root}_"):
+            changed[uuid] = provider_name(new_root + name[len(old_root) :])
+    return changed
+
+
+def new_uuid() -> str:
+    """Return a uuid for a node that has none yet."""
+    return str(uuids.uuid4())

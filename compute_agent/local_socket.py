@@ -1,0 +1,158 @@
+"""The UNIX socket where the running agent answers `compute-agent status` and `report`.
+
+One request and one reply per connection, each one line of JSON. A request is
+``{"command": NAME, ...arguments}``, a reply ``{"result": ...}`` or ``{"error": SENTENCE}``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from compute_agent import errors
+
+LOG = logging.getLogger(__name__)
+
+MAX_REQUEST = 65536
+MAX_PATH = 107
+"""Bytes of a socket's path, a limit of the kernel's address structure (unix(7))."""
+Command = Callable[..., Any]
+
+
+class AgentNotRunning(errors.ComputeAgentError):
+    """Nobody listens on the socket."""
+
+
+class LocalServer:
+    """Serves commands on a UNIX socket, each connection in a thread of its own.
+
+    :param path: the socket; a stale one is replaced. The caller holds the lock of the state
+        directory, so no other agent serves it.
+    :param commands: by name; called with the arguments of the request.
+    """
+
+    def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
+        self.path = path
+        self._commands = dict(commands)
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to listen.
+
+        :raises InvalidConfiguration: the socket cannot be created.
+        """
+        if len(os.fsencode(self.path)) > MAX_PATH:
+            raise errors.InvalidConfiguration(
+                f"The status socket {self.path} has a path of more than {MAX_PATH} bytes, more "
+                "than the system permits. Set [compute_agent]status_socket to a shorter one."
+            )
+        try:
+            self.path.unlink(missing_ok=True)
+            self._server = _Server(str(self.path), self._commands)
+            self.path.chmod(0o660)
+        except OSError as error:
+            raise errors.InvalidConfiguration(
+                f"The status socket {self.path} cannot be created: {error.strerror}. Set "
+                "[compute_agent]status_socket to a place that the agent may write to, or to an "
+                "empty value for none."
+            ) from error
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 3600.0},
+            name="status-socket",
+            daemon=True,
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening and remove the socket."""
+        if self._server is not None and self._thread is not None:
+            self._server.shutdown_now()
+            self._thread.join()
+            self._server.server_close()
+            self.path.unlink(missing_ok=True)
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, path: str, commands: Mapping[str, Command]) -> None:
+        self.commands = commands
+        self._path = path
+        super().__init__(path, _Handler)
+
+    def shutdown_now(self) -> None:
+        """Stop `serve_forever` without waiting for its poll, which is long to keep it quiet."""
+        stopper = threading.Thread(target=self.shutdown, name="status-socket-stop", daemon=True)
+        stopper.start()
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as wake:
+            wake.connect(self._path)
+        stopper.join()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        LOG.debug("A client of the status socket went away.", exc_info=True)
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        line = self.rfile.readline(MAX_REQUEST)
+        if line:
+            self.wfile.write(json.dumps(self._answer(line)).encode() + b"\n")
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            name = request.pop("command")
+            command = self.server.commands[name]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            known = ", ".join(sorted(self.server.commands))
+            return {"error": f"The request is not understood; commands are: {known}."}
+        try:
+            return {"result": command(**request)}
+        except (errors.ComputeAgentError, TypeError) as error:
+            return {"error": str(error)}
+        except Exception as error:
+            LOG.exception("The command %s of the status socket failed.", name)
+            return {"error": f"The agent failed unexpectedly ({error!r}); its log says more."}
+
+
+def ask(path: Path, command: str, timeout: float, **arguments: Any) -> Any:
+    """Send one command to the agent that serves `path` and return its result.
+
+    :raises AgentNotRunning: nobody listens there.
+    :raises ComputeAgentError: the agent answered with an error, or not in time.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connection:
+        connection.settimeout(timeout)
+        try:
+            connection.connect(str(path))
+            connection.sendall(json.dumps({"command": command, **arguments}).encode() + b"\n")
+            reply = connection.makefile("rb").readline()
+        except TimeoutError as error:
+            raise errors.ComputeAgentError(
+                f"The agent did not answer on {path} within {timeout:g} s. Its log says what it "
+                "waits for."
+            ) from error
+        except OSError as error:
+            raise AgentNotRunning(
+                f"No agent answers on {path}: {error.strerror}. Start it with `compute-agent "
+                "run`, or name its configuration with --config-file."
+            ) from error
+    if not reply:
+        raise errors.ComputeAgentError(f"The agent on {path} ended before it answered.")
+    answer = json.loads(reply)
+    if "error" in answer:
+        raise errors.ComputeAgentError(answer["error"])
+    return answer["result"]

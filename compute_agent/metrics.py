@@ -1,0 +1,135 @@
+"""The status of the agent as Prometheus metrics, on a port of its own where configured.
+
+Nothing is counted twice: the metrics are made from the status board when they are asked for.
+prometheus_client is imported only by an agent that serves metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import errors
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+    from compute_agent.status import StatusBoard
+
+PREFIX = "compute_agent"
+
+
+class BoardCollector:
+    """Turns the status board into metric families, as prometheus_client asks of a collector."""
+
+    def __init__(self, board: StatusBoard) -> None:
+        self._board = board
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        counters = self._board.counters()
+        passes = CounterMetricFamily(f"{PREFIX}_passes", "Passes by outcome.", labels=["outcome"])
+        for outcome, count in sorted(counters.passes.items()):
+            passes.add_metric([outcome], count)
+        yield passes
+        requests = CounterMetricFamily(
+            f"{PREFIX}_placement_requests",
+            "Requests to placement by method and status.",
+            labels=["method", "status"],
+        )
+        for (method, status), count in sorted(counters.requests.items()):
+            requests.add_metric([method, status], count)
+        yield requests
+        yield CounterMetricFamily(
+            f"{PREFIX}_pass_seconds", "Time spent in passes.", value=counters.pass_seconds
+        )
+        yield CounterMetricFamily(
+            f"{PREFIX}_conflicts", "Conflicts with other writers.", value=counters.conflicts
+        )
+        yield CounterMetricFamily(
+            f"{PREFIX}_retries", "Passes that were repeated.", value=counters.retries
+        )
+        yield GaugeMetricFamily(
+            f"{PREFIX}_placement_up",
+            "1 if placement answers, 0 if not.",
+            value=int(self._board.placement().up is True),
+        )
+        yield from self._nodes(GaugeMetricFamily)
+
+    def _nodes(self, gauge: Any) -> Iterator[Metric]:
+        texts = {
+            "node_providers": "Resource providers of the node.",
+            "node_last_success_timestamp_seconds": "When a pass of the node last completed.",
+            "node_reshape_pending": "1 if a reshape waits for a restart.",
+            "node_in_trouble": "1 if the last pass of the node did not complete.",
+            "node_enabled": "1 if the node may be scheduled to.",
+        }
+        families = {
+            name: gauge(f"{PREFIX}_{name}", text, labels=["node"]) for name, text in texts.items()
+        }
+        drift = gauge(
+            f"{PREFIX}_node_drift",
+            "Consumers whose allocations and instances disagree.",
+            labels=["node", "kind"],
+        )
+        for node in self._board.nodes():
+            values = {
+                "node_providers": node.last_pass.providers if node.last_pass else 0,
+                "node_last_success_timestamp_seconds": node.last_success or 0,
+                "node_reshape_pending": int(node.reshape_pending),
+                "node_in_trouble": int(node.trouble is not None),
+                "node_enabled": int(node.enabled),
+            }
+            for name, value in values.items():
+                families[name].add_metric([node.name], value)
+            for kind, count in sorted(node.drift.items()):
+                drift.add_metric([node.name, kind], count)
+        yield from families.values()
+        yield drift
+
+
+class MetricsServer:
+    """Serves the metrics over HTTP.
+
+    :param bind: ``ADDRESS:PORT``; port 0 takes a free one.
+    """
+
+    def __init__(self, bind: str, board: StatusBoard) -> None:
+        self._bind = bind
+        self._board = board
+        self._server: Any = None
+        self.port = 0
+
+    def start(self) -> None:
+        """Begin to listen.
+
+        :raises InvalidConfiguration: the address is malformed or taken.
+        """
+        from prometheus_client import CollectorRegistry, start_http_server
+
+        address, _, port = self._bind.rpartition(":")
+        if not address or not port.isdigit():
+            raise errors.InvalidConfiguration(
+                f"[compute_agent]metrics_bind is {self._bind!r}, expected ADDRESS:PORT such as "
+                "127.0.0.1:9101."
+            )
+        registry = CollectorRegistry()
+        registry.register(BoardCollector(self._board))
+        try:
+            self._server, _ = start_http_server(
+                int(port), addr=address.strip("[]"), registry=registry
+            )
+        except (OSError, OverflowError) as error:
+            raise errors.InvalidConfiguration(
+                f"Metrics cannot be served on {self._bind}: {error}. Change "
+                "[compute_agent]metrics_bind or end what uses that port."
+            ) from error
+        self.port = self._server.server_port
+
+    def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()

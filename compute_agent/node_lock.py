@@ -1,0 +1,51 @@
+"""A lock that serves those who wait in the order in which they came.
+
+The pass of a node and claims on it share one. `threading.Lock` makes no promise about order: under
+a burst of claims a pass could wait for ever.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+
+class FairLock:
+    """Mutual exclusion, first come, first served. Not reentrant."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._held = False
+        self._waiting: deque[threading.Event] = deque()
+
+    def acquire(self) -> None:
+        """Wait for the turn of this thread."""
+        with self._mutex:
+            if not self._held and not self._waiting:
+                self._held = True
+                return
+            turn = threading.Event()
+            self._waiting.append(turn)
+        turn.wait()
+
+    def release(self) -> None:
+        """Hand the lock to whoever has waited longest."""
+        with self._mutex:
+            if not self._held:
+                raise RuntimeError("The lock of a node is released by a thread not holding it.")
+            if self._waiting:
+                self._waiting.popleft().set()  # it stays held, by the next one
+            else:
+                self._held = False
+
+    def waiting(self) -> int:
+        """Return how many threads wait now."""
+        with self._mutex:
+            return len(self._waiting)
+
+    def __enter__(self) -> FairLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()

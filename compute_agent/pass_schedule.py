@@ -1,0 +1,98 @@
+"""When which node gets its next pass: periods, triggers, and no pass that is run twice.
+
+A trigger that arrives while a pass of the node runs is merged, with all others that arrive then,
+into one more pass after it. The clock is handed in, nothing here waits.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+NEVER = math.inf
+
+
+@dataclass
+class _Turn:
+    due: float
+    running: bool = False
+    reasons: set[str] = field(default_factory=set)
+    """Why a pass was asked for since the last one began."""
+
+
+class PassSchedule:
+    """The due times of all nodes of the agent. Safe for use by several threads.
+
+    :param clock: seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._mutex = threading.Lock()
+        self._turns: dict[str, _Turn] = {}
+
+    def set_nodes(self, nodes: Iterable[str], first_due: float) -> list[str]:
+        """Take in the nodes that are managed now; new ones are due at `first_due`.
+
+        :returns: the nodes that are no longer managed.
+        """
+        with self._mutex:
+            wanted = dict.fromkeys(nodes)
+            gone = [node for node in self._turns if node not in wanted]
+            for node in gone:
+                del self._turns[node]
+            for node in wanted:
+                self._turns.setdefault(node, _Turn(due=first_due))
+            return gone
+
+    def trigger(self, reason: str, node: str | None = None) -> bool:
+        """Ask for a pass of one node, or of all, as soon as possible.
+
+        :returns: False if there is no such node.
+        """
+        with self._mutex:
+            turns = self._turns.values() if node is None else [self._turns.get(node)]
+            known = [turn for turn in turns if turn is not None]
+            for turn in known:
+                turn.reasons.add(reason)
+            return bool(known)
+
+    def take_due(self) -> list[tuple[str, frozenset[str]]]:
+        """Return the nodes whose pass is to run now, with the triggers it answers.
+
+        The caller runs them and calls `finished` for each.
+        """
+        now = self._clock()
+        taken = []
+        with self._mutex:
+            for node, turn in self._turns.items():
+                if turn.running or not (turn.reasons or turn.due <= now):
+                    continue
+                turn.running = True
+                taken.append((node, frozenset(turn.reasons)))
+                turn.reasons = set()
+        return taken
+
+    def finished(self, node: str, next_due: float) -> None:
+        """The pass of a node ended; the next is due at `next_due`, or earlier if triggered."""
+        with self._mutex:
+            turn = self._turns.get(node)
+            if turn is not None:
+                turn.running = False
+                turn.due = next_due
+
+    def seconds_to_next(self) -> float:
+        """Return how long nothing is due, `NEVER` if nothing ever is."""
+        now = self._clock()
+        with self._mutex:
+            idle = [turn for turn in self._turns.values() if not turn.running]
+            if any(turn.reasons for turn in idle):
+                return 0.0
+            return max(0.0, min((turn.due for turn in idle), default=NEVER) - now)
+
+    def running(self) -> list[str]:
+        """Return the nodes with a pass at work."""
+        with self._mutex:
+            return [node for node, turn in self._turns.items() if turn.running]

@@ -1,0 +1,185 @@
+"""Whether a reshape proposed by a driver loses nothing and fits, before anything is sent.
+
+Placement checks the same, but answers with one conflict for the whole request; here the operator
+is told which consumer and which class. Pure functions on trees and allocations.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias
+
+from compute_agent import errors
+from compute_agent.inventory import capacity, equal_inventories
+from compute_agent.provider import SHARING_TRAIT
+from compute_agent.provider_tree import ProviderTree
+
+Allocations: TypeAlias = dict[str, dict[str, Any]]
+"""Consumer uuid to its record: ``allocations`` (provider uuid to ``resources``), ``project_id``,
+``user_id``, ``consumer_generation`` and, from microversion 1.38 on, ``consumer_type``."""
+
+
+def editable(allocations: Mapping[str, Mapping[str, Any]]) -> Allocations:
+    """Return a copy that a driver may edit in place."""
+    return copy.deepcopy({consumer: dict(record) for consumer, record in allocations.items()})
+
+
+def check(
+    base: ProviderTree,
+    wanted: ProviderTree,
+    before: Mapping[str, Mapping[str, Any]],
+    after: Mapping[str, Mapping[str, Any]],
+    root_uuid: str,
+) -> None:
+    """Check what a driver made of a tree and of the allocations on it.
+
+    :param before: allocations as they were fetched.
+    :param after: as the driver left them; consumers it dropped are taken as unchanged.
+    :raises ReshapeFailed: everything that is wrong, naming consumers, providers and classes.
+    """
+    own = {*base.get_provider_uuids(root_uuid), *wanted.get_provider_uuids(root_uuid)}
+    complete = {**before, **after}
+    faults = [
+        *_sharing_faults(base, wanted),
+        *_consumer_faults(before, after, own),
+        *_capacity_faults(wanted, before, complete, own),
+    ]
+    if faults:
+        raise errors.ReshapeFailed("; ".join(faults))
+
+
+def changed(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> Allocations:
+    """Return the consumers that the driver moved: the only ones worth sending.
+
+    A consumer that is sent without need turns an unrelated change of it into a conflict.
+    """
+    return {
+        consumer: dict(record)
+        for consumer, record in after.items()
+        if _amounts(record) != _amounts(before[consumer])
+    }
+
+
+def _sharing_faults(base: ProviderTree, wanted: ProviderTree) -> list[str]:
+    faults = []
+    for root in base.roots:
+        if SHARING_TRAIT not in root.traits:
+            continue
+        if not wanted.exists(root.uuid) or not equal_inventories(
+            root.inventory, wanted.data(root.uuid).inventory
+        ):
+            faults.append(
+                f"inventory of the sharing provider {root.name} ({root.uuid}) would move; its "
+                "consumers belong to many hosts and cannot be collected from one"
+            )
+    return faults
+
+
+def _consumer_faults(
+    before: Mapping[str, Mapping[str, Any]],
+    after: Mapping[str, Mapping[str, Any]],
+    own: Collection[str],
+) -> list[str]:
+    faults = []
+    for consumer, record in after.items():
+        if consumer not in before:
+            faults.append(f"consumer {consumer} appeared, which had no allocations here")
+            continue
+        was, now = _amounts(before[consumer]), _amounts(record)
+        if any(not resources for resources in now.values()):
+            faults.append(f"consumer {consumer} has a provider without any amount left on it")
+        elsewhere_was = {uuid: r for uuid, r in was.items() if uuid not in own}
+        elsewhere_now = {uuid: r for uuid, r in now.items() if uuid not in own}
+        if elsewhere_was != elsewhere_now:
+            faults.append(f"allocations of consumer {consumer} on other trees were changed")
+        faults.extend(_sum_faults(consumer, _sums(was, own), _sums(now, own)))
+    return faults
+
+
+def _sum_faults(consumer: str, was: Counter[str], now: Counter[str]) -> list[str]:
+    """A class may take another name (VCPU becomes PCPU), but no unit may appear or vanish."""
+    differing = sorted(rc for rc in {*was, *now} if was[rc] != now[rc])
+    if sum(was.values()) == sum(now.values()):
+        return []
+    return [
+        f"consumer {consumer} held {was[rc]} of {rc} and would hold {now[rc]}" for rc in differing
+    ]
+
+
+def _capacity_faults(
+    wanted: ProviderTree,
+    before: Mapping[str, Mapping[str, Any]],
+    after: Mapping[str, Mapping[str, Any]],
+    own: Collection[str],
+) -> list[str]:
+    used: Counter[tuple[str, str]] = Counter()
+    touched: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
+    for consumer, record in after.items():
+        was = _amounts(before.get(consumer, {}))
+        for uuid, resources in _amounts(record).items():
+            if uuid not in own:
+                continue
+            for resource_class, amount in resources.items():
+                used[uuid, resource_class] += amount
+                if was.get(uuid, {}).get(resource_class) != amount:
+                    touched[uuid, resource_class].append((consumer, amount))
+    faults = _lost_inventory(wanted, used)
+    for (uuid, resource_class), holders in touched.items():
+        if wanted.exists(uuid) and resource_class in wanted.data(uuid).inventory:
+            faults.extend(
+                _record_faults(wanted, uuid, resource_class, holders, used[uuid, resource_class])
+            )
+    return faults
+
+
+def _lost_inventory(wanted: ProviderTree, used: Counter[tuple[str, str]]) -> list[str]:
+    faults = []
+    for (uuid, resource_class), amount in used.items():
+        name = wanted.data(uuid).name if wanted.exists(uuid) else uuid
+        if not wanted.exists(uuid) or resource_class not in wanted.data(uuid).inventory:
+            faults.append(
+                f"{amount} of {resource_class} are allocated on provider {name}, which would have "
+                "none of it"
+            )
+    return faults
+
+
+def _record_faults(
+    wanted: ProviderTree,
+    uuid: str,
+    resource_class: str,
+    holders: list[tuple[str, int]],
+    used: int,
+) -> list[str]:
+    provider = wanted.data(uuid)
+    record = provider.inventory[resource_class]
+    faults = []
+    if used > capacity(record):
+        faults.append(
+            f"provider {provider.name} would have {used} of {resource_class} allocated and has "
+            f"{capacity(record):g}"
+        )
+    for consumer, amount in holders:
+        if not record["min_unit"] <= amount <= record["max_unit"] or amount % record["step_size"]:
+            faults.append(
+                f"consumer {consumer} would hold {amount} of {resource_class} on {provider.name}, "
+                f"which gives {record['min_unit']} to {record['max_unit']} in steps of "
+                f"{record['step_size']}"
+            )
+    return faults
+
+
+def _amounts(record: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    return {uuid: dict(entry["resources"]) for uuid, entry in record.get("allocations", {}).items()}
+
+
+def _sums(amounts: Mapping[str, Mapping[str, int]], own: Collection[str]) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for uuid, resources in amounts.items():
+        if uuid in own:
+            sums.update(resources)
+    return sums

@@ -1,0 +1,71 @@
+"""Signals as calls in a thread of their own.
+
+What a reader must know first:
+
+- Python runs a signal's handler in the main thread, between two instructions, whatever locks the
+  main thread holds then. Setting an event or logging from there can deadlock.
+- The interpreter's own C handler, however, writes the signal's number to a file descriptor at
+  once (`signal.set_wakeup_fd`). A thread that reads from it may do anything.
+- A signal that nobody handles keeps its default action, so each gets a handler that does nothing.
+- Blocking signals and waiting for them instead would be inherited by every child process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+LOG = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def handled(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+    """Call the handler of each signal that arrives, in a thread, until the block is left.
+
+    To be used in the main thread. On the way out the handlers of before come back.
+    """
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    thread = threading.Thread(
+        target=_serve, args=(reader, dict(handlers)), name="signals", daemon=True
+    )
+    thread.start()
+    before_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    before = {number: signal.signal(number, _nothing) for number in handlers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(before_fd)
+        writer.close()
+        thread.join()
+        reader.close()
+
+
+def _nothing(_number: int, _frame: object) -> None:
+    """Keep the signal from its default action; the thread of `handled` does the work."""
+
+
+def _serve(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[], None]]) -> None:
+    while received := reader.recv(64):
+        for number in received:
+            handler = handlers.get(signal.Signals(number))
+            if handler is None:
+                continue
+            try:
+                handler()
+            except Exception:
+                # the next signal, SIGTERM say, must still be served
+                LOG.exception("Signal %s was not handled.", signal.Signals(number).name)
+
+
+def exit_at_once(code: int) -> None:
+    """End the process without waiting for threads, its files and sockets closed by the kernel."""
+    logging.shutdown()
+    os._exit(code)

@@ -1,0 +1,195 @@
+"""What the running agent says about itself: one document for people, RPC, socket and metrics."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from compute_agent import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class PassOutcome:
+    """How the last pass of a node went. `at` in seconds since the epoch, `seconds` its duration."""
+
+    at: float
+    seconds: float
+    requests: int
+    writes: int
+    providers: int
+    changes: int
+    outcome: str
+    global_request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What is wrong with a node now, since when, and how often it was seen."""
+
+    what: str
+    message: str
+    since: float
+    seen: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """One node as the status document shows it."""
+
+    name: str
+    uuid: str
+    startup: bool = True
+    enabled: bool = True
+    disabled_reason: str = ""
+    reshape_pending: bool = False
+    last_pass: PassOutcome | None = None
+    last_success: float | None = None
+    trouble: Trouble | None = None
+    drift: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementStatus:
+    """Whether placement answers, and since when that is so."""
+
+    up: bool | None = None
+    since: float | None = None
+    max_version: str = ""
+
+
+@dataclass(slots=True)
+class Counters:
+    """Totals since the start of the process."""
+
+    passes: Counter[str] = field(default_factory=Counter)
+    """By outcome."""
+    requests: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By method and status."""
+    conflicts: int = 0
+    retries: int = 0
+    pass_seconds: float = 0.0
+
+
+class StatusBoard:
+    """Where the tracker writes how it goes, and everybody else reads it. Safe for threads."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.started = time.time()
+        self._mutex = threading.Lock()
+        self._nodes: dict[str, NodeStatus] = {}
+        self._placement = PlacementStatus()
+        self._counters = Counters()
+
+    def set_node(self, name: str, uuid: str, **changes: Any) -> None:
+        """Change what is said about a node; the first mention makes it known."""
+        with self._mutex:
+            known = self._nodes.get(name, NodeStatus(name=name, uuid=uuid))
+            self._nodes[name] = replace(known, uuid=uuid, **changes)
+
+    def forget_node(self, name: str) -> None:
+        """The node is not managed here any more."""
+        with self._mutex:
+            self._nodes.pop(name, None)
+
+    def node(self, name: str) -> NodeStatus | None:
+        """Return what is known about a node, None if it is not managed here."""
+        with self._mutex:
+            return self._nodes.get(name)
+
+    def placement_is(self, up: bool, max_version: str = "") -> None:
+        """Note whether placement answers."""
+        with self._mutex:
+            if self._placement.up is not up:
+                self._placement = replace(self._placement, up=up, since=time.time())
+            if max_version:
+                self._placement = replace(self._placement, max_version=max_version)
+
+    def count_pass(self, outcome: str, seconds: float) -> None:
+        """Count a pass that ended, however."""
+        with self._mutex:
+            self._counters.passes[outcome] += 1
+            self._counters.pass_seconds += seconds
+
+    def count_requests(self, requests: Mapping[tuple[str, str], int]) -> None:
+        """Count requests by method and status."""
+        with self._mutex:
+            self._counters.requests.update(requests)
+
+    def count_retry(self, *, conflict: bool) -> None:
+        """Count a pass that is repeated."""
+        with self._mutex:
+            self._counters.retries += 1
+            self._counters.conflicts += conflict
+
+    def counters(self) -> Counters:
+        """Return a copy of the totals."""
+        with self._mutex:
+            return replace(
+                self._counters,
+                passes=Counter(self._counters.passes),
+                requests=Counter(self._counters.requests),
+            )
+
+    def nodes(self) -> list[NodeStatus]:
+        """Return every node, ordered by name."""
+        with self._mutex:
+            return [self._nodes[name] for name in sorted(self._nodes)]
+
+    def placement(self) -> PlacementStatus:
+        """Return whether placement answers."""
+        with self._mutex:
+            return self._placement
+
+    def document(self) -> dict[str, Any]:
+        """Return everything as plain JSON types; times as text in UTC."""
+        placement = self.placement()
+        counters = self.counters()
+        return {
+            "host": self.host,
+            "version": __version__,
+            "pid": os.getpid(),
+            "started": _text(self.started),
+            "placement": {**asdict(placement), "since": _text(placement.since)},
+            "nodes": [_node_document(node) for node in self.nodes()],
+            "totals": {
+                "passes": dict(counters.passes),
+                "requests": {
+                    f"{method} {status}": count
+                    for (method, status), count in sorted(counters.requests.items())
+                },
+                "conflicts": counters.conflicts,
+                "retries": counters.retries,
+            },
+        }
+
+    def summary(self) -> str:
+        """Return one line for the service manager."""
+        nodes = self.nodes()
+        troubles = [node.trouble for node in nodes if node.trouble]
+        if self.placement().up is False:
+            return f"placement cannot be reached since {_text(self.placement().since)}"
+        if troubles:
+            return f"{len(troubles)} of {len(nodes)} node(s) in trouble: {troubles[0].what}"
+        return f"{len(nodes)} node(s) reported"
+
+
+def _node_document(node: NodeStatus) -> dict[str, Any]:
+    document = asdict(node)
+    document["last_success"] = _text(node.last_success)
+    for part, moment in (("last_pass", "at"), ("trouble", "since")):
+        if document[part] is not None:
+            document[part][moment] = _text(document[part][moment])
+    return document
+
+
+def _text(moment: float | None) -> str | None:
+    if moment is None:
+        return None
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,147 @@
+"""Who the node is: files that agree, files that do not, state that was lost, hosts taken over."""
+
+import os
+import stat
+
+import pytest
+
+from compute_agent import errors, identity
+from compute_agent.identity import Marker, RootFacts, Verdict
+
+A = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
+B = "11111111-5c46-4f0a-a1a3-8e0a9a5ec0a0"
+
+
+def test_no_identity_file_means_none(tmp_path):
+    assert identity.find([tmp_path, tmp_path / "missing"]) is None
+
+
+@pytest.mark.parametrize("text", [A, f"{A}\n", f"  {A}\t\n", A.upper(), A.replace("-", "")])
+def test_white_space_and_case_around_the_uuid_are_tolerated(tmp_path, text):
+    (tmp_path / "compute_id").write_text(text)
+    assert identity.find([tmp_path]) == A
+
+
+@pytest.mark.parametrize("text", ["", "\n", "host1", A[:-1], A + "0" * 40, "\x00" * 36])
+def test_a_file_without_a_uuid_is_refused_with_its_path(tmp_path, text):
+    (tmp_path / "compute_id").write_text(text)
+    with pytest.raises(errors.InvalidNodeConfiguration, match=str(tmp_path)):
+        identity.find([tmp_path])
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    (tmp_path / "compute_id").mkdir()
+    with pytest.raises(errors.InvalidNodeConfiguration, match="cannot be read"):
+        identity.find([tmp_path])
+
+
+def test_files_in_several_places_must_agree(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "compute_id").write_text(A)
+    (tmp_path / "b" / "compute_id").write_text(A.upper())
+    assert identity.find([tmp_path / "a", tmp_path / "b"]) == A
+    (tmp_path / "b" / "compute_id").write_text(B)
+    with pytest.raises(errors.InvalidNodeConfiguration, match="disagree") as caught:
+        identity.find([tmp_path / "a", tmp_path / "b"])
+    assert A in str(caught.value)
+    assert B in str(caught.value)
+
+
+def test_identity_is_looked_for_beside_every_configuration_file_and_in_the_state_path(tmp_path):
+    places = identity.directories(
+        [str(tmp_path / "etc" / "a.conf"), str(tmp_path / "etc" / "b.conf")], tmp_path / "state"
+    )
+    assert places == [tmp_path / "etc", tmp_path / "state"]
+
+
+def test_a_new_identity_is_written_once_and_readable_by_all(tmp_path):
+    identity.write_compute_id(tmp_path, A)
+    assert identity.find([tmp_path]) == A
+    assert stat.S_IMODE((tmp_path / "compute_id").stat().st_mode) == 0o644
+    with pytest.raises(errors.InvalidNodeConfiguration, match="appeared"):
+        identity.write_compute_id(tmp_path, B)
+    assert identity.find([tmp_path]) == A
+
+
+def test_an_identity_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+    def denied(*args):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "link", denied)
+    with pytest.raises(errors.InvalidNodeConfiguration, match="Permission denied"):
+        identity.write_compute_id(tmp_path, A)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_marker_without_identity_refuses_and_says_how_to_restore(tmp_path):
+    identity.write_marker(tmp_path, Marker(A, "host1"))
+    marker = identity.read_marker(tmp_path)
+    assert marker == Marker(A, "host1")
+    with pytest.raises(errors.InvalidNodeConfiguration) as caught:
+        identity.check_marker(None, marker, tmp_path)
+    assert A in str(caught.value)
+    assert "host1" in str(caught.value)
+
+
+def test_another_nodes_identity_is_refused(tmp_path):
+    with pytest.raises(errors.InvalidNodeConfiguration, match=B):
+        identity.check_marker(B, Marker(A, "host1"), tmp_path)
+
+
+def test_the_first_start_and_an_ordinary_one_pass(tmp_path):
+    assert identity.read_marker(tmp_path) is None
+    identity.check_marker(None, None, tmp_path)
+    identity.check_marker(A, None, tmp_path)
+    identity.check_marker(A, Marker(A, "host1"), tmp_path)
+
+
+def test_a_damaged_marker_is_refused(tmp_path):
+    (tmp_path / "registered").write_text("{")
+    with pytest.raises(errors.InvalidNodeConfiguration, match="registered"):
+        identity.read_marker(tmp_path)
+
+
+def root(*traits: str, has_allocations: bool = False) -> RootFacts:
+    return RootFacts(A, "host1", frozenset(traits), has_allocations)
+
+
+@pytest.mark.parametrize(
+    ("facts", "has_instances", "adopt_asked", "verdict"),
+    [
+        (None, False, False, Verdict.CREATE),
+        (None, True, False, Verdict.CREATE),
+        (None, False, True, Verdict.CREATE),
+        (root("COMPUTE_NODE"), True, False, Verdict.ADOPT),
+        (root("OWNER_NOVA"), True, False, Verdict.ADOPT),
+        (root("COMPUTE_NODE", has_allocations=True), True, False, Verdict.ADOPT),
+        (root("COMPUTE_NODE"), False, False, Verdict.ADOPT),
+        (root("COMPUTE_NODE", has_allocations=True), False, False, Verdict.REFUSE),
+        (root("COMPUTE_NODE", has_allocations=True), False, True, Verdict.ADOPT),
+        (root("CUSTOM_SOMEBODYS"), True, False, Verdict.REFUSE),
+        (root("CUSTOM_SOMEBODYS"), False, True, Verdict.ADOPT),
+    ],
+)
+def test_what_a_host_without_identity_does_with_a_provider_of_its_name(
+    facts, has_instances, adopt_asked, verdict
+):
+    decided = identity.decide_adoption(facts, has_instances=has_instances, adopt_asked=adopt_asked)
+    assert decided.verdict is verdict
+    assert decided.uuid == (A if verdict is Verdict.ADOPT else None)
+    assert ("--adopt" in decided.reason) is (verdict is Verdict.REFUSE)
+
+
+def test_a_new_host_name_is_followed_by_the_names_of_the_children_that_begin_with_it():
+    names = {
+        "r": "host1",
+        "c": "host1_NUMA0",
+        "g": "host1_pci_0000_84_00_0",
+        "n": "host1:Open vSwitch agent",
+        "o": "host10_NUMA0",
+        "x": "switch",
+    }
+    assert identity.renamed(names, "host1", "host2") == {
+        "r": "host2",
+        "c": "host2_NUMA0",
+        "g": "host2_pci_0000_84_00_0",
+    }
