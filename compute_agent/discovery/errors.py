@@ -1,0 +1,40 @@
+"""What can go wrong while a machine is being read.
+
+    DiscoveryError
+     ├ FactUnreadable        a file, directory or link could not be read
+     │  └ FactMissing        ... because it is not there
+     └ FactMalformed         it was read, and is not what the kernel documents
+
+A source raises these for what *must* be there. Whoever lists devices catches them for one device,
+leaves that device out with a warning, and goes on with the others.
+"""
+
+from __future__ import annotations
+
+
+class DiscoveryError(Exception):
+    """The machine could not be read."""
+
+
+class FactUnreadable(DiscoveryError):
+    """Reading `path` failed; `reason` and `errno` are the operating system's."""
+
+    def __init__(self, path: str, reason: str, errno: int | None) -> None:
+        super().__init__(f"cannot read {path}: {reason}")
+        self.path = path
+        self.reason = reason
+        self.errno = errno
+
+
+class FactMissing(FactUnreadable):
+    """There is no `path`."""
+
+
+class FactMalformed(DiscoveryError):
+    """`path` holds `text` where `expected` was."""
+
+    def __init__(self, path: str, text: str, expected: str) -> None:
+        super().__init__(f"{path} holds {text[:80]!r}, expected {expected}")
+        self.path = path
+        self.text = text
+        self.expected = expected

@@ -1,0 +1,49 @@
+"""What NVML adds to a GPU that sysfs has found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compute_agent.discovery.facts import (
+    CellId,
+    MigDevice,
+    MigProfile,
+    PciAddress,
+    VgpuInstance,
+    VgpuType,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlGpu:
+    """One GPU as NVML sees it; None = it does not say (`NVML_ERROR_NOT_SUPPORTED`)."""
+
+    address: PciAddress
+    uuid: str | None = None
+    serial: str | None = None
+    model: str | None = None
+    memory_mib: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    near_cells: tuple[CellId, ...] = ()
+    """Host cells the GPU is near to."""
+    memory_cell: CellId | None = None
+    """The cell that is the GPU's *own* memory (Grace Hopper), not where the GPU is."""
+    mig_enabled: bool | None = None
+    mig_pending: bool | None = None
+    mig_profiles: tuple[MigProfile, ...] = ()
+    mig_devices: tuple[MigDevice, ...] = ()
+    virtualization_mode: str | None = None
+    host_vgpu_sriov: bool | None = None
+    vgpu_types: tuple[VgpuType, ...] = ()
+    vgpus: tuple[VgpuInstance, ...] = ()
+    vgpu_heterogeneous: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlReading:
+    """One look through NVML."""
+
+    gpus: tuple[NvmlGpu, ...] = ()
+    warnings: tuple[str, ...] = ()
+    lost: tuple[PciAddress, ...] = ()
+    """GPUs that fell off the bus: they give nothing any more, whatever sysfs says."""

@@ -1,0 +1,135 @@
+"""The NUMA cells: which CPUs and how much memory are near each other.
+
+Node numbers have gaps on real machines, nodes may lack CPUs (CXL, PMEM, GPU memory) or memory, and
+a container may be told of nodes whose directories it does not have. A kernel built without NUMA,
+and most small machines of other architectures, have no directory at all: that is one cell.
+
+Source: Documentation/ABI/stable/sysfs-devices-node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from compute_agent.discovery.errors import DiscoveryError, FactMalformed
+from compute_agent.discovery.facts import CellId, CpuId, NumaCell
+from compute_agent.discovery.sysfs import cpu_list, memory
+from compute_agent.discovery.sysfs.reader import Machine
+
+NODES = "devices/system/node"
+ONLINE = f"{NODES}/online"
+CPULIST = "cpulist"
+MEMINFO = "meminfo"
+DISTANCE = "distance"
+
+_NODE_DIRECTORY = re.compile(r"node(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    cells: tuple[NumaCell, ...]
+    reported: bool
+    """False: no node was readable, the one cell is the whole host."""
+
+
+def discover(machine: Machine, online: tuple[CpuId, ...], memory_kib: int) -> Cells:
+    """Read the cells; `online` and `memory_kib` make the one cell where there are none."""
+    nodes = _nodes(machine)
+    found = []
+    for node in nodes:
+        try:
+            found.append(_cell(machine, node, nodes, online))
+        except DiscoveryError as error:
+            machine.warn(f"{error}; NUMA node {node} left out")
+    cells = _each_cpu_once(machine, found, online)
+    if cells:
+        return Cells(cells, reported=True)
+    huge = memory.huge_pages(machine, memory.HOST_HUGE_PAGES)
+    whole = NumaCell(CellId(0), online, memory_kib, huge, ((CellId(0), 10),))
+    return Cells((whole,), reported=False)
+
+
+def _nodes(machine: Machine) -> tuple[CellId, ...]:
+    matches = (_NODE_DIRECTORY.fullmatch(name) for name in machine.sys.names(NODES))
+    shown = {int(match[1]) for match in matches if match}
+    text = machine.sys.optional_text(ONLINE)
+    if text is None:
+        return tuple(CellId(node) for node in sorted(shown))
+    try:
+        online = set(cpu_list.parse(text))
+    except ValueError as error:
+        machine.warn(f"{machine.sys.path(ONLINE)} is not a list of nodes: {error}; ignored")
+        online = shown
+    for node in sorted(online - shown):
+        machine.warn(
+            f"{machine.sys.path(ONLINE)} names node {node}, whose directory does not exist; ignored"
+        )
+    return tuple(CellId(node) for node in sorted(online & shown))
+
+
+def _cell(
+    machine: Machine, node: CellId, nodes: tuple[CellId, ...], online: tuple[CpuId, ...]
+) -> NumaCell:
+    here = f"{NODES}/node{node}"
+    text = machine.sys.text(f"{here}/{CPULIST}")
+    try:
+        listed = frozenset(cpu_list.parse(text))
+    except ValueError as error:
+        path = machine.sys.path(f"{here}/{CPULIST}")
+        raise FactMalformed(path, text, f"a list of CPUs ({error})") from error
+    return NumaCell(
+        id=node,
+        cpus=tuple(cpu for cpu in online if cpu in listed),
+        memory_kib=memory.total_kib(
+            machine.sys.text(f"{here}/{MEMINFO}"), machine.sys.path(f"{here}/{MEMINFO}")
+        ),
+        huge_pages=memory.huge_pages(machine, f"{here}/{memory.NODE_HUGE_PAGES}"),
+        distances=_distances(machine, here, nodes),
+    )
+
+
+def _distances(
+    machine: Machine, here: str, nodes: tuple[CellId, ...]
+) -> tuple[tuple[CellId, int], ...]:
+    """One number per online node, ascending: the kernel leaves gaps out, so must we."""
+    text = machine.sys.optional_text(f"{here}/{DISTANCE}")
+    if text is None:
+        return ()
+    try:
+        numbers = [int(word) for word in text.split()]
+        return tuple(zip(nodes, numbers, strict=True))
+    except ValueError:
+        path = machine.sys.path(f"{here}/{DISTANCE}")
+        machine.warn(
+            f"{path} holds {text[:80]!r}, expected {len(nodes)} numbers, one for each online node;"
+            " distances are unknown"
+        )
+        return ()
+
+
+def _each_cpu_once(
+    machine: Machine, cells: Collection[NumaCell], online: tuple[CpuId, ...]
+) -> tuple[NumaCell, ...]:
+    """The cells, a CPU that two of them claim left with the first, and distances among them."""
+    kept = frozenset(cell.id for cell in cells)
+    taken: set[CpuId] = set()
+    result = []
+    for cell in cells:
+        twice = taken.intersection(cell.cpus)
+        if twice:
+            machine.warn(
+                f"{machine.sys.path(NODES)}/node{cell.id}/{CPULIST} claims CPUs "
+                f"{sorted(twice)} of a node before it; they stay there"
+            )
+        own = tuple(cpu for cpu in cell.cpus if cpu not in taken)
+        taken.update(own)
+        distances = tuple(pair for pair in cell.distances if pair[0] in kept)
+        result.append(replace(cell, cpus=own, distances=distances))
+    orphans = [cpu for cpu in online if cpu not in taken]
+    if result and orphans:
+        machine.warn(
+            f"CPUs {orphans} are online and on none of the nodes in {machine.sys.path(NODES)}"
+        )
+    return tuple(result)

@@ -1,0 +1,39 @@
+"""The kernel's list format for CPUs and nodes: `0-3,8,10-11`, and the empty list."""
+
+from __future__ import annotations
+
+import re
+
+_RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+)/(\d+))?)?")
+
+LARGEST = 1 << 20
+"""No kernel numbers CPUs so high; a larger number is a damaged file, not a machine."""
+
+
+def parse(text: str) -> tuple[int, ...]:
+    """The numbers of a list, ascending, each once.
+
+    Also takes the form with strides, `0-31:2/8` (of every 8 the first 2).
+    Source: Documentation/admin-guide/kernel-parameters.rst, "cpu lists".
+    Raises ValueError when `text` is no such list.
+    """
+    numbers: set[int] = set()
+    for part in text.strip().split(","):
+        if part.strip():
+            numbers.update(_range(part.strip()))
+    return tuple(sorted(numbers))
+
+
+def _range(part: str) -> list[int]:
+    match = _RANGE.fullmatch(part)
+    if match is None:
+        raise ValueError(f"{part!r} is neither a number nor a range such as 0-3")
+    first, last, used, group = (
+        None if digits is None else int(digits) for digits in match.groups()
+    )
+    if first is None or (last is not None and last < first) or (last or first) > LARGEST:
+        raise ValueError(f"{part!r} is not an ascending range of numbers up to {LARGEST}")
+    numbers = list(range(first, (first if last is None else last) + 1))
+    if used is None or not group:
+        return numbers
+    return [number for number in numbers if (number - first) % group < used]

@@ -1,0 +1,174 @@
+"""Which CPUs are online, which threads share a core, and what kind of CPUs they are.
+
+Source: Documentation/admin-guide/cputopology.rst and
+Documentation/ABI/stable/sysfs-devices-system-cpu of the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from compute_agent.discovery.errors import DiscoveryError, FactMalformed
+from compute_agent.discovery.facts import CoreId, Cpu, CpuId, CpuModel, DieId, SocketId
+from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.discovery.sysfs.reader import Machine, Tree
+
+CPUS = "devices/system/cpu"
+ONLINE = f"{CPUS}/online"
+PRESENT = f"{CPUS}/present"
+SOCKET = "topology/physical_package_id"
+DIE = "topology/die_id"
+CORE = "topology/core_id"
+SIBLINGS = ("topology/thread_siblings_list", "topology/core_cpus_list")  # old name, new name
+CPUINFO = "cpuinfo"
+
+CPUINFO_LIMIT = 16384
+"""Bytes. Every CPU repeats the block; the first one is enough, and on x86 each block costs the
+kernel a measurement of that CPU's frequency."""
+
+_CPU_DIRECTORY = re.compile(r"cpu(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Cpus:
+    """Everything about CPUs that needs no NUMA cell."""
+
+    cpus: tuple[Cpu, ...]
+    online: tuple[CpuId, ...]
+    present: tuple[CpuId, ...]
+    model: CpuModel
+
+
+def discover(machine: Machine) -> Cpus:
+    """Read the CPUs. Raises DiscoveryError when not even their numbers can be learnt."""
+    present = _listed(machine, PRESENT)
+    online = _listed(machine, ONLINE)
+    if not present:
+        present = online or _from_directories(machine.sys)
+    if not online:
+        online = present
+    model, counted = _model(machine)
+    if not online:
+        # a container without /sys: the threads in /proc/cpuinfo are all there is to know
+        online = present = tuple(CpuId(number) for number in range(counted))
+    if not online:
+        raise DiscoveryError(
+            f"no CPU found: neither {machine.sys.path(ONLINE)} nor {machine.proc.path(CPUINFO)} "
+            "names one; check [host]sysfs_root and [host]procfs_root"
+        )
+    everyone = frozenset(online)
+    cpus = tuple(_cpu(machine, cpu, everyone) for cpu in online)
+    return Cpus(cpus, online, tuple(sorted(everyone.union(present))), model)
+
+
+def _listed(machine: Machine, path: str) -> tuple[CpuId, ...]:
+    text = machine.sys.optional_text(path)
+    if text is None:
+        return ()
+    try:
+        return tuple(CpuId(number) for number in cpu_list.parse(text))
+    except ValueError as error:
+        machine.warn(f"{machine.sys.path(path)} is not a list of CPUs: {error}; ignored")
+        return ()
+
+
+def _from_directories(tree: Tree) -> tuple[CpuId, ...]:
+    matches = (_CPU_DIRECTORY.fullmatch(name) for name in tree.names(CPUS))
+    return tuple(sorted(CpuId(int(match[1])) for match in matches if match))
+
+
+def _cpu(machine: Machine, cpu: CpuId, online: frozenset[CpuId]) -> Cpu:
+    tree, here = machine.sys, f"{CPUS}/cpu{cpu}"
+    socket = _id(tree, f"{here}/{SOCKET}")
+    die = _id(tree, f"{here}/{DIE}")
+    core = _id(tree, f"{here}/{CORE}")
+    return Cpu(
+        id=cpu,
+        socket=None if socket is None else SocketId(socket),
+        die=None if die is None else DieId(die),
+        core=None if core is None else CoreId(core),
+        siblings=_siblings(machine, here, cpu, online),
+    )
+
+
+def _id(tree: Tree, path: str) -> int | None:
+    """A topology number; some ARM firmware says -1 for "not known"."""
+    number = tree.optional_integer(path)
+    return None if number is None or number < 0 else number
+
+
+def _siblings(
+    machine: Machine, here: str, cpu: CpuId, online: frozenset[CpuId]
+) -> tuple[CpuId, ...]:
+    for name in SIBLINGS:
+        threads = _listed(machine, f"{here}/{name}")
+        if threads:
+            # a container may be shown threads that it does not have
+            return tuple(sorted({cpu, *(thread for thread in threads if thread in online)}))
+    return (cpu,)
+
+
+# -- what kind of CPU ----------------------------------------------------------------------
+
+
+def _model(machine: Machine) -> tuple[CpuModel, int]:
+    """The model, and how many CPUs /proc/cpuinfo lists (as far as it was read)."""
+    try:
+        text = machine.proc.text(CPUINFO, CPUINFO_LIMIT)
+        return model_from_cpuinfo(text, machine.proc.path(CPUINFO)), _count(text)
+    except DiscoveryError as error:
+        machine.warn(f"{error}; CPU model and flags are unknown")
+        return CpuModel(os.uname().machine, None, None, ()), 0
+
+
+def model_from_cpuinfo(text: str, path: str = f"/proc/{CPUINFO}") -> CpuModel:
+    """The CPU model in the first block of /proc/cpuinfo, on any architecture.
+
+    Raises FactMalformed when there is not one `name : value` line in it.
+    """
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip(), value.strip())
+    if not fields:
+        raise FactMalformed(path, text, "lines of the form 'name : value'")
+    flags = fields.get("flags") or fields.get("Features") or fields.get("features") or ""
+    names = tuple(sorted(set(flags.split())))
+    arch = _arch(fields, names)
+    return CpuModel(
+        arch=arch,
+        vendor=fields.get("vendor_id") or fields.get("CPU implementer") or fields.get("platform"),
+        model_name=_first(fields, "model name", "cpu", "Processor", "uarch") or _part(fields),
+        flags=names,
+    )
+
+
+def _arch(fields: dict[str, str], flags: tuple[str, ...]) -> str:
+    """The architecture by what its kernel writes, so that a captured file needs no `uname`."""
+    if "flags" in fields and "vendor_id" in fields:
+        return "x86_64" if "lm" in flags else "i686"
+    if "CPU implementer" in fields:
+        return "aarch64" if {"asimd", "fp"} & set(flags) else "armv7l"
+    if fields.get("vendor_id", "").startswith("IBM/S390"):
+        return "s390x"
+    if "isa" in fields:
+        return "riscv64" if fields["isa"].startswith("rv64") else "riscv32"
+    # POWER writes its file alike in both byte orders
+    return os.uname().machine
+
+
+def _first(fields: dict[str, str], *names: str) -> str | None:
+    return next((fields[name] for name in names if fields.get(name)), None)
+
+
+def _part(fields: dict[str, str]) -> str | None:
+    """ARM kernels give numbers only: implementer and part say which core it is."""
+    part = fields.get("CPU part")
+    return None if part is None else f"{fields.get('CPU implementer', '?')}/{part}"
+
+
+def _count(text: str) -> int:
+    return sum(line.startswith("processor") for line in text.splitlines())

@@ -1,0 +1,101 @@
+"""GPUs by PCI class, and whatever else makes mediated devices."""
+
+from __future__ import annotations
+
+from compute_agent.discovery.facts import GpuVf, PhysicalGpu
+from compute_agent.discovery.sysfs import mdevs
+from compute_agent.discovery.sysfs.pci import PciFunction, PciFunctions
+from compute_agent.discovery.sysfs.reader import Machine
+
+DISPLAY_CLASSES = ("0300", "0302", "0380")  # VGA, 3D, other display controller
+
+NO_GPU_VENDORS = frozenset(
+    {
+        "1a03",  # ASPEED, the screen of a management controller
+        "102b",  # Matrox, likewise
+        "18ca",  # XGI, likewise
+        "1234",  # Bochs and QEMU's standard VGA
+        "1013",  # Cirrus Logic, emulated
+        "15ad",  # VMware
+        "1414",  # Hyper-V
+        "1af4",  # virtio-gpu
+        "1b36",  # QXL
+        "80ee",  # VirtualBox
+    }
+)
+"""Makers of display controllers that are no GPU anyone could give to a guest."""
+
+
+def discover(machine: Machine, functions: PciFunctions) -> tuple[PhysicalGpu, ...]:
+    """Every GPU and other maker of mediated devices, by address; VFs are with their PF."""
+    existing, types = mdevs.existing(machine), mdevs.MdevTypes(machine)
+    return tuple(
+        _gpu(machine, function, functions, existing, types)
+        for function in functions.values()
+        if not _belongs_to_pf(function, functions)
+        and (_is_gpu(function) or _makes_mdevs(function, functions))
+    )
+
+
+def _belongs_to_pf(function: PciFunction, functions: PciFunctions) -> bool:
+    """Whether it is a VF of a PF that is here; without its PF it stands for itself."""
+    return function.device.physfn in functions
+
+
+def _is_gpu(function: PciFunction) -> bool:
+    device = function.device
+    return device.class_code.startswith(DISPLAY_CLASSES) and device.vendor_id not in NO_GPU_VENDORS
+
+
+def _makes_mdevs(function: PciFunction, functions: PciFunctions) -> bool:
+    family = (function, *(functions[address] for address in function.device.vfs))
+    return any(mdevs.SUPPORTED_TYPES in member.entries for member in family)
+
+
+def _gpu(
+    machine: Machine,
+    function: PciFunction,
+    functions: PciFunctions,
+    existing: mdevs.Mdevs,
+    types: mdevs.MdevTypes,
+) -> PhysicalGpu:
+    device = function.device
+    return PhysicalGpu(
+        address=device.address,
+        vendor_id=device.vendor_id,
+        product_id=device.product_id,
+        class_code=device.class_code,
+        numa_node=device.numa_node,
+        driver=device.driver,
+        total_vfs=device.total_vfs,
+        vfs=tuple(
+            _vf(machine, index, functions[address], existing, types)
+            for index, address in zip(function.vf_numbers, device.vfs, strict=True)
+        ),
+        mdev_types=types.of(function),
+        mdevs=existing.get(device.address, ()),
+    )
+
+
+def _vf(
+    machine: Machine,
+    index: int,
+    vf: PciFunction,
+    existing: mdevs.Mdevs,
+    types: mdevs.MdevTypes,
+) -> GpuVf:
+    device = vf.device
+    vendor_vfio = mdevs.VENDOR_VFIO in vf.entries
+    if vendor_vfio:
+        offered, held = mdevs.vendor_types(machine, vf)
+    else:
+        offered, held = types.of(vf), existing.get(device.address, ())
+    return GpuVf(
+        address=device.address,
+        index=index,
+        numa_node=device.numa_node,
+        driver=device.driver,
+        mdev_types=offered,
+        mdevs=held,
+        vendor_vfio=vendor_vfio,
+    )

@@ -1,0 +1,126 @@
+"""What makes vGPUs: types of mediated devices, those that exist, and the vendor's own VFIO driver.
+
+Two interfaces give the same facts:
+
+    bus/pci/devices/<addr>/mdev_supported_types/nvidia-35/{available_instances,name,device_api}
+    bus/mdev/devices/<uuid> -> ../../../devices/pci.../<addr>/<uuid>
+    bus/mdev/devices/<uuid>/mdev_type -> .../nvidia-35
+
+    bus/pci/devices/<VF>/nvidia/{creatable_vgpu_types,current_vgpu_type}      newer kernels, no mdev
+
+Source: Documentation/driver-api/vfio-mediated-device.rst, NVIDIA's vGPU user guide.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from compute_agent.discovery.errors import DiscoveryError
+from compute_agent.discovery.facts import Mdev, MdevType, PciAddress, pci_address
+from compute_agent.discovery.sysfs.pci import PciFunction
+from compute_agent.discovery.sysfs.reader import Machine, Tree
+
+SUPPORTED_TYPES = "mdev_supported_types"
+AVAILABLE = "available_instances"
+NAME = "name"
+DEVICE_API = "device_api"
+DESCRIPTION = "description"
+MDEVS = "bus/mdev/devices"
+MDEV_TYPE = "mdev_type"
+VENDOR_VFIO = "nvidia"
+CREATABLE = f"{VENDOR_VFIO}/creatable_vgpu_types"
+CURRENT = f"{VENDOR_VFIO}/current_vgpu_type"
+VENDOR_PREFIX = "nvidia-"  # the mdev framework calls the vendor's type 35 `nvidia-35`
+
+_CREATABLE_LINE = re.compile(r"\s*(\d+)\s*(?::\s*(.*?))?\s*")
+
+Mdevs = Mapping[PciAddress, tuple[Mdev, ...]]
+
+
+def existing(machine: Machine) -> Mdevs:
+    """The mediated devices of PCI functions, by parent, each parent's by uuid.
+
+    Parents that are no PCI function (samples of the kernel, crypto cards of s390) are none of ours.
+    """
+    found: dict[PciAddress, list[Mdev]] = {}
+    for uuid in machine.sys.names(MDEVS):
+        target = machine.sys.link(f"{MDEVS}/{uuid}")
+        type_id = machine.sys.link_name(f"{MDEVS}/{uuid}/{MDEV_TYPE}")
+        if target is None or type_id is None:
+            machine.warn(
+                f"{machine.sys.path(MDEVS)}/{uuid} has no parent or no {MDEV_TYPE}: mediated"
+                " device left out"
+            )
+            continue
+        try:
+            parent = pci_address(target.split("/")[-2])
+        except (ValueError, IndexError):
+            continue
+        found.setdefault(parent, []).append(Mdev(type_id, uuid))
+    return {parent: tuple(mdevs) for parent, mdevs in found.items()}
+
+
+class MdevTypes:
+    """Reads the types that functions offer.
+
+    What a type is called is the same on all functions of one product, and read once: a host with
+    8 GPUs of 16 VFs of 20 types has 2560 of them.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._described: dict[tuple[str, str, str], MdevType] = {}
+
+    def of(self, function: PciFunction) -> tuple[MdevType, ...]:
+        """The types a function offers, by id; a type that cannot be read is left out."""
+        if SUPPORTED_TYPES not in function.entries:
+            return ()
+        tree, here = self._machine.sys, f"{function.directory}/{SUPPORTED_TYPES}"
+        device, found = function.device, []
+        for type_id in tree.names(here):
+            key = (device.vendor_id, device.product_id, type_id)
+            try:
+                available = tree.integer(f"{here}/{type_id}/{AVAILABLE}")
+            except DiscoveryError as error:
+                self._machine.warn(f"{error}; mdev type {type_id} of {device.address} left out")
+                continue
+            if key not in self._described:
+                self._described[key] = _described(tree, f"{here}/{type_id}", type_id)
+            found.append(replace(self._described[key], available_instances=available))
+        return tuple(found)
+
+
+def _described(tree: Tree, here: str, type_id: str) -> MdevType:
+    return MdevType(
+        id=type_id,
+        available_instances=0,
+        name=tree.optional_text(f"{here}/{NAME}"),
+        device_api=tree.optional_text(f"{here}/{DEVICE_API}"),
+        description=tree.optional_text(f"{here}/{DESCRIPTION}"),
+    )
+
+
+def vendor_types(
+    machine: Machine, function: PciFunction
+) -> tuple[tuple[MdevType, ...], tuple[Mdev, ...]]:
+    """What the vendor's VFIO driver offers on a VF, and the vGPU that the VF is, if it is one.
+
+    A VF is one vGPU at most: it has one instance of each creatable type while it is none.
+    """
+    tree, here = machine.sys, function.directory
+    current = tree.optional_integer(f"{here}/{CURRENT}") or 0
+    text = tree.optional_text(f"{here}/{CREATABLE}") or ""
+    free = 0 if current else 1
+    names = {
+        int(match[1]): match[2] or None
+        for match in map(_CREATABLE_LINE.fullmatch, text.splitlines())
+        if match
+    }
+    creatable = tuple(
+        MdevType(f"{VENDOR_PREFIX}{number}", free, names[number], "vfio-pci")
+        for number in sorted(names)
+    )
+    held = (Mdev(f"{VENDOR_PREFIX}{current}", None),) if current else ()
+    return creatable, held

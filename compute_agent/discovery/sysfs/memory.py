@@ -1,0 +1,55 @@
+"""How much memory there is, of the host and of one NUMA node, and its pools of huge pages.
+
+Source: Documentation/filesystems/proc.rst, Documentation/admin-guide/mm/hugetlbpage.rst.
+"""
+
+from __future__ import annotations
+
+import re
+
+from compute_agent.discovery.errors import DiscoveryError, FactMalformed
+from compute_agent.discovery.facts import HugePages
+from compute_agent.discovery.sysfs.reader import Machine
+
+MEMINFO = "meminfo"
+HOST_HUGE_PAGES = "kernel/mm/hugepages"
+NODE_HUGE_PAGES = "hugepages"  # below the node's directory
+TOTAL = "nr_hugepages"
+FREE = "free_hugepages"
+
+_TOTAL_LINE = re.compile(r"^(?:Node\s+\d+\s+)?MemTotal:\s+(\d+)\s+kB\s*$", re.MULTILINE)
+_SIZE = re.compile(r"hugepages-(\d+)kB")
+
+
+def total_kib(text: str, path: str) -> int:
+    """MemTotal of a `meminfo`, the host's or a node's. Raises FactMalformed."""
+    match = _TOTAL_LINE.search(text)
+    if match is None:
+        raise FactMalformed(path, text, "a line 'MemTotal: <number> kB'")
+    return int(match[1])
+
+
+def discover(machine: Machine) -> int:
+    """Memory of the host in KiB. Raises DiscoveryError: nothing can be reported without it."""
+    path = machine.proc.path(MEMINFO)
+    try:
+        return total_kib(machine.proc.text(MEMINFO), path)
+    except DiscoveryError as error:
+        raise DiscoveryError(f"memory of the host: {error}; check [host]procfs_root") from error
+
+
+def huge_pages(machine: Machine, directory: str) -> tuple[HugePages, ...]:
+    """The pools below a `hugepages` directory, by page size; unreadable ones are left out."""
+    pools = []
+    for name in machine.sys.names(directory):
+        match = _SIZE.fullmatch(name)
+        if match is None:
+            continue
+        try:
+            total = machine.sys.integer(f"{directory}/{name}/{TOTAL}")
+            free = machine.sys.integer(f"{directory}/{name}/{FREE}")
+        except DiscoveryError as error:
+            machine.warn(f"{error}; huge pages of {match[1]} KiB in {directory} left out")
+            continue
+        pools.append(HugePages(int(match[1]), total, free))
+    return tuple(sorted(pools))

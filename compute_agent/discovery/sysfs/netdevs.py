@@ -1,0 +1,149 @@
+"""Network interfaces of a PCI function: which are uplinks, and which the host itself uses.
+
+Source: Documentation/ABI/testing/sysfs-class-net, Documentation/networking/representors.rst.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from compute_agent.discovery.sysfs.reader import Machine
+
+INTERFACES = "class/net"
+NET = "net"  # below the function's directory, or below that of its virtio device
+ADDRESS = "address"
+ADDRESS_ASSIGNED = "addr_assign_type"
+CARRIER = "carrier"
+DEV_PORT = "dev_port"
+FLAGS = "flags"
+MASTER = "master"
+OPERSTATE = "operstate"
+PHYS_PORT_NAME = "phys_port_name"
+PHYS_SWITCH_ID = "phys_switch_id"
+SPEED = "speed"
+ROUTES = "net/route"  # IPv4: an interface with an address has at least the route to its network
+INET6 = "net/if_inet6"
+
+PERMANENT = 0  # of addr_assign_type: NET_ADDR_PERM
+UP = 0x1  # of flags: IFF_UP
+LINK_LOCAL = "20"  # scope in if_inet6: every interface that is up gives itself such an address
+NO_SPEED = frozenset({0, -1, 0xFFFF, 0xFFFFFFFF})  # 16 and 32 bit forms of "unknown"
+PROC_LIMIT = 1 << 20
+
+_UPLINK = re.compile(r"p\d+")
+_VIRTIO = re.compile(r"virtio\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Uplink:
+    """An interface that is a port to the outside (not the representor of a VF)."""
+
+    name: str
+    directory: str
+    dev_port: int
+    phys_port_name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The interfaces of one function, sorted into uplinks and others."""
+
+    uplinks: tuple[Uplink, ...]
+    representors: tuple[str, ...]
+
+
+def directory(machine: Machine, function_directory: str, entries: frozenset[str]) -> str | None:
+    """Where a function's interfaces are; None when it has none. A virtio card has them one down."""
+    if NET in entries:
+        return f"{function_directory}/{NET}"
+    for name in sorted(entries):
+        if _VIRTIO.fullmatch(name) and NET in machine.sys.names(f"{function_directory}/{name}"):
+            return f"{function_directory}/{name}/{NET}"
+    return None
+
+
+def ports(machine: Machine, net: str) -> Ports:
+    """Tell uplinks from representors: an uplink has no port name, or one such as `p0`."""
+    tree = machine.sys
+    uplinks, representors = [], []
+    for name in tree.names(net):
+        here = f"{net}/{name}"
+        port = tree.optional_text(f"{here}/{PHYS_PORT_NAME}")
+        if port is not None and _UPLINK.fullmatch(port) is None:
+            representors.append(name)
+            continue
+        dev_port = tree.optional_integer(f"{here}/{DEV_PORT}") or 0
+        uplinks.append(Uplink(name, here, dev_port, port))
+    uplinks.sort(key=lambda uplink: (uplink.dev_port, uplink.name))
+    return Ports(tuple(uplinks), tuple(representors))
+
+
+def speed_mbps(machine: Machine, here: str) -> int | None:
+    """Link speed; a link that is down says -1, EINVAL or nothing, and that is never an error."""
+    speed = machine.sys.optional_integer(f"{here}/{SPEED}")
+    return None if speed is None or speed in NO_SPEED or speed < 0 else speed
+
+
+def link_up(machine: Machine, here: str) -> bool | None:
+    """Whether there is a carrier; None when neither driver nor kernel knows."""
+    carrier = machine.sys.optional_integer(f"{here}/{CARRIER}")
+    if carrier is not None:
+        return carrier == 1
+    state = machine.sys.optional_text(f"{here}/{OPERSTATE}")
+    if state in (None, "unknown", "dormant", "testing"):
+        return None
+    return state == "up"
+
+
+def mac(machine: Machine, here: str) -> tuple[str | None, bool]:
+    """The MAC address, lower case, and whether it is burnt into the card."""
+    address = machine.sys.optional_text(f"{here}/{ADDRESS}")
+    if address is None or not address.strip("0:"):
+        return None, False
+    assigned = machine.sys.optional_integer(f"{here}/{ADDRESS_ASSIGNED}")
+    return address.lower(), assigned == PERMANENT
+
+
+class HostUse:
+    """Says whether the host itself talks through an interface.
+
+    It does when the interface is enslaved (bond, bridge, Open vSwitch), or is up and has an IP
+    address, or something with an address sits on it (a VLAN). A macvtap on it belongs to a guest.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    @cached_property
+    def _addressed(self) -> frozenset[str]:
+        return addressed(self._machine)
+
+    def of(self, name: str, here: str) -> bool:
+        entries = self._machine.sys.names(here)
+        if MASTER in entries:
+            return True
+        flags = self._machine.sys.optional_integer(f"{here}/{FLAGS}") or 0
+        if not flags & UP:
+            return False
+        return name in self._addressed or self._carries(entries)
+
+    def _carries(self, entries: tuple[str, ...]) -> bool:
+        for entry in entries:
+            kind, _, upper = entry.partition("_")
+            if kind == "upper" and self.of(upper, f"{INTERFACES}/{upper}"):
+                return True
+        return False
+
+
+def addressed(machine: Machine) -> frozenset[str]:
+    """Interfaces with an IP address that somebody gave them (not the link-local one of IPv6)."""
+    routes = machine.proc.optional_text(ROUTES, PROC_LIMIT) or ""
+    names = {words[0] for words in map(str.split, routes.splitlines()[1:]) if words}
+    addresses = machine.proc.optional_text(INET6, PROC_LIMIT) or ""
+    for words in map(str.split, addresses.splitlines()):
+        # address, index, prefix length, scope, flags, interface
+        if len(words) == 6 and words[3] != LINK_LOCAL:
+            names.add(words[5])
+    return frozenset(names)

@@ -1,0 +1,185 @@
+"""PCI functions: what they are, which driver has them, which NUMA cell they hang off, and their
+virtual functions.
+
+    bus/pci/devices/0000:81:00.0  ->  ../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0
+        vendor device class ...          one number each
+        driver        -> .../bus/pci/drivers/mlx5_core
+        iommu_group   -> .../kernel/iommu_groups/31
+        virtfn0       -> ../0000:81:00.2            on a PF, one for each VF that exists
+    bus/pci/devices/0000:81:00.2
+        physfn        -> ../0000:81:00.0            on a VF
+
+Source: Documentation/ABI/testing/sysfs-bus-pci of the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from compute_agent.discovery.errors import DiscoveryError
+from compute_agent.discovery.facts import CellId, NumaCell, PciAddress, PciDevice, pci_address
+from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.discovery.sysfs.reader import Machine
+
+DEVICES = "bus/pci/devices"
+
+# what must be there: without one of these a function is left out
+VENDOR = "vendor"
+PRODUCT = "device"
+CLASS = "class"
+# what may be there
+SUBSYSTEM_VENDOR = "subsystem_vendor"
+SUBSYSTEM_PRODUCT = "subsystem_device"
+REVISION = "revision"
+NUMA_NODE = "numa_node"
+LOCAL_CPULIST = "local_cpulist"
+TOTAL_VFS = "sriov_totalvfs"
+DRIVER = "driver"
+IOMMU_GROUP = "iommu_group"
+PHYSFN = "physfn"
+
+_VIRTFN = re.compile(r"virtfn(\d+)")
+_VDPA = re.compile(r"vdpa\d+")
+
+ETHERNET = "0200"
+"""First digits of the class code: network controller, Ethernet."""
+
+
+@dataclass(frozen=True, slots=True)
+class PciFunction:
+    """A function and the names in its directory, by which other finders know where to look."""
+
+    device: PciDevice
+    entries: frozenset[str]
+    vf_numbers: tuple[int, ...] = ()
+    """The number of each of `device.vfs`, in the same order."""
+
+    @property
+    def directory(self) -> str:
+        return f"{DEVICES}/{self.device.address}"
+
+
+PciFunctions = Mapping[PciAddress, PciFunction]
+
+
+def discover(machine: Machine, cells: tuple[NumaCell, ...]) -> dict[PciAddress, PciFunction]:
+    """Read every PCI function, by address; one that cannot be read is left out with a warning."""
+    locality = Locality(machine, cells)
+    found: dict[PciAddress, PciFunction] = {}
+    for name in machine.sys.names(DEVICES):
+        try:
+            address = pci_address(name)
+        except ValueError as error:
+            machine.warn(f"{machine.sys.path(DEVICES)}: {error}; left out")
+            continue
+        try:
+            found[address] = _function(machine, address, f"{DEVICES}/{name}", locality)
+        except DiscoveryError as error:
+            machine.warn(f"{error}; PCI device {address} left out")
+    ordered = sorted(found, key=order)
+    return {address: _with_vfs(machine, found[address], found) for address in ordered}
+
+
+def order(address: PciAddress) -> tuple[int, ...]:
+    """Sort key: addresses as numbers, since domains differ in length."""
+    return tuple(int(part, 16) for part in re.split("[:.]", address))
+
+
+class Locality:
+    """Finds the cell a device hangs off.
+
+    Firmware often does not say (`numa_node` -1). Then the CPUs near the device may still lie on
+    one cell only; else the cell stays unknown, and an operator can name it by option.
+    """
+
+    def __init__(self, machine: Machine, cells: Iterable[NumaCell]) -> None:
+        self._machine = machine
+        self._ids = frozenset(cell.id for cell in cells)
+        self._cell_of = {cpu: cell.id for cell in cells for cpu in cell.cpus}
+
+    def of(self, directory: str) -> CellId | None:
+        tree = self._machine.sys
+        node = tree.optional_integer(f"{directory}/{NUMA_NODE}")
+        if node is not None and node >= 0:
+            if node in self._ids:
+                return CellId(node)
+            self._machine.warn(
+                f"{tree.path(directory)}/{NUMA_NODE} names node {node}, which this host does not"
+                " have; the device's cell is unknown"
+            )
+            return None
+        text = tree.optional_text(f"{directory}/{LOCAL_CPULIST}")
+        try:
+            near = frozenset(cpu_list.parse(text or ""))
+        except ValueError as error:
+            self._machine.warn(f"{tree.path(directory)}/{LOCAL_CPULIST}: {error}; ignored")
+            return None
+        cells = {cell for cpu, cell in self._cell_of.items() if cpu in near}
+        return cells.pop() if len(cells) == 1 else None
+
+
+def _function(machine: Machine, address: PciAddress, here: str, locality: Locality) -> PciFunction:
+    tree = machine.sys
+    entries = frozenset(tree.names(here))
+    group = tree.link_name(f"{here}/{IOMMU_GROUP}") if IOMMU_GROUP in entries else None
+    device = PciDevice(
+        address=address,
+        vendor_id=tree.hexadecimal(f"{here}/{VENDOR}", 4),
+        product_id=tree.hexadecimal(f"{here}/{PRODUCT}", 4),
+        class_code=tree.hexadecimal(f"{here}/{CLASS}", 6),
+        subsystem_vendor_id=tree.optional_hexadecimal(f"{here}/{SUBSYSTEM_VENDOR}", 4),
+        subsystem_product_id=tree.optional_hexadecimal(f"{here}/{SUBSYSTEM_PRODUCT}", 4),
+        revision=tree.optional_hexadecimal(f"{here}/{REVISION}", 2),
+        numa_node=locality.of(here),
+        driver=tree.link_name(f"{here}/{DRIVER}") if DRIVER in entries else None,
+        iommu_group=int(group) if group and group.isdecimal() else None,
+        physfn=_physfn(machine, here) if PHYSFN in entries else None,
+        total_vfs=_total_vfs(machine, here) if TOTAL_VFS in entries else 0,
+        vdpa=min((name for name in entries if _VDPA.fullmatch(name)), default=None),
+    )
+    return PciFunction(device, entries)
+
+
+def _total_vfs(machine: Machine, here: str) -> int:
+    return machine.sys.optional_integer(f"{here}/{TOTAL_VFS}") or 0
+
+
+def _physfn(machine: Machine, here: str) -> PciAddress | None:
+    name = machine.sys.link_name(f"{here}/{PHYSFN}")
+    try:
+        return None if name is None else pci_address(name)
+    except ValueError as error:
+        machine.warn(f"{machine.sys.path(here)}/{PHYSFN}: {error}; ignored")
+        return None
+
+
+def _with_vfs(
+    machine: Machine, function: PciFunction, found: Mapping[PciAddress, PciFunction]
+) -> PciFunction:
+    """The function with its VFs: the links that resolve, not `sriov_numvfs`.
+
+    The links are what guests can have; while somebody changes the number the two differ.
+    """
+    numbers = [int(match[1]) for match in map(_VIRTFN.fullmatch, function.entries) if match]
+    if not numbers:
+        return function
+    vfs: dict[int, PciAddress] = {}
+    for number in sorted(numbers):
+        link = f"{function.directory}/virtfn{number}"
+        name = machine.sys.link_name(link)
+        try:
+            address = pci_address(name or "")
+        except ValueError as error:
+            machine.warn(f"{machine.sys.path(link)}: {error}; VF {number} left out")
+            continue
+        if address in found:
+            vfs[number] = address
+        else:
+            machine.warn(
+                f"{machine.sys.path(link)} points to {address}, which does not exist or could not"
+                " be read; VF left out"
+            )
+    device = replace(function.device, vfs=tuple(vfs.values()))
+    return replace(function, device=device, vf_numbers=tuple(vfs))

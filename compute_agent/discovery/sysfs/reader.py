@@ -1,0 +1,174 @@
+"""The only place where files are opened: below a movable root, with errors that name the path.
+
+`Machine` is one machine for the length of one discovery: the trees /sys and /proc, wherever they
+lie, and the warnings gathered on the way.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+
+from compute_agent.discovery.errors import FactMalformed, FactMissing, FactUnreadable
+
+SYSFS = "/sys"
+PROCFS = "/proc"
+
+ATTRIBUTE_LIMIT = 65536
+"""Bytes. A sysfs attribute has one page; of the larger files of /proc only the start is wanted."""
+
+NO_VALUE = frozenset(
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EINVAL,  # `speed` and `carrier` of an interface that is down
+        errno.ENODEV,
+        errno.ENXIO,
+        errno.EOPNOTSUPP,  # `phys_port_name`, `phys_switch_id` of drivers without them
+        errno.ENODATA,
+    }
+)
+"""Errors by which the kernel says "this has no value (now)": not worth a warning."""
+
+ReadFile = Callable[[str, int], bytes]
+
+
+def read_file(path: str, limit: int) -> bytes:
+    """Up to `limit` bytes of a file. Raises OSError.
+
+    Files of /sys and /proc have no size and may come in pieces; unbuffered reads until the end
+    cost a third of what `open()` does, which counts with thousands of files a pass.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(descriptor, limit)
+        piece = data
+        while piece and len(data) < limit:
+            piece = os.read(descriptor, limit - len(data))
+            data += piece
+        return data
+    finally:
+        os.close(descriptor)
+
+
+class Tree:
+    """Files below one root. Paths are relative to it; errors and warnings name whole ones."""
+
+    def __init__(self, root: str, warn: Callable[[str], None], read: ReadFile = read_file) -> None:
+        self.root = root.rstrip("/") or "/"
+        self._warn = warn
+        self._read = read
+
+    def path(self, relative: str) -> str:
+        return f"{self.root}/{relative}"
+
+    # -- what must be there ---------------------------------------------------------------
+
+    def text(self, relative: str, limit: int = ATTRIBUTE_LIMIT) -> str:
+        """The file's text without surrounding white space.
+
+        Raises FactMissing, FactUnreadable.
+        """
+        return self.data(relative, limit).decode("utf-8", "replace").strip()
+
+    def data(self, relative: str, limit: int = ATTRIBUTE_LIMIT) -> bytes:
+        """The file's bytes. Raises FactMissing, FactUnreadable."""
+        path = f"{self.root}/{relative}"
+        try:
+            return self._read(path, limit)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+
+    def integer(self, relative: str, base: int = 10) -> int:
+        """The file's number. Raises FactMissing, FactUnreadable, FactMalformed."""
+        text = self.text(relative)
+        try:
+            return int(text, base)
+        except ValueError:
+            raise FactMalformed(self.path(relative), text, f"a number of base {base}") from None
+
+    def hexadecimal(self, relative: str, digits: int) -> str:
+        """A number written 0x..., as lower-case hex of that many digits without the 0x."""
+        return f"{self.integer(relative, 16):0{digits}x}"
+
+    # -- what may be there ----------------------------------------------------------------
+
+    def optional_text(self, relative: str, limit: int = ATTRIBUTE_LIMIT) -> str | None:
+        """The file's text; None when it has none. Warns when that is for an unusual reason."""
+        try:
+            return self.text(relative, limit) or None
+        except FactUnreadable as error:
+            if error.errno not in NO_VALUE:
+                self._warn(f"{error}; treated as unknown")
+            return None
+
+    def optional_integer(self, relative: str) -> int | None:
+        """Like `optional_text`, for a number."""
+        text = self.optional_text(relative)
+        if text is None:
+            return None
+        try:
+            return int(text, 0)
+        except ValueError:
+            malformed = FactMalformed(self.path(relative), text, "a number")
+            self._warn(f"{malformed}; treated as unknown")
+            return None
+
+    def optional_hexadecimal(self, relative: str, digits: int) -> str | None:
+        """Like `hexadecimal`, None when there is no value."""
+        number = self.optional_integer(relative)
+        return None if number is None else f"{number:0{digits}x}"
+
+    def names(self, relative: str) -> tuple[str, ...]:
+        """What a directory holds, sorted; () when it does not exist. Warns if it is shut."""
+        path = f"{self.root}/{relative}"
+        try:
+            return tuple(sorted(os.listdir(path)))
+        except OSError as error:
+            if error.errno not in NO_VALUE:
+                self._warn(f"{_unreadable(path, error)}; treated as empty")
+            return ()
+
+    def link(self, relative: str) -> str | None:
+        """Where a symbolic link points to, as it is written; None when there is none."""
+        path = f"{self.root}/{relative}"
+        try:
+            return os.readlink(path)
+        except OSError as error:
+            if error.errno not in NO_VALUE:
+                self._warn(f"{_unreadable(path, error)}; treated as unknown")
+            return None
+
+    def link_name(self, relative: str) -> str | None:
+        """Last part of where a link points to: a driver's name, a group's number, an address."""
+        target = self.link(relative)
+        return None if target is None else target.rpartition("/")[2]
+
+
+class Machine:
+    """The two trees of one machine, and the warnings of one discovery of it."""
+
+    def __init__(
+        self,
+        sysfs_root: str = SYSFS,
+        procfs_root: str = PROCFS,
+        read: ReadFile = read_file,
+    ) -> None:
+        self._warnings: list[str] = []
+        self.sys = Tree(sysfs_root, self.warn, read)
+        self.proc = Tree(procfs_root, self.warn, read)
+
+    def warn(self, sentence: str) -> None:
+        """Note what was left out or guessed: the path and the reason, in one sentence."""
+        self._warnings.append(sentence)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Every warning once, in the order in which they came up."""
+        return tuple(dict.fromkeys(self._warnings))
+
+
+def _unreadable(path: str, error: OSError) -> FactUnreadable:
+    kind = FactMissing if error.errno in (errno.ENOENT, errno.ENOTDIR) else FactUnreadable
+    return kind(path, error.strerror or str(error), error.errno)

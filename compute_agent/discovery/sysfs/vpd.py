@@ -1,0 +1,75 @@
+"""Serial numbers of PCI cards, out of their vital product data.
+
+The data is a list of resources; in the read-only one (tag 0x90) keywords of two letters follow each
+other, `SN` being the serial number:
+
+    82 <len> name of the product   90 <len> PN <len> ... SN <len> ... RV <len> ...   78
+
+Only root may read it, the first read of a card can take milliseconds, and it never changes: it is
+read once for each card in the life of the process.
+
+Source: PCI Local Bus Specification 3.0, appendix I.
+"""
+
+from __future__ import annotations
+
+from compute_agent.discovery.errors import FactUnreadable
+from compute_agent.discovery.facts import PciDevice
+from compute_agent.discovery.sysfs.reader import Machine
+
+VPD = "vpd"
+LIMIT = 32768  # the format's own
+
+_READ_ONLY = 0x90
+_END = 0x78
+_LARGE = 0x80
+_SERIAL = b"SN"
+
+
+class SerialNumbers:
+    """Reads serial numbers, and keeps them for the next discovery."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], str | None] = {}
+
+    def of(self, machine: Machine, device: PciDevice, directory: str) -> str | None:
+        """The card's serial number; None when it has none or this process may not read it."""
+        key = (machine.sys.root, device.address, device.vendor_id, device.product_id)
+        if key not in self._known:
+            self._known[key] = _read(machine, f"{directory}/{VPD}")
+        return self._known[key]
+
+
+def _read(machine: Machine, path: str) -> str | None:
+    try:
+        return serial_number(machine.sys.data(path, LIMIT))
+    except FactUnreadable:
+        # not root, or a card whose data times out: usual, and the address stands in for it
+        return None
+
+
+def serial_number(data: bytes) -> str | None:
+    """The serial number in vital product data; None when there is none or the data is damaged."""
+    position = 0
+    while position + 3 <= len(data):
+        tag = data[position]
+        if tag == _END or not tag & _LARGE:
+            return None
+        length = int.from_bytes(data[position + 1 : position + 3], "little")
+        content = data[position + 3 : position + 3 + length]
+        if tag == _READ_ONLY:
+            return _keyword(content, _SERIAL)
+        position += 3 + length
+    return None
+
+
+def _keyword(content: bytes, wanted: bytes) -> str | None:
+    position = 0
+    while position + 3 <= len(content):
+        length = content[position + 2]
+        value = content[position + 3 : position + 3 + length]
+        if content[position : position + 2] == wanted:
+            text = value.decode("ascii", "replace").strip(" \0")
+            return text if text.isprintable() and text.strip("0") else None
+        position += 3 + length
+    return None

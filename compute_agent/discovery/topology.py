@@ -1,0 +1,173 @@
+"""Joins what the sources found on one machine into one `HostTopology`."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from compute_agent.discovery import disk
+from compute_agent.discovery.errors import FactUnreadable
+from compute_agent.discovery.facts import (
+    CellId,
+    DiskStore,
+    HostTopology,
+    NumaCell,
+    PciAddress,
+    PciDevice,
+    PhysicalGpu,
+)
+from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
+from compute_agent.discovery.sysfs import cells, cpus, encryption, gpus, memory, nics, pci
+from compute_agent.discovery.sysfs.reader import PROCFS, SYSFS, Machine, ReadFile, read_file
+from compute_agent.discovery.sysfs.vpd import SerialNumbers
+
+HOSTNAME = "sys/kernel/hostname"
+BOOT_ID = "sys/kernel/random/boot_id"
+
+
+class GpuSource(Protocol):
+    """Adds to the GPUs that sysfs knows: NVML, or a recording of it."""
+
+    def read(self) -> NvmlReading: ...
+
+
+class Discovery:
+    """Reads one machine again and again, and keeps what never changes between two looks."""
+
+    def __init__(
+        self,
+        sysfs_root: str = SYSFS,
+        procfs_root: str = PROCFS,
+        *,
+        gpu_source: GpuSource | None = None,
+        read: ReadFile = read_file,
+    ) -> None:
+        """`gpu_source` must belong to the same machine as the two roots."""
+        self._sysfs_root = sysfs_root
+        self._procfs_root = procfs_root
+        self._gpu_source = gpu_source
+        self._read = read
+        self._serials = SerialNumbers()
+
+    def discover(
+        self, instances_path: str | None = None, hostname: str | None = None
+    ) -> HostTopology:
+        """Look at the whole machine.
+
+        `instances_path`: directory of the guests' disks; None = no disk is looked for.
+        `hostname`: instead of the kernel's.
+
+        Raises DiscoveryError when CPUs or memory of the host cannot be read. One device that
+        cannot be read is left out, with a sentence in `warnings`.
+        """
+        machine = Machine(self._sysfs_root, self._procfs_root, self._read)
+        memory_kib = memory.discover(machine)
+        found_cpus = cpus.discover(machine)
+        found_cells = cells.discover(machine, found_cpus.online, memory_kib)
+        functions = pci.discover(machine, found_cells.cells)
+        ports = nics.discover(machine, functions, self._serials)
+        reading = self._gpu_source.read() if self._gpu_source else NvmlReading()
+        found_gpus = join_gpus(machine, gpus.discover(machine, functions), reading, found_cells)
+        serials = {port.address: port.serial for port in ports}
+        return HostTopology(
+            hostname=hostname or machine.proc.optional_text(HOSTNAME) or socket.gethostname(),
+            cells=join_cells(found_cells.cells, reading),
+            cpus=found_cpus.cpus,
+            online_cpus=found_cpus.online,
+            present_cpus=found_cpus.present,
+            cpu_model=found_cpus.model,
+            memory_kib=memory_kib,
+            pci_devices=_devices(functions, serials),
+            nics=ports,
+            nic_cards=nics.cards(ports),
+            gpus=found_gpus,
+            disk=_disk(machine, instances_path),
+            memory_encryption=encryption.discover(machine),
+            boot_id=machine.proc.optional_text(BOOT_ID),
+            numa_reported=found_cells.reported,
+            warnings=(*machine.warnings, *reading.warnings),
+        )
+
+
+def discover(
+    sysfs_root: str = SYSFS,
+    procfs_root: str = PROCFS,
+    instances_path: str | None = None,
+    hostname: str | None = None,
+    gpu_source: GpuSource | None = None,
+) -> HostTopology:
+    """Look at a machine once; see `Discovery.discover`."""
+    discovery = Discovery(sysfs_root, procfs_root, gpu_source=gpu_source)
+    return discovery.discover(instances_path, hostname)
+
+
+def join_gpus(
+    machine: Machine,
+    found: tuple[PhysicalGpu, ...],
+    reading: NvmlReading,
+    found_cells: cells.Cells,
+) -> tuple[PhysicalGpu, ...]:
+    """The GPUs of sysfs with what NVML knows of the same addresses; lost ones are out."""
+    seen = {gpu.address: gpu for gpu in reading.gpus}
+    for address in sorted(seen.keys() - {gpu.address for gpu in found}):
+        machine.warn(f"NVML sees GPU {address}, sysfs does not; left out")
+    ids = frozenset(cell.id for cell in found_cells.cells)
+    return tuple(
+        _with_nvml(gpu, seen[gpu.address], ids) if gpu.address in seen else gpu
+        for gpu in found
+        if gpu.address not in reading.lost
+    )
+
+
+def join_cells(found: tuple[NumaCell, ...], reading: NvmlReading) -> tuple[NumaCell, ...]:
+    """The cells, with those marked that are the memory of a GPU."""
+    owner = {gpu.memory_cell: gpu.address for gpu in reading.gpus if gpu.memory_cell is not None}
+    return tuple(replace(cell, gpu_memory_of=owner.get(cell.id)) for cell in found)
+
+
+def _with_nvml(gpu: PhysicalGpu, seen: NvmlGpu, ids: frozenset[CellId]) -> PhysicalGpu:
+    near = [cell for cell in seen.near_cells if cell in ids]
+    # what the PCI bus says goes first; NVML helps where firmware is silent
+    cell = gpu.numa_node if gpu.numa_node is not None or len(near) != 1 else near[0]
+    return replace(
+        gpu,
+        numa_node=cell,
+        nvml=True,
+        model=seen.model,
+        uuid=seen.uuid,
+        serial=seen.serial,
+        memory_mib=seen.memory_mib,
+        compute_capability=seen.compute_capability,
+        mig_enabled=seen.mig_enabled,
+        mig_pending=seen.mig_pending,
+        mig_profiles=seen.mig_profiles,
+        mig_devices=seen.mig_devices,
+        virtualization_mode=seen.virtualization_mode,
+        host_vgpu_sriov=seen.host_vgpu_sriov,
+        vgpu_types=seen.vgpu_types,
+        vgpus=seen.vgpus,
+        vgpu_heterogeneous=seen.vgpu_heterogeneous,
+    )
+
+
+def _devices(
+    functions: pci.PciFunctions, serials: Mapping[PciAddress, str | None]
+) -> tuple[PciDevice, ...]:
+    return tuple(
+        replace(function.device, serial=serials[address])
+        if serials.get(address) is not None
+        else function.device
+        for address, function in functions.items()
+    )
+
+
+def _disk(machine: Machine, instances_path: str | None) -> DiskStore | None:
+    if instances_path is None:
+        return None
+    try:
+        return disk.discover(instances_path)
+    except FactUnreadable as error:
+        machine.warn(f"{error}; no disk is reported. Create or mount [DEFAULT]instances_path")
+        return None
