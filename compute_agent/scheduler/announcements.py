@@ -1,0 +1,75 @@
+"""What agents announce about themselves on the bus, by the uuid of the root provider."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SERVICE_VERSION_UNSEEN = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """The last announcement about one host.
+
+    ``attributes`` are further facts by name (hypervisor type, version, ...) that filters compare.
+    """
+
+    host: str
+    seen_at: float
+    enabled: bool = True
+    instances: int | None = None
+    io_ops: int = 0
+    build_failures: int = 0
+    service_version: int = SERVICE_VERSION_UNSEEN
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Announcements:
+    """Collects announcements; safe to use from several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._by_root: dict[str, Announcement] = {}
+        self._lock = threading.Lock()
+
+    def receive(self, state: Mapping[str, Any]) -> None:
+        """Take in one announcement: ``{"host", "nodes": [{"uuid", "enabled", ...}], ...}``."""
+        now = self._clock()
+        version = int(state.get("service_version", SERVICE_VERSION_UNSEEN))
+        with self._lock:
+            for node in state.get("nodes", ()):
+                self._by_root[str(node["uuid"])] = Announcement(
+                    host=str(state["host"]),
+                    seen_at=now,
+                    enabled=bool(node.get("enabled", True)),
+                    instances=_count(node.get("instances")),
+                    io_ops=int(node.get("io_ops", 0)),
+                    build_failures=int(node.get("build_failures", 0)),
+                    service_version=version,
+                    attributes=dict(node),
+                )
+
+    def of(self, root: str) -> Announcement | None:
+        """Return the last announcement about a host, None if there was none."""
+        with self._lock:
+            return self._by_root.get(root)
+
+    def age(self, announcement: Announcement) -> float:
+        """Return the seconds since an announcement arrived."""
+        return self._clock() - announcement.seen_at
+
+    def minimum_service_version(self) -> int:
+        """Return the lowest version announced, 0 if nobody announced anything."""
+        with self._lock:
+            versions = [one.service_version for one in self._by_root.values()]
+        return min(versions, default=SERVICE_VERSION_UNSEEN)
+
+
+def _count(instances: Any) -> int | None:
+    if instances is None:
+        return None
+    return instances if isinstance(instances, int) else len(instances)

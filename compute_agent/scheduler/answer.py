@@ -1,0 +1,134 @@
+"""What placement answers: candidates, and the state of every provider of their trees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compute_agent.scheduler.errors import AnswerMalformed
+
+SHARING = "MISC_SHARES_VIA_AGGREGATE"
+NUMA_ROOT = "HW_NUMA_ROOT"
+
+Allocations = Mapping[str, Mapping[str, int]]
+"""Provider uuid to resource class to amount."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSummary:
+    """One provider as placement sums it up: what it has, what is used, where it hangs."""
+
+    uuid: str
+    root: str
+    parent: str | None = None
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    used: Mapping[str, int] = field(default_factory=dict)
+    traits: frozenset[str] = frozenset()
+
+    @property
+    def sharing(self) -> bool:
+        """Whether other trees may use this provider."""
+        return SHARING in self.traits
+
+    def free(self, resource_class: str) -> int:
+        """Return what is left of `resource_class`, 0 where there is none or it is overcommitted."""
+        left = self.capacity.get(resource_class, 0) - self.used.get(resource_class, 0)
+        return max(left, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to serve a request.
+
+    :param root: root provider of the host that it is on.
+    :param mappings: suffix to the providers that serve that group.
+    :param shape: name of the shape of the request that it answers.
+    """
+
+    root: str
+    allocations: Allocations
+    mappings: Mapping[str, tuple[str, ...]]
+    shape: str = "flat"
+
+    def amount(self, provider: str, resource_class: str) -> int:
+        """Return how much of a class it takes from a provider."""
+        return self.allocations.get(provider, {}).get(resource_class, 0)
+
+    def as_request(self) -> dict[str, Any]:
+        """Return the allocation request as the API writes it."""
+        return {
+            "allocations": {
+                uuid: {"resources": dict(resources)} for uuid, resources in self.allocations.items()
+            },
+            "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Candidates in placement's order, and the summaries by provider."""
+
+    candidates: tuple[Candidate, ...] = ()
+    providers: Mapping[str, ProviderSummary] = field(default_factory=dict)
+    returned: int = 0
+
+    def tree(self, root: str) -> tuple[ProviderSummary, ...]:
+        """Return the providers of one tree."""
+        return tuple(one for one in self.providers.values() if one.root == root)
+
+
+def read(body: Mapping[str, Any], shape: str = "flat") -> Answer:
+    """Read the JSON body of ``GET /allocation_candidates``.
+
+    A candidate belongs to the host whose root is that of its providers that are not shared; it does
+    not matter whether the root itself gives anything. One that takes from shared providers only is
+    on no host and left out (`Answer.returned` still counts it).
+
+    :raises AnswerMalformed: providers that are not summarised, or of two hosts in one candidate.
+    """
+    try:
+        providers = {uuid: _summary(uuid, one) for uuid, one in body["provider_summaries"].items()}
+        written = body["allocation_requests"]
+        candidates = [_candidate(one, providers, shape) for one in written]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise AnswerMalformed(
+            f"Placement's answer about candidates cannot be read ({type(error).__name__}: {error})."
+            " It needs microversion 1.36; check what answers at the configured endpoint."
+        ) from error
+    return Answer(
+        tuple(one for one in candidates if one is not None), providers, returned=len(written)
+    )
+
+
+def _summary(uuid: str, body: Mapping[str, Any]) -> ProviderSummary:
+    resources = body["resources"]
+    return ProviderSummary(
+        uuid=uuid,
+        root=body["root_provider_uuid"],
+        parent=body["parent_provider_uuid"],
+        capacity={name: int(one["capacity"]) for name, one in resources.items()},
+        used={name: int(one["used"]) for name, one in resources.items()},
+        traits=frozenset(body["traits"]),
+    )
+
+
+def _candidate(
+    body: Mapping[str, Any], providers: Mapping[str, ProviderSummary], shape: str
+) -> Candidate | None:
+    allocations = {
+        uuid: {name: int(amount) for name, amount in one["resources"].items()}
+        for uuid, one in body["allocations"].items()
+    }
+    unknown = sorted(set(allocations) - set(providers))
+    if unknown:
+        raise AnswerMalformed(f"Placement offers provider {unknown[0]} without summing it up.")
+    roots = {providers[uuid].root for uuid in allocations if not providers[uuid].sharing}
+    if len(roots) > 1:
+        raise AnswerMalformed(
+            f"Placement offers one candidate on two hosts: {', '.join(sorted(roots))}."
+        )
+    if not roots:
+        return None
+    mappings = {suffix: tuple(uuids) for suffix, uuids in body["mappings"].items()}
+    return Candidate(roots.pop(), allocations, mappings, shape)

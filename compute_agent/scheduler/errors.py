@@ -1,0 +1,59 @@
+"""Errors of the scheduler, below those of the whole package.
+
+    ComputeAgentError
+      SchedulerError
+        InvalidRequest        # the request is wrong: names field, value, what was expected
+        NoValidHost           # placement was asked, and nothing fits or nothing could be claimed
+        AnswerMalformed       # placement's answer contradicts itself
+        MoveInterrupted       # a step of a move that does not follow from the last one
+
+Placement that cannot be reached is not among them: `PlacementUnavailable` goes to the caller as it
+is, and never looks like a full cloud.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compute_agent.errors import ComputeAgentError
+from compute_agent.scheduler.causes import Causes
+
+
+class SchedulerError(ComputeAgentError):
+    """Root of what the scheduler raises on purpose."""
+
+
+class InvalidRequest(SchedulerError):
+    """A request that no placement could answer; the message names field, value and expectation."""
+
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        super().__init__(f"{field} is {value!r}: expected {expected}.")
+        self.field = field
+        self.value = value
+        self.expected = expected
+
+
+class NoValidHost(SchedulerError):
+    """No host can take the request.
+
+    :param reason: one sentence for an operator.
+    :param causes: what was asked, what was dropped where, and which claims were lost.
+    """
+
+    def __init__(self, reason: str, causes: Causes) -> None:
+        super().__init__(f"No valid host was found. {reason}")
+        self.reason = reason
+        self.causes = causes
+
+    def as_dict(self) -> Mapping[str, Any]:
+        """Return reason and causes as plain JSON types."""
+        return {"reason": self.reason, "causes": self.causes.as_dict()}
+
+
+class AnswerMalformed(SchedulerError):
+    """An answer of placement that contradicts itself or the API."""
+
+
+class MoveInterrupted(SchedulerError):
+    """A step of a move was asked for that does not follow from the last one."""

@@ -1,0 +1,187 @@
+"""Request groups written into a flavor's extra specs or an image's properties.
+
+    resources<S>:<CLASS> = n            amount; 0 takes the class out again
+    trait<S>:<TRAIT> = required         or forbidden
+    member_of<S> = in:U,V               or !in:U,V, U, !U
+    in_tree<S> = U
+    same_subtree<anything> = _A,_B
+    root_required = A,!B
+    group_policy = none                 or isolate
+
+``<S>`` is the suffix of a group, empty for the unsuffixed one.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest, RequestGroup
+
+_KEYED = re.compile(r"^(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)$")
+_PLAIN = re.compile(r"^(member_of|in_tree|same_subtree)([a-zA-Z0-9_-]{1,64})?$")
+RESOURCE_CLASS = re.compile(r"^[A-Z0-9_]{1,255}$")
+TRAIT = re.compile(r"^[A-Z0-9_]{1,255}$")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenGroups:
+    """What extra specs say: the request they make, and the classes they mention with amount 0."""
+
+    request: CandidateRequest = field(default_factory=CandidateRequest)
+    zeroed: frozenset[str] = frozenset()
+
+    def mentions(self, *resource_classes: str) -> bool:
+        """Whether any of the classes occurs in any group, be it with amount 0."""
+        return any(name in self.zeroed or self.request.total(name) for name in resource_classes)
+
+
+def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
+    """Read the groups out of `extra_specs`; keys that say nothing about groups are left alone.
+
+    :raises InvalidRequest: an amount, trait value, uuid, suffix list or policy that cannot be used.
+    """
+    groups: dict[str, RequestGroup] = {}
+    zeroed: set[str] = set()
+    request = CandidateRequest()
+    subtrees: set[frozenset[str]] = set()
+    for key, value in sorted(extra_specs.items()):
+        if match := _KEYED.match(key):
+            kind, suffix, name = match[1], match[2] or UNSUFFIXED, match[3]
+            group = groups.get(suffix, RequestGroup())
+            if kind == "resources":
+                resources = {resource_class(key, name): amount(key, value)}
+                if resources[name] == 0:
+                    zeroed.add(name)
+                    continue
+                groups[suffix] = group.adding(resources)
+            else:
+                groups[suffix] = _with_trait(group, key, name, value)
+        elif match := _PLAIN.match(key):
+            kind, suffix = match[1], match[2] or UNSUFFIXED
+            group = groups.get(suffix, RequestGroup())
+            if kind == "member_of":
+                groups[suffix] = with_member_of(group, key, value)
+            elif kind == "in_tree":
+                groups[suffix] = replace(group, in_tree=uuid_text(key, value))
+            else:
+                subtrees.add(suffixes(key, value))
+        elif key == "root_required":
+            required, forbidden = root_traits(key, value)
+            request = replace(request, root_required=required, root_forbidden=forbidden)
+        elif key == "group_policy":
+            request = replace(request, group_policy=group_policy(key, value))
+    kept = {suffix: group for suffix, group in groups.items() if not group.empty}
+    return WrittenGroups(
+        replace(request, groups=kept, same_subtree=frozenset(subtrees)), frozenset(zeroed)
+    )
+
+
+def image_traits(properties: Mapping[str, str]) -> frozenset[str]:
+    """Return the traits that an image requires.
+
+    :raises InvalidRequest: a ``trait:`` property with a value other than ``required``.
+    """
+    listed = properties.get("traits_required", "")
+    names = {
+        trait(f"image property traits_required ({listed})", name.strip())
+        for name in listed.split(",")
+        if name.strip()
+    }
+    for key, value in properties.items():
+        if key.startswith("trait:"):
+            if value != "required":
+                raise InvalidRequest(f"image property {key}", value, "required")
+            names.add(trait(f"image property {key}", key.removeprefix("trait:")))
+    return frozenset(names)
+
+
+def amount(field_name: str, value: object) -> int:
+    """Return `value` as an amount of a resource.
+
+    :raises InvalidRequest: it is no whole number of at least 0.
+    """
+    try:
+        number = int(str(value))
+    except ValueError:
+        number = -1
+    if number < 0 or number > 2**31 - 1:
+        raise InvalidRequest(field_name, value, "a whole number from 0 to 2147483647")
+    return number
+
+
+def resource_class(field_name: str, name: str) -> str:
+    """Return `name` if it can be a resource class."""
+    if not RESOURCE_CLASS.match(name):
+        raise InvalidRequest(
+            field_name, name, "a resource class: upper-case letters, digits and underscores"
+        )
+    return name
+
+
+def trait(field_name: str, name: str) -> str:
+    """Return `name` if it can be a trait."""
+    if not TRAIT.match(name):
+        raise InvalidRequest(field_name, name, "a trait: upper-case letters, digits, underscores")
+    return name
+
+
+def uuid_text(field_name: str, value: str) -> str:
+    """Return `value` as a canonical uuid."""
+    try:
+        return str(uuid.UUID(value.strip()))
+    except ValueError:
+        raise InvalidRequest(field_name, value, "a uuid") from None
+
+
+def suffixes(field_name: str, value: str) -> frozenset[str]:
+    """Return the suffixes of a comma-separated list."""
+    names = frozenset(name.strip() for name in value.split(","))
+    if "" in names:
+        raise InvalidRequest(field_name, value, "suffixes of groups, separated by commas")
+    return names
+
+
+def group_policy(field_name: str, value: str) -> str:
+    """Return `value` if it is a group policy."""
+    if value not in ("none", "isolate"):
+        raise InvalidRequest(field_name, value, "none or isolate")
+    return value
+
+
+def root_traits(field_name: str, value: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the required and the forbidden traits of ``A,!B``."""
+    required: set[str] = set()
+    forbidden: set[str] = set()
+    for item in value.split(","):
+        name = item.strip()
+        if name.startswith("!"):
+            forbidden.add(trait(field_name, name[1:]))
+        else:
+            required.add(trait(field_name, name))
+    if both := required & forbidden:
+        raise InvalidRequest(field_name, value, f"{min(both)} either required or forbidden")
+    return frozenset(required), frozenset(forbidden)
+
+
+def with_member_of(group: RequestGroup, field_name: str, value: str) -> RequestGroup:
+    """Return `group` with one more clause on aggregates: ``in:U,V``, ``U``, ``!`` of both."""
+    text = value.strip()
+    negated = text.startswith("!")
+    listed = text.removeprefix("!").removeprefix("in:")
+    uuids = frozenset(uuid_text(field_name, item) for item in listed.split(","))
+    if negated:
+        return replace(group, forbidden_aggregates=group.forbidden_aggregates | uuids)
+    return replace(group, member_of=group.member_of | {uuids})
+
+
+def _with_trait(group: RequestGroup, key: str, name: str, value: str) -> RequestGroup:
+    checked = trait(key, name)
+    if value == "required":
+        return group.requiring(checked)
+    if value == "forbidden":
+        return group.forbidding(checked)
+    raise InvalidRequest(key, value, "required or forbidden")

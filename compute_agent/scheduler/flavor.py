@@ -1,0 +1,163 @@
+"""From a request specification to the groups that placement is asked for."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from compute_agent.scheduler import extra_specs, settings
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.request import (
+    GUEST_CELL_SUFFIX,
+    SUFFIX,
+    UNSUFFIXED,
+    CandidateRequest,
+    RequestGroup,
+)
+from compute_agent.scheduler.spec import PciRequest, RequestedGroup, RequestSpec
+
+_ALIAS_SPEC = "pci_passthrough:alias"
+_ALIAS_NAMESPACE = uuid.UUID("6f2ad0f5-4c54-4b8f-9b5c-0a4bb2b9f0c1")
+
+
+@dataclass(frozen=True, slots=True)
+class PciAlias:
+    """What an alias stands for in placement: one device of this class with these traits."""
+
+    resource_class: str
+    traits: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOptions:
+    """Options that decide what a specification becomes.
+
+    ``pci_aliases`` is None where devices are not asked for in placement.
+    """
+
+    limit: int | None = 1000
+    pci_aliases: Mapping[str, PciAlias] | None = field(default=None)
+
+
+def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
+    """Return the request that `spec` stands for, before prefilters and shapes.
+
+    :raises InvalidRequest: an extra spec, image property, alias or group that cannot be used.
+    """
+    written = extra_specs.read(spec.flavor.extra_specs)
+    request = replace(written.request, limit=options.limit)
+    sizes = _sizes(spec, written)
+    group = request.group(UNSUFFIXED).adding(sizes)
+    request = request.with_group(
+        UNSUFFIXED, group.requiring(*extra_specs.image_traits(spec.image.properties))
+    )
+    request = settings.apply(spec, request)
+    for index, requested in enumerate(spec.requested_groups):
+        suffix = requested.requester_id or f"_requested_{index}"
+        request = _with_new_group(request, suffix, _group_of(requested))
+    for suffix, group in _device_groups(spec, options.pci_aliases):
+        request = _with_new_group(request, suffix, group)
+    request = replace(
+        request,
+        root_required=request.root_required | spec.root_required,
+        root_forbidden=request.root_forbidden | spec.root_forbidden,
+        same_subtree=request.same_subtree | spec.same_subtree,
+    )
+    _check(request)
+    return request
+
+
+def _sizes(spec: RequestSpec, written: extra_specs.WrittenGroups) -> dict[str, int]:
+    """Return the flavor's own sizes, each unless a group names its class already."""
+    flavor = spec.flavor
+    sizes: dict[str, int] = {}
+    if not written.mentions("VCPU", "PCPU"):
+        sizes["VCPU"], sizes["PCPU"] = settings.pinned_cpus(spec, flavor.vcpus)
+    if not written.mentions("MEMORY_MB"):
+        sizes["MEMORY_MB"] = flavor.memory_mb
+    if not written.mentions("DISK_GB"):
+        root = 0 if spec.is_bfv else flavor.root_gb
+        sizes["DISK_GB"] = root + flavor.ephemeral_gb + math.ceil(flavor.swap / 1024)
+    return {name: amount for name, amount in sizes.items() if amount}
+
+
+def _group_of(requested: RequestedGroup) -> RequestGroup:
+    return RequestGroup(
+        resources={name: amount for name, amount in requested.resources.items() if amount},
+        required=requested.required_traits,
+        forbidden=requested.forbidden_traits,
+        member_of=requested.aggregates,
+        forbidden_aggregates=requested.forbidden_aggregates,
+        in_tree=requested.in_tree,
+    )
+
+
+def _with_new_group(
+    request: CandidateRequest, suffix: str, group: RequestGroup
+) -> CandidateRequest:
+    if not SUFFIX.fullmatch(suffix):
+        raise InvalidRequest(
+            "requester_id", suffix, "1 to 64 letters, digits, underscores and dashes"
+        )
+    if suffix in request.groups:
+        raise InvalidRequest("requester_id", suffix, "a name that no other group has")
+    return request.with_group(suffix, group)
+
+
+def _device_groups(
+    spec: RequestSpec, aliases: Mapping[str, PciAlias] | None
+) -> list[tuple[str, RequestGroup]]:
+    """Return one group per device: each device is on one provider, and they may differ."""
+    requests = spec.pci_requests or _flavor_pci_requests(spec)
+    groups = []
+    for request in requests:
+        if aliases is None:
+            raise InvalidRequest(
+                _ALIAS_SPEC,
+                request.alias_name,
+                "no alias while [filter_scheduler]pci_in_placement is off",
+            )
+        alias = aliases.get(request.alias_name)
+        if alias is None:
+            raise InvalidRequest(
+                _ALIAS_SPEC,
+                request.alias_name,
+                f"an alias of option [pci]alias: {', '.join(sorted(aliases)) or 'there is none'}",
+            )
+        group = RequestGroup({alias.resource_class: 1}).requiring(*alias.traits)
+        groups += [(f"{request.request_id}-{i}", group) for i in range(request.count)]
+    return groups
+
+
+def _flavor_pci_requests(spec: RequestSpec) -> tuple[PciRequest, ...]:
+    text = spec.flavor.extra_specs.get(_ALIAS_SPEC, "")
+    requests = []
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, _, count = item.partition(":")
+        # made from the name so that equal flavors ask equal questions
+        request_id = str(uuid.uuid5(_ALIAS_NAMESPACE, name))
+        requests.append(PciRequest(request_id, name, extra_specs.amount(_ALIAS_SPEC, count or "1")))
+    return tuple(requests)
+
+
+def _check(request: CandidateRequest) -> None:
+    if not any(group.resources for group in request.groups.values()):
+        raise InvalidRequest("the request", "no resources", "an amount of at least one class")
+    missing = set().union(*request.same_subtree) - set(request.groups)
+    for suffix in sorted(name for name in missing if not GUEST_CELL_SUFFIX.fullmatch(name)):
+        raise InvalidRequest(
+            "same_subtree",
+            suffix,
+            f"the suffix of a group: {', '.join(sorted(set(request.groups) - {UNSUFFIXED}))}",
+        )
+    for suffix, group in request.groups.items():
+        named = f"the group {suffix!r}" if suffix else "the unsuffixed group"
+        for one in group.required:
+            if one <= group.forbidden:
+                raise InvalidRequest(
+                    named, " or ".join(sorted(one)), "each trait required or forbidden, not both"
+                )
+    if both := request.root_required & request.root_forbidden:
+        raise InvalidRequest("root_required", min(both), "a trait required or forbidden, not both")

@@ -1,0 +1,132 @@
+"""The NUMA nodes of a guest: how many, with what, and on which size of pages.
+
+hw:numa_nodes = N               number of nodes; equal shares unless said otherwise
+hw:numa_cpus.I, hw:numa_mem.I   vCPU numbers, and MiB, of node I
+hw:mem_page_size                small, large, any, or a size (KiB, or with a unit)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from compute_agent.scheduler import settings
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.extra_specs import amount
+from compute_agent.scheduler.spec import RequestSpec
+
+PAGE_SIZE_TRAIT_PREFIX = "CUSTOM_MEMORY_PAGE_SIZE_"
+_UNITS = {"": 1, "K": 1, "KB": 1, "KIB": 1, "M": 1024, "MB": 1024, "MIB": 1024}
+_UNITS |= {"G": 1024**2, "GB": 1024**2, "GIB": 1024**2}
+
+
+@dataclass(frozen=True, slots=True)
+class GuestNode:
+    """What one NUMA node of the guest needs; memory in MiB."""
+
+    vcpu: int
+    pcpu: int
+    memory_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class GuestNuma:
+    """The guest's NUMA nodes.
+
+    :param nodes: one entry per node, in order.
+    :param asked: whether the request named NUMA nodes; if not there is one, and it may be split.
+    :param page_traits: traits of which a provider of the memory must have one; empty for memory on
+        pages of the usual size.
+    :param device_affinity: whether devices must be in the subtree of the guest's first node.
+    """
+
+    nodes: tuple[GuestNode, ...]
+    asked: bool = False
+    page_traits: frozenset[str] = frozenset()
+    device_affinity: bool = False
+
+
+def guest_numa(
+    spec: RequestSpec, vcpu: int, pcpu: int, memory_mb: int, known_traits: Collection[str] = ()
+) -> GuestNuma:
+    """Return how the guest's CPUs and memory fall on its NUMA nodes.
+
+    :param vcpu: shared CPUs of the whole guest, likewise `pcpu` and `memory_mb`.
+    :param known_traits: page-size traits that placement knows, for ``hw:mem_page_size=large``.
+    :raises InvalidRequest: nodes that do not add up, or a page size that does not exist.
+    """
+    pages = _page_traits(spec, known_traits)
+    affinity = spec.setting("hw:pci_numa_affinity_policy") == "required"
+    text = spec.setting("hw:numa_nodes")
+    if text is None:
+        whole = GuestNode(vcpu, pcpu, memory_mb)
+        return GuestNuma((whole,), bool(pages), pages, affinity)
+    count = amount("hw:numa_nodes", text)
+    if count < 1 or count > vcpu + pcpu:
+        raise InvalidRequest(
+            "hw:numa_nodes", text, f"a number from 1 to {vcpu + pcpu}, the CPUs of the guest"
+        )
+    memory = _memory_shares(spec, count, memory_mb)
+    shared, pinned = _cpu_shares(spec, count, vcpu, pcpu)
+    nodes = tuple(map(GuestNode, shared, pinned, memory))
+    return GuestNuma(nodes, True, pages, affinity)
+
+
+def _memory_shares(spec: RequestSpec, count: int, memory_mb: int) -> list[int]:
+    given = [spec.setting(f"hw:numa_mem.{i}") for i in range(count)]
+    if all(value is None for value in given):
+        return _equal(memory_mb, count)
+    shares = [amount(f"hw:numa_mem.{i}", value) for i, value in enumerate(given)]
+    if sum(shares) != memory_mb:
+        raise InvalidRequest(
+            "hw:numa_mem.*", "+".join(map(str, shares)), f"a sum of {memory_mb}, the memory in MiB"
+        )
+    return shares
+
+
+def _cpu_shares(spec: RequestSpec, count: int, vcpu: int, pcpu: int) -> tuple[list[int], list[int]]:
+    given = [spec.setting(f"hw:numa_cpus.{i}") for i in range(count)]
+    if all(value is None for value in given):
+        # a node needs a CPU of some kind: pinned ones fill up where the shared ones leave off
+        total = _equal(vcpu + pcpu, count)
+        shared = _equal(vcpu, count)
+        return shared, [whole - part for whole, part in zip(total, shared, strict=True)]
+    vcpus = spec.flavor.vcpus
+    sets = [
+        settings.cpu_mask(f"hw:numa_cpus.{i}", value or "", vcpus) for i, value in enumerate(given)
+    ]
+    if sum(map(len, sets)) != vcpus or frozenset().union(*sets) != frozenset(range(vcpus)):
+        raise InvalidRequest(
+            "hw:numa_cpus.*", " ".join(value or "" for value in given), f"each of {vcpus} CPUs once"
+        )
+    mask = spec.setting("hw:cpu_dedicated_mask")
+    if vcpu and pcpu and mask is not None:
+        pinned_cpus = settings.cpu_mask("hw:cpu_dedicated_mask", mask, vcpus)
+    else:
+        pinned_cpus = frozenset(range(vcpus)) if pcpu else frozenset()
+    pinned = [len(cpus & pinned_cpus) for cpus in sets]
+    shared = [len(cpus - pinned_cpus) for cpus in sets]
+    # a CPU for the emulator's own threads goes with the first node
+    pinned[0] += pcpu - sum(pinned)
+    return shared, pinned
+
+
+def _equal(total: int, count: int) -> list[int]:
+    share, rest = divmod(total, count)
+    return [share + (i < rest) for i in range(count)]
+
+
+def _page_traits(spec: RequestSpec, known: Collection[str]) -> frozenset[str]:
+    text = spec.setting("hw:mem_page_size")
+    if text is None or text in ("small", "any"):
+        return frozenset()
+    if text == "large":
+        return frozenset(known) or frozenset((f"{PAGE_SIZE_TRAIT_PREFIX}2048",))
+    match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text)
+    if not match or match[2].upper() not in _UNITS or not int(match[1]):
+        raise InvalidRequest(
+            "hw:mem_page_size", text, "small, large, any, or a size such as 2048, 2MB, 1GB"
+        )
+    kib = int(match[1]) * _UNITS[match[2].upper()]
+    return frozenset((f"{PAGE_SIZE_TRAIT_PREFIX}{kib}",))

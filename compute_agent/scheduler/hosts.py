@@ -1,0 +1,118 @@
+"""State of the hosts of one request, made from placement's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from compute_agent.scheduler.aggregates import Aggregate
+from compute_agent.scheduler.announcements import Announcement
+from compute_agent.scheduler.answer import Answer, Candidate, ProviderSummary
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    """One host: a tree of providers, and the candidates on it.
+
+    :param uuid: of the root provider.
+    :param name: of the root provider.
+    :param providers: every provider of the tree, and the shared ones its candidates use.
+    :param candidates: ways to serve the request here, the best first.
+    :param aggregates: the aggregates it is in.
+    :param instances: those of the instances that the request names which live here.
+    :param announcement: the agent's last one, None without a bus.
+    :param alive: whether the agent announced itself lately; True without a bus.
+    """
+
+    uuid: str
+    name: str
+    providers: Mapping[str, ProviderSummary]
+    candidates: tuple[Candidate, ...]
+    aggregates: tuple[Aggregate, ...] = ()
+    instances: frozenset[str] = frozenset()
+    announcement: Announcement | None = None
+    alive: bool = True
+    claimed_here: int = field(default=0)
+
+    @property
+    def tree(self) -> tuple[ProviderSummary, ...]:
+        """The providers of the host's own tree."""
+        return tuple(one for one in self.providers.values() if one.root == self.uuid)
+
+    def free(self, resource_class: str) -> int:
+        """Return what is left of a class in the whole tree."""
+        return sum(one.free(resource_class) for one in self.tree)
+
+    def capacity(self, resource_class: str) -> int:
+        """Return how much of a class the whole tree has."""
+        return sum(one.capacity.get(resource_class, 0) for one in self.tree)
+
+    @property
+    def traits(self) -> frozenset[str]:
+        """Traits of any provider of the tree."""
+        return frozenset().union(*(one.traits for one in self.tree))
+
+    def metadata(self, key: str) -> frozenset[str]:
+        """Return the values that the metadata `key` has in the host's aggregates."""
+        return frozenset(one.metadata[key] for one in self.aggregates if key in one.metadata)
+
+    def after(self, candidate: Candidate) -> HostState:
+        """Return this host as it is once `candidate` is claimed."""
+        return self.using(candidate, claimed=1)
+
+    def using(self, candidate: Candidate, *, claimed: int = 0) -> HostState:
+        """Return this host with a candidate's amounts used, and the candidates that still fit."""
+        providers = dict(self.providers)
+        for uuid, resources in candidate.allocations.items():
+            if uuid in providers:
+                providers[uuid] = _used(providers[uuid], resources)
+        return replace(
+            self,
+            providers=providers,
+            candidates=tuple(one for one in self.candidates if fits(one, providers)),
+            claimed_here=self.claimed_here + claimed,
+        )
+
+
+def fits(candidate: Candidate, providers: Mapping[str, ProviderSummary]) -> bool:
+    """Whether every provider has as much left as a candidate takes from it."""
+    return all(
+        providers[uuid].free(name) >= amount
+        for uuid, resources in candidate.allocations.items()
+        for name, amount in resources.items()
+    )
+
+
+def merge(answers: Iterable[Answer]) -> Answer:
+    """Return several answers as one; a candidate that is in two of them is taken once."""
+    providers: dict[str, ProviderSummary] = {}
+    candidates: dict[tuple[object, ...], Candidate] = {}
+    returned = 0
+    for answer in answers:
+        providers.update(answer.providers)
+        returned += answer.returned
+        for candidate in answer.candidates:
+            candidates.setdefault(_identity(candidate), candidate)
+    return Answer(tuple(candidates.values()), providers, returned)
+
+
+def by_root(answer: Answer) -> dict[str, tuple[Candidate, ...]]:
+    """Return the candidates by the root of their host, in placement's order."""
+    found: dict[str, list[Candidate]] = {}
+    for candidate in answer.candidates:
+        found.setdefault(candidate.root, []).append(candidate)
+    return {root: tuple(candidates) for root, candidates in found.items()}
+
+
+def _identity(candidate: Candidate) -> tuple[object, ...]:
+    allocations = tuple(
+        sorted((uuid, tuple(sorted(one.items()))) for uuid, one in candidate.allocations.items())
+    )
+    return allocations, tuple(sorted(candidate.mappings.items()))
+
+
+def _used(provider: ProviderSummary, resources: Mapping[str, int]) -> ProviderSummary:
+    used = dict(provider.used)
+    for name, amount in resources.items():
+        used[name] = used.get(name, 0) + amount
+    return replace(provider, used=used)

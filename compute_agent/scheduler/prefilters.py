@@ -1,0 +1,231 @@
+"""What a request is narrowed by before placement is asked: zones, tenants, abilities of the host.
+
+Each prefilter takes the specification, the request so far and the context, and returns the request
+narrowed. They run in the order of `PREFILTERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from oslo_utils import strutils
+
+from compute_agent.scheduler.aggregates import Aggregates
+from compute_agent.scheduler.causes import Causes
+from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
+from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
+from compute_agent.scheduler.spec import RequestSpec
+
+DISABLED = "COMPUTE_STATUS_DISABLED"
+_IMAGE_PROPERTY_TRAITS = (
+    ("hw_disk_bus", "COMPUTE_STORAGE_BUS_"),
+    ("hw_cdrom_bus", "COMPUTE_STORAGE_BUS_"),
+    ("hw_vif_model", "COMPUTE_NET_VIF_MODEL_"),
+    ("hw_video_model", "COMPUTE_GRAPHICS_MODEL_"),
+    ("hw_architecture", "HW_ARCH_"),
+    ("hw_emulation_architecture", "COMPUTE_ARCH_"),
+    ("hw_viommu_model", "COMPUTE_VIOMMU_MODEL_"),
+)
+_ENCRYPTION_FORMATS = ("plain", "luks", "luksv2")
+
+
+@dataclass(frozen=True, slots=True)
+class PrefilterContext:
+    """Options and facts that prefilters look at.
+
+    ``known_traits`` are the standard traits, to leave out image properties that have none.
+    """
+
+    aggregates: Aggregates = field(default_factory=Aggregates)
+    tenant_aggregates: bool = False
+    tenant_aggregate_required: bool = False
+    image_type: bool = False
+    isolated_aggregates: bool = False
+    image_metadata: bool = False
+    known_traits: frozenset[str] = frozenset()
+    rebuild: bool = False
+
+
+Prefilter = Callable[[RequestSpec, CandidateRequest, PrefilterContext], CandidateRequest]
+
+
+def tenant(
+    spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
+) -> CandidateRequest:
+    """Keep a project to the aggregates that are its own."""
+    if not context.tenant_aggregates:
+        return request
+    uuids = context.aggregates.of_tenant(spec.project_id)
+    if uuids:
+        return _member_of(request, uuids)
+    if context.tenant_aggregate_required:
+        raise _nowhere(f"No aggregate is given to project {spec.project_id}.")
+    return request
+
+
+def availability_zone(
+    spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
+) -> CandidateRequest:
+    """Keep to the availability zone asked for."""
+    if not spec.availability_zone:
+        return request
+    uuids = context.aggregates.where("availability_zone", spec.availability_zone)
+    if not uuids:
+        raise _nowhere(f"No aggregate makes up availability zone {spec.availability_zone}.")
+    return _member_of(request, uuids)
+
+
+def destination_aggregates(
+    spec: RequestSpec, request: CandidateRequest, _context: PrefilterContext
+) -> CandidateRequest:
+    """Keep to, and off, the aggregates that the caller names."""
+    for uuids in spec.destination.aggregates:
+        request = _member_of(request, uuids)
+    return _not_member_of(request, spec.destination.forbidden_aggregates)
+
+
+def image_type(
+    spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
+) -> CandidateRequest:
+    """Ask for hosts that can use the image's disk format."""
+    if not (context.image_type and spec.image.disk_format):
+        return request
+    return _on_root(request, f"COMPUTE_IMAGE_TYPE_{spec.image.disk_format.upper()}")
+
+
+def disabled_hosts(
+    _spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
+) -> CandidateRequest:
+    """Keep off hosts that an operator disabled; a rebuild stays where it is."""
+    if context.rebuild:
+        return request
+    return replace(request, root_forbidden=request.root_forbidden | {DISABLED})
+
+
+def isolated_aggregates(
+    _spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
+) -> CandidateRequest:
+    """Keep off aggregates that are for requests with a certain trait."""
+    if not context.isolated_aggregates:
+        return request
+    asked = {name for group in request.groups.values() for one in group.required for name in one}
+    uuids = context.aggregates.requiring_traits_beyond(asked | request.root_required)
+    return _not_member_of(request, uuids)
+
+
+def image_metadata(
+    spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
+) -> CandidateRequest:
+    """Ask for the models and buses that the image's properties name, where there is a trait."""
+    if not context.image_metadata:
+        return request
+    for name, prefix in _IMAGE_PROPERTY_TRAITS:
+        value = spec.image.properties.get(name)
+        if value:
+            trait = prefix + value.upper().replace("-", "_")
+            # one property without a trait must not cost the others
+            if trait in context.known_traits:
+                request = _on_root(request, trait)
+    return request
+
+
+def abilities(
+    spec: RequestSpec, request: CandidateRequest, _context: PrefilterContext
+) -> CandidateRequest:
+    """Ask for abilities that flavor, image and ports imply."""
+    extra_specs = spec.flavor.extra_specs
+    if extra_specs.get("accel:device_profile"):
+        request = _on_root(request, "COMPUTE_ACCELERATORS")
+    if _flag(spec, "hw:virtio_packed_ring"):
+        request = _on_root(request, "COMPUTE_NET_VIRTIO_PACKED")
+    if any(network.remote_managed for network in spec.requested_networks):
+        request = _on_root(request, "COMPUTE_REMOTE_MANAGED_PORTS")
+    if _flag(spec, "hw:ephemeral_encryption"):
+        request = _on_root(request, "COMPUTE_EPHEMERAL_ENCRYPTION")
+        fmt = spec.setting("hw:ephemeral_encryption_format")
+        if fmt is not None and fmt not in _ENCRYPTION_FORMATS:
+            raise InvalidRequest(
+                "hw:ephemeral_encryption_format", fmt, " or ".join(_ENCRYPTION_FORMATS)
+            )
+        if fmt is not None:
+            request = _on_root(request, f"COMPUTE_EPHEMERAL_ENCRYPTION_{fmt.upper()}")
+    if spec.setting("hw:sound_model") == "virtio":
+        request = _on_root(request, "COMPUTE_SOUND_MODEL_VIRTIO")
+    return request
+
+
+def routed_networks(
+    spec: RequestSpec, request: CandidateRequest, _context: PrefilterContext
+) -> CandidateRequest:
+    """Keep to the aggregates of the network segments that the request uses."""
+    for network in spec.requested_networks:
+        if network.physnet_aggregates:
+            request = _member_of(request, network.physnet_aggregates)
+    return request
+
+
+PREFILTERS: tuple[Prefilter, ...] = (
+    tenant,
+    availability_zone,
+    destination_aggregates,
+    image_type,
+    disabled_hosts,
+    isolated_aggregates,
+    image_metadata,
+    abilities,
+    routed_networks,
+)
+
+
+def apply(
+    spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
+) -> CandidateRequest:
+    """Return `request` narrowed by every prefilter.
+
+    :raises NoValidHost: a zone or tenant that no aggregate stands for.
+    """
+    for prefilter in PREFILTERS:
+        request = prefilter(spec, request, context)
+    return request
+
+
+def _member_of(request: CandidateRequest, uuids: frozenset[str]) -> CandidateRequest:
+    """Bind the unsuffixed group; every group where there is none, or the clause would be lost."""
+    for suffix in _bound_groups(request):
+        group = request.group(suffix)
+        request = request.with_group(suffix, replace(group, member_of=group.member_of | {uuids}))
+    return request
+
+
+def _not_member_of(request: CandidateRequest, uuids: frozenset[str]) -> CandidateRequest:
+    if not uuids:
+        return request
+    for suffix in _bound_groups(request):
+        group = request.group(suffix)
+        request = request.with_group(
+            suffix, replace(group, forbidden_aggregates=group.forbidden_aggregates | uuids)
+        )
+    return request
+
+
+def _bound_groups(request: CandidateRequest) -> tuple[str, ...]:
+    if request.group(UNSUFFIXED).resources:
+        return (UNSUFFIXED,)
+    return tuple(sorted(name for name, group in request.groups.items() if group.resources))
+
+
+def _on_root(request: CandidateRequest, trait: str) -> CandidateRequest:
+    return replace(request, root_required=request.root_required | {trait})
+
+
+def _nowhere(reason: str) -> NoValidHost:
+    return NoValidHost(reason, Causes(notes=(reason,)))
+
+
+def _flag(spec: RequestSpec, name: str) -> bool:
+    value = spec.setting(name)
+    try:
+        return value is not None and bool(strutils.bool_from_string(value, strict=True))
+    except ValueError:
+        raise InvalidRequest(name, value, "true or false") from None

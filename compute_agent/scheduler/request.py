@@ -1,0 +1,176 @@
+"""A question about allocation candidates: request groups, and the query string they become.
+
+Equal requests give equal strings: everything is sorted, so that a proxy or a log can compare them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote
+
+UNSUFFIXED = ""
+SUFFIX = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+GUEST_CELL_SUFFIX = re.compile(r"_NUMA\d+")
+"""Suffixes of the groups that stand for the guest's NUMA nodes."""
+HOST_TRAIT_PREFIXES = ("COMPUTE_", "OWNER_", "MISC_", "HW_ARCH_")
+"""Traits that describe a host: they are on the root, also where the root gives no resources."""
+
+PLAIN_MICROVERSION = (1, 36)
+"""First with root_required, same_subtree and mappings together."""
+ANY_OF_MICROVERSION = (1, 39)
+"""First with ``required=in:A,B``."""
+MICROVERSION_WANTED = (1, 39)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestGroup:
+    """One request group.
+
+    :param resources: resource class to amount, all above 0.
+    :param required: sets of traits; of each set the provider must have at least one.
+    :param forbidden: traits that the provider must not have.
+    :param member_of: sets of aggregates; of each set the provider must be in at least one.
+    :param forbidden_aggregates: aggregates that the provider must not be in.
+    :param in_tree: uuid of any provider of the tree that must serve this group.
+    """
+
+    resources: Mapping[str, int] = field(default_factory=dict)
+    required: frozenset[frozenset[str]] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+    member_of: frozenset[frozenset[str]] = frozenset()
+    forbidden_aggregates: frozenset[str] = frozenset()
+    in_tree: str | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether the group asks for nothing at all."""
+        return self == RequestGroup()
+
+    def requiring(self, *traits: str) -> RequestGroup:
+        """Return this group with each of `traits` required."""
+        return replace(self, required=self.required | {frozenset((trait,)) for trait in traits})
+
+    def forbidding(self, *traits: str) -> RequestGroup:
+        """Return this group with each of `traits` forbidden."""
+        return replace(self, forbidden=self.forbidden | set(traits))
+
+    def with_resources(self, resources: Mapping[str, int]) -> RequestGroup:
+        """Return this group asking for `resources` instead of its own."""
+        return replace(self, resources=dict(resources))
+
+    def adding(self, resources: Mapping[str, int]) -> RequestGroup:
+        """Return this group asking for `resources` on top of its own."""
+        total = dict(self.resources)
+        for resource_class, amount in resources.items():
+            total[resource_class] = total.get(resource_class, 0) + amount
+        return self.with_resources(total)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateRequest:
+    """A whole question: groups by suffix ("" = unsuffixed) and what holds for all of them.
+
+    :param group_policy: ``none`` or ``isolate``; sent where there are several suffixed groups.
+    :param same_subtree: sets of suffixes whose providers must be in one subtree.
+    :param limit: candidates wanted at most, None for all.
+    """
+
+    groups: Mapping[str, RequestGroup] = field(default_factory=dict)
+    group_policy: str = "none"
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+    same_subtree: frozenset[frozenset[str]] = frozenset()
+    limit: int | None = None
+
+    def group(self, suffix: str) -> RequestGroup:
+        """Return the group of `suffix`, empty if there is none."""
+        return self.groups.get(suffix, RequestGroup())
+
+    def with_group(self, suffix: str, group: RequestGroup) -> CandidateRequest:
+        """Return this request with the group of `suffix` replaced, or removed when it is empty."""
+        groups = {key: value for key, value in self.groups.items() if key != suffix}
+        if not group.empty:
+            groups[suffix] = group
+        return replace(self, groups=groups)
+
+    def total(self, resource_class: str) -> int:
+        """Return how much of `resource_class` all groups ask for together."""
+        return sum(group.resources.get(resource_class, 0) for group in self.groups.values())
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """What all groups ask for together."""
+        total = RequestGroup()
+        for group in self.groups.values():
+            total = total.adding(group.resources)
+        return dict(total.resources)
+
+    @property
+    def microversion(self) -> tuple[int, int]:
+        """The oldest microversion that can express this request."""
+        any_of = any(len(one) > 1 for group in self.groups.values() for one in group.required)
+        return ANY_OF_MICROVERSION if any_of else PLAIN_MICROVERSION
+
+    def query(self) -> str:
+        """Return the query string of ``GET /allocation_candidates``."""
+        return "&".join(f"{quote(key)}={quote(value, safe=':,!')}" for key, value in self._pairs())
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        if self.limit is not None:
+            yield "limit", str(self.limit)
+        if sum(1 for suffix in self.groups if suffix != UNSUFFIXED) > 1:
+            yield "group_policy", self.group_policy
+        root = [*sorted(self.root_required), *(f"!{name}" for name in sorted(self.root_forbidden))]
+        if root:
+            yield "root_required", ",".join(root)
+        for value in sorted(",".join(sorted(suffixes)) for suffixes in self.same_subtree):
+            yield "same_subtree", value
+        for suffix in sorted(self.groups):
+            yield from _group_pairs(suffix, self.groups[suffix])
+
+
+def _group_pairs(suffix: str, group: RequestGroup) -> Iterator[tuple[str, str]]:
+    if group.resources:
+        amounts = (f"{name}:{amount}" for name, amount in sorted(group.resources.items()))
+        yield f"resources{suffix}", ",".join(amounts)
+    plain = sorted(name for one in group.required if len(one) == 1 for name in one)
+    traits = [*plain, *(f"!{name}" for name in sorted(group.forbidden))]
+    if traits:
+        yield f"required{suffix}", ",".join(traits)
+    for names in sorted(sorted(one) for one in group.required if len(one) > 1):
+        yield f"required{suffix}", "in:" + ",".join(names)
+    for uuids in sorted(sorted(one) for one in group.member_of):
+        yield f"member_of{suffix}", "in:" + ",".join(uuids)
+    if group.forbidden_aggregates:
+        yield f"member_of{suffix}", "!in:" + ",".join(sorted(group.forbidden_aggregates))
+    if group.in_tree is not None:
+        yield f"in_tree{suffix}", group.in_tree
+
+
+def with_host_traits_on_root(request: CandidateRequest) -> CandidateRequest:
+    """Move traits that describe the host from the unsuffixed group to the root.
+
+    A trait of a group must be on a provider that gives resources to it, and in a nested layout the
+    root may give none. A choice between several traits ("any of") cannot be asked of the root and
+    stays where it is.
+    """
+    group = request.group(UNSUFFIXED)
+    required = {
+        name
+        for one in group.required
+        for name in one
+        if len(one) == 1 and name.startswith(HOST_TRAIT_PREFIXES)
+    }
+    forbidden = {name for name in group.forbidden if name.startswith(HOST_TRAIT_PREFIXES)}
+    stripped = replace(
+        group,
+        required=group.required - {frozenset((name,)) for name in required},
+        forbidden=group.forbidden - forbidden,
+    )
+    return replace(
+        request.with_group(UNSUFFIXED, stripped),
+        root_required=request.root_required | required,
+        root_forbidden=request.root_forbidden | forbidden,
+    )

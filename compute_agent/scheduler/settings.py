@@ -1,0 +1,193 @@
+"""Settings of a flavor or image (``hw:...``, ``os:...``) that stand for resources or traits.
+
+Each function takes a specification and a request and returns the request with what its settings
+add. They are listed in `SETTINGS` in the order in which they are applied.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from oslo_utils import strutils
+
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
+from compute_agent.scheduler.spec import RequestSpec
+
+Setting = Callable[[RequestSpec, CandidateRequest], CandidateRequest]
+
+MEMORY_ENCRYPTION_TRAITS: Mapping[str, str] = {
+    "amd-sev": "HW_CPU_X86_AMD_SEV",
+    "amd-sev-es": "HW_CPU_X86_AMD_SEV_ES",
+    "amd-sev-snp": "HW_CPU_X86_AMD_SEV_SNP",
+    "intel-tdx": "HW_CPU_X86_INTEL_TDX",
+}
+_TPM_VERSIONS = {"1.2": "COMPUTE_SECURITY_TPM_1_2", "2.0": "COMPUTE_SECURITY_TPM_2_0"}
+_TPM_MODELS = {"tpm-tis": "COMPUTE_SECURITY_TPM_TIS", "tpm-crb": "COMPUTE_SECURITY_TPM_CRB"}
+_TPM_SECRETS = {
+    name: f"COMPUTE_SECURITY_TPM_SECRET_SECURITY_{name.upper()}"
+    for name in ("user", "host", "deployment")
+}
+_ADDRESS_SPACES = {
+    "passthrough": "COMPUTE_ADDRESS_SPACE_PASSTHROUGH",
+    "emulate": "COMPUTE_ADDRESS_SPACE_EMULATED",
+}
+
+
+def cpu_threads(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
+    """``hw:cpu_thread_policy``: require or keep off hosts with hyper-threading."""
+    policy = _choice(spec, "hw:cpu_thread_policy", ("prefer", "require", "isolate"))
+    group = request.group(UNSUFFIXED)
+    if policy == "require":
+        return request.with_group(UNSUFFIXED, group.requiring("HW_CPU_HYPERTHREADING"))
+    if policy == "isolate":
+        return request.with_group(UNSUFFIXED, group.forbidding("HW_CPU_HYPERTHREADING"))
+    return request
+
+
+def memory_encryption(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
+    """``hw:mem_encryption``: one encryption context, of the model asked for."""
+    if not _flag(spec, "hw:mem_encryption"):
+        return request
+    model = _choice(spec, "hw:mem_encryption_model", MEMORY_ENCRYPTION_TRAITS) or "amd-sev"
+    group = request.group(UNSUFFIXED).adding({"MEM_ENCRYPTION_CONTEXT": 1})
+    return request.with_group(UNSUFFIXED, group.requiring(MEMORY_ENCRYPTION_TRAITS[model]))
+
+
+def persistent_memory(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
+    """``hw:pmem``: persistent memory namespaces by label; a label given twice means two."""
+    labels = spec.flavor.extra_specs.get("hw:pmem")
+    if not labels:
+        return request
+    names = [re.sub(r"[^A-Z0-9_]", "_", label.strip().upper()) for label in labels.split(",")]
+    if "" in names:
+        raise InvalidRequest("hw:pmem", labels, "labels separated by commas")
+    wanted = Counter(f"CUSTOM_PMEM_NAMESPACE_{name}" for name in names)
+    return request.with_group(UNSUFFIXED, request.group(UNSUFFIXED).adding(wanted))
+
+
+def tpm(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
+    """``hw:tpm_version`` and ``hw:tpm_model``: an emulated TPM (model tpm-tis unless said)."""
+    version = _choice(spec, "hw:tpm_version", _TPM_VERSIONS)
+    model = _choice(spec, "hw:tpm_model", _TPM_MODELS)
+    secret = _choice(spec, "hw:tpm_secret_security", _TPM_SECRETS)
+    if version is None:
+        if model or secret:
+            given = "hw:tpm_model" if model else "hw:tpm_secret_security"
+            raise InvalidRequest("hw:tpm_version", None, f"1.2 or 2.0, since {given} is given")
+        return request
+    model = model or "tpm-tis"
+    if (version, model) == ("1.2", "tpm-crb"):
+        raise InvalidRequest("hw:tpm_model", model, "tpm-tis with hw:tpm_version 1.2")
+    traits = [_TPM_VERSIONS[version], _TPM_MODELS[model]]
+    if secret:
+        traits.append(_TPM_SECRETS[secret])
+    return _requiring(request, *traits)
+
+
+def firmware(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
+    """``os:secure_boot`` and ``hw_firmware_stateless``: what the firmware must be able to do."""
+    if _choice(spec, "os:secure_boot", ("required", "optional", "disabled")) == "required":
+        request = _requiring(request, "COMPUTE_SECURITY_UEFI_SECURE_BOOT")
+    if _flag(spec, "hw:firmware_stateless"):
+        request = _requiring(request, "COMPUTE_SECURITY_STATELESS_FIRMWARE")
+    return request
+
+
+def device_affinity(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
+    """``hw:pci_numa_affinity_policy``: socket affinity needs a host that knows it."""
+    policies = ("required", "legacy", "preferred", "socket")
+    if _choice(spec, "hw:pci_numa_affinity_policy", policies) == "socket":
+        return _requiring(request, "COMPUTE_SOCKET_PCI_NUMA_AFFINITY")
+    return request
+
+
+def address_space(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
+    """``hw:maxphysaddr_mode``: how guest physical addresses are sized."""
+    mode = _choice(spec, "hw:maxphysaddr_mode", _ADDRESS_SPACES)
+    return _requiring(request, _ADDRESS_SPACES[mode]) if mode else request
+
+
+SETTINGS: tuple[Setting, ...] = (
+    cpu_threads,
+    memory_encryption,
+    persistent_memory,
+    tpm,
+    firmware,
+    device_affinity,
+    address_space,
+)
+
+
+def apply(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
+    """Return `request` with everything that the settings of `spec` ask for.
+
+    :raises InvalidRequest: a setting with a value that does not exist.
+    """
+    for setting in SETTINGS:
+        request = setting(spec, request)
+    return request
+
+
+def pinned_cpus(spec: RequestSpec, vcpus: int) -> tuple[int, int]:
+    """Return how many shared (VCPU) and pinned (PCPU) CPUs a guest of `vcpus` needs.
+
+    :raises InvalidRequest: a policy or mask that does not exist or fit.
+    """
+    policy = _choice(spec, "hw:cpu_policy", ("shared", "dedicated", "mixed"))
+    if policy == "dedicated":
+        threads = _choice(spec, "hw:emulator_threads_policy", ("share", "isolate"))
+        return 0, vcpus + (threads == "isolate")
+    if policy == "mixed":
+        mask = spec.setting("hw:cpu_dedicated_mask")
+        if mask is None:
+            raise InvalidRequest("hw:cpu_dedicated_mask", None, "the pinned CPUs, as 0-1 or ^0")
+        pinned = len(cpu_mask("hw:cpu_dedicated_mask", mask, vcpus))
+        if not 0 < pinned < vcpus:
+            raise InvalidRequest(
+                "hw:cpu_dedicated_mask", mask, f"some, not all and not none of {vcpus} CPUs"
+            )
+        return vcpus - pinned, pinned
+    return vcpus, 0
+
+
+def cpu_mask(name: str, text: str, vcpus: int) -> frozenset[int]:
+    """Return the CPU numbers below `vcpus` that a mask such as ``0-3,^1`` or ``^0`` names."""
+    taken: set[int] = set()
+    dropped: set[int] = set()
+    items = [item.strip() for item in text.split(",")]
+    for item in items:
+        match = re.fullmatch(r"(\^?)(\d+)(?:-(\d+))?", item)
+        if not match or int(match[3] or match[2]) < int(match[2]):
+            raise InvalidRequest(name, text, "CPU numbers such as 0-3,^1")
+        (dropped if match[1] else taken).update(range(int(match[2]), int(match[3] or match[2]) + 1))
+    if not taken:
+        taken = set(range(vcpus))
+    if (taken | dropped) - set(range(vcpus)):
+        raise InvalidRequest(name, text, f"CPU numbers below {vcpus}, the flavor's vcpus")
+    return frozenset(taken - dropped)
+
+
+def _requiring(request: CandidateRequest, *traits: str) -> CandidateRequest:
+    return request.with_group(UNSUFFIXED, request.group(UNSUFFIXED).requiring(*traits))
+
+
+def _choice(
+    spec: RequestSpec, name: str, choices: tuple[str, ...] | Mapping[str, str]
+) -> str | None:
+    value = spec.setting(name)
+    if value is not None and value not in choices:
+        raise InvalidRequest(name, value, " or ".join(choices))
+    return value
+
+
+def _flag(spec: RequestSpec, name: str) -> bool:
+    value = spec.setting(name)
+    if value is None:
+        return False
+    try:
+        return bool(strutils.bool_from_string(value, strict=True))
+    except ValueError:
+        raise InvalidRequest(name, value, "true or false") from None

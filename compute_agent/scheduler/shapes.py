@@ -1,0 +1,215 @@
+"""The shapes in which one request is asked, so that it finds hosts of every layout.
+
+A flat host has its CPUs and memory on the root, a nested one on a provider per NUMA cell (trait
+HW_NUMA_ROOT). No single question fits both: on a nested host the unsuffixed group could take the
+CPUs from one cell and the memory from another, or from huge pages.
+
+    flat     the request as it is, for trees without NUMA cells
+    nested   one group per NUMA node of the guest, each on one cell
+    split    one CPU and one MiB in place of the real amounts; `split` then composes the rest
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from compute_agent.scheduler.answer import NUMA_ROOT, Answer, Candidate
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.guest_numa import GuestNode, GuestNuma
+from compute_agent.scheduler.request import (
+    GUEST_CELL_SUFFIX,
+    UNSUFFIXED,
+    CandidateRequest,
+    RequestGroup,
+)
+from compute_agent.scheduler.settings import MEMORY_ENCRYPTION_TRAITS
+
+CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
+HOST_GROUP = "_HOST"
+"""Group without resources that holds what the host, not a cell, must be a member of."""
+TRAIT_GROUP = "_TRAITS"
+"""Group without resources for traits that may be on a cell as well as on a provider above it."""
+_CELL_TRAIT_PREFIXES = ("HW_CPU_", "HW_NUMA_")
+_DISK_TRAIT_PREFIX = "STORAGE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One question of several, and which candidates of its answer count."""
+
+    name: str
+    request: CandidateRequest
+    guest_cells: int = 0
+
+    def keep(self, candidate: Candidate, answer: Answer) -> bool:
+        """Whether a candidate of the answer to this question may be used."""
+        if self.name == "flat":
+            return not any(NUMA_ROOT in one.traits for one in answer.tree(candidate.root))
+        cells = [
+            uuid
+            for suffix, uuids in candidate.mappings.items()
+            if GUEST_CELL_SUFFIX.fullmatch(suffix)
+            for uuid in uuids
+        ]
+        return len(cells) == len(set(cells))
+
+
+def shapes(request: CandidateRequest, numa: GuestNuma) -> tuple[Shape, ...]:
+    """Return the shapes to ask at once: flat and nested, or the request alone if it has no CPUs.
+
+    :raises InvalidRequest: same_subtree names a guest NUMA node that there is not.
+    """
+    if not asks_for_cells(request):
+        return (Shape("plain", _without_guest_nodes(request, strict=True)),)
+    flat = _without_guest_nodes(request, strict=False)
+    group = flat.group(UNSUFFIXED)
+    flat = flat.with_group(UNSUFFIXED, group.forbidding(NUMA_ROOT))
+    return (
+        Shape("flat", flat),
+        Shape("nested", nested_request(request, numa), guest_cells=len(numa.nodes)),
+    )
+
+
+def asks_for_cells(request: CandidateRequest) -> bool:
+    """Whether the unsuffixed group asks for anything that a NUMA cell has."""
+    return any(name in request.group(UNSUFFIXED).resources for name in CELL_CLASSES)
+
+
+def split_shape(request: CandidateRequest, numa: GuestNuma) -> Shape:
+    """Return the question that finds trees with any room at all, for `split.compose`."""
+    whole = numa.nodes[0]
+    one_of_each = GuestNode(min(whole.vcpu, 1), min(whole.pcpu, 1), min(whole.memory_mb, 1))
+    return Shape("split", nested_request(request, replace(numa, nodes=(one_of_each,))))
+
+
+def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateRequest:
+    """Return the request with CPUs and memory in one group per NUMA node of the guest.
+
+    :raises InvalidRequest: a group of the request has a name that is needed here, or same_subtree
+        names a guest NUMA node that there is not.
+    """
+    group = request.group(UNSUFFIXED)
+    rest = {name: n for name, n in group.resources.items() if name not in CELL_CLASSES}
+    to_cells, to_any, kept = _sort_traits(group, rest)
+    subtrees = set(request.same_subtree)
+    added: dict[str, RequestGroup] = {}
+    for index, node in enumerate(numa.nodes):
+        cell, pages = _node_groups(node, numa, group, to_cells)
+        added[f"_NUMA{index}"] = cell
+        if pages is not None:
+            added[f"_PAGES{index}"] = pages
+            subtrees.add(frozenset((f"_NUMA{index}", f"_PAGES{index}")))
+    if to_any:
+        added[TRAIT_GROUP] = RequestGroup(required=to_any)
+        subtrees.add(frozenset((TRAIT_GROUP, "_NUMA0")))
+    remaining = replace(group, resources=rest, required=kept)
+    if not rest:
+        remaining = RequestGroup()
+        if group.member_of or group.forbidden_aggregates:
+            added[HOST_GROUP] = _host_group(group)
+            subtrees.add(frozenset((HOST_GROUP, "_NUMA0")))
+    if numa.device_affinity:
+        devices = [
+            suffix
+            for suffix, one in request.groups.items()
+            if suffix != UNSUFFIXED and one.resources
+        ]
+        subtrees |= {frozenset((suffix, "_NUMA0")) for suffix in devices}
+    for suffix in added:
+        if suffix in request.groups:
+            raise InvalidRequest("the suffix of a group", suffix, "a name that is not reserved")
+    result = replace(request.with_group(UNSUFFIXED, remaining), same_subtree=frozenset(subtrees))
+    for suffix, one in added.items():
+        result = result.with_group(suffix, one)
+    unknown = set().union(*result.same_subtree) - set(result.groups)
+    if unknown:
+        raise InvalidRequest(
+            "same_subtree",
+            min(unknown),
+            f"a group, or a guest NUMA node from _NUMA0 to _NUMA{len(numa.nodes) - 1}",
+        )
+    return result
+
+
+def on_target(request: CandidateRequest, root: str) -> CandidateRequest:
+    """Return the request bound to the tree of `root`.
+
+    The unsuffixed group is bound where there is one, else every group. Disk gets a group of its own
+    that is not bound: it may be on a pool that the host shares, and a bound unsuffixed group finds
+    no shared provider.
+    """
+    group = request.group(UNSUFFIXED)
+    if not group.resources:
+        bound = {name: replace(one, in_tree=root) for name, one in request.groups.items()}
+        return replace(request, groups=bound)
+    disk = group.resources.get("DISK_GB", 0)
+    if disk and len(group.resources) > 1 and "_DISK" not in request.groups:
+        disk_traits = frozenset(one for one in group.required if _all_begin(one, "STORAGE_"))
+        rest = {name: n for name, n in group.resources.items() if name != "DISK_GB"}
+        request = request.with_group(
+            "_DISK", RequestGroup({"DISK_GB": disk}, disk_traits, group.forbidden)
+        )
+        group = replace(group, resources=rest, required=group.required - disk_traits)
+    return request.with_group(UNSUFFIXED, replace(group, in_tree=root))
+
+
+def _node_groups(
+    node: GuestNode, numa: GuestNuma, group: RequestGroup, traits: frozenset[frozenset[str]]
+) -> tuple[RequestGroup, RequestGroup | None]:
+    cpus = {name: n for name, n in (("VCPU", node.vcpu), ("PCPU", node.pcpu)) if n}
+    memory = {"MEMORY_MB": node.memory_mb} if node.memory_mb else {}
+    bound = RequestGroup(
+        required=traits, forbidden=group.forbidden, in_tree=group.in_tree
+    ).requiring(NUMA_ROOT)
+    if not (numa.page_traits and memory):
+        return bound.with_resources(cpus | memory), None
+    pages = RequestGroup(memory, frozenset((numa.page_traits,)), in_tree=group.in_tree)
+    return bound.with_resources(cpus), pages
+
+
+def _host_group(group: RequestGroup) -> RequestGroup:
+    # a group without resources needs something positive to look for: every compute root has this
+    # trait
+    return RequestGroup(
+        member_of=group.member_of, forbidden_aggregates=group.forbidden_aggregates
+    ).requiring("COMPUTE_NODE")
+
+
+def _sort_traits(
+    group: RequestGroup, rest: dict[str, int]
+) -> tuple[frozenset[frozenset[str]], frozenset[frozenset[str]], frozenset[frozenset[str]]]:
+    """Return the required traits that go to the cells, to any provider in line, and stay.
+
+    Traits of CPUs go where the CPUs are. Of the others those stay whose resources stay: storage
+    traits with the disk, everything with devices. What is left, such as an operator's own traits,
+    may be on the root or on the cell.
+    """
+    devices = set(rest) - {"DISK_GB"}
+    cells, anywhere, kept = set(), set(), set()
+    for one in group.required:
+        encryption = one & set(MEMORY_ENCRYPTION_TRAITS.values())
+        if all(name.startswith(_CELL_TRAIT_PREFIXES) for name in one) and not (
+            encryption and "MEM_ENCRYPTION_CONTEXT" in rest
+        ):
+            cells.add(one)
+        elif devices or ("DISK_GB" in rest and _all_begin(one, _DISK_TRAIT_PREFIX)):
+            kept.add(one)
+        else:
+            anywhere.add(one)
+    return frozenset(cells), frozenset(anywhere), frozenset(kept)
+
+
+def _all_begin(names: frozenset[str], prefix: str) -> bool:
+    return all(name.startswith(prefix) for name in names)
+
+
+def _without_guest_nodes(request: CandidateRequest, *, strict: bool) -> CandidateRequest:
+    """Return the request without the guest's NUMA nodes in same_subtree: there are none to name."""
+    subtrees = set()
+    for one in request.same_subtree:
+        nodes = {name for name in one if GUEST_CELL_SUFFIX.fullmatch(name)} - set(request.groups)
+        if strict and nodes:
+            raise InvalidRequest("same_subtree", min(nodes), "the suffix of a group")
+        if len(one - nodes) > 1:
+            subtrees.add(one - nodes)
+    return replace(request, same_subtree=frozenset(subtrees))

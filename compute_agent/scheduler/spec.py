@@ -1,0 +1,135 @@
+"""What a caller asks of the scheduler: the fields of a request specification that are read.
+
+Values only. `spec_reader` makes them from JSON; `flavor` and `prefilters` turn them into a
+question to placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """Sizes of an instance: ``memory_mb`` and ``swap`` in MiB, disks in GiB."""
+
+    vcpus: int = 0
+    memory_mb: int = 0
+    root_gb: int = 0
+    ephemeral_gb: int = 0
+    swap: int = 0
+    extra_specs: Mapping[str, str] = field(default_factory=dict)
+    flavor_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """The image an instance boots from; ``properties`` as the image service names them."""
+
+    id: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    disk_format: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the caller wants the instance; empty strings where it does not care.
+
+    ``aggregates``: sets of aggregates, the host must be in one of each.
+    """
+
+    host: str = ""
+    node: str = ""
+    aggregates: frozenset[frozenset[str]] = frozenset()
+    forbidden_aggregates: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceGroup:
+    """A server group: its policy, the hosts its members run on, and the members."""
+
+    policy: str = ""
+    rules: Mapping[str, int] = field(default_factory=dict)
+    hosts: frozenset[str] = frozenset()
+    members: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedGroup:
+    """A request group that comes from outside the flavor: a port, an accelerator, a device.
+
+    ``requester_id`` becomes the suffix unchanged, so that whoever asked finds its provider in the
+    mappings of the claim.
+    """
+
+    requester_id: str = ""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    required_traits: frozenset[frozenset[str]] = frozenset()
+    forbidden_traits: frozenset[str] = frozenset()
+    aggregates: frozenset[frozenset[str]] = frozenset()
+    forbidden_aggregates: frozenset[str] = frozenset()
+    in_tree: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PciRequest:
+    """Devices asked for by the name of an alias."""
+
+    request_id: str
+    alias_name: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GuestCell:
+    """One NUMA node of the guest: numbers of its vCPUs, memory in MiB."""
+
+    cpus: frozenset[int]
+    memory_mb: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedNetwork:
+    """A network or port of the request, as far as placement is concerned."""
+
+    physnet_aggregates: frozenset[str] = frozenset()
+    remote_managed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSpec:
+    """One request, for one or more instances of the same kind."""
+
+    project_id: str
+    user_id: str
+    flavor: Flavor = Flavor()
+    image: Image = Image()
+    num_instances: int = 1
+    is_bfv: bool = False
+    availability_zone: str = ""
+    destination: Destination = Destination()
+    ignore_hosts: frozenset[str] = frozenset()
+    force_hosts: frozenset[str] = frozenset()
+    force_nodes: frozenset[str] = frozenset()
+    retried_hosts: frozenset[str] = frozenset()
+    instance_group: InstanceGroup | None = None
+    requested_groups: tuple[RequestedGroup, ...] = ()
+    pci_requests: tuple[PciRequest, ...] = ()
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+    same_subtree: frozenset[frozenset[str]] = frozenset()
+    requested_networks: tuple[RequestedNetwork, ...] = ()
+    scheduler_hints: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    consumer_type: str = "INSTANCE"
+
+    def setting(self, name: str) -> str | None:
+        """Return a ``hw:`` or ``os:`` setting: the flavor's, else the image's property."""
+        value = self.flavor.extra_specs.get(name)
+        if value is None:
+            value = self.image.properties.get(name.replace(":", "_", 1))
+        return value
+
+    def hint(self, name: str) -> tuple[str, ...]:
+        """Return the values of a scheduler hint, empty if it was not given."""
+        return self.scheduler_hints.get(name, ())
