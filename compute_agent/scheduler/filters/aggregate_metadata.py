@@ -1,0 +1,98 @@
+"""Filters that go by the metadata of the aggregates a host is in."""
+
+from __future__ import annotations
+
+from compute_agent.scheduler.filters.comparison import matches
+from compute_agent.scheduler.filters.host_filter import HostFilter
+from compute_agent.scheduler.filters.load import IoOpsFilter, NumInstancesFilter
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import RequestSpec
+
+_EXTRA_SPECS_SCOPE = "aggregate_instance_extra_specs"
+
+
+class AggregateInstanceExtraSpecsFilter(HostFilter):
+    """Extra specs ``aggregate_instance_extra_specs:<key>`` match an aggregate's metadata."""
+
+    run_filter_once_per_request = True
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        """Return whether some aggregate has each value asked for."""
+        for key, wanted in spec.flavor.extra_specs.items():
+            scope, _, name = key.partition(":")
+            if scope != _EXTRA_SPECS_SCOPE:
+                continue
+            if not any(matches(value, wanted) for value in _values(host, name)):
+                return False
+        return True
+
+
+class AggregateImagePropertiesIsolation(HostFilter):
+    """An image property that is also a key of an aggregate's metadata must have its value."""
+
+    run_filter_once_per_request = True
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        """Return whether no aggregate contradicts the image."""
+        for key, wanted in spec.image.properties.items():
+            values = _values(host, key)
+            if values and wanted not in values:
+                return False
+        return True
+
+
+class AggregateMultiTenancyIsolation(HostFilter):
+    """Hosts of aggregates with ``filter_tenant_id*`` are for these projects only."""
+
+    run_filter_once_per_request = True
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        """Return whether the host is the project's or nobody's."""
+        tenants = {
+            tenant
+            for one in host.aggregates
+            for key, value in one.metadata.items()
+            if key.startswith("filter_tenant_id")
+            for tenant in _split(value)
+        }
+        return not tenants or spec.project_id in tenants
+
+
+class AggregateTypeAffinityFilter(HostFilter):
+    """Metadata ``instance_type`` names the flavors that an aggregate is for."""
+
+    run_filter_once_per_request = True
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        """Return whether the flavor is one of the aggregate's."""
+        types = _values(host, "instance_type")
+        return not types or spec.flavor.flavor_id in types
+
+
+class AggregateNumInstancesFilter(NumInstancesFilter):
+    """NumInstancesFilter with the smallest ``max_instances_per_host`` of the aggregates."""
+
+    def limit(self, host: HostState) -> int:
+        """Return the number of instances the host may have."""
+        return _smallest(host, "max_instances_per_host", super().limit(host))
+
+
+class AggregateIoOpsFilter(IoOpsFilter):
+    """IoOpsFilter with the smallest ``max_io_ops_per_host`` of the aggregates."""
+
+    def limit(self, host: HostState) -> int:
+        """Return the number of operations the host may have under way."""
+        return _smallest(host, "max_io_ops_per_host", super().limit(host))
+
+
+def _values(host: HostState, key: str) -> frozenset[str]:
+    return frozenset(part for value in host.metadata(key) for part in _split(value))
+
+
+def _split(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",")]
+
+
+def _smallest(host: HostState, key: str, default: int) -> int:
+    numbers = [int(value) for value in host.metadata(key) if value.strip().isdigit()]
+    return min(numbers, default=default)

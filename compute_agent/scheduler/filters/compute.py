@@ -1,0 +1,23 @@
+"""Hosts that are enabled and alive."""
+
+from __future__ import annotations
+
+from compute_agent.scheduler.filters.host_filter import HostFilter
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import RequestSpec
+
+_DISABLED = "COMPUTE_STATUS_DISABLED"
+
+
+class ComputeFilter(HostFilter):
+    """Pass hosts that no operator disabled and whose agent announced itself lately.
+
+    Without a bus every host counts as alive; the trait that marks a disabled host still holds.
+    """
+
+    def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
+        """Return whether the host is enabled and alive."""
+        if any(_DISABLED in one.traits for one in host.tree if one.uuid == host.uuid):
+            return False
+        announced = host.announcement
+        return host.alive and (announced is None or announced.enabled)

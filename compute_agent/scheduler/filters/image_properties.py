@@ -1,0 +1,47 @@
+"""Hosts that can run the image's architecture, hypervisor type and machine mode."""
+
+from __future__ import annotations
+
+from compute_agent.scheduler.filters.host_filter import HostFilter
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import RequestSpec
+
+_ANNOUNCED = "supported_instances"
+_ARCHITECTURE_TRAITS = ("HW_ARCH_", "COMPUTE_ARCH_")
+
+
+class ImagePropertiesFilter(HostFilter):
+    """Compare ``hw_architecture``, ``img_hv_type`` and ``hw_vm_mode`` with what the host runs.
+
+    Hosts announce ``supported_instances``, a list of [architecture, hypervisor type, mode]. One
+    that does not is judged by its architecture traits alone; where it has none of these either, it
+    passes and its agent decides.
+    """
+
+    RUN_ON_REBUILD = True
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        """Return whether the host supports the image."""
+        properties = spec.image.properties
+        wanted = [properties.get(n) for n in ("hw_architecture", "img_hv_type", "hw_vm_mode")]
+        if not any(wanted):
+            return True
+        supported = host.announcement.attributes.get(_ANNOUNCED) if host.announcement else None
+        if supported:
+            return any(
+                all(
+                    want is None or want.lower() == str(have).lower()
+                    for want, have in zip(wanted, kind, strict=False)
+                )
+                for kind in supported
+            )
+        architecture = wanted[0]
+        known = [name for name in host.traits if name.startswith(_ARCHITECTURE_TRAITS)]
+        if architecture is None or not known:
+            return True
+        suffix = architecture.upper().replace("-", "_")
+        return any(name.removeprefix(_prefix(name)) == suffix for name in known)
+
+
+def _prefix(name: str) -> str:
+    return next(prefix for prefix in _ARCHITECTURE_TRAITS if name.startswith(prefix))

@@ -1,0 +1,23 @@
+"""Images that have hosts of their own."""
+
+from __future__ import annotations
+
+from compute_agent.scheduler.filters.host_filter import HostFilter
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import RequestSpec
+
+
+class IsolatedHostsFilter(HostFilter):
+    """Isolated images on isolated hosts only, and others off these hosts unless that is allowed."""
+
+    run_filter_once_per_request = True
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        """Return whether image and host belong together."""
+        image_isolated = spec.image.id in self.options.isolated_images
+        host_isolated = host.name in self.options.isolated_hosts
+        if not self.options.isolated_hosts:
+            return True
+        if not self.options.restrict_isolated_hosts_to_isolated_images:
+            return host_isolated or not image_isolated
+        return image_isolated == host_isolated

@@ -1,0 +1,74 @@
+"""The hint ``query``: a condition on the host, written as JSON."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.filters.host_filter import HostFilter
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import RequestSpec
+
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
+_FACTS = {
+    "free_ram_mb": "MEMORY_MB",
+    "free_vcpus": "VCPU",
+    "free_disk_gb": "DISK_GB",
+}
+_EXPECTED = 'JSON such as ["and", [">=", "$free_ram_mb", 1024], ["not", ["=", "$host", "a"]]]'
+
+
+class JsonFilter(HostFilter):
+    """Evaluate ``[operator, argument, ...]``: = < > <= >= in, and or not; ``$name`` is a fact."""
+
+    run_filter_once_per_request = True
+
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
+        """Return whether the condition holds; no hint: True.
+
+        :raises InvalidRequest: the hint is no such condition.
+        """
+        texts = spec.hint("query")
+        if not texts:
+            return True
+        try:
+            return bool(_evaluate(json.loads(texts[0]), host))
+        except (ValueError, TypeError, LookupError) as error:
+            raise InvalidRequest("hint query", texts[0], _EXPECTED) from error
+
+
+def _evaluate(node: Any, host: HostState) -> Any:
+    if isinstance(node, str) and node.startswith("$"):
+        return _fact(node[1:], host)
+    if not isinstance(node, list):
+        return node
+    sign, arguments = node[0], [_evaluate(one, host) for one in node[1:]]
+    if sign == "and":
+        return all(arguments)
+    if sign == "or":
+        return any(arguments)
+    if sign == "not":
+        return not arguments[0]
+    if sign == "in":
+        return arguments[0] in arguments[1:]
+    return all(_COMPARE[sign](arguments[0], other) for other in arguments[1:])
+
+
+def _fact(path: str, host: HostState) -> Any:
+    if path in ("host", "hypervisor_hostname"):
+        return host.name
+    if path in _FACTS:
+        return host.free(_FACTS[path])
+    fact: Any = host.announcement.attributes if host.announcement else {}
+    for part in path.split("."):
+        fact = fact[part]
+    return fact

@@ -1,0 +1,38 @@
+"""Hosts that have not too much on them, as their agents announce it."""
+
+from __future__ import annotations
+
+from compute_agent.scheduler.filters.host_filter import HostFilter
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import RequestSpec
+
+
+class NumInstancesFilter(HostFilter):
+    """At most ``max_instances_per_host`` instances; a host that announces no number passes."""
+
+    def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
+        """Return whether the host may have one more instance."""
+        return _instances(host) < self.limit(host)
+
+    def limit(self, _host: HostState) -> int:
+        """Return the number of instances the host may have."""
+        return self.options.max_instances_per_host
+
+
+class IoOpsFilter(HostFilter):
+    """At most ``max_io_ops_per_host`` builds, resizes and migrations under way."""
+
+    def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
+        """Return whether the host may begin one more."""
+        announced = host.announcement
+        busy = (announced.io_ops if announced else 0) + host.claimed_here
+        return busy < self.limit(host)
+
+    def limit(self, _host: HostState) -> int:
+        """Return the number of operations the host may have under way."""
+        return self.options.max_io_ops_per_host
+
+
+def _instances(host: HostState) -> int:
+    announced = host.announcement
+    return ((announced.instances if announced else None) or 0) + host.claimed_here

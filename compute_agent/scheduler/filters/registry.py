@@ -1,0 +1,91 @@
+"""Which filters there are, and making those that the options enable."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from compute_agent.errors import InvalidConfiguration
+from compute_agent.scheduler.filters import (
+    affinity,
+    aggregate_metadata,
+    all_hosts,
+    compute,
+    compute_capabilities,
+    image_properties,
+    isolated_hosts,
+    json_query,
+    load,
+    server_group,
+)
+from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilter
+
+ALL_FILTERS = "nova.scheduler.filters.all_filters"
+_REFERENCE_PREFIX = "nova.scheduler.filters."
+
+BUILT_IN: tuple[type[HostFilter], ...] = (
+    compute.ComputeFilter,
+    compute_capabilities.ComputeCapabilitiesFilter,
+    image_properties.ImagePropertiesFilter,
+    server_group.ServerGroupAntiAffinityFilter,
+    server_group.ServerGroupAffinityFilter,
+    aggregate_metadata.AggregateImagePropertiesIsolation,
+    aggregate_metadata.AggregateInstanceExtraSpecsFilter,
+    aggregate_metadata.AggregateIoOpsFilter,
+    aggregate_metadata.AggregateMultiTenancyIsolation,
+    aggregate_metadata.AggregateNumInstancesFilter,
+    aggregate_metadata.AggregateTypeAffinityFilter,
+    all_hosts.AllHostsFilter,
+    affinity.DifferentHostFilter,
+    affinity.SameHostFilter,
+    affinity.SimpleCIDRAffinityFilter,
+    load.IoOpsFilter,
+    isolated_hosts.IsolatedHostsFilter,
+    json_query.JsonFilter,
+    load.NumInstancesFilter,
+)
+
+
+def make(
+    enabled: Sequence[str],
+    available: Iterable[str] = (ALL_FILTERS,),
+    options: FilterOptions | None = None,
+) -> tuple[HostFilter, ...]:
+    """Return the filters named in `enabled`, in that order.
+
+    :param enabled: class names.
+    :param available: where they may come from: `ALL_FILTERS`, paths of classes, or paths of
+        functions that return classes.
+    :raises InvalidConfiguration: a path that cannot be imported or a name that no filter has.
+    """
+    classes: dict[str, type[HostFilter]] = {}
+    for path in available:
+        classes.update((one.__name__, one) for one in _classes(path))
+    unknown = [name for name in enabled if name not in classes]
+    if unknown:
+        raise InvalidConfiguration(
+            f"Option [filter_scheduler]enabled_filters names {unknown[0]}: expected one of "
+            f"{', '.join(sorted(classes))}."
+        )
+    return tuple(classes[name](options) for name in enabled)
+
+
+def _classes(path: str) -> Sequence[type[HostFilter]]:
+    if path == ALL_FILTERS:
+        return BUILT_IN
+    if path.startswith(_REFERENCE_PREFIX):
+        name = path.rpartition(".")[2]
+        return [one for one in BUILT_IN if one.__name__ == name]
+    module_name, _, attribute = path.rpartition(".")
+    try:
+        found: Any = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidConfiguration(
+            f"Option [filter_scheduler]available_filters names {path}, which cannot be imported: "
+            f"{error}"
+        ) from error
+    if inspect.isclass(found):
+        return [found]
+    return list(found())

@@ -1,0 +1,38 @@
+"""Order of the candidates within one host: pack devices, keep whole cards and free cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from compute_agent.scheduler.answer import Candidate, ProviderSummary
+
+_SHARED_OUT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
+"""Classes that are handed out in many small parts; all others are devices."""
+
+
+def in_order(
+    candidates: Sequence[Candidate], providers: Mapping[str, ProviderSummary]
+) -> tuple[Candidate, ...]:
+    """Return the candidates with the best first; equals stay in placement's order.
+
+    Best is who breaks into the fewest untouched devices, then leaves the least of the devices it
+    touches, then takes from the fewest providers, then from the cells with the most left.
+    """
+    return tuple(sorted(candidates, key=lambda one: _cost(one, providers)))
+
+
+def _cost(
+    candidate: Candidate, providers: Mapping[str, ProviderSummary]
+) -> tuple[int, int, int, float]:
+    untouched = left_over = 0
+    emptiest = 1.0
+    for uuid, resources in candidate.allocations.items():
+        provider = providers[uuid]
+        for name, amount in resources.items():
+            left = provider.free(name) - amount
+            if name in _SHARED_OUT:
+                emptiest = min(emptiest, left / max(provider.capacity.get(name, 0), 1))
+            else:
+                untouched += provider.used.get(name, 0) == 0
+                left_over += left
+    return untouched, left_over, len(candidate.allocations), -emptiest

@@ -1,0 +1,182 @@
+"""The contract of a weigher, and the weighers that come with the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import RequestSpec
+
+_NOT_DEVICES = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
+
+
+class HostWeigher:
+    """Base of all weighers: ``option`` names its multiplier, `weigh` gives a host's raw weight."""
+
+    option = ""
+    default_multiplier = 1.0
+
+    def weigh(self, host: HostState, spec: RequestSpec) -> float:
+        """Return the raw weight; it is scaled to 0..1 over all hosts afterwards."""
+        raise TypeError(
+            f"{type(self).__name__} does not define weigh: cannot weigh {host.name} for project "
+            f"{spec.project_id}"
+        )
+
+
+class _FreeAfterClaim(HostWeigher):
+    """What is left of some classes, after the claim, on the providers that it takes them from.
+
+    On a host with NUMA cells that is the room on the cell, and not a sum over cells that no single
+    guest could use. Where the claim takes none, the whole tree counts.
+    """
+
+    classes: tuple[str, ...] = ()
+
+    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
+        """Return what is left."""
+        if not host.candidates:
+            return 0.0
+        best = host.candidates[0]
+        used = _providers_giving(best, self.classes)
+        if not used:
+            return float(sum(host.free(name) for name in self.classes))
+        return float(
+            sum(
+                host.providers[uuid].free(name) - best.amount(uuid, name)
+                for uuid in used
+                for name in self.classes
+            )
+        )
+
+
+class RAMWeigher(_FreeAfterClaim):
+    """Free memory."""
+
+    option = "ram"
+    classes = ("MEMORY_MB",)
+
+
+class CPUWeigher(_FreeAfterClaim):
+    """Free CPUs, shared and pinned."""
+
+    option = "cpu"
+    classes = ("VCPU", "PCPU")
+
+
+class DiskWeigher(_FreeAfterClaim):
+    """Free disk."""
+
+    option = "disk"
+    classes = ("DISK_GB",)
+
+
+class IoOpsWeigher(HostWeigher):
+    """Builds, resizes and migrations under way."""
+
+    option = "io_ops"
+    default_multiplier = -1.0
+
+    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
+        """Return their number."""
+        return float(host.announcement.io_ops if host.announcement else 0)
+
+
+class PCIWeigher(HostWeigher):
+    """Devices: who asks for some goes where most are free, who asks for none where none are."""
+
+    option = "pci"
+
+    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
+        """Return the devices that stay free, negative for a request that needs none."""
+        if not host.candidates:
+            return 0.0
+        wanted = {
+            name for one in host.candidates[0].allocations.values() for name in one
+        } - _NOT_DEVICES
+        if wanted:
+            return float(sum(host.free(name) for name in wanted))
+        devices = {name for one in host.tree for name in one.capacity} - _NOT_DEVICES
+        return -float(sum(host.free(name) for name in devices))
+
+
+class ServerGroupSoftAffinityWeigher(HostWeigher):
+    """Policy ``soft-affinity``: hosts with many members of the group."""
+
+    option = "soft_affinity"
+
+    def weigh(self, host: HostState, spec: RequestSpec) -> float:
+        """Return the number of members here."""
+        return float(_members(host, spec, "soft-affinity"))
+
+
+class ServerGroupSoftAntiAffinityWeigher(HostWeigher):
+    """Policy ``soft-anti-affinity``: hosts with few members of the group."""
+
+    option = "soft_anti_affinity"
+
+    def weigh(self, host: HostState, spec: RequestSpec) -> float:
+        """Return the negative number of members here."""
+        return -float(_members(host, spec, "soft-anti-affinity"))
+
+
+class BuildFailureWeigher(HostWeigher):
+    """Hosts where builds failed lately come last."""
+
+    option = "build_failure"
+    default_multiplier = 1000000.0
+
+    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
+        """Return the negative number of failures."""
+        return -float(host.announcement.build_failures if host.announcement else 0)
+
+
+class NumInstancesWeigher(HostWeigher):
+    """Number of instances."""
+
+    option = "num_instances"
+    default_multiplier = 0.0
+
+    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
+        """Return it."""
+        announced = host.announcement.instances if host.announcement else None
+        return float((announced or 0) + host.claimed_here)
+
+
+class HypervisorVersionWeigher(HostWeigher):
+    """Newer hypervisors first."""
+
+    option = "hypervisor_version"
+
+    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
+        """Return the version announced, 0 where none was."""
+        attributes = host.announcement.attributes if host.announcement else {}
+        version = attributes.get("hypervisor_version", 0)
+        return float(version) if isinstance(version, int | float) else 0.0
+
+
+BUILT_IN: tuple[type[HostWeigher], ...] = (
+    RAMWeigher,
+    CPUWeigher,
+    DiskWeigher,
+    IoOpsWeigher,
+    PCIWeigher,
+    ServerGroupSoftAffinityWeigher,
+    ServerGroupSoftAntiAffinityWeigher,
+    BuildFailureWeigher,
+    NumInstancesWeigher,
+    HypervisorVersionWeigher,
+)
+
+
+def _providers_giving(candidate: Candidate, classes: Sequence[str]) -> list[str]:
+    return [uuid for uuid, one in candidate.allocations.items() if set(classes) & set(one)]
+
+
+def _members(host: HostState, spec: RequestSpec, policy: str) -> int:
+    group = spec.instance_group
+    if group is None or group.policy != policy:
+        return 0
+    known = len(host.instances & group.members) + host.claimed_here
+    return max(known, int(host.name in group.hosts))

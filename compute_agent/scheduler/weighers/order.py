@@ -1,0 +1,107 @@
+"""Putting hosts in order: raw weights scaled to 0..1, times multiplier, summed."""
+
+from __future__ import annotations
+
+import importlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from compute_agent.errors import InvalidConfiguration
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import RequestSpec
+from compute_agent.scheduler.weighers.host_weigher import BUILT_IN, HostWeigher
+
+ALL_WEIGHERS = "nova.scheduler.weights.all_weighers"
+_REFERENCE_PREFIX = "nova.scheduler.weights."
+
+
+@dataclass(frozen=True, slots=True)
+class WeighingOptions:
+    """Multipliers by the weigher's option name, and how equals and near-equals are treated."""
+
+    multipliers: Mapping[str, float] = field(default_factory=dict)
+    subset_size: int = 1
+    shuffle_best: bool = False
+
+
+def make(paths: Sequence[str]) -> tuple[HostWeigher, ...]:
+    """Return the weighers that `paths` name.
+
+    :raises InvalidConfiguration: a path that cannot be imported or that no weigher has.
+    """
+    weighers: list[HostWeigher] = []
+    for path in paths:
+        if path == ALL_WEIGHERS:
+            weighers += [one() for one in BUILT_IN]
+            continue
+        module_name, _, name = path.rpartition(".")
+        known = [one for one in BUILT_IN if one.__name__ == name]
+        try:
+            if path.startswith(_REFERENCE_PREFIX):
+                weighers.append(known[0]())
+            else:
+                weighers.append(getattr(importlib.import_module(module_name), name)())
+        except (ImportError, AttributeError, ValueError, IndexError) as error:
+            raise InvalidConfiguration(
+                f"Option [filter_scheduler]weight_classes names {path}: expected {ALL_WEIGHERS}, "
+                f"or the path of a class; these come with the scheduler: "
+                f"{', '.join(one.__name__ for one in BUILT_IN)}."
+            ) from error
+    return tuple(weighers)
+
+
+def weights(
+    hosts: Sequence[HostState],
+    spec: RequestSpec,
+    weighers: Sequence[HostWeigher],
+    options: WeighingOptions,
+) -> list[float]:
+    """Return the weight of each host, in the order of `hosts`."""
+    total = [0.0] * len(hosts)
+    for weigher in weighers:
+        scaled = normalised([weigher.weigh(host, spec) for host in hosts])
+        for index, host in enumerate(hosts):
+            total[index] += _multiplier(weigher, host, options) * scaled[index]
+    return total
+
+
+def normalised(raw: Sequence[float]) -> list[float]:
+    """Return `raw` scaled to 0..1; all equal gives all 0, so that they do not count."""
+    low, high = min(raw, default=0.0), max(raw, default=0.0)
+    if low == high:
+        return [0.0] * len(raw)
+    return [(value - low) / (high - low) for value in raw]
+
+
+def in_order(
+    hosts: Sequence[HostState],
+    spec: RequestSpec,
+    weighers: Sequence[HostWeigher],
+    options: WeighingOptions,
+    chance: random.Random,
+) -> list[HostState]:
+    """Return the hosts with the best first; equals stay in placement's order unless shuffled."""
+    weighed = weights(hosts, spec, weighers, options)
+    ordered = sorted(range(len(hosts)), key=lambda index: -weighed[index])
+    if not ordered:
+        return []
+    if options.shuffle_best:
+        best = [index for index in ordered if weighed[index] == weighed[ordered[0]]]
+        chance.shuffle(best)
+        ordered[: len(best)] = best
+    first = chance.randrange(min(options.subset_size, len(ordered)))
+    ordered.insert(0, ordered.pop(first))
+    return [hosts[index] for index in ordered]
+
+
+def _multiplier(weigher: HostWeigher, host: HostState, options: WeighingOptions) -> float:
+    default = options.multipliers.get(weigher.option, weigher.default_multiplier)
+    values = []
+    for text in host.metadata(f"{weigher.option}_weight_multiplier"):
+        try:
+            values.append(float(text))
+        except ValueError:
+            # metadata is free text: what is no number overrides nothing
+            continue
+    return min(values, default=default)
