@@ -1,25 +1,23 @@
 """Every error the agent and the scheduler raise on purpose, in one tree.
 
     ComputeAgentError
-      InvalidConfiguration                   # an option, file or combination the operator must
-      change
-        InvalidNodeConfiguration             # the node's identity is contradictory or lost
-        ProviderConfigConflict               # provider.yaml against what the agent or others own
-        PciConfigurationConflict             # device specifications against each other
-      InvalidInput                           # a driver's facts lack something mandatory
-      VirtDriverNotReady                     # the hypervisor is not there yet; try next period
-      HypervisorUnavailable                  # the connection to the hypervisor was lost
-      ComputeHostNotFound                    # the driver does not know the node named
-      ComputeResourcesUnavailable            # a claim on this host cannot be satisfied
-      AssignedResourceNotFound               # a named resource given to a guest is gone
-      ReshapeNeeded                          # a driver's signal, not an error of placement
+      InvalidConfiguration                 # an option, file or combination the operator must change
+        InvalidNodeConfiguration           # the node's identity is contradictory or lost
+        ProviderConfigConflict             # provider.yaml against what the agent or others own
+        PciConfigurationConflict           # device specifications against each other
+      InvalidInput                         # a driver's facts lack something mandatory
+      VirtDriverNotReady                   # the hypervisor is not there yet; try next period
+      HypervisorUnavailable                # the connection to the hypervisor was lost
+      ComputeHostNotFound                  # the driver does not know the node named
+      ComputeResourcesUnavailable          # a claim on this host cannot be satisfied
+      AssignedResourceNotFound             # a named resource given to a guest is gone
+      ReshapeNeeded                        # a driver's signal, not an error of placement
       PlacementError
-        PlacementUnavailable                 # refused, reset, timeout, 502 503 504, 429
+        PlacementUnavailable               # refused, reset, timeout, 429, 5xx
           PlacementAPIConnectFailure
-        PlacementUnauthorized                # 401, 403, no endpoint, no auth plugin, discovery
-        failed PlacementTooOld                      # cannot do what is needed (versions in the
-        message) ResourceProviderUpdateFailed         # base of all that a flush may raise
-          ResourceProviderSyncFailed         # several of the others, collected
+        PlacementUnauthorized              # 401, 403, no endpoint, no auth plugin, no discovery
+        ResourceProviderUpdateFailed       # base of all that a flush may raise
+          ResourceProviderSyncFailed       # several of the others, collected
           ResourceProviderCreationFailed
           ResourceProviderDeletionFailed
           ResourceProviderInUse
@@ -32,16 +30,18 @@
           ResourceProviderAggregateRetrievalFailed
           ResourceProviderTraitRetrievalFailed
           ResourceProviderInventoryRetrievalFailed
-        ResourceProviderUpdateConflict       # somebody else wrote first; re-read and repeat
-        PlacementReshapeConflict             # the same for a reshape
-        ReshapeFailed                        # fatal on startup
+          PlacementTooOld                  # a microversion that is needed is not offered
+        ResourceProviderUpdateConflict     # somebody else wrote first; re-read and repeat
+        PlacementReshapeConflict           # the same for a reshape
+        ReshapeFailed                      # fatal on startup
         ResourceProviderAllocationRetrievalFailed
         ConsumerAllocationRetrievalFailed
         AllocationUpdateFailed
         AllocationMoveFailed
         AllocationDeleteFailed
         ResourceProviderNotFound
-        AllocationCandidateRetrievalFailed   # the question about candidates was refused
+        AllocationCandidateRetrievalFailed # the question about candidates was refused
+        UsageRetrievalFailed
 
 Every message says what was being done, to what, what came back, and, where there is one, the way
 out.
@@ -151,12 +151,13 @@ class PlacementUnauthorized(PlacementError):
     """Credentials, role, catalogue or auth options are wrong."""
 
 
-class PlacementTooOld(PlacementError):
-    """Placement does not offer a microversion that is needed."""
-
-
 class ResourceProviderUpdateFailed(PlacementError):
-    """Placement could not be brought to what the host is; base of all that a flush may raise."""
+    """Placement could not be brought to what the host is; base of all that a flush may raise.
+
+    ``name_conflict_uuid`` is the uuid of the provider that holds the name, where that is why.
+    """
+
+    name_conflict_uuid: str | None = None
 
 
 class SyncFailure(NamedTuple):
@@ -191,12 +192,7 @@ class ResourceProviderSyncFailed(ResourceProviderUpdateFailed):
 
 
 class ResourceProviderCreationFailed(ResourceProviderUpdateFailed):
-    """A provider could not be created.
-
-    ``name_conflict_uuid`` is the uuid of the provider that holds the name, where that is why.
-    """
-
-    name_conflict_uuid: str | None = None
+    """A provider could not be created."""
 
 
 class ResourceProviderDeletionFailed(ResourceProviderUpdateFailed):
@@ -310,3 +306,11 @@ class ResourceProviderNotFound(PlacementError):
 
 class AllocationCandidateRetrievalFailed(PlacementError):
     """Placement refused the question about candidates (not the same as having none)."""
+
+
+class UsageRetrievalFailed(PlacementError):
+    """The usage of a project could not be read."""
+
+
+class PlacementTooOld(ResourceProviderUpdateFailed):
+    """Placement does not offer a microversion that is needed."""

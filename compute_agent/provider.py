@@ -13,6 +13,9 @@ from compute_agent.inventory import FrozenRecord, Inventory
 SHARING_TRAIT: Final = "MISC_SHARES_VIA_AGGREGATE"
 MAX_NAME: Final = 200
 
+ASPECTS: Final = ("inventories", "aggregates", "traits")
+"""What is read and replaced separately, each under the provider's one generation."""
+
 
 @dataclass(frozen=True, slots=True)
 class Resource:

@@ -7,7 +7,7 @@ aggregate.
     by uuid    uuid -> ProviderData          immutable; an edit replaces the record
     by name    name -> uuid
     children   uuid | None -> (uuid, ...)    in order of insertion; None holds the roots
-    stale      uuids whose inventory, traits and aggregates are older than placement's
+    stale      uuid -> aspects (inventories, aggregates, traits) older than what placement has
 
 A snapshot copies these four containers and shares the records, so it costs a pointer per provider
 and is untouched by later edits of either side.
@@ -29,6 +29,7 @@ from compute_agent.inventory import (
     equal_inventories,
 )
 from compute_agent.provider import (
+    ASPECTS,
     MAX_NAME,
     SHARING_TRAIT,
     PlacementProvider,
@@ -39,6 +40,7 @@ from compute_agent.provider import (
 )
 
 __all__ = [
+    "ASPECTS",
     "MAX_NAME",
     "SHARING_TRAIT",
     "PlacementProvider",
@@ -64,7 +66,7 @@ class ProviderTree:
         self._by_uuid: dict[str, ProviderData] = {}
         self._by_name: dict[str, str] = {}
         self._children: dict[str | None, tuple[str, ...]] = {None: ()}
-        self._stale: set[str] = set()
+        self._stale: dict[str, frozenset[str]] = {}
 
     # -- copies ----------------------------------------------------------------------------------
 
@@ -75,7 +77,7 @@ class ProviderTree:
             copied._by_uuid = dict(self._by_uuid)
             copied._by_name = dict(self._by_name)
             copied._children = dict(self._children)
-            copied._stale = set(self._stale)
+            copied._stale = dict(self._stale)
         return copied
 
     def __copy__(self) -> ProviderTree:
@@ -105,7 +107,7 @@ class ProviderTree:
             for uuid in self._walk(found.uuid):
                 copied._insert(self._by_uuid[uuid])
                 if uuid in self._stale:
-                    copied._stale.add(uuid)
+                    copied._stale[uuid] = self._stale[uuid]
             return copied
 
     # -- reading ---------------------------------------------------------------------------------
@@ -209,7 +211,7 @@ class ProviderTree:
             for uuid in list(self._walk(found.uuid)):
                 del self._by_name[self._by_uuid.pop(uuid).name]
                 del self._children[uuid]
-                self._stale.discard(uuid)
+                self._stale.pop(uuid, None)
 
     def move(self, name_or_uuid: str, new_parent: str | None) -> None:
         """Put a provider with its descendants under another parent; None makes it a root.
@@ -364,11 +366,11 @@ class ProviderTree:
                     if uuid not in incoming:
                         del kept[uuid]
             merged = ProviderTree()
-            merged._stale = {uuid for uuid in self._stale if uuid in kept}
+            merged._stale = {u: held for u, held in self._stale.items() if u in kept}
             for uuid, record in incoming.items():
                 old = kept.get(uuid)
                 if old is None or old.generation != record["generation"]:
-                    merged._stale.add(uuid)
+                    merged._stale[uuid] = frozenset(ASPECTS)
                 kept[uuid] = replace(
                     old or ProviderData(uuid, record["name"]),
                     name=record["name"],
@@ -380,26 +382,34 @@ class ProviderTree:
             self._by_uuid, self._by_name = merged._by_uuid, merged._by_name
             self._children, self._stale = merged._children, merged._stale
 
-    def is_stale(self, name_or_uuid: str) -> bool:
-        """Whether placement has moved on since this provider's associations were read."""
+    def stale_aspects(self, name_or_uuid: str) -> frozenset[str]:
+        """Which of ``ASPECTS`` placement may have changed since they were read."""
         with self._lock:
-            return self._find(name_or_uuid).uuid in self._stale
+            return self._stale.get(self._find(name_or_uuid).uuid, frozenset())
 
     def stale_uuids(self) -> list[str]:
-        """All stale providers, parents before children."""
+        """All providers with a stale aspect, parents before children."""
         with self._lock:
             return [uuid for uuid in self.get_provider_uuids() if uuid in self._stale]
 
-    def mark_stale(self, name_or_uuid: str) -> None:
+    def mark_stale(self, name_or_uuid: str, aspects: Iterable[str] = ASPECTS) -> None:
         with self._lock:
-            self._stale.add(self._find(name_or_uuid).uuid)
+            uuid = self._find(name_or_uuid).uuid
+            if marked := self._stale.get(uuid, frozenset()).union(aspects):
+                self._stale[uuid] = marked
 
-    def mark_fresh(self, name_or_uuid: str, generation: int | None = None) -> None:
-        """Say that everything about this provider is now as placement has it."""
+    def mark_fresh(self, name_or_uuid: str, aspects: Iterable[str] = ASPECTS) -> None:
+        """Say that these aspects of the provider are now as placement has them."""
         with self._lock:
-            found = self._find(name_or_uuid)
-            self._store(found, False, generation)
-            self._stale.discard(found.uuid)
+            uuid = self._find(name_or_uuid).uuid
+            left = self._stale.pop(uuid, frozenset()).difference(aspects)
+            if left:
+                self._stale[uuid] = left
+
+    def set_generation(self, name_or_uuid: str, generation: int) -> None:
+        """Store the generation that placement answered with."""
+        with self._lock:
+            self._store(self._find(name_or_uuid), False, generation)
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -1,0 +1,47 @@
+"""Group ``[placement]``: how to reach placement, under the names every OpenStack service uses."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from keystoneauth1 import loading as ka_loading
+from oslo_config import cfg
+
+GROUP: Final = cfg.OptGroup(
+    "placement",
+    title="Placement service",
+    help="""
+How the agent and the scheduler reach placement: session, adapter and auth options of keystoneauth1.
+
+``auth_type`` is any plugin of keystoneauth1 (``password``, ``v3applicationcredential``, ``none``,
+``http_basic``, ...) or ``noauth``, which sends the token ``admin`` to a placement without
+keystone and needs ``endpoint_override``.  The user needs the role ``service`` (``admin`` is not
+enough to reshape).
+
+``timeout`` is never infinite: unset means 10 seconds to connect and 60 to read, 300 for a reshape.
+""",
+)
+
+
+def _options() -> list[Any]:
+    adapter_opts = ka_loading.get_adapter_conf_options(include_deprecated=False)
+    cfg.set_defaults(
+        adapter_opts, service_type="placement", valid_interfaces=["internal", "public"]
+    )
+    return [
+        *ka_loading.get_session_conf_options(),
+        *ka_loading.get_auth_common_conf_options(),
+        *adapter_opts,
+    ]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    conf.register_group(GROUP)
+    conf.register_opts(_options(), group=GROUP)
+    # Options of the auth plugins themselves are registered when the plugin named by auth_type is
+    # loaded; the most used ones are listed here for the sample file only.
+
+
+def list_opts() -> list[tuple[Any, list[Any]]]:
+    plugin_opts = ka_loading.get_auth_plugin_conf_options("v3password")
+    return [(GROUP, [*_options(), *plugin_opts])]

@@ -1,0 +1,178 @@
+"""What an answer of placement means, as a typed error.
+
+Placement explains itself in ``{"errors": [{"status", "title", "detail", "code",
+"request_id"}]}``.  A body that is not that comes from something in between (a proxy, a load
+balancer, a login page): it is never taken for placement's opinion, so a proxy's 404 does not make
+a provider vanish.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeVar
+
+from compute_agent import errors
+from compute_agent.report.transport import Microversion, Response
+
+CONCURRENT_UPDATE: Final = "placement.concurrent_update"
+INVENTORY_IN_USE: Final = "placement.inventory.inuse"
+DUPLICATE_NAME: Final = "placement.duplicate_name"
+PROVIDER_IN_USE: Final = "placement.resource_provider.inuse"
+CANNOT_DELETE_PARENT: Final = "placement.resource_provider.cannot_delete_parent"
+
+CONSUMER_CONFLICT_TEXT: Final = "consumer generation conflict"
+"""A consumer's and a provider's generation share one code; only this text tells them apart."""
+
+SHOWN: Final = 500
+"""Characters of a foreign body that go into a message."""
+
+E = TypeVar("E", bound=errors.PlacementError)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Placement's own explanation of an answer with status 400 or above."""
+
+    status: int
+    detail: str
+    code: str | None = None
+    request_id: str | None = None
+    min_version: str | None = None
+    max_version: str | None = None
+
+
+def refusal_of(response: Response) -> Refusal | None:
+    """Placement's explanation, or None when the body is not one."""
+    try:
+        entry = response.json["errors"][0]
+        return Refusal(
+            status=int(entry["status"]),
+            detail=str(entry["detail"]).strip(),
+            code=entry.get("code"),
+            request_id=entry.get("request_id") or response.request_id,
+            min_version=entry.get("min_version"),
+            max_version=entry.get("max_version"),
+        )
+    except (TypeError, KeyError, IndexError, ValueError, AttributeError):
+        # Not an explanation of placement's: said by the None, judged by the caller.
+        return None
+
+
+def explanation(response: Response) -> str:
+    """Placement's detail without its fixed opening sentence, or the beginning of a foreign body."""
+    refusal = refusal_of(response)
+    if refusal is None:
+        return response.text[:SHOWN].strip() or "an empty body"
+    _, _, specific = refusal.detail.partition("\n\n")
+    return " ".join((specific or refusal.detail).split())
+
+
+def code_of(response: Response) -> str | None:
+    refusal = refusal_of(response)
+    return refusal.code if refusal is not None else None
+
+
+def is_conflict(response: Response) -> bool:
+    """Whether somebody else wrote first (generation of a provider or a consumer)."""
+    return response.status == 409 and code_of(response) == CONCURRENT_UPDATE
+
+
+def is_consumer_conflict(response: Response) -> bool:
+    return response.status == 409 and CONSUMER_CONFLICT_TEXT in explanation(response).lower()
+
+
+def failure(kind: type[E], doing: str, method: str, path: str, response: Response) -> E:
+    """An error of type ``kind`` about this answer.
+
+    :param doing: what was attempted, as the beginning of a sentence ("Replacing the traits of
+        ...").
+    """
+    refusal = refusal_of(response)
+    request_id = (refusal.request_id if refusal else None) or response.request_id
+    seen = f" [{request_id}]" if request_id else ""
+    return kind(
+        f"{doing} failed: placement answered {response.status} to {method} {path}: "
+        f"{explanation(response)}{seen}",
+        status=response.status,
+        code=refusal.code if refusal else None,
+        detail=explanation(response),
+        request_id=request_id,
+        method=method,
+        path=path,
+        retry_after=retry_after(response),
+    )
+
+
+def raise_unless_answered(
+    doing: str, method: str, path: str, microversion: Microversion, response: Response
+) -> None:
+    """Raise for answers that are the same trouble whatever was asked.
+
+    :raises errors.PlacementUnavailable: 429 and every status from 500.
+    :raises errors.PlacementUnauthorized: 401 and 403.
+    :raises errors.PlacementTooOld: 406, the microversion is not offered.
+    :raises errors.PlacementError: another status from 400 with a body that is not placement's.
+    """
+    status = response.status
+    if status < 400:
+        return
+    if status == 429 or status >= 500:
+        raise failure(errors.PlacementUnavailable, doing, method, path, response)
+    if status in (401, 403):
+        raise failure(errors.PlacementUnauthorized, doing, method, path, response)
+    refusal = refusal_of(response)
+    if status == 406 and refusal is not None and refusal.max_version is not None:
+        raise errors.PlacementTooOld(
+            f"{doing} needs microversion {microversion[0]}.{microversion[1]}, placement offers "
+            f"{refusal.min_version} to {refusal.max_version}: upgrade placement",
+            status=status,
+            method=method,
+            path=path,
+            request_id=refusal.request_id,
+        )
+    if refusal is None:
+        raise failure(errors.PlacementError, doing, method, path, response)
+
+
+def body_of(
+    response: Response, kind: type[E], doing: str, method: str, path: str, *keys: str
+) -> Any:
+    """The JSON object of a good answer that has all of ``keys``.
+
+    :raises kind: it is no such object (a login page with status 200, a truncated body ...).
+    """
+    body = response.json
+    if not isinstance(body, dict) or any(key not in body for key in keys):
+        raise_malformed(response, kind, doing, method, path, f"an object with {', '.join(keys)}")
+    return body
+
+
+def raise_malformed(
+    response: Response, kind: type[E], doing: str, method: str, path: str, expected: str
+) -> NoReturn:
+    raise kind(
+        f"{doing} failed: {method} {path} was answered {response.status} with something that is "
+        f"not {expected}: {response.text[:SHOWN]!r}. Is this the URL of placement?",
+        status=response.status,
+        detail=response.text[:SHOWN],
+        request_id=response.request_id,
+        method=method,
+        path=path,
+    )
+
+
+def retry_after(response: Response) -> float | None:
+    """Seconds the answer asks to wait: a number, or an HTTP date.  None when it asks nothing."""
+    value = response.headers.get("retry-after")
+    if value is None:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass  # the other form the header may have
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return None

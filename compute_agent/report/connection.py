@@ -1,0 +1,203 @@
+"""One conversation with placement: versions, request ids, repetition and counting around a
+transport.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextvars
+import logging
+import threading
+import uuid as uuidlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from compute_agent import errors
+from compute_agent.report import answers
+from compute_agent.report.retries import Retries
+from compute_agent.report.transport import WRITES, Microversion, Response, Timeout, Transport
+
+LOG = logging.getLogger(__name__)
+
+BASE: Final[Microversion] = (1, 30)
+"""Asked for wherever nothing newer is needed; the oldest that can reshape.  Error codes from
+1.23.
+"""
+
+REPARENT: Final[Microversion] = (1, 37)
+CONSUMER_TYPE: Final[Microversion] = (1, 38)
+NEWEST: Final[Microversion] = (1, 39)
+
+RESHAPE_TIMEOUT: Final[Timeout] = (10.0, 300.0)
+
+
+def new_global_request_id() -> str:
+    """An id under which placement logs every request of one errand."""
+    return f"req-{uuidlib.uuid4()}"
+
+
+def version_text(version: Microversion) -> str:
+    return f"{version[0]}.{version[1]}"
+
+
+def parse_version(text: str) -> Microversion:
+    """``1.39`` as a pair.
+
+    :raises ValueError: the text is no microversion.
+    """
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedVersions:
+    """What the version document says."""
+
+    minimum: Microversion
+    maximum: Microversion
+    extensions: frozenset[str] = frozenset()
+
+
+@dataclass
+class Tally:
+    """The requests made for one pass or errand, under one global request id."""
+
+    global_request_id: str
+    requests: int = 0
+    writes: int = 0
+    failed: int = 0
+    by_call: collections.Counter[str] = field(default_factory=collections.Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def count(self, method: str, path: str, status: int | None) -> None:
+        with self._lock:
+            self.requests += 1
+            self.writes += method in WRITES
+            self.failed += status is None or status >= 400
+            self.by_call[f"{method} {_shape(path)}"] += 1
+
+
+_tally: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("tally", default=None)
+
+
+class Connection:
+    """Requests that either have an answer worth reading or raise.  Safe in several threads."""
+
+    def __init__(self, transport: Transport, retries: Retries | None = None) -> None:
+        self.transport = transport
+        self.retries = retries or Retries()
+        self.total = Tally(new_global_request_id())
+        self._versions: OfferedVersions | None = None
+
+    @contextmanager
+    def tracing(self, global_request_id: str | None = None) -> Iterator[Tally]:
+        """Everything asked inside carries one global request id and is counted together."""
+        tally = Tally(global_request_id or new_global_request_id())
+        token = _tally.set(tally)
+        try:
+            yield tally
+        finally:
+            _tally.reset(token)
+
+    @property
+    def tally(self) -> Tally | None:
+        """That of the innermost ``tracing`` this thread is in."""
+        return _tally.get()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        *,
+        version: Microversion = BASE,
+        json: object = None,
+        timeout: Timeout | None = None,
+        repeat: bool | None = None,
+    ) -> Response:
+        """Ask, and return an answer below 500 that is placement's own.
+
+        :param doing: what this is for, as the beginning of a sentence.
+        :param repeat: whether the same request may simply be sent again when placement cannot
+            answer; None: unless it is a POST, which may have happened though its answer was lost.
+        :raises errors.PlacementError: as :func:`answers.raise_unless_answered`.
+        """
+
+        def attempt() -> Response:
+            return self._once(method, path, doing, version, json, timeout)
+
+        if repeat is None:
+            repeat = method != "POST"
+        return self.retries.while_unavailable(attempt) if repeat else attempt()
+
+    def _once(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        version: Microversion,
+        json: object,
+        timeout: Timeout | None,
+    ) -> Response:
+        tally = _tally.get()
+        global_id = tally.global_request_id if tally else new_global_request_id()
+        status = None
+        try:
+            response = self.transport.request(method, path, version, json, global_id, timeout)
+            status = response.status
+        except errors.PlacementUnavailable:
+            # Whoever answers next may be another placement.
+            self._versions = None
+            raise
+        finally:
+            self.total.count(method, path, status)
+            if tally is not None:
+                tally.count(method, path, status)
+        LOG.debug(
+            "%s %s -> %s [%s] global [%s]", method, path, status, response.request_id, global_id
+        )
+        answers.raise_unless_answered(doing, method, path, version, response)
+        return response
+
+    def versions(self) -> OfferedVersions:
+        """What placement offers; asked once, and again after it could not be reached."""
+        if self._versions is None:
+            self._versions = self._discover()
+        return self._versions
+
+    def newest(self, at_most: Microversion = NEWEST) -> Microversion:
+        """The newest version both sides know."""
+        return min(self.versions().maximum, at_most)
+
+    def _discover(self) -> OfferedVersions:
+        doing = "Asking placement for its versions"
+        response = self.call("GET", "/", doing, version=(1, 0))
+        try:
+            document = response.json["versions"][0]
+            offered = OfferedVersions(
+                parse_version(document["min_version"]),
+                parse_version(document["max_version"]),
+                frozenset(entry["id"] for entry in document.get("extensions", ())),
+            )
+        except (TypeError, KeyError, IndexError, ValueError, AttributeError):
+            answers.raise_malformed(
+                response, errors.PlacementError, doing, "GET", "/", "a version document"
+            )
+        if offered.maximum < BASE:
+            raise errors.PlacementTooOld(
+                f"placement offers microversions {version_text(offered.minimum)} to "
+                f"{version_text(offered.maximum)}, at least {version_text(BASE)} is needed: "
+                "upgrade placement first"
+            )
+        return offered
+
+
+def _shape(path: str) -> str:
+    """``path`` with what identifies one thing left out, as a label of few values."""
+    plain = path.partition("?")[0]
+    parts = plain.strip("/").split("/")
+    if len(parts) > 1:
+        parts[1] = "*"
+    return "/" + "/".join(parts[:3])

@@ -1,0 +1,100 @@
+"""What differs between two provider trees.  Pure: it compares two snapshots and looks at nothing
+else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compute_agent.inventory import FrozenRecord, equal_inventories
+from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.report.operations import (
+    CreateProvider,
+    DeleteProvider,
+    SetAggregates,
+    SetInventory,
+    SetTraits,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reparent:
+    uuid: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    uuid: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """All that makes the old tree the new one.
+
+    ``create`` has parents first, ``delete`` children first; the others follow the new tree's order.
+    """
+
+    create: tuple[CreateProvider, ...] = ()
+    reparent: tuple[Reparent, ...] = ()
+    rename: tuple[Rename, ...] = ()
+    inventories: tuple[SetInventory, ...] = ()
+    aggregates: tuple[SetAggregates, ...] = ()
+    traits: tuple[SetTraits, ...] = ()
+    delete: tuple[DeleteProvider, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in self.__slots__)
+
+
+def diff(old: ProviderTree, new: ProviderTree) -> Difference:
+    """The difference between two trees, empty when they say the same to placement.
+
+    Generations and local resources are no difference; ratios are compared in single precision.
+    """
+    before = {uuid: old.data(uuid) for uuid in old.get_provider_uuids()}
+    after = {uuid: new.data(uuid) for uuid in new.get_provider_uuids()}
+    pairs = [(before.get(uuid), provider) for uuid, provider in after.items()]
+    return Difference(
+        create=tuple(
+            CreateProvider(now.uuid, now.name, now.parent_uuid) for was, now in pairs if was is None
+        ),
+        reparent=tuple(
+            Reparent(now.uuid, was.parent_uuid, now.parent_uuid)
+            for was, now in pairs
+            if was is not None and was.parent_uuid != now.parent_uuid
+        ),
+        rename=tuple(
+            Rename(now.uuid, was.name, now.name)
+            for was, now in pairs
+            if was is not None and was.name != now.name
+        ),
+        inventories=tuple(
+            change for was, now in pairs if (change := _inventory_change(was, now)) is not None
+        ),
+        aggregates=tuple(
+            SetAggregates(now.uuid, now.name, had, now.aggregates)
+            for was, now in pairs
+            if (had := was.aggregates if was else frozenset()) != now.aggregates
+        ),
+        traits=tuple(
+            SetTraits(now.uuid, now.name, had, now.traits)
+            for was, now in pairs
+            if (had := was.traits if was else frozenset()) != now.traits
+        ),
+        delete=tuple(
+            DeleteProvider(uuid, before[uuid].name, before[uuid].parent_uuid)
+            for uuid in reversed(before)
+            if uuid not in after
+        ),
+    )
+
+
+def _inventory_change(was: ProviderData | None, now: ProviderData) -> SetInventory | None:
+    had = was.inventory if was is not None else FrozenRecord()
+    if had is now.inventory or equal_inventories(had, now.inventory):
+        return None
+    return SetInventory(now.uuid, now.name, had, now.inventory)

@@ -1,0 +1,71 @@
+"""In which order inventories are written, so that no capacity is ever shown in two places at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from compute_agent.inventory import FrozenRecord, Inventory, capacity
+from compute_agent.report.operations import SetInventory
+
+
+def order_inventories(changes: Iterable[SetInventory]) -> list[SetInventory]:
+    """Inventory changes in an order that never shows capacity of a class in two places.
+
+    What only shrinks goes first, what only grows last.  One that does both goes between, unless
+    what it gains is what another such one loses: then it is written twice, first only shrunk.
+    """
+    shrinking, mixed, growing = [], [], []
+    for change in changes:
+        if not gains(change):
+            shrinking.append(change)
+        elif not loses(change):
+            growing.append(change)
+        else:
+            mixed.append(change)
+    plain = []
+    for change in mixed:
+        lost_elsewhere = set().union(*(loses(other) for other in mixed if other is not change))
+        if gains(change) & lost_elsewhere:
+            between = _only_shrunk(change)
+            shrinking.append(SetInventory(change.uuid, change.name, change.before, between))
+            growing.append(SetInventory(change.uuid, change.name, between, change.after))
+        else:
+            plain.append(change)
+    return [*shrinking, *plain, *growing]
+
+
+def gains(change: SetInventory) -> set[str]:
+    """Classes of which the provider can give more afterwards."""
+    return {rc for rc in change.after if _capacity(change.after, rc) > _capacity(change.before, rc)}
+
+
+def loses(change: SetInventory) -> set[str]:
+    """Classes of which the provider can give less afterwards."""
+    return {
+        rc for rc in change.before if _capacity(change.after, rc) < _capacity(change.before, rc)
+    }
+
+
+def direction(change: SetInventory) -> str:
+    """``shrink``, ``grow`` or ``both``; only changes of one direction may be written together."""
+    if not gains(change):
+        return "shrink"
+    return "both" if loses(change) else "grow"
+
+
+def _capacity(inventory: Inventory, resource_class: str) -> float:
+    return capacity(inventory[resource_class]) if resource_class in inventory else 0.0
+
+
+def _only_shrunk(change: SetInventory) -> FrozenRecord:
+    """The inventory between: every class at the smaller of its two capacities."""
+    gaining = gains(change)
+    return FrozenRecord(
+        {
+            rc: change.before[rc] if rc in gaining else record
+            for rc, record in change.after.items()
+            if rc not in gaining or rc in change.before
+        }
+    )

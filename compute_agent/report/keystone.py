@@ -1,0 +1,165 @@
+"""The transport over HTTP: keystoneauth1 with the ``[placement]`` options every OpenStack service
+has.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from keystoneauth1 import adapter as ka_adapter
+from keystoneauth1 import exceptions as ka_exc
+from keystoneauth1 import loading as ka_loading
+from keystoneauth1 import noauth as ka_noauth
+from keystoneauth1 import session as ka_session
+
+from compute_agent import errors
+from compute_agent.report.transport import (
+    Microversion,
+    Response,
+    Timeout,
+    make_response,
+    request_headers,
+)
+
+LOG = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT: Final = 10.0
+READ_TIMEOUT: Final = 60.0
+
+NOTHING_TO_ASK_WITH: Final = (
+    ka_exc.EndpointNotFound,
+    ka_exc.MissingAuthPlugin,
+    ka_exc.Unauthorized,
+    ka_exc.DiscoveryFailure,
+    ka_exc.AuthorizationFailure,
+    ka_exc.AuthPluginException,
+    ka_exc.CatalogException,
+    ka_exc.Forbidden,
+)
+
+
+class NoAuth(ka_noauth.NoAuth):  # type: ignore[misc]
+    """``auth_type = noauth``: the token and roles that a server without keystone takes on trust."""
+
+    def get_headers(self, session: object, **kwargs: object) -> dict[str, str]:  # noqa: ARG002
+        return {"X-Auth-Token": "admin", "X-Roles": "admin,service,reader"}
+
+
+class KeystoneTransport:
+    """Requests through a keystoneauth1 adapter; one pool of kept-alive connections.
+
+    :param load: makes an adapter.  Called again after credentials or the catalogue turned out to be
+        wrong, so that a corrected keystone is noticed without a restart.
+    :param timeout: seconds to connect and to read, for every request.  None: 10 and 60, and what a
+        request itself asks for where it is known to take longer.
+    """
+
+    def __init__(self, load: Callable[[], Any], timeout: Timeout | None = None) -> None:
+        self._load = load
+        self._timeout = timeout
+        self._adapter: Any = None
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_conf(cls, conf: Any, group: str = "placement") -> KeystoneTransport:
+        """From a configuration on which the options of ``group`` are registered."""
+        limit = conf[group].timeout
+        return cls(
+            lambda: load_adapter(conf, group),
+            (min(CONNECT_TIMEOUT, limit), limit) if limit else None,
+        )
+
+    @classmethod
+    def to_endpoint(cls, url: str) -> KeystoneTransport:
+        """To a placement without keystone, at ``url``."""
+
+        def load() -> Any:
+            session = ka_session.Session(auth=NoAuth(endpoint=url), timeout=READ_TIMEOUT)
+            return ka_adapter.Adapter(session=session, service_type="placement")
+
+        return cls(load)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        microversion: Microversion,
+        json: object = None,
+        global_request_id: str | None = None,
+        timeout: Timeout | None = None,
+    ) -> Response:
+        asked = f"{method} {path}"
+        arguments: dict[str, Any] = {
+            "headers": request_headers(microversion, global_request_id),
+            "raise_exc": False,
+            "timeout": self._timeout or timeout or (CONNECT_TIMEOUT, READ_TIMEOUT),
+        }
+        if json is not None:
+            arguments["json"] = json
+        try:
+            answer = self._get_adapter().request(path, method, **arguments)
+        except NOTHING_TO_ASK_WITH as exc:
+            self._forget_adapter()
+            raise errors.PlacementUnauthorized(
+                f"{asked} was not sent: {exc}. Check the auth options, region_name and "
+                "endpoint_override of [placement] and the catalogue of keystone",
+                status=getattr(exc, "http_status", None),
+                method=method,
+                path=path,
+            ) from exc
+        except ka_exc.ConnectionError as exc:
+            raise errors.PlacementAPIConnectFailure(
+                f"{asked} got no answer: {exc}", method=method, path=path
+            ) from exc
+        except ka_exc.HttpError as exc:
+            # Only keystone's own answers arrive here: placement's are returned, not raised.
+            failure = (
+                errors.PlacementUnavailable if exc.http_status >= 500 else errors.PlacementError
+            )
+            raise failure(
+                f"{asked} was not sent, keystone answered: {exc}", method=method, path=path
+            ) from exc
+        except ka_exc.ClientException as exc:
+            self._forget_adapter()
+            raise errors.PlacementError(
+                f"{asked} was not sent: {exc}", method=method, path=path
+            ) from exc
+        if answer.status_code == 401:
+            self._forget_adapter()
+        return make_response(answer.status_code, answer.headers.items(), answer.text)
+
+    def _get_adapter(self) -> Any:
+        with self._lock:
+            if self._adapter is None:
+                self._adapter = self._load()
+            return self._adapter
+
+    def _forget_adapter(self) -> None:
+        with self._lock:
+            self._adapter = None
+
+
+def load_adapter(conf: Any, group: str = "placement") -> Any:
+    """A keystoneauth1 adapter from the options of ``group``.
+
+    :raises keystoneauth1.exceptions.ClientException: the options do not make one.
+    """
+    session = ka_loading.load_session_from_conf_options(conf, group, auth=_load_auth(conf, group))
+    if session.timeout is None:
+        # Requests to keystone itself: without this a hung keystone would hang the agent for ever.
+        session.timeout = READ_TIMEOUT
+    return ka_loading.load_adapter_from_conf_options(conf, group, session=session)
+
+
+def _load_auth(conf: Any, group: str) -> Any:
+    auth_type = conf[group].auth_type
+    if auth_type == "noauth":
+        return NoAuth(endpoint=conf[group].endpoint_override)
+    if not auth_type and not conf[group].auth_section:
+        raise ka_exc.MissingAuthPlugin(
+            f"[{group}]auth_type is not set (password, none, http_basic, noauth, ...)"
+        )
+    return ka_loading.load_auth_from_conf_options(conf, group)

@@ -1,0 +1,44 @@
+"""Three-way merge: what this agent wants, what it started from, and what placement has by now.
+Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from compute_agent.inventory import FrozenRecord, Inventory, InventoryRecord, single_precision
+
+OPERATORS_OWN: Final = ("allocation_ratio", "reserved")
+"""Keys an operator may change in placement while the agent is at work."""
+
+
+def merge_set(base: frozenset[str], theirs: frozenset[str], ours: frozenset[str]) -> frozenset[str]:
+    """``theirs`` with our additions and without our removals."""
+    return (theirs | (ours - base)) - (base - ours)
+
+
+def merge_inventory(base: Inventory, theirs: Inventory, ours: Inventory) -> FrozenRecord:
+    """Our classes win, classes somebody else added stay, and a ratio (or reserve) that we left as
+    it was follows what an operator made of it meanwhile.
+    """
+    merged = {rc: record for rc, record in theirs.items() if rc not in base and rc not in ours}
+    for rc, record in ours.items():
+        merged[rc] = _merge_record(base.get(rc), theirs.get(rc), record)
+    return FrozenRecord(merged)
+
+
+def _merge_record(
+    base: InventoryRecord | None, theirs: InventoryRecord | None, ours: InventoryRecord
+) -> InventoryRecord:
+    if base is None or theirs is None:
+        return ours
+    followed = {
+        key: theirs[key]
+        for key in OPERATORS_OWN
+        if _same(ours[key], base[key]) and not _same(theirs[key], ours[key])
+    }
+    return FrozenRecord({**ours, **followed}) if followed else ours
+
+
+def _same(one: float, other: float) -> bool:
+    return single_precision(one) == single_precision(other)

@@ -1,0 +1,223 @@
+"""The steps by which placement is brought to a wanted tree, as values.
+
+Each knows whose provider it is about and what it replaces by what, so that it can be printed,
+carried out against placement, or applied to a tree in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from compute_agent.inventory import RECORD_KEYS, Inventory, equal_records
+from compute_agent.provider_tree import ProviderTree
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureTraits:
+    """Make sure placement knows these traits; custom ones it lacks are created."""
+
+    traits: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureResourceClass:
+    """Make sure placement knows this custom resource class."""
+
+    resource_class: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateProvider:
+    """Create an empty provider."""
+
+    uuid: str
+    name: str
+    parent_uuid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutProvider:
+    """Give a provider another name, another parent or both."""
+
+    uuid: str
+    old_name: str
+    name: str
+    old_parent_uuid: str | None
+    parent_uuid: str | None
+
+    @property
+    def reparents(self) -> bool:
+        return self.old_parent_uuid != self.parent_uuid
+
+
+@dataclass(frozen=True, slots=True)
+class SetInventory:
+    """Replace a provider's whole inventory."""
+
+    uuid: str
+    name: str
+    before: Inventory
+    after: Inventory
+
+
+@dataclass(frozen=True, slots=True)
+class SetInventories:
+    """Replace the inventories of many providers in one atomic request."""
+
+    changes: tuple[SetInventory, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """Replace inventories and the allocations against them in one atomic request."""
+
+    changes: tuple[SetInventory, ...]
+    allocations: Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SetAggregates:
+    """Add and remove a provider's aggregates; those of others stay."""
+
+    uuid: str
+    name: str
+    before: frozenset[str]
+    after: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SetTraits:
+    """Add and remove a provider's traits; those of others stay."""
+
+    uuid: str
+    name: str
+    before: frozenset[str]
+    after: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteProvider:
+    """Delete a provider without children."""
+
+    uuid: str
+    name: str
+    parent_uuid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeepProvider:
+    """Leave a provider that is not in the wanted tree: somebody else owns it.  No request."""
+
+    uuid: str
+    name: str
+
+
+Operation: TypeAlias = (
+    EnsureTraits
+    | EnsureResourceClass
+    | CreateProvider
+    | PutProvider
+    | SetInventory
+    | SetInventories
+    | Reshape
+    | SetAggregates
+    | SetTraits
+    | DeleteProvider
+    | KeepProvider
+)
+
+
+def describe(operation: Operation) -> str:
+    """One line for people about an operation (several for one that changes many providers)."""
+    match operation:
+        case EnsureTraits(traits):
+            return f"make sure placement knows traits {', '.join(traits)}"
+        case EnsureResourceClass(resource_class):
+            return f"make sure placement knows resource class {resource_class}"
+        case CreateProvider(uuid, name, parent_uuid):
+            place = f"under {parent_uuid}" if parent_uuid else "as a root"
+            return f"create provider {name} ({uuid}) {place}"
+        case PutProvider(uuid, old_name, name, _, parent_uuid):
+            done = [f"rename provider {old_name} ({uuid}) to {name}"] if old_name != name else []
+            if operation.reparents:
+                place = f"under {parent_uuid}" if parent_uuid else "to be a root"
+                done.append(f"move provider {name} ({uuid}) {place}")
+            return "; ".join(done)
+        case SetInventory(_, name, before, after):
+            return f"set inventory of {name}: {_inventory_change(before, after)}"
+        case SetInventories(changes):
+            return "\n".join(["in one request:", *(f"  {describe(change)}" for change in changes)])
+        case Reshape(changes, allocations):
+            title = f"reshape, moving the allocations of {len(allocations)} consumer(s):"
+            return "\n".join([title, *(f"  {describe(change)}" for change in changes)])
+        case SetAggregates(_, name, before, after):
+            return f"set aggregates of {name}: {_set_change(before, after)}"
+        case SetTraits(_, name, before, after):
+            return f"set traits of {name}: {_set_change(before, after)}"
+        case DeleteProvider(uuid, name, _):
+            return f"delete provider {name} ({uuid})"
+        case KeepProvider(uuid, name):
+            return f"keep provider {name} ({uuid}): it is not this agent's to delete"
+
+
+def carry_out(operation: Operation, tree: ProviderTree) -> None:
+    """Do to ``tree`` what the operation does to placement.
+
+    :raises ValueError: the tree does not admit it (a missing parent, a taken name ...).
+    """
+    match operation:
+        case CreateProvider(uuid, name, None):
+            tree.new_root(name, uuid)
+        case CreateProvider(uuid, name, str() as parent_uuid):
+            tree.new_child(name, parent_uuid, uuid)
+        case PutProvider(uuid, _, name, _, parent_uuid):
+            tree.move(uuid, parent_uuid)
+            tree.rename(uuid, name)
+        case SetInventory(uuid, _, _, after):
+            tree.update_inventory(uuid, after)
+        case SetInventories(changes) | Reshape(changes, _):
+            for change in changes:
+                tree.update_inventory(change.uuid, change.after)
+        case SetAggregates(uuid, _, _, after):
+            tree.update_aggregates(uuid, after)
+        case SetTraits(uuid, _, _, after):
+            tree.update_traits(uuid, after)
+        case DeleteProvider(uuid, name, _):
+            if tree.children(uuid):
+                raise ValueError(f"provider {name} ({uuid}) has children")
+            tree.remove(uuid)
+        case EnsureTraits() | EnsureResourceClass() | KeepProvider():
+            return
+
+
+def _set_change(before: frozenset[str], after: frozenset[str]) -> str:
+    added = [f"+{item}" for item in sorted(after - before)]
+    removed = [f"-{item}" for item in sorted(before - after)]
+    return " ".join(added + removed)
+
+
+def _inventory_change(before: Inventory, after: Inventory) -> str:
+    parts = []
+    for resource_class in sorted({*before, *after}):
+        old, new = before.get(resource_class), after.get(resource_class)
+        if old is None and new is not None:
+            parts.append(f"+{resource_class} {_record(dict(new))}")
+        elif new is None:
+            parts.append(f"-{resource_class}")
+        elif old is not None and not equal_records(old, new):
+            keys = [key for key in RECORD_KEYS if old[key] != new[key]]
+            parts.append(
+                f"{resource_class} " + ", ".join(f"{k} {old[k]} -> {new[k]}" for k in keys)
+            )
+    return "; ".join(parts) or "nothing"
+
+
+def _record(record: dict[str, Any]) -> str:
+    shown = [f"total {record['total']}"]
+    if record["reserved"]:
+        shown.append(f"reserved {record['reserved']}")
+    if record["allocation_ratio"] != 1.0:
+        shown.append(f"ratio {record['allocation_ratio']:g}")
+    return f"({', '.join(shown)})"

@@ -1,0 +1,268 @@
+"""From the tree placement has to the tree wanted: an ordered list of operations.  Pure.
+
+The order, in which every prefix is a legal state of placement:
+
+    names and classes     traits and custom classes that the rest needs
+    free names            a name that is wanted elsewhere is given up by whom has it
+    create                parents first, empty: an empty provider is never a candidate
+    move and rename
+    new providers         aggregates, then traits: no search sees a device without its traits
+    restricting traits    of existing providers
+    inventories           what shrinks first, what grows after: capacity is never shown twice
+    aggregates, traits    of existing providers: what promises comes after there is something to
+    promise delete                children first, only what this agent owns
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from compute_agent.inventory import FrozenRecord
+from compute_agent.provider_tree import MAX_NAME, ProviderData, ProviderTree
+from compute_agent.report.diff import Difference, diff
+from compute_agent.report.inventory_order import direction, gains, order_inventories
+from compute_agent.report.operations import (
+    CreateProvider,
+    DeleteProvider,
+    EnsureResourceClass,
+    EnsureTraits,
+    KeepProvider,
+    Operation,
+    PutProvider,
+    Reshape,
+    SetAggregates,
+    SetInventories,
+    SetInventory,
+    SetTraits,
+    carry_out,
+    describe,
+)
+
+__all__ = ["apply", "describe", "diff", "plan", "stages"]
+
+RESTRICTING: Final = frozenset({"COMPUTE_STATUS_DISABLED"})
+"""Traits whose presence keeps candidates away."""
+
+BULK_FROM: Final = 9
+"""So many changed inventories are worth one request that needs the right to reshape."""
+
+
+def plan(
+    base: ProviderTree,
+    wanted: ProviderTree,
+    *,
+    owned: Callable[[ProviderData], bool] = lambda _provider: True,
+    allocations: Mapping[str, Mapping[str, Any]] | None = None,
+    original_allocations: Mapping[str, Mapping[str, Any]] | None = None,
+    bulk: bool = False,
+    known_traits: Collection[str] = (),
+    known_classes: Collection[str] = (),
+) -> list[Operation]:
+    """The operations that make ``base`` into ``wanted``, in order; empty when there is nothing to
+    do.
+
+    :param owned: whether a provider of ``base`` may be deleted by this agent.
+    :param allocations: consumer uuid -> record, as they shall be; given: inventories and
+        allocations change together in one reshape.
+    :param original_allocations: as they were; consumers that differ are part of the reshape even
+        when nothing else says so.
+    :param bulk: many inventories may be written with one request.
+    :param known_traits, known_classes: names that need not be ensured.
+    """
+    changes = diff(base, wanted)
+    owners = {d.uuid: owned(base.data(d.uuid)) for d in changes.delete}
+    doomed = [d for d in changes.delete if owners[d.uuid]]
+    created = {operation.uuid for operation in changes.create}
+    emptied = [
+        SetInventory(d.uuid, d.name, had, FrozenRecord())
+        for d in reversed(doomed)
+        if (had := base.data(d.uuid).inventory)
+    ]
+    restricting = {t.uuid for t in changes.traits if _restricts(t)}
+    operations: list[Operation] = [
+        *_names(changes, known_traits, known_classes),
+        *_freed_names(base, changes, owners),
+        *changes.create,
+        *_puts(base, changes),
+        *(a for a in changes.aggregates if a.uuid in created),
+        *(t for t in changes.traits if t.uuid in created),
+        *(t for t in changes.traits if t.uuid not in created and t.uuid in restricting),
+    ]
+    if allocations is not None and (changes.inventories or emptied):
+        moved = (*changes.inventories, *emptied)
+        involved = _involved(moved, allocations, original_allocations, base, wanted)
+        operations.append(Reshape(moved, involved))
+    else:
+        operations += _inventories(changes.inventories, emptied, bulk=bulk)
+    operations += [
+        *(a for a in changes.aggregates if a.uuid not in created),
+        *(t for t in changes.traits if t.uuid not in created | restricting),
+    ]
+    operations += [d if owners[d.uuid] else KeepProvider(d.uuid, d.name) for d in changes.delete]
+    return operations
+
+
+def apply(changes: Difference | Sequence[Operation], tree: ProviderTree) -> ProviderTree:
+    """A new tree: ``tree`` after the changes, carried out one after the other.
+
+    :raises ValueError: some step is not possible after those before it.
+    """
+    result = tree.snapshot()
+    operations = list(_of_difference(changes, tree)) if isinstance(changes, Difference) else changes
+    for operation in operations:
+        carry_out(operation, result)
+    return result
+
+
+def stages(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+    """Cut a plan where order matters: the operations of one list may run at the same time."""
+    current: list[Operation] = []
+    for operation in operations:
+        if current and not _may_join(operation, current):
+            yield current
+            current = []
+        current.append(operation)
+    if current:
+        yield current
+
+
+def _of_difference(changes: Difference, tree: ProviderTree) -> Iterator[Operation]:
+    yield from _freed_names(tree, changes)
+    yield from changes.create
+    yield from _puts(tree, changes)
+    yield from changes.inventories
+    yield from changes.aggregates
+    yield from changes.traits
+    yield from changes.delete
+
+
+def _names(
+    changes: Difference, known_traits: Collection[str], known_classes: Collection[str]
+) -> Iterator[Operation]:
+    traits = sorted(
+        {trait for t in changes.traits for trait in t.after - t.before}.difference(known_traits)
+    )
+    if traits:
+        yield EnsureTraits(tuple(traits))
+    classes = {rc for i in changes.inventories for rc in i.after if rc not in i.before}
+    for resource_class in sorted(classes.difference(known_classes)):
+        if resource_class.startswith("CUSTOM_"):
+            yield EnsureResourceClass(resource_class)
+
+
+def _freed_names(
+    base: ProviderTree, changes: Difference, owners: Mapping[str, bool] | None = None
+) -> Iterator[PutProvider]:
+    """Renames that make room: a device in a slot that another device had takes over its name."""
+    giving_up = {rename.uuid for rename in changes.rename}
+    giving_up |= {d.uuid for d in changes.delete if owners is None or owners[d.uuid]}
+    wanted = [operation.name for operation in changes.create]
+    wanted += [rename.after for rename in changes.rename]
+    for name in wanted:
+        if not base.exists(name):
+            continue
+        holder = base.data(name)
+        if holder.name == name and holder.uuid in giving_up:
+            parent = holder.parent_uuid
+            yield PutProvider(holder.uuid, name, _interim_name(holder), parent, parent)
+
+
+def _interim_name(provider: ProviderData) -> str:
+    digest = hashlib.sha256(provider.uuid.encode()).hexdigest()[:8]
+    return f"{provider.name[: MAX_NAME - 12]}~was{digest}"
+
+
+def _puts(base: ProviderTree, changes: Difference) -> Iterator[PutProvider]:
+    names = {rename.uuid: rename.after for rename in changes.rename}
+    parents = {reparent.uuid: reparent.after for reparent in changes.reparent}
+    interim = {put.uuid: put.name for put in _freed_names(base, changes)}
+    # The new tree's order has parents first, so that none passes below its own descendant.
+    for uuid in dict.fromkeys((*parents, *names)):
+        was = base.data(uuid)
+        yield PutProvider(
+            uuid,
+            interim.get(uuid, was.name),
+            names.get(uuid, was.name),
+            was.parent_uuid,
+            parents.get(uuid, was.parent_uuid),
+        )
+
+
+def _restricts(change: SetTraits) -> bool:
+    """Whether this change keeps candidates away and therefore comes before inventories."""
+    added, removed = change.after - change.before, change.before - change.after
+    return bool(added & RESTRICTING) or (not added and not removed & RESTRICTING)
+
+
+def _inventories(
+    changes: Sequence[SetInventory], emptied: Sequence[SetInventory], *, bulk: bool
+) -> list[Operation]:
+    growing = set().union(*(gains(change) for change in changes))
+    # A provider about to go is emptied first only where its capacity appears somewhere else.
+    all_changes = [*changes, *(e for e in emptied if growing.intersection(e.before))]
+    if bulk and len(all_changes) >= BULK_FROM:
+        return [SetInventories(tuple(all_changes))]
+    return list(order_inventories(all_changes))
+
+
+def _involved(
+    changes: Iterable[SetInventory],
+    allocations: Mapping[str, Mapping[str, Any]],
+    original: Mapping[str, Mapping[str, Any]] | None,
+    base: ProviderTree,
+    wanted: ProviderTree,
+) -> dict[str, Mapping[str, Any]]:
+    """The consumers that hold anything of what moves: the others cannot make the reshape
+    conflict.
+    """
+    classes = {rc for change in changes for rc in _changed_classes(change)}
+    members = {*base.get_provider_uuids(), *wanted.get_provider_uuids()}
+
+    def involved(consumer: str, record: Mapping[str, Any]) -> bool:
+        if original is not None and _held(original.get(consumer, {})) != _held(record):
+            return True
+        return any(
+            provider in members and not classes.isdisjoint(resources)
+            for provider, resources in _held(record).items()
+        )
+
+    return {c: record for c, record in allocations.items() if involved(c, record)}
+
+
+def _held(record: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    return {
+        provider: dict(entry["resources"])
+        for provider, entry in record.get("allocations", {}).items()
+    }
+
+
+def _changed_classes(change: SetInventory) -> set[str]:
+    return {
+        rc
+        for rc in {*change.before, *change.after}
+        if change.before.get(rc) != change.after.get(rc)
+    }
+
+
+def _may_join(operation: Operation, stage: Sequence[Operation]) -> bool:
+    match operation, stage[0]:
+        case CreateProvider(), CreateProvider():
+            return operation.parent_uuid not in _uuids(stage)
+        case DeleteProvider(), DeleteProvider():
+            return operation.uuid not in {
+                o.parent_uuid for o in stage if isinstance(o, DeleteProvider)
+            }
+        case SetInventory() as change, SetInventory() as first:
+            return direction(change) == direction(first) and change.uuid not in _uuids(stage)
+        case (SetAggregates(), SetAggregates()) | (SetTraits(), SetTraits()):
+            return True
+        case EnsureResourceClass(), EnsureResourceClass():
+            return True
+        case _:
+            return False
+
+
+def _uuids(stage: Sequence[Operation]) -> set[str]:
+    return {o.uuid for o in stage if isinstance(o, CreateProvider | SetInventory)}

@@ -1,0 +1,333 @@
+"""Placement's resource providers: one method per call, each with its own typed failures.
+
+Every method may also raise ``PlacementUnavailable`` and ``PlacementUnauthorized``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar, cast
+from urllib.parse import quote
+
+from compute_agent import errors
+from compute_agent.inventory import FrozenRecord, Inventory, complete_inventory
+from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider
+from compute_agent.report import answers
+from compute_agent.report.connection import BASE, REPARENT, Connection
+from compute_agent.report.transport import Response
+
+MAX_LISTED: Final = 200
+"""Items in one ``in:`` list; more make the URL too long for what stands before placement."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class AtGeneration(Generic[T]):
+    """Something read from or written to a provider, and the provider's generation then."""
+
+    generation: int
+    content: T
+
+
+class Providers:
+    """The provider calls over one connection."""
+
+    def __init__(self, connection: Connection, max_listed: int = MAX_LISTED) -> None:
+        self._connection = connection
+        self._max_listed = max_listed
+
+    # -- reading -----------------------------------------------------------------------------
+
+    def in_tree(self, uuid: str) -> list[PlacementProvider]:
+        """All providers of the tree that ``uuid`` is a member of; empty when it is unknown."""
+        return self._list(f"in_tree={uuid}", f"Reading the provider tree of {uuid}")
+
+    def by_name(self, name: str) -> PlacementProvider | None:
+        """The provider of this name, None when there is none."""
+        found = self._list(f"name={quote(name, safe='')}", f"Looking for a provider named {name}")
+        return found[0] if found else None
+
+    def get(self, uuid: str) -> PlacementProvider | None:
+        """The provider of this uuid, None when placement says there is none."""
+        doing, path = f"Reading provider {uuid}", f"/resource_providers/{uuid}"
+        kind = errors.ResourceProviderRetrievalFailed
+        response = self._connection.call("GET", path, doing)
+        if response.status == 404:
+            return None
+        if response.status != 200:
+            raise answers.failure(kind, doing, "GET", path, response)
+        return cast(
+            PlacementProvider,
+            answers.body_of(response, kind, doing, "GET", path, "uuid", "name", "generation"),
+        )
+
+    def sharing(self, aggregates: Collection[str]) -> list[PlacementProvider]:
+        """Providers that share their inventory through any of these aggregates."""
+        found: dict[str, PlacementProvider] = {}
+        for some in _batches(sorted(aggregates), self._max_listed):
+            query = f"member_of=in:{','.join(some)}&required={SHARING_TRAIT}"
+            doing = f"Looking for sharing providers in {len(some)} aggregate(s)"
+            for provider in self._list(query, doing):
+                found[provider["uuid"]] = provider
+        return list(found.values())
+
+    def inventories(self, uuid: str, name: str) -> AtGeneration[FrozenRecord]:
+        kind = errors.ResourceProviderInventoryRetrievalFailed
+        body = self._read(uuid, name, "inventories", kind)
+        try:
+            return AtGeneration(
+                body["resource_provider_generation"], complete_inventory(body["inventories"])
+            )
+        except (ValueError, TypeError, AttributeError) as exc:
+            raise kind(f"Reading the inventories of {name} ({uuid}) gave nonsense: {exc}") from exc
+
+    def traits(self, uuid: str, name: str) -> AtGeneration[frozenset[str]]:
+        body = self._read(uuid, name, "traits", errors.ResourceProviderTraitRetrievalFailed)
+        return AtGeneration(body["resource_provider_generation"], frozenset(body["traits"]))
+
+    def aggregates(self, uuid: str, name: str) -> AtGeneration[frozenset[str]]:
+        kind = errors.ResourceProviderAggregateRetrievalFailed
+        body = self._read(uuid, name, "aggregates", kind)
+        return AtGeneration(body["resource_provider_generation"], frozenset(body["aggregates"]))
+
+    def allocations(self, uuid: str, name: str) -> dict[str, dict[str, Any]]:
+        """Consumer uuid -> ``resources`` and ``consumer_generation`` on this provider."""
+        doing = f"Reading the allocations on {name} ({uuid})"
+        path = f"/resource_providers/{uuid}/allocations"
+        kind = errors.ResourceProviderAllocationRetrievalFailed
+        response = self._connection.call("GET", path, doing)
+        if response.status != 200:
+            raise answers.failure(kind, doing, "GET", path, response)
+        body = answers.body_of(response, kind, doing, "GET", path, "allocations")
+        return cast("dict[str, dict[str, Any]]", body["allocations"])
+
+    # -- writing -----------------------------------------------------------------------------
+
+    def create(self, uuid: str, name: str, parent_uuid: str | None) -> AtGeneration[bool]:
+        """Create a provider; ``content`` tells whether it was not there before.
+
+        A lost answer is looked up, never asked again blindly.
+
+        :raises errors.ResourceProviderCreationFailed: the name belongs to another provider
+            (``name_conflict_uuid``), the uuid to one that is elsewhere, or the request was refused.
+        """
+        doing = f"Creating provider {name} ({uuid})"
+        body: dict[str, Any] = {"uuid": uuid, "name": name}
+        if parent_uuid is not None:
+            body["parent_provider_uuid"] = parent_uuid
+        path = "/resource_providers"
+        kind = errors.ResourceProviderCreationFailed
+
+        def attempt() -> AtGeneration[bool]:
+            try:
+                response = self._connection.call("POST", path, doing, json=body)
+            except errors.PlacementUnavailable:
+                found = self.get(uuid)
+                if found is None:
+                    raise
+                return self._adopt(found, name, parent_uuid, doing)
+            if response.status == 409:
+                found = self.get(uuid)
+                if found is None:
+                    raise self._name_taken(kind, doing, "POST", path, name, response)
+                return self._adopt(found, name, parent_uuid, doing)
+            if response.status not in (200, 201):
+                raise answers.failure(kind, doing, "POST", path, response)
+            made = answers.body_of(response, kind, doing, "POST", path, "generation")
+            return AtGeneration(made["generation"], True)
+
+        return self._connection.retries.while_unavailable(attempt)
+
+    def put(self, uuid: str, name: str, parent_uuid: str | None, *, reparents: bool) -> None:
+        """Rename, and move below another parent when ``reparents``.
+
+        :raises errors.PlacementTooOld: moving needs 1.37.
+        :raises errors.ResourceProviderUpdateFailed: refused; ``name_conflict_uuid`` if taken.
+        """
+        doing = f"Updating provider {name} ({uuid})"
+        path = f"/resource_providers/{uuid}"
+        body: dict[str, Any] = {"name": name}
+        version = BASE
+        if reparents:
+            version = REPARENT
+            body["parent_provider_uuid"] = parent_uuid
+        response = self._connection.call("PUT", path, doing, version=version, json=body)
+        if response.status == 200:
+            return
+        kind = errors.ResourceProviderUpdateFailed
+        if answers.code_of(response) == answers.DUPLICATE_NAME:
+            raise self._name_taken(kind, doing, "PUT", path, name, response)
+        raise _write_failure(kind, doing, "PUT", path, response)
+
+    def delete(self, uuid: str, name: str) -> None:
+        """Delete a provider; one that is not there is no error.
+
+        :raises errors.ResourceProviderInUse: it has allocations or children.
+        """
+        doing, path = f"Deleting provider {name} ({uuid})", f"/resource_providers/{uuid}"
+        response = self._connection.call("DELETE", path, doing)
+        if response.status in (204, 404):
+            return
+        if response.status == 409:
+            raise answers.failure(errors.ResourceProviderInUse, doing, "DELETE", path, response)
+        raise answers.failure(
+            errors.ResourceProviderDeletionFailed, doing, "DELETE", path, response
+        )
+
+    def put_inventories(
+        self, uuid: str, name: str, generation: int, inventory: Inventory
+    ) -> AtGeneration[None]:
+        """Replace a provider's inventories.
+
+        :raises errors.ResourceProviderUpdateConflict: the generation moved.
+        :raises errors.InventoryInUse: a class that would go has allocations.
+        :raises errors.InvalidInventory: a record or class is refused.
+        """
+        doing, path = f"Replacing the inventories of {name} ({uuid})", _path(uuid, "inventories")
+        body = inventory_body(generation, inventory)
+        response = self._connection.call("PUT", path, doing, json=body)
+        if response.status == 409 and answers.code_of(response) == answers.INVENTORY_IN_USE:
+            raise answers.failure(errors.InventoryInUse, doing, "PUT", path, response)
+        return self._written(response, errors.InvalidInventory, doing, path)
+
+    def put_traits(
+        self, uuid: str, name: str, generation: int, traits: Iterable[str]
+    ) -> AtGeneration[None]:
+        """Replace a provider's traits.
+
+        :raises errors.ResourceProviderUpdateConflict: the generation moved.
+        :raises errors.TraitCreationFailed: placement does not know a trait.
+        """
+        doing, path = f"Replacing the traits of {name} ({uuid})", _path(uuid, "traits")
+        body = {"resource_provider_generation": generation, "traits": sorted(traits)}
+        response = self._connection.call("PUT", path, doing, json=body)
+        return self._written(response, errors.TraitCreationFailed, doing, path)
+
+    def put_aggregates(
+        self, uuid: str, name: str, generation: int, aggregates: Iterable[str]
+    ) -> AtGeneration[None]:
+        """Replace a provider's aggregates.
+
+        :raises errors.ResourceProviderUpdateConflict: the generation moved.
+        """
+        doing, path = f"Replacing the aggregates of {name} ({uuid})", _path(uuid, "aggregates")
+        body = {"resource_provider_generation": generation, "aggregates": sorted(aggregates)}
+        response = self._connection.call("PUT", path, doing, json=body)
+        return self._written(response, errors.ResourceProviderUpdateFailed, doing, path)
+
+    # -- names -------------------------------------------------------------------------------
+
+    def known_traits(self, names: Collection[str]) -> set[str]:
+        """Those of ``names`` that placement knows."""
+        known: set[str] = set()
+        for some in _batches(sorted(names), self._max_listed):
+            path, doing = f"/traits?name=in:{','.join(some)}", "Asking which traits exist"
+            response = self._connection.call("GET", path, doing)
+            kind = errors.TraitRetrievalFailed
+            if response.status != 200:
+                raise answers.failure(kind, doing, "GET", path, response)
+            known.update(answers.body_of(response, kind, doing, "GET", path, "traits")["traits"])
+        return known
+
+    def create_trait(self, name: str) -> None:
+        """:raises errors.TraitCreationFailed: placement refuses the name."""
+        doing, path = f"Creating trait {name}", f"/traits/{quote(name, safe='')}"
+        response = self._connection.call("PUT", path, doing)
+        if response.status not in (201, 204):
+            failure = answers.failure(errors.TraitCreationFailed, doing, "PUT", path, response)
+            failure.traits = frozenset({name})
+            raise failure
+
+    def create_resource_class(self, name: str) -> None:
+        """:raises errors.InvalidResourceClass: placement refuses the name."""
+        doing, path = f"Creating resource class {name}", f"/resource_classes/{quote(name, safe='')}"
+        response = self._connection.call("PUT", path, doing)
+        if response.status not in (200, 201, 204):
+            raise answers.failure(errors.InvalidResourceClass, doing, "PUT", path, response)
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _list(self, query: str, doing: str) -> list[PlacementProvider]:
+        path = f"/resource_providers?{query}"
+        kind = errors.ResourceProviderRetrievalFailed
+        response = self._connection.call("GET", path, doing)
+        if response.status != 200:
+            raise answers.failure(kind, doing, "GET", path, response)
+        body = answers.body_of(response, kind, doing, "GET", path, "resource_providers")
+        return cast("list[PlacementProvider]", body["resource_providers"])
+
+    def _read(self, uuid: str, name: str, aspect: str, kind: type[errors.PlacementError]) -> Any:
+        doing, path = f"Reading the {aspect} of {name} ({uuid})", _path(uuid, aspect)
+        response = self._connection.call("GET", path, doing)
+        if response.status == 404:
+            raise answers.failure(errors.ResourceProviderNotFound, doing, "GET", path, response)
+        if response.status != 200:
+            raise answers.failure(kind, doing, "GET", path, response)
+        return answers.body_of(
+            response, kind, doing, "GET", path, "resource_provider_generation", aspect
+        )
+
+    def _written(
+        self, response: Response, kind: type[errors.PlacementError], doing: str, path: str
+    ) -> AtGeneration[None]:
+        if response.status != 200:
+            raise _write_failure(kind, doing, "PUT", path, response)
+        body = answers.body_of(response, kind, doing, "PUT", path, "resource_provider_generation")
+        return AtGeneration(body["resource_provider_generation"], None)
+
+    def _adopt(
+        self, found: PlacementProvider, name: str, parent_uuid: str | None, doing: str
+    ) -> AtGeneration[bool]:
+        if found["name"] == name and found.get("parent_provider_uuid") == parent_uuid:
+            return AtGeneration(found["generation"], False)
+        raise errors.ResourceProviderCreationFailed(
+            f"{doing} under {parent_uuid} failed: placement has a provider of this uuid, named "
+            f"{found['name']}, under {found.get('parent_provider_uuid')}. Rename or move it there, "
+            "or delete it if it has no allocations"
+        )
+
+    def _name_taken(
+        self,
+        kind: type[errors.ResourceProviderUpdateFailed],
+        doing: str,
+        method: str,
+        path: str,
+        name: str,
+        response: Response,
+    ) -> errors.ResourceProviderUpdateFailed:
+        failure = answers.failure(kind, doing, method, path, response)
+        holder = self.by_name(name)
+        if holder is not None:
+            failure.name_conflict_uuid = holder["uuid"]
+            failure.add_note(f"The name belongs to provider {holder['uuid']}.")
+        return failure
+
+
+def inventory_body(generation: int, inventory: Inventory) -> dict[str, Any]:
+    """A whole inventory as PUT inventories and the reshaper take it."""
+    return {
+        "resource_provider_generation": generation,
+        "inventories": {rc: dict(record) for rc, record in inventory.items()},
+    }
+
+
+def _write_failure(
+    kind: type[errors.PlacementError], doing: str, method: str, path: str, response: Response
+) -> errors.PlacementError:
+    if answers.is_conflict(response):
+        kind = errors.ResourceProviderUpdateConflict
+    elif response.status == 404:
+        kind = errors.ResourceProviderNotFound
+    elif response.status != 400 and not issubclass(kind, errors.ResourceProviderUpdateFailed):
+        kind = errors.ResourceProviderUpdateFailed
+    return answers.failure(kind, doing, method, path, response)
+
+
+def _path(uuid: str, aspect: str) -> str:
+    return f"/resource_providers/{uuid}/{aspect}"
+
+
+def _batches(items: list[str], size: int) -> Iterable[list[str]]:
+    return (items[start : start + size] for start in range(0, len(items), size))

@@ -1,0 +1,104 @@
+"""When a request is repeated and how long to wait before: one place, with clock and chance handed
+in.
+
+    what                                        tries   waits before each further try
+    placement cannot answer (GET, PUT, DELETE)  3       0.5 s, 1 s, each +-25 %; Retry-After if
+    longer generation conflict, lost race              4       uniform in [0, 2 x try]
+"""
+
+from __future__ import annotations
+
+import random as randomlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeVar
+
+import tenacity
+
+from compute_agent import errors
+
+UNAVAILABLE_TRIES: Final = 3
+CONFLICT_TRIES: Final = 4
+LONGEST_WAIT: Final = 5.0
+"""A longer Retry-After is left to whoever planned the pass: no request sleeps for minutes."""
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """What is needed of time."""
+
+    def monotonic(self) -> float: ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """The policies, over one clock and one source of chance."""
+
+    clock: Clock = field(default_factory=SystemClock)
+    random: randomlib.Random = field(default_factory=randomlib.Random)
+
+    def while_unavailable(self, attempt: Callable[[], T]) -> T:
+        """Repeat ``attempt`` while placement cannot answer; the last failure is raised."""
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(UNAVAILABLE_TRIES),
+            wait=self._unavailable_wait,
+            retry=tenacity.retry_if_exception(_worth_waiting_for),
+            sleep=self.clock.sleep,
+            reraise=True,
+        )
+        return retrying(attempt)
+
+    def while_conflicting(self, attempt: Callable[[], T]) -> T:
+        """Repeat ``attempt`` while somebody else writes first; the last conflict is raised.
+
+        ``attempt`` must read again what it builds upon.
+        """
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(CONFLICT_TRIES),
+            wait=self._conflict_wait,
+            retry=tenacity.retry_if_exception_type(errors.ResourceProviderUpdateConflict),
+            sleep=self._sleep_if_any,
+            reraise=True,
+        )
+        return retrying(attempt)
+
+    def jittered(self, seconds: float, share: float) -> float:
+        """``seconds`` more or less by up to ``share`` of them."""
+        return seconds * self.random.uniform(1 - share, 1 + share)
+
+    def _unavailable_wait(self, state: tenacity.RetryCallState) -> float:
+        planned = self.jittered(0.5 * 2 ** (state.attempt_number - 1), 0.25)
+        asked = _retry_after(state.outcome.exception() if state.outcome else None)
+        return max(planned, asked or 0.0)
+
+    def _conflict_wait(self, state: tenacity.RetryCallState) -> float:
+        # The first repetition is at once: nearly always one other writer, who is done by now.
+        return self.random.uniform(0, 2 * (state.attempt_number - 1))
+
+    def _sleep_if_any(self, seconds: float) -> None:
+        if seconds > 0:
+            self.clock.sleep(seconds)
+
+
+def _retry_after(error: BaseException | None) -> float | None:
+    return error.retry_after if isinstance(error, errors.PlacementError) else None
+
+
+def _worth_waiting_for(error: BaseException) -> bool:
+    if not isinstance(error, errors.PlacementUnavailable):
+        return False
+    return (error.retry_after or 0.0) <= LONGEST_WAIT
