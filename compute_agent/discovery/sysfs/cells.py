@@ -24,6 +24,9 @@ CPULIST = "cpulist"
 MEMINFO = "meminfo"
 DISTANCE = "distance"
 
+TOLERANCE = 10
+"""Nodes and host may differ by one part in so many before it is worth a warning."""
+
 _NODE_DIRECTORY = re.compile(r"node(\d+)")
 
 
@@ -45,10 +48,21 @@ def discover(machine: Machine, online: tuple[CpuId, ...], memory_kib: int) -> Ce
             machine.warn(f"{error}; NUMA node {node} left out")
     cells = _each_cpu_once(machine, found, online)
     if cells:
+        _compare(machine, cells, memory_kib)
         return Cells(cells, reported=True)
     huge = memory.huge_pages(machine, memory.HOST_HUGE_PAGES)
     whole = NumaCell(CellId(0), online, memory_kib, huge, ((CellId(0), 10),))
     return Cells((whole,), reported=False)
+
+
+def _compare(machine: Machine, cells: tuple[NumaCell, ...], memory_kib: int) -> None:
+    """In containers and guests with memory plugged in, nodes and host may tell two stories."""
+    together = sum(cell.memory_kib for cell in cells)
+    if abs(together - memory_kib) * TOLERANCE > memory_kib:
+        machine.warn(
+            f"the nodes in {machine.sys.path(NODES)} have {together} KiB of memory together,"
+            f" {machine.proc.path(memory.MEMINFO)} says {memory_kib} KiB; both are kept"
+        )
 
 
 def _nodes(machine: Machine) -> tuple[CellId, ...]:

@@ -18,6 +18,9 @@ PROCFS = "/proc"
 ATTRIBUTE_LIMIT = 65536
 """Bytes. A sysfs attribute has one page; of the larger files of /proc only the start is wanted."""
 
+PIECE = 65536
+"""Bytes of one read: the kernel allocates as much for a sysctl, and refuses a few MiB."""
+
 NO_VALUE = frozenset(
     {
         errno.ENOENT,
@@ -42,10 +45,9 @@ def read_file(path: str, limit: int) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        data = os.read(descriptor, limit)
-        piece = data
+        data = piece = os.read(descriptor, min(limit, PIECE))
         while piece and len(data) < limit:
-            piece = os.read(descriptor, limit - len(data))
+            piece = os.read(descriptor, min(limit - len(data), PIECE))
             data += piece
         return data
     finally:

@@ -1,0 +1,219 @@
+"""Copies what can be learnt of a machine into a directory, so that it can be looked at elsewhere.
+
+    DIR/sys/...            the files and links below /sys that discovery or libvirt read
+    DIR/proc/...           likewise below /proc
+    DIR/capture.json       what is in neither: host name, disk, NVML; and what could not be read
+
+It takes more than today's discovery reads, so that a capture in a bug report still serves when more
+is read. It writes no memory, no configuration of software and no data of guests, but does hold
+serial numbers and MAC addresses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from compute_agent.discovery import disk
+from compute_agent.discovery.errors import DiscoveryError, FactMalformed, FactUnreadable
+from compute_agent.discovery.facts import DiskStore, HostTopology
+from compute_agent.discovery.nvml.facts import NvmlGpu
+from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json, to_json
+from compute_agent.discovery.sysfs.reader import NO_VALUE, PROCFS, SYSFS, read_file
+from compute_agent.discovery.topology import BOOT_ID, HOSTNAME, Discovery, GpuSource
+
+FORMAT = 1
+DESCRIPTION = "capture.json"
+
+SYS_TREES = (
+    "bus/mdev/devices",
+    "bus/pci/devices",
+    "bus/pci/drivers",
+    "class/iommu",
+    "class/mdev_bus",
+    "class/net",
+    "devices/system/cpu",
+    "devices/system/node",
+    "devices/virtual/dmi/id",
+    "devices/virtual/net",
+    "fs/cgroup/misc.capacity",
+    "kernel/iommu_groups",
+    "kernel/mm/hugepages",
+    "module/kvm/parameters",
+    "module/kvm_amd/parameters",
+    "module/kvm_intel/parameters",
+)
+PCI_TREES = "devices/pci"  # and one for each domain and root bus: devices/pci0000:80
+PROC_FILES = ("cpuinfo", "meminfo", "net/route", "net/if_inet6", "version", HOSTNAME, BOOT_ID)
+
+SKIPPED = frozenset(
+    {
+        # acting when read or written
+        *("bind", "unbind", "new_id", "remove_id", "probe", "remove", "rescan", "reset", "rom"),
+        *("flr", "create", "drivers_probe", "uevent_suppress"),
+        # large or of no interest
+        *("power", "msi_irqs", "trace", "statistics", "queues", "cpufreq", "cpuidle", "cache"),
+        *("thermal_throttle", "microcode", "crash_notes", "crash_notes_size", "hwmon", "ptp"),
+        *("ata_port", "scsi_host", "block", "nvme", "sound", "drm", "graphics", "usb_device"),
+        *("vmstat", "numastat", "memory_failure", "compact", "product_uuid"),
+    }
+)
+SKIPPED_STARTS = ("resource", "host", "ata", "usb", "nvme", "wakeup", "memory", "i2c", "mdio")
+FILE_LIMIT = 32768
+
+
+def capture(
+    directory: Path,
+    *,
+    sysfs_root: str = SYSFS,
+    procfs_root: str = PROCFS,
+    instances_path: str | None = None,
+    hostname: str | None = None,
+    gpu_source: GpuSource | None = None,
+) -> Path:
+    """Write the machine below `directory`, which must be empty or new; returns it.
+
+    What cannot be read is left out and listed in capture.json.
+    Raises FileExistsError when `directory` holds anything, OSError when it cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise FileExistsError(f"{directory} is not empty; a capture wants a directory of its own")
+    copy = _Copy()
+    roots = [name for name in _names(f"{sysfs_root}/devices") if name.startswith("pci")]
+    for tree in (*SYS_TREES, *(f"devices/{name}" for name in roots)):
+        copy.tree(f"{sysfs_root}/{tree}", directory / "sys" / tree)
+    for name in PROC_FILES:
+        copy.tree(f"{procfs_root}/{name}", directory / "proc" / name, limit=1 << 22)
+    reading = gpu_source.read() if gpu_source else None
+    found_disk, reason = _disk(instances_path)
+    _write_description(
+        directory,
+        {
+            "format": FORMAT,
+            "hostname": hostname,
+            "disk": asdict(found_disk) if found_disk else None,
+            "nvml": to_json(reading.gpus) if reading else [],
+            "unreadable": [*sorted(copy.unreadable), *([reason] if reason else [])],
+            "warnings": list(reading.warnings) if reading else [],
+        },
+    )
+    return directory
+
+
+def replay(directory: Path, hostname: str | None = None) -> HostTopology:
+    """The topology of a captured machine.
+
+    Raises DiscoveryError (FactUnreadable, FactMalformed) when `directory` is no whole capture.
+    """
+    description = _read_description(directory)
+    topology = discovery_of(directory).discover(hostname=hostname or description.get("hostname"))
+    recorded = description.get("disk")
+    if recorded is None:
+        return topology
+    try:
+        store = DiskStore(str(recorded["path"]), int(recorded["size_bytes"]))
+    except (TypeError, KeyError, ValueError) as error:
+        path = str(directory / DESCRIPTION)
+        raise FactMalformed(path, repr(recorded), "disk: path and size_bytes") from error
+    return replace(topology, disk=store)
+
+
+def discovery_of(directory: Path) -> Discovery:
+    """A `Discovery` that reads a captured machine. Raises as `replay` does."""
+    return Discovery(
+        str(directory / "sys"),
+        str(directory / "proc"),
+        gpu_source=RecordedGpus(recorded_gpus(directory)),
+    )
+
+
+def recorded_gpus(directory: Path) -> tuple[NvmlGpu, ...]:
+    """What the capture keeps of NVML."""
+    description = _read_description(directory)
+    return from_json(description.get("nvml", []), str(directory / DESCRIPTION))
+
+
+class _Copy:
+    """Copies trees; remembers what it could not read."""
+
+    def __init__(self) -> None:
+        self.unreadable: set[str] = set()
+
+    def tree(self, source: str, target: Path, limit: int = FILE_LIMIT) -> None:
+        try:
+            if os.path.islink(source):
+                self._link(source, target)
+            elif os.path.isdir(source):
+                self._directory(source, target)
+            elif os.path.exists(source):
+                self._file(source, target, limit)
+        except OSError as error:
+            if error.filename is not None and str(error.filename).startswith(str(target)):
+                raise
+            if error.errno not in NO_VALUE:
+                self.unreadable.add(f"{source}: {error.strerror}")
+
+    def _directory(self, source: str, target: Path) -> None:
+        target.mkdir(parents=True, exist_ok=True)
+        for name in _names(source):
+            if name in SKIPPED or name.startswith(SKIPPED_STARTS):
+                continue
+            if name == "vpd" and not _is_ethernet(source):
+                continue  # slow to read, and nobody asks
+            self.tree(f"{source}/{name}", target / name)
+
+    def _link(self, source: str, target: Path) -> None:
+        if not os.path.lexists(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(os.readlink(source))
+
+    def _file(self, source: str, target: Path, limit: int) -> None:
+        if not os.access(source, os.R_OK) or os.stat(source).st_mode & 0o444 == 0:
+            if os.stat(source).st_mode & 0o444:
+                self.unreadable.add(f"{source}: Permission denied")
+            return
+        data = read_file(source, limit)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+
+def _names(directory: str) -> list[str]:
+    return sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+
+
+def _is_ethernet(directory: str) -> bool:
+    try:
+        return read_file(f"{directory}/class", 64).startswith(b"0x0200")
+    except OSError:
+        return False
+
+
+def _disk(instances_path: str | None) -> tuple[DiskStore | None, str | None]:
+    if instances_path is None:
+        return None, None
+    try:
+        return disk.discover(instances_path), None
+    except DiscoveryError as error:
+        return None, str(error)
+
+
+def _write_description(directory: Path, description: dict[str, Any]) -> None:
+    text = json.dumps(description, indent=1, sort_keys=True)
+    (directory / DESCRIPTION).write_text(text + "\n")
+
+
+def _read_description(directory: Path) -> dict[str, Any]:
+    path = directory / DESCRIPTION
+    try:
+        description = json.loads(path.read_text())
+    except OSError as error:
+        raise FactUnreadable(str(path), error.strerror or str(error), error.errno) from error
+    except ValueError as error:
+        raise FactMalformed(str(path), str(error), "JSON") from error
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise FactMalformed(str(path), repr(description), f"an object with format {FORMAT}")
+    return description

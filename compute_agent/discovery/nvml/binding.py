@@ -1,0 +1,105 @@
+"""Loads `pynvml` when it is first needed, and turns its answers and errors into ours."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+Binding = Any
+"""The module pynvml: untyped, and its functions differ between versions."""
+
+
+class NvmlUnavailable(Exception):
+    """NVML cannot be used on this host at present; the message says what is missing."""
+
+
+class GpuLost(Exception):
+    """The GPU fell off the bus: no call about it will work until the host resets it."""
+
+
+class NvmlStale(Exception):
+    """NVML forgot us (the driver was reloaded): start it again and repeat."""
+
+
+def load() -> Binding:
+    """The binding. Raises NvmlUnavailable, naming the extra that brings it."""
+    try:
+        return importlib.import_module("pynvml")
+    except ImportError as error:
+        raise NvmlUnavailable(
+            "the Python module pynvml is not installed; for facts about NVIDIA GPUs:"
+            " pip install 'compute-agent[nvidia]'"
+        ) from error
+
+
+class Nvml:
+    """One started NVML, with calls that know which failures mean "the device does not say"."""
+
+    def __init__(self, binding: Binding, warn: Callable[[str], None]) -> None:
+        """Starts NVML. Raises NvmlUnavailable when library or driver are not there."""
+        self.binding = binding
+        self._warn = warn
+        try:
+            binding.nvmlInit()
+        except binding.NVMLError as error:
+            raise NvmlUnavailable(_why(binding, error)) from error
+        self._silent = {
+            binding.NVML_ERROR_NOT_SUPPORTED,
+            binding.NVML_ERROR_FUNCTION_NOT_FOUND,  # the library is older than the binding
+            binding.NVML_ERROR_NOT_FOUND,
+            binding.NVML_ERROR_NO_DATA,
+            binding.NVML_ERROR_DEPRECATED,
+            binding.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,  # likewise, for a structure
+        }
+
+    def ask(self, function: str, *arguments: Any) -> Any:
+        """Call `function`; None when the device, driver or library has no answer to it.
+
+        Raises GpuLost and NvmlStale; any other failure is a warning, the answer is unknown.
+        """
+        nvml = self.binding
+        call = getattr(nvml, function, None)
+        if call is None:  # the binding is older than this code
+            return None
+        try:
+            return call(*arguments)
+        except nvml.NVMLError as error:
+            code = error.value
+            if code == nvml.NVML_ERROR_GPU_IS_LOST:
+                raise GpuLost(function) from error
+            if code in (nvml.NVML_ERROR_UNINITIALIZED, nvml.NVML_ERROR_DRIVER_NOT_LOADED):
+                raise NvmlStale(function) from error
+            if code not in self._silent:
+                self._warn(f"NVML: {function}: {error}; treated as unknown")
+            return None
+
+    def ask_text(self, function: str, *arguments: Any) -> str | None:
+        """Like `ask`, for a string: bytes in older bindings, empty when there is none."""
+        answer = self.ask(function, *arguments)
+        if isinstance(answer, bytes):
+            answer = answer.decode("utf-8", "replace")
+        return answer.strip() or None if isinstance(answer, str) else None
+
+    def shutdown(self) -> None:
+        """Let go of the driver, which cannot be unloaded before. Safe when it is gone already."""
+        try:
+            self.binding.nvmlShutdown()
+        except self.binding.NVMLError as error:
+            if error.value != self.binding.NVML_ERROR_UNINITIALIZED:
+                self._warn(f"NVML: nvmlShutdown: {error}")
+
+
+def _why(binding: Binding, error: Any) -> str:
+    reasons = {
+        binding.NVML_ERROR_LIBRARY_NOT_FOUND: (
+            "libnvidia-ml.so.1 is not installed; it comes with NVIDIA's driver"
+        ),
+        binding.NVML_ERROR_DRIVER_NOT_LOADED: "NVIDIA's kernel driver is not loaded",
+        binding.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
+            "library and kernel driver have different versions (the driver was updated);"
+            " reload it or reboot"
+        ),
+        binding.NVML_ERROR_NO_PERMISSION: "this process may not open /dev/nvidiactl",
+    }
+    return reasons.get(error.value) or f"nvmlInit: {error}"

@@ -1,0 +1,83 @@
+"""Multi-Instance GPU: the shapes a GPU can be cut into, and the pieces it is cut into now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compute_agent.discovery.facts import MigDevice, MigProfile
+from compute_agent.discovery.nvml.binding import Nvml
+
+PREFIX = "MIG "
+
+
+def profiles(nvml: Nvml, gpu: Any) -> tuple[MigProfile, ...]:
+    """Every shape the GPU knows, by name."""
+    count = getattr(nvml.binding, "NVML_GPU_INSTANCE_PROFILE_COUNT", 0)
+    found = []
+    for number in range(count):
+        shape = nvml.ask("nvmlDeviceGetGpuInstanceProfileInfo", gpu, number)
+        if shape is None:
+            continue
+        name = _text(shape.name).removeprefix(PREFIX)
+        found.append(
+            MigProfile(
+                name=name or plain_name(shape.sliceCount, shape.memorySizeMB),
+                profile_id=shape.id,
+                slices=shape.sliceCount,
+                memory_mib=shape.memorySizeMB,
+                max_instances=shape.instanceCount,
+            )
+        )
+    return tuple(sorted(found, key=lambda profile: (profile.name, profile.profile_id)))
+
+
+def devices(nvml: Nvml, gpu: Any, known: tuple[MigProfile, ...]) -> tuple[MigDevice, ...]:
+    """The pieces that exist, by GPU instance and compute instance."""
+    found = []
+    for index in range(nvml.ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
+        handle = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
+        device = None if handle is None else _device(nvml, handle, known)
+        if device is not None:
+            found.append(device)
+    return tuple(sorted(found, key=lambda piece: (piece.gpu_instance, piece.compute_instance)))
+
+
+def _device(nvml: Nvml, handle: Any, known: tuple[MigProfile, ...]) -> MigDevice | None:
+    uuid = nvml.ask_text("nvmlDeviceGetUUID", handle)
+    gpu_instance = nvml.ask("nvmlDeviceGetGpuInstanceId", handle)
+    compute_instance = nvml.ask("nvmlDeviceGetComputeInstanceId", handle)
+    if uuid is None or gpu_instance is None or compute_instance is None:
+        return None  # it went away between two calls
+    shape = nvml.ask("nvmlDeviceGetAttributes", handle)
+    _, said, name = (nvml.ask_text("nvmlDeviceGetName", handle) or "").rpartition(PREFIX)
+    return MigDevice(
+        uuid=uuid,
+        profile=name if said else _profile_name(shape, known),
+        gpu_instance=gpu_instance,
+        compute_instance=compute_instance,
+        slices=None if shape is None else shape.gpuInstanceSliceCount,
+        memory_mib=None if shape is None else shape.memorySizeMB,
+    )
+
+
+def _profile_name(shape: Any, known: tuple[MigProfile, ...]) -> str:
+    """The profile's name from its shape, for drivers that do not put it in the device's name."""
+    if shape is None:
+        return "unknown"
+    slices, memory = shape.gpuInstanceSliceCount, shape.memorySizeMB
+    fitting = [profile for profile in known if profile.slices == slices]
+    nearest = min(
+        fitting, key=lambda profile: (abs(profile.memory_mib - memory), profile.name), default=None
+    )
+    name = nearest.name if nearest else plain_name(slices, memory)
+    parts = shape.computeInstanceSliceCount
+    return name if parts in (0, slices) else f"{parts}c.{name}"
+
+
+def plain_name(slices: int, memory_mib: int) -> str:
+    """A profile's name as NVIDIA forms it: the memory in whole GB, counted up."""
+    return f"{slices}g.{-(-memory_mib // 1024)}gb"
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")

@@ -1,0 +1,194 @@
+"""Reads GPUs through NVML, and lives through everything a driver does meanwhile.
+
+library or module missing, driver not loaded   no facts; said once, looked at again each time
+a call the device does not support             that fact is unknown
+GPU lost                                       the GPU is out, NVML is started again
+NVML not started any more (driver reloaded)    started again, once, in the same reading
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from compute_agent.discovery.facts import CellId, PciAddress, pci_address
+from compute_agent.discovery.nvml import mig, vgpus
+from compute_agent.discovery.nvml.binding import (
+    Binding,
+    GpuLost,
+    Nvml,
+    NvmlStale,
+    NvmlUnavailable,
+    load,
+)
+from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
+
+LOG = logging.getLogger(__name__)
+
+NODE_SET_WORDS = 16  # of 64 bits: 1024 nodes, the most a kernel is built for
+MIB = 1 << 20
+VIRTUALIZATION_MODES = ("none", "passthrough", "vgpu", "host_vgpu", "host_vsga")
+
+
+class NvmlSource:
+    """NVML for the life of the process. Not for several threads at once.
+
+    `binding` loads the module; a test may give another.
+    """
+
+    def __init__(self, binding: Callable[[], Binding] = load) -> None:
+        self._load = binding
+        self._nvml: Nvml | None = None
+        self._warnings: list[str] = []
+        self._said: str | None = None
+        self._lasting: dict[str, NvmlGpu] = {}
+        """What does not change about a GPU while NVML runs, by uuid (or address)."""
+        self._address_of_index: dict[int, PciAddress] = {}
+        self._lost: set[PciAddress] = set()
+
+    def read(self) -> NvmlReading:
+        """Look at all GPUs. Never raises for a host without NVML: the reading is empty then."""
+        self._warnings = []
+        try:
+            gpus = self._read_restarting()
+        except NvmlUnavailable as reason:
+            self._say(str(reason))
+            return NvmlReading(lost=tuple(sorted(self._lost)))
+        self._said = None
+        return NvmlReading(
+            gpus=tuple(sorted(gpus, key=lambda gpu: gpu.address)),
+            warnings=tuple(dict.fromkeys(self._warnings)),
+            lost=tuple(sorted(self._lost)),
+        )
+
+    def close(self) -> None:
+        """Let go of the driver. The next reading starts NVML again."""
+        if self._nvml is not None:
+            self._nvml.shutdown()
+        self._nvml = None
+        self._lasting.clear()
+
+    def _say(self, reason: str) -> None:
+        if reason != self._said:
+            LOG.info("No facts about GPUs from NVML: %s. Looking again on every pass.", reason)
+        self._said = reason
+
+    def _read_restarting(self) -> list[NvmlGpu]:
+        try:
+            return self._read_all(self._started())
+        except NvmlStale:
+            self.close()
+        try:
+            return self._read_all(self._started())
+        except NvmlStale as error:
+            self.close()
+            raise NvmlUnavailable(f"the driver goes away while it is asked ({error})") from error
+
+    def _warn(self, sentence: str) -> None:
+        self._warnings.append(sentence)
+
+    def _started(self) -> Nvml:
+        if self._nvml is None:
+            self._nvml = Nvml(self._load(), self._warn)
+        return self._nvml
+
+    def _read_all(self, nvml: Nvml) -> list[NvmlGpu]:
+        gpus, lost = [], False
+        for index in range(nvml.ask("nvmlDeviceGetCount") or 0):
+            try:
+                gpu = self._gpu_at(nvml, index)
+            except GpuLost:
+                self._note_lost(index)
+                lost = True
+                continue
+            if gpu is not None:
+                self._lost.discard(gpu.address)
+                gpus.append(gpu)
+        if lost:
+            # NVML keeps the handle of a lost GPU until it is started again
+            self.close()
+        return gpus
+
+    def _note_lost(self, index: int) -> None:
+        address = self._address_of_index.get(index)
+        if address is not None:
+            self._lost.add(address)
+        self._warn(
+            f"NVML: GPU {address or f'number {index}'} is lost (fell off the bus); left out until"
+            " NVML sees it again, which takes a reset or a reboot"
+        )
+
+    def _gpu_at(self, nvml: Nvml, index: int) -> NvmlGpu | None:
+        handle = nvml.ask("nvmlDeviceGetHandleByIndex", index)
+        if handle is None:
+            return None
+        pci = nvml.ask("nvmlDeviceGetPciInfo", handle)
+        if pci is None:
+            self._warn(f"NVML: GPU number {index} has no PCI address; left out")
+            return None
+        address = pci_address(_text(pci.busId))
+        self._address_of_index[index] = address
+        return self._gpu(nvml, handle, address)
+
+    def _gpu(self, nvml: Nvml, handle: Any, address: PciAddress) -> NvmlGpu:
+        uuid = nvml.ask_text("nvmlDeviceGetUUID", handle)
+        mode = nvml.ask("nvmlDeviceGetMigMode", handle)
+        enabled, pending = (None, None) if mode is None else (bool(mode[0]), bool(mode[1]))
+        key = uuid or address
+        lasting = self._lasting.get(key)
+        if lasting is None or lasting.mig_enabled != enabled:
+            lasting = _lasting(nvml, handle, NvmlGpu(address, uuid, mig_enabled=enabled))
+            self._lasting[key] = lasting
+        pieces = mig.devices(nvml, handle, lasting.mig_profiles) if enabled else ()
+        heterogeneous = nvml.ask("nvmlDeviceGetVgpuHeterogeneousMode", handle)
+        return replace(
+            lasting,
+            address=address,
+            mig_pending=pending,
+            mig_devices=pieces,
+            vgpus=vgpus.active(nvml, handle) if lasting.vgpu_types else (),
+            vgpu_heterogeneous=None if heterogeneous is None else bool(heterogeneous),
+        )
+
+
+def _lasting(nvml: Nvml, handle: Any, gpu: NvmlGpu) -> NvmlGpu:
+    """What stays the same until NVML is started again or MIG is switched."""
+    memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
+    capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
+    own_memory = nvml.ask("nvmlDeviceGetNumaNodeId", handle)
+    virtualization = nvml.ask("nvmlDeviceGetVirtualizationMode", handle)
+    host_mode = nvml.ask("nvmlDeviceGetHostVgpuMode", handle)
+    return replace(
+        gpu,
+        serial=nvml.ask_text("nvmlDeviceGetSerial", handle),
+        model=nvml.ask_text("nvmlDeviceGetName", handle),
+        memory_mib=None if memory is None else memory.total // MIB,
+        compute_capability=None if capability is None else (capability[0], capability[1]),
+        near_cells=_near_cells(nvml, handle),
+        memory_cell=None if own_memory is None or own_memory < 0 else CellId(own_memory),
+        mig_profiles=() if gpu.mig_enabled is None else mig.profiles(nvml, handle),
+        virtualization_mode=(
+            VIRTUALIZATION_MODES[virtualization]
+            if virtualization in range(len(VIRTUALIZATION_MODES))
+            else None
+        ),
+        host_vgpu_sriov=None if host_mode is None else host_mode == 1,
+        vgpu_types=vgpus.types(nvml, handle),
+    )
+
+
+def _near_cells(nvml: Nvml, handle: Any) -> tuple[CellId, ...]:
+    scope = getattr(nvml.binding, "NVML_AFFINITY_SCOPE_NODE", 0)
+    words = nvml.ask("nvmlDeviceGetMemoryAffinity", handle, NODE_SET_WORDS, scope) or ()
+    return tuple(
+        CellId(word * 64 + bit)
+        for word, bits in enumerate(words)
+        for bit in range(64)
+        if bits >> bit & 1
+    )
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
