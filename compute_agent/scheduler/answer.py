@@ -72,10 +72,17 @@ class Answer:
     candidates: tuple[Candidate, ...] = ()
     providers: Mapping[str, ProviderSummary] = field(default_factory=dict)
     returned: int = 0
+    _trees: dict[str, list[ProviderSummary]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
+
+    def __post_init__(self) -> None:
+        for one in self.providers.values():
+            self._trees.setdefault(one.root, []).append(one)
 
     def tree(self, root: str) -> tuple[ProviderSummary, ...]:
         """Return the providers of one tree."""
-        return tuple(one for one in self.providers.values() if one.root == root)
+        return tuple(self._trees.get(root, ()))
 
 
 def read(body: Mapping[str, Any], shape: str = "flat") -> Answer:

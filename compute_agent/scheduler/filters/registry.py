@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -86,6 +85,7 @@ def _classes(path: str) -> Sequence[type[HostFilter]]:
             f"Option [filter_scheduler]available_filters names {path}, which cannot be imported: "
             f"{error}"
         ) from error
-    if inspect.isclass(found):
+    if isinstance(found, type) and issubclass(found, HostFilter):
         return [found]
-    return list(found())
+    classes: Sequence[type[HostFilter]] = found()
+    return classes

@@ -1,0 +1,80 @@
+"""Giving back what a request claimed and cannot use, at once or as soon as placement answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from compute_agent.errors import PlacementError, PlacementUnavailable
+from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.journal import Journal, JournalUnusable
+from compute_agent.scheduler.placement_port import Placement
+
+LOG = logging.getLogger(__name__)
+
+OP = "give_back"
+
+
+class GiveBack:
+    """Releases claims; what cannot be released now is written to the journal."""
+
+    def __init__(self, placement: Placement, journal: Journal) -> None:
+        self._placement = placement
+        self._journal = journal
+
+    def all_of(self, held: Mapping[str, Candidate]) -> None:
+        """Give back what every consumer holds, or may hold if the answer to its claim was lost."""
+        for consumer, candidate in held.items():
+            allocations = {uuid: dict(one) for uuid, one in candidate.allocations.items()}
+            try:
+                self._if_still_held(consumer, allocations)
+            except PlacementError as error:
+                self._write_down(consumer, allocations, error)
+
+    def work_off(self) -> None:
+        """Give back what the journal still holds.
+
+        A consumer that holds something else by now was claimed anew and is left alone.
+        """
+        for identity, entry in self._journal.entries().items():
+            if entry.get("op") != OP:
+                continue
+            consumer = str(entry["consumer"])
+            try:
+                self._if_still_held(consumer, entry["allocations"])
+            except PlacementUnavailable as error:
+                LOG.warning("The journal is worked off later: %s", error)
+                return
+            except PlacementError as error:
+                LOG.warning("The claim of %s stays in the journal: %s", consumer, error)
+                continue
+            LOG.info("Gave back the claim of %s, as the journal asks", consumer)
+            self._journal.close(identity)
+
+    def _if_still_held(self, consumer: str, allocations: Mapping[str, Mapping[str, int]]) -> None:
+        holding = self._placement.holding(consumer)
+        if holding.allocations == allocations:
+            self._placement.release_exactly(consumer, holding)
+
+    def _write_down(
+        self, consumer: str, allocations: Mapping[str, Mapping[str, int]], error: PlacementError
+    ) -> None:
+        try:
+            self._journal.open({"op": OP, "consumer": consumer, "allocations": allocations})
+        except JournalUnusable as unusable:
+            LOG.error(
+                "The claim of %s could not be given back (%s) nor written down (%s): release it "
+                "with compute-scheduler release %s",
+                consumer,
+                error,
+                unusable,
+                consumer,
+            )
+            return
+        LOG.warning(
+            "The claim of %s could not be given back (%s); it is in %s and is given back with the "
+            "next request",
+            consumer,
+            error,
+            self._journal.path,
+        )

@@ -1,0 +1,179 @@
+"""Select and claim: the scheduler itself."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from compute_agent.errors import AllocationUpdateFailed
+from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.causes import LostClaim
+from compute_agent.scheduler.claim_order import ClaimOrder
+from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.give_back import GiveBack
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.placement_port import Microversion, Placement
+from compute_agent.scheduler.search import Found, Search
+from compute_agent.scheduler.selection import Selection, selection_of
+from compute_agent.scheduler.spec import RequestSpec
+from compute_agent.scheduler.weighers import order
+from compute_agent.scheduler.weighers.host_weigher import HostWeigher
+
+LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimOptions:
+    """How hosts are ordered and how long is tried."""
+
+    weighers: tuple[HostWeigher, ...] = ()
+    weighing: order.WeighingOptions = field(default_factory=order.WeighingOptions)
+    candidates_per_host: int = 8
+    max_attempts: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Claimed:
+    host: HostState
+    candidate: Candidate
+
+
+class Scheduler:
+    """Turns specifications into claims.
+
+    Holds no state between requests but what it is given; several may work on the same placement,
+    since placement decides who gets the last slot.
+    """
+
+    def __init__(
+        self,
+        placement: Placement,
+        search: Search,
+        options: ClaimOptions,
+        give_back: GiveBack,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._placement = placement
+        self._search = search
+        self._options = options
+        self._give_back = give_back
+        self._chance = chance or random.Random()
+
+    def select_destinations(
+        self, spec: RequestSpec, instance_uuids: Sequence[str], *, alternates: bool = False
+    ) -> list[list[Selection]]:
+        """Claim a host for each instance; return one list per instance, in the same order.
+
+        Element 0 is claimed. With `alternates`, hosts to try later follow, not claimed.
+
+        :raises NoValidHost: one instance fits nowhere; nothing of this call stays claimed.
+        :raises AllocationUpdateFailed: somebody else claims one of the instances.
+        :raises PlacementUnavailable: placement cannot be asked; nothing of this call stays
+            claimed, or it is in the journal and given back as soon as placement answers.
+        """
+        self._give_back.work_off()
+        found = self._search.find(spec)
+        held: dict[str, Candidate] = {}
+        chosen: list[_Claimed] = []
+        left = list(found.hosts)
+        try:
+            for instance in instance_uuids:
+                one, left = self._place(spec, instance, left, found, held)
+                chosen.append(one)
+                spec = _with_group_host(spec, one.host.name)
+        except NoValidHost as error:
+            LOG.info("No valid host for %s: %s %s", instance, error.reason, error.causes.as_dict())
+            self._give_back.all_of(held)
+            raise
+        except BaseException:
+            self._give_back.all_of(held)
+            raise
+        spare = self._alternates(spec, left, chosen) if alternates else []
+        return [
+            [selection_of(one.host, one.candidate, found.microversion)]
+            + [selection_of(host, host.candidates[0], found.microversion) for host in spare]
+            for one in chosen
+        ]
+
+    def _place(
+        self,
+        spec: RequestSpec,
+        instance: str,
+        hosts: Sequence[HostState],
+        found: Found,
+        held: dict[str, Candidate],
+    ) -> tuple[_Claimed, list[HostState]]:
+        """Claim a host for one instance; return it, and all hosts as they are afterwards.
+
+        `held` gets what the instance holds, or may hold if the answer to its claim was lost.
+        """
+        causes, lost = found.causes, list[LostClaim]()
+        passed = list(hosts)
+        if held:
+            passed, dropped = self._search.run_filters_again(hosts, spec)
+            causes = replace(causes, filters=causes.filters + tuple(dropped))
+        usable = [host for host in passed if host.candidates]
+        for host in self._ordered(spec, usable):
+            candidate = self._claim_on(spec, instance, host, found.microversion, lost, held)
+            if candidate is not None:
+                claimed = _Claimed(host, candidate)
+                return claimed, [
+                    one.using(candidate, claimed=int(one.uuid == host.uuid)) for one in hosts
+                ]
+        causes = causes.with_claims_lost(tuple(lost))
+        raise NoValidHost(causes.sentence(), causes)
+
+    def _claim_on(
+        self,
+        spec: RequestSpec,
+        instance: str,
+        host: HostState,
+        microversion: Microversion,
+        lost: list[LostClaim],
+        held: dict[str, Candidate],
+    ) -> Candidate | None:
+        tries = ClaimOrder(host.candidates, self._options.candidates_per_host)
+        while (candidate := tries.next()) is not None:
+            held[instance] = candidate
+            try:
+                shortage = self._placement.claim(
+                    instance,
+                    candidate.as_request(),
+                    project_id=spec.project_id,
+                    user_id=spec.user_id,
+                    microversion=microversion,
+                    consumer_type=spec.consumer_type,
+                )
+            except AllocationUpdateFailed:
+                # what the instance holds is somebody else's claim, not ours to give back
+                del held[instance]
+                raise
+            if shortage is None:
+                LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
+                return candidate
+            del held[instance]
+            amount = candidate.amount(shortage.provider, shortage.resource_class)
+            lost.append(LostClaim(host.name, shortage.provider, shortage.resource_class, amount))
+            tries.failed(candidate, shortage)
+        return None
+
+    def _ordered(self, spec: RequestSpec, hosts: Sequence[HostState]) -> list[HostState]:
+        options = self._options
+        return order.in_order(hosts, spec, options.weighers, options.weighing, self._chance)
+
+    def _alternates(
+        self, spec: RequestSpec, hosts: Sequence[HostState], chosen: Sequence[_Claimed]
+    ) -> list[HostState]:
+        taken = {one.host.uuid for one in chosen}
+        passed, _ = self._search.run_filters_again(hosts, spec)
+        spare = [host for host in passed if host.uuid not in taken and host.candidates]
+        return self._ordered(spec, spare)[: self._options.max_attempts - 1]
+
+
+def _with_group_host(spec: RequestSpec, host: str) -> RequestSpec:
+    group = spec.instance_group
+    if group is None:
+        return spec
+    return replace(spec, instance_group=replace(group, hosts=group.hosts | {host}))

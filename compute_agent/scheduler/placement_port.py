@@ -1,0 +1,87 @@
+"""What the scheduler needs of placement, as an interface; the report client stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Microversion = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A claim that placement refused for want of capacity.
+
+    ``provider`` and ``resource_class`` are empty where the answer did not name them.
+    """
+
+    provider: str = ""
+    resource_class: str = ""
+
+
+class UnknownName(Exception):
+    """Placement does not know a trait or resource class of the question, so nothing can match."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a consumer holds: provider to class to amount."""
+
+    allocations: Mapping[str, Mapping[str, int]]
+    generation: int | None
+    project_id: str = ""
+    user_id: str = ""
+    consumer_type: str | None = None
+
+
+class Placement(Protocol):
+    """Placement, as the scheduler sees it.
+
+    Every method raises `PlacementUnavailable` when there is no usable answer, and another
+    `PlacementError` when placement refuses for a reason that is not named at the method.
+    """
+
+    def allocation_candidates(
+        self, query: str, minimum: Microversion
+    ) -> tuple[Mapping[str, Any], Microversion]:
+        """Return the answer to a question, and the microversion in which it was asked.
+
+        :raises UnknownName: see there.
+        """
+
+    def claim(
+        self,
+        consumer: str,
+        allocation_request: Mapping[str, Any],
+        *,
+        project_id: str,
+        user_id: str,
+        microversion: Microversion,
+        consumer_type: str,
+    ) -> Shortage | None:
+        """Claim for a consumer that has nothing yet; return what was lacking, None if claimed.
+
+        :raises AllocationUpdateFailed: the consumer holds something else already.
+        """
+
+    def holding(self, consumer: str) -> Holding:
+        """Return what a consumer holds; no allocations if it holds nothing."""
+
+    def release(self, consumer: str) -> bool:
+        """Give back whatever a consumer holds; return whether it held anything."""
+
+    def release_exactly(self, consumer: str, holding: Holding) -> None:
+        """Give back a consumer's allocations if nobody changed them since they were read."""
+
+    def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
+        """Return the names of the providers among `uuids` that exist."""
+
+    def provider_roots(self, uuids: Collection[str]) -> Mapping[str, str]:
+        """Return the root of each of the providers among `uuids` that exist."""
+
+    def root_named(self, name: str) -> str | None:
+        """Return the uuid of the root provider of this name, None if there is none."""
+
+    def traits_beginning(self, prefix: str) -> frozenset[str]:
+        """Return the traits that placement knows and that begin with `prefix`."""

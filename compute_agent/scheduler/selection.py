@@ -1,0 +1,55 @@
+"""What a caller gets: the host chosen for an instance, or an alternate."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.placement_port import Microversion
+
+NO_CELL = "00000000-0000-0000-0000-000000000000"
+"""There is one cell: whoever runs several has a scheduler in each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """One host for one instance, with the allocation claimed or, for an alternate, to claim."""
+
+    compute_node_uuid: str
+    service_host: str
+    nodename: str
+    allocation_request: str
+    allocation_request_version: str
+    availability_zone: str | None = None
+    cell_uuid: str = NO_CELL
+    limits: dict[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON types, under the names of the fields."""
+        return {
+            "compute_node_uuid": self.compute_node_uuid,
+            "service_host": self.service_host,
+            "nodename": self.nodename,
+            "cell_uuid": self.cell_uuid,
+            "limits": self.limits,
+            "allocation_request": self.allocation_request,
+            "allocation_request_version": self.allocation_request_version,
+            "availability_zone": self.availability_zone,
+        }
+
+
+def selection_of(host: HostState, candidate: Candidate, microversion: Microversion) -> Selection:
+    """Return the selection of a candidate on its host."""
+    zones = sorted(host.metadata("availability_zone"))
+    announced = host.announcement
+    return Selection(
+        compute_node_uuid=host.uuid,
+        service_host=announced.host if announced else host.name,
+        nodename=host.name,
+        allocation_request=json.dumps(candidate.as_request(), sort_keys=True),
+        allocation_request_version=f"{microversion[0]}.{microversion[1]}",
+        availability_zone=zones[0] if zones else None,
+    )
