@@ -16,4 +16,8 @@ settings.register_profile(
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-pytest_plugins = ["tests.fixtures.databases", "tests.fixtures.placement"]
+pytest_plugins = [
+    "tests.fixtures.databases",
+    "tests.fixtures.placement",
+    "tests.fixtures.keystone",
+]
