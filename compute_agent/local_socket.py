@@ -99,7 +99,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             wake.connect(self._path)
         stopper.join()
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(self, *_args: Any) -> None:
         LOG.debug("A client of the status socket went away.", exc_info=True)
 
 

@@ -20,6 +20,8 @@ class _Turn:
     running: bool = False
     reasons: set[str] = field(default_factory=set)
     """Why a pass was asked for since the last one began."""
+    begun: int = 0
+    ended: int = 0
 
 
 class PassSchedule:
@@ -30,7 +32,7 @@ class PassSchedule:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._mutex = threading.Lock()
+        self._mutex = threading.Condition()
         self._turns: dict[str, _Turn] = {}
 
     def set_nodes(self, nodes: Iterable[str], first_due: float) -> list[str]:
@@ -71,6 +73,7 @@ class PassSchedule:
                 if turn.running or not (turn.reasons or turn.due <= now):
                     continue
                 turn.running = True
+                turn.begun += 1
                 taken.append((node, frozenset(turn.reasons)))
                 turn.reasons = set()
         return taken
@@ -81,7 +84,28 @@ class PassSchedule:
             turn = self._turns.get(node)
             if turn is not None:
                 turn.running = False
+                turn.ended += 1
                 turn.due = next_due
+                self._mutex.notify_all()
+
+    def wait_for_pass(self, node: str, timeout: float) -> bool:
+        """Ask for a pass of the node and wait until one that began afterwards has ended.
+
+        :returns: False if that took longer than `timeout` seconds, or the node has gone.
+        """
+        with self._mutex:
+            asked = self._turns.get(node)
+            if asked is None:
+                return False
+            asked.reasons.add("report")
+            # a pass at work may have read before the question was asked, so it does not count
+            answer = asked.begun + 1
+            return (
+                self._mutex.wait_for(
+                    lambda: self._turns.get(node) is not asked or asked.ended >= answer, timeout
+                )
+                and self._turns.get(node) is asked
+            )
 
     def seconds_to_next(self) -> float:
         """Return how long nothing is due, `NEVER` if nothing ever is."""

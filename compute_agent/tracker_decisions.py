@@ -12,7 +12,8 @@ time is part of the event and a wait is an upper bound that the caller draws fro
     placement unavailable       BACK_OFF (EXIT 3 after the      BACK_OFF, warning once
                                 start's time limit, if any)
     unauthorized                EXIT 3                          BACK_OFF, error every 10th time
-    invalid configuration       EXIT 1                          CARRY_ON, error
+    invalid configuration       EXIT 1                          NEXT_PERIOD, error
+    completed but for a part    EXIT 1                          DONE, error
     identity conflict           EXIT 5                          NEXT_PERIOD, error
     driver failed               EXIT 4                          NEXT_PERIOD, error with traceback
     driver not ready            NEXT_PERIOD, still a start      NEXT_PERIOD, warning
@@ -63,6 +64,7 @@ class EventKind(Enum):
     DRIVER_FAILED = "the driver failed unexpectedly"
     DRIVER_NOT_READY = "the driver is not ready"
     NODE_UNKNOWN = "the driver does not know the node"
+    COMPLETED_IN_PART = "a part of the configuration cannot be applied"
     COMPLETED = "the pass completed"
 
 
@@ -73,7 +75,6 @@ class Action(Enum):
     RETRY = "redo the pass after a short random wait"
     BACK_OFF = "wait, then redo the pass"
     NEXT_PERIOD = "leave this node as it is until the next period"
-    CARRY_ON = "leave out the faulty part and go on with the rest of this pass"
     EXIT = "end the process"
     DONE = "nothing is left to do"
 
@@ -153,6 +154,7 @@ _FATAL_AT_START = {
     EventKind.UPDATE_REJECTED: ExitCode.PLACEMENT_REJECTED,
     EventKind.PLACEMENT_UNAUTHORIZED: ExitCode.PLACEMENT_REJECTED,
     EventKind.INVALID_CONFIGURATION: ExitCode.CONFIGURATION,
+    EventKind.COMPLETED_IN_PART: ExitCode.CONFIGURATION,
     EventKind.IDENTITY_CONFLICT: ExitCode.IDENTITY,
     EventKind.DRIVER_FAILED: ExitCode.DRIVER_FAILED,
 }
@@ -226,18 +228,17 @@ def decide(state: NodeState, event: Event, limits: Limits) -> Decision:
         )
     if kind is EventKind.PLACEMENT_UNAUTHORIZED:
         return _after_refusal(state, event, limits)
-    action = Action.NEXT_PERIOD
-    if kind is EventKind.INVALID_CONFIGURATION:
-        action = Action.CARRY_ON
-    return _lasting(action, _pass_over(state), event)
+    if kind is EventKind.COMPLETED_IN_PART:
+        return _lasting(Action.DONE, _settled(state), event)
+    return _lasting(Action.NEXT_PERIOD, _pass_over(state), event)
 
 
 def _completed(state: NodeState) -> Decision:
-    return Decision(
-        Action.DONE,
-        replace(state, startup=False, reshape_pending=False, tries=0, attempts=0, fault=None),
-        ended=state.fault,
-    )
+    return Decision(Action.DONE, replace(_settled(state), fault=None), ended=state.fault)
+
+
+def _settled(state: NodeState) -> NodeState:
+    return replace(state, startup=False, reshape_pending=False, tries=0, attempts=0)
 
 
 def _after_conflict(state: NodeState, event: Event) -> Decision:

@@ -44,6 +44,7 @@ def repeatedly(state: NodeState, kind: EventKind, times: int, every: float = 60.
         (EventKind.UPDATE_REJECTED, 3),
         (EventKind.PLACEMENT_UNAUTHORIZED, 3),
         (EventKind.INVALID_CONFIGURATION, 1),
+        (EventKind.COMPLETED_IN_PART, 1),
         (EventKind.IDENTITY_CONFLICT, 5),
         (EventKind.DRIVER_FAILED, 4),
     ],
@@ -63,6 +64,7 @@ def test_what_is_fatal_at_start_ends_with_its_code_and_a_critical_line(kind, cod
         (EventKind.RESHAPE_FAILED, logging.ERROR),
         (EventKind.UPDATE_REJECTED, logging.ERROR),
         (EventKind.IDENTITY_CONFLICT, logging.ERROR),
+        (EventKind.INVALID_CONFIGURATION, logging.ERROR),
         (EventKind.DRIVER_FAILED, logging.ERROR),
         (EventKind.DRIVER_NOT_READY, logging.WARNING),
         (EventKind.NODE_UNKNOWN, logging.WARNING),
@@ -159,10 +161,12 @@ def test_a_refusal_in_a_period_is_an_error_once_and_then_every_tenth_time():
     assert logged == [1, 10, 20]
 
 
-def test_a_contradictory_configuration_in_a_period_does_not_stop_the_rest_of_the_tree():
-    decision = after(RUNNING, EventKind.INVALID_CONFIGURATION)
-    assert decision.action is Action.CARRY_ON
-    assert decision.log == logging.ERROR
+def test_a_part_that_cannot_be_applied_in_a_period_does_not_undo_the_rest_of_the_pass():
+    decisions = repeatedly(replace(RUNNING, attempts=3), EventKind.COMPLETED_IN_PART, 2)
+    assert {d.action for d in decisions} == {Action.DONE}
+    assert [d.log for d in decisions] == [logging.ERROR, None]
+    assert decisions[1].state.attempts == 0
+    assert after(decisions[1].state, EventKind.COMPLETED).ended is not None
 
 
 @pytest.mark.parametrize("kind", [EventKind.DRIVER_NOT_READY, EventKind.NODE_UNKNOWN])

@@ -1,0 +1,51 @@
+"""The traits that the agent itself owns, kept in step both ways in every pass.
+
+Everything else on a provider belongs to drivers, operators or other services and is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from compute_agent.provider import SHARING_TRAIT, ProviderData
+from compute_agent.provider_tree import ProviderTree
+
+COMPUTE_NODE: Final = "COMPUTE_NODE"
+OWNER: Final = "OWNER_NOVA"
+DISABLED: Final = "COMPUTE_STATUS_DISABLED"
+
+
+def synchronise(
+    tree: ProviderTree,
+    root_uuid: str,
+    *,
+    capabilities: Mapping[str, bool],
+    enabled: bool,
+    owned: Collection[str],
+) -> None:
+    """Give the root what the driver can do and whether it may be used, and mark what is ours.
+
+    :param capabilities: trait to whether the driver has the capability now; a trait that is not
+        named is left as it is.
+    :param owned: uuids of providers that this agent made or took over.
+    """
+    tree.add_traits(root_uuid, COMPUTE_NODE, *(t for t, has in capabilities.items() if has))
+    tree.remove_traits(root_uuid, *(t for t, has in capabilities.items() if not has))
+    if enabled:
+        tree.remove_traits(root_uuid, DISABLED)
+    else:
+        tree.add_traits(root_uuid, DISABLED)
+    mark_owned(tree, [uuid for uuid in tree.get_provider_uuids(root_uuid) if uuid in owned])
+
+
+def mark_owned(tree: ProviderTree, uuids: Iterable[str]) -> None:
+    """Put the owner's trait on providers that this agent writes to."""
+    for uuid in uuids:
+        if SHARING_TRAIT not in tree.data(uuid).traits:
+            tree.add_traits(uuid, OWNER)
+
+
+def is_marked(provider: ProviderData) -> bool:
+    """Whether the provider carries the owner's trait."""
+    return OWNER in provider.traits

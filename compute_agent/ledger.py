@@ -1,0 +1,100 @@
+"""What this agent made and was told, remembered over restarts: providers, additions, on or off."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from compute_agent.state_files import StateFile
+
+Additions: TypeAlias = dict[str, dict[str, list[str]]]
+"""Provider uuid to the classes (``inventories``) and ``traits`` that configuration files added."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """Whether the host may be scheduled to, and why not.
+
+    `automatic` is True while it was the agent that disabled it: only then may it enable it again.
+    """
+
+    enabled: bool
+    reason: str = ""
+    automatic: bool = False
+
+
+class Ledger:
+    """The memory of one agent, in files of its state directory. Safe for several threads.
+
+    Only what changes is written, at once: a crash afterwards loses nothing.
+    """
+
+    def __init__(self, state_path: Path) -> None:
+        self._mutex = threading.Lock()
+        self._providers_file = StateFile(state_path / "ledger.json")
+        self._additions_file = StateFile(state_path / "provider-config.json")
+        self._service_file = StateFile(state_path / "service.json")
+        self._created: frozenset[str] = frozenset(self._providers_file.load().get("created", ()))
+        self._additions: Additions = self._additions_file.load()
+        self._service = self._service_file.load()
+
+    def owns(self, uuid: str) -> bool:
+        """Whether this agent created the provider, or took it over."""
+        return uuid in self._created
+
+    def remember_providers(self, added: Iterable[str], removed: Iterable[str] = ()) -> None:
+        """Note providers that are about to be created, and forget those that are gone.
+
+        To be called before they are created: a provider that was never made does no harm here, one
+        that is not noted could never be removed.
+        """
+        with self._mutex:
+            wanted = (self._created | frozenset(added)) - frozenset(removed)
+            if wanted != self._created:
+                self._providers_file.save({"created": sorted(wanted)})
+                self._created = wanted
+
+    def additions(self) -> Additions:
+        """Return what configuration files added so far."""
+        with self._mutex:
+            return {uuid: dict(kinds) for uuid, kinds in self._additions.items()}
+
+    def remember_additions(self, additions: Mapping[str, Mapping[str, Iterable[str]]]) -> None:
+        """Replace what configuration files added."""
+        wanted: Additions = {
+            uuid: {kind: sorted(names) for kind, names in sorted(kinds.items())}
+            for uuid, kinds in sorted(additions.items())
+        }
+        with self._mutex:
+            if wanted != self._additions:
+                self._additions_file.save(wanted)
+                self._additions = wanted
+
+    def service_state(self, *, default_enabled: bool) -> ServiceState:
+        """Return whether the host is enabled; a first start takes the default and keeps it."""
+        with self._mutex:
+            if "enabled" not in self._service:
+                self._save_service(
+                    ServiceState(
+                        default_enabled, "" if default_enabled else "new hosts start disabled"
+                    )
+                )
+            return ServiceState(**self._service)
+
+    def set_service_state(self, state: ServiceState) -> None:
+        """Remember that the host was enabled or disabled."""
+        with self._mutex:
+            self._save_service(state)
+
+    def _save_service(self, state: ServiceState) -> None:
+        document: dict[str, Any] = {
+            "enabled": state.enabled,
+            "reason": state.reason,
+            "automatic": state.automatic,
+        }
+        if document != self._service:
+            self._service_file.save(document)
+            self._service = document

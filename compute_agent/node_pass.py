@@ -1,0 +1,240 @@
+"""One pass over one node: from what the driver sees to what placement holds.
+
+    facts -> tree placement has -> tree wanted -> flush
+
+A pass either completes or raises; what a failure means is decided by the tracker. Faults that leave
+the rest of the tree usable are collected and handed back with the pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from compute_agent import agent_traits, errors, identity, reshape_check
+from compute_agent.normalise import Correction, normalise
+from compute_agent.provider import SHARING_TRAIT, ProviderData
+from compute_agent.provider_tree import ProviderTree
+
+if TYPE_CHECKING:
+    from compute_agent.ledger import Ledger
+    from compute_agent.report.client import ReportClient
+    from compute_agent.report.operations import Operation
+    from compute_agent.virt.driver import ComputeDriver
+
+LOG = logging.getLogger(__name__)
+
+MANDATORY_FACTS = (
+    "hypervisor_hostname",
+    "hypervisor_type",
+    "hypervisor_version",
+    "vcpus",
+    "vcpus_used",
+    "memory_mb",
+    "memory_mb_used",
+    "local_gb",
+    "local_gb_used",
+    "cpu_info",
+    "numa_topology",
+)
+
+
+class ReshapeNeededAgain(errors.ComputeAgentError):
+    """A driver asked for a reshape while it was doing one: a defect of the driver."""
+
+
+class ConfigMerger(Protocol):
+    """Puts what the operator's provider config files add into a wanted tree."""
+
+    def merge(self, tree: ProviderTree, root_uuids: Sequence[str]) -> list[Exception]:
+        """Edit `tree`; return what was wrong with the files, all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The node a pass is about, and what the pass may do."""
+
+    name: str
+    uuid: str
+    enabled: bool = True
+    rename_allowed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A wanted tree beside the one placement has, ready to be flushed or printed."""
+
+    base: ProviderTree
+    wanted: ProviderTree
+    allocations: Mapping[str, Mapping[str, Any]] | None
+    original_allocations: Mapping[str, Mapping[str, Any]] | None
+    problems: list[Exception] = field(default_factory=list)
+
+
+class NodePass:
+    """Makes proposals for nodes and carries them out.
+
+    :param merger: what puts provider config files into the tree.
+    """
+
+    def __init__(
+        self,
+        driver: ComputeDriver,
+        report: ReportClient,
+        ledger: Ledger,
+        merger: ConfigMerger,
+    ) -> None:
+        self._driver = driver
+        self._report = report
+        self._ledger = ledger
+        self._merger = merger
+
+    def propose(self, target: Target, *, reshape: bool = False) -> Proposal:
+        """Find out what the node's tree should be.
+
+        :param reshape: fetch the allocations and let the driver move them.
+        :raises ReshapeNeeded: the driver asks to be called with `reshape`.
+        :raises ReshapeNeededAgain: it asked while it was.
+        :raises ReshapeFailed: what it did would lose or overbook something.
+        """
+        facts = self._driver.get_available_resource(target.name)
+        missing = [key for key in MANDATORY_FACTS if key not in facts]
+        if missing:
+            raise errors.InvalidInput(
+                f"The driver's facts about node {target.name} lack {', '.join(missing)}. This is a "
+                "defect of the driver; nothing is reported for the node."
+            )
+        self._ledger.remember_providers(added=[target.uuid])
+        base = self._base(target)
+        wanted = base.snapshot()
+        problems = self._follow_name(wanted, target)
+        before, allocations = None, None
+        if reshape:
+            before = self._report.get_allocations_for_provider_tree(target.uuid)
+            allocations = reshape_check.editable(before)
+        self._ask_driver(wanted, target, allocations)
+        self._add_what_is_ours(base, wanted, target)
+        problems += self._merger.merge(wanted, [target.uuid])
+        problems += self._normalised(wanted, target)
+        if before is not None and allocations is not None:
+            reshape_check.check(base, wanted, before, allocations, target.uuid)
+            allocations = reshape_check.changed(before, allocations)
+        return Proposal(base, wanted, allocations, before, problems)
+
+    def flush(self, proposal: Proposal) -> list[Operation]:
+        """Bring placement to the wanted tree and return the operations done.
+
+        :raises ResourceProviderUpdateFailed: placement rejected some of them.
+        :raises ReshapeFailed: it rejected the reshape.
+        """
+        had = set(proposal.base.get_provider_uuids())
+        has = set(proposal.wanted.get_provider_uuids())
+        self._ledger.remember_providers(added=has - had)
+        done = self._report.update_from_provider_tree(
+            proposal.base,
+            proposal.wanted,
+            allocations=proposal.allocations,
+            original_allocations=proposal.original_allocations,
+            owned=self.owned,
+        )
+        self._ledger.remember_providers(added=(), removed=had - has)
+        return list(done)
+
+    def owned(self, provider: ProviderData) -> bool:
+        """Whether this agent made the provider or took it over: only then may it delete it."""
+        return agent_traits.is_marked(provider) or self._ledger.owns(provider.uuid)
+
+    def _base(self, target: Target) -> ProviderTree:
+        try:
+            return self._report.get_provider_tree_and_ensure_root(target.uuid, target.name)
+        except errors.ResourceProviderCreationFailed as error:
+            if error.name_conflict_uuid is None:
+                raise
+            raise name_taken(target, error.name_conflict_uuid) from error
+
+    def _follow_name(self, wanted: ProviderTree, target: Target) -> list[Exception]:
+        """Rename the root and what is named after it when the host has another name now."""
+        known_as = wanted.data(target.uuid).name
+        if known_as == target.name:
+            return []
+        if not target.rename_allowed:
+            raise errors.InvalidNodeConfiguration(
+                f"This host is named {target.name!r}, but its root resource provider "
+                f"{target.uuid} is named {known_as!r}, and [compute_agent]on_hostname_change is "
+                "refuse. Give the host its name back, or set that option to rename."
+            )
+        names = {uuid: wanted.data(uuid).name for uuid in wanted.get_provider_uuids(target.uuid)}
+        LOG.info(
+            "The host %s is named %s now; its resource providers are renamed.",
+            known_as,
+            target.name,
+        )
+        for uuid, name in identity.renamed(names, known_as, target.name).items():
+            wanted.rename(uuid, name)
+        return []
+
+    def _ask_driver(
+        self,
+        wanted: ProviderTree,
+        target: Target,
+        allocations: reshape_check.Allocations | None,
+    ) -> None:
+        try:
+            if allocations is None:
+                # an out-of-tree driver may not know the third argument
+                self._driver.update_provider_tree(wanted, target.name)
+            else:
+                self._driver.update_provider_tree(wanted, target.name, allocations=allocations)
+        except errors.ReshapeNeeded as error:
+            if allocations is None:
+                raise
+            raise ReshapeNeededAgain(
+                f"The driver asked for a reshape of node {target.name} while it was doing one: "
+                f"{error}. This is a defect of the driver; nothing was sent to placement."
+            ) from error
+        if not wanted.exists(target.uuid) or wanted.data(target.uuid).name != target.name:
+            raise errors.InvalidInput(
+                f"The driver removed or renamed the root of node {target.name}, which is not its "
+                "to change. This is a defect of the driver; nothing was sent to placement."
+            )
+
+    def _add_what_is_ours(self, base: ProviderTree, wanted: ProviderTree, target: Target) -> None:
+        made = {uuid for uuid in wanted.get_provider_uuids() if not base.exists(uuid)}
+        kept = {
+            uuid
+            for uuid in base.get_provider_uuids(target.uuid)
+            if wanted.exists(uuid) and self.owned(base.data(uuid))
+        }
+        agent_traits.synchronise(
+            wanted,
+            target.uuid,
+            capabilities=self._driver.capabilities_as_traits(),
+            enabled=target.enabled,
+            owned=made | kept | {target.uuid},
+        )
+
+    def _normalised(self, wanted: ProviderTree, target: Target) -> list[Exception]:
+        own = [
+            uuid
+            for uuid in wanted.get_provider_uuids(target.uuid)
+            if SHARING_TRAIT not in wanted.data(uuid).traits
+        ]
+        problems: list[Exception] = []
+        for corrected in normalise(wanted, own):
+            if corrected.kind is Correction.RESERVE_CLAMPED:
+                problems.append(errors.InvalidConfiguration(corrected.message))
+            else:
+                LOG.warning("%s", corrected.message)
+        return problems
+
+
+def name_taken(target: Target, holder: str) -> errors.InvalidNodeConfiguration:
+    """Return the error for a root whose name another provider has."""
+    return errors.InvalidNodeConfiguration(
+        f"The name {target.name!r} of this host ({target.uuid}) belongs to another resource "
+        f"provider, {holder}. If that is this host, put {holder} into the file compute_id of the "
+        "state directory; if it is a leftover without allocations, delete it; otherwise give one "
+        "of the two hosts another name."
+    )

@@ -1,0 +1,138 @@
+"""Which nodes this agent has and who they are: the driver's list and the identity of the host."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compute_agent import errors, identity
+from compute_agent.identity import Marker, RootFacts, Verdict
+
+if TYPE_CHECKING:
+    from compute_agent.report.client import ReportClient
+    from compute_agent.virt.driver import ComputeDriver
+
+LOG = logging.getLogger(__name__)
+
+
+class NodeSetup:
+    """Initialises the driver once and tells the nodes it manages, with their uuids.
+
+    :param host: name of the service, for the driver.
+    :param places: directories that may hold an identity file.
+    :param adopt_asked: the operator confirmed that a provider of this host's name is this host.
+    :param write: False leaves the state directory as it is, for commands that only look.
+    """
+
+    def __init__(
+        self,
+        driver: ComputeDriver,
+        report: ReportClient,
+        *,
+        host: str,
+        state_path: Path,
+        places: Sequence[Path],
+        adopt_asked: bool = False,
+        write: bool = True,
+    ) -> None:
+        self._driver = driver
+        self._report = report
+        self._host = host
+        self._state_path = state_path
+        self._places = places
+        self._adopt_asked = adopt_asked
+        self._write = write
+        self._initialised = False
+        self._uuid: str | None = None
+        self._name: str | None = None
+        self._new_name: str | None = None
+
+    def check_files(self) -> None:
+        """Look at the identity files before anything is connected to.
+
+        :raises InvalidNodeConfiguration: they disagree, or the identity was lost.
+        """
+        if not self._driver.several_nodes:
+            self._uuid = identity.find(self._places)
+            identity.check_marker(
+                self._uuid, identity.read_marker(self._state_path), self._state_path
+            )
+
+    def nodes(self) -> dict[str, str]:
+        """Return the nodes managed now, name to uuid.
+
+        :raises InvalidNodeConfiguration: the host cannot tell who it is.
+        :raises VirtDriverNotReady: the driver cannot list its nodes yet.
+        :raises PlacementError: an identity has to be found in placement, which did not answer.
+        """
+        if not self._initialised:
+            self._driver.init_host(self._host)
+            self._initialised = True
+        if self._driver.several_nodes:
+            by_uuid = self._driver.get_nodenames_by_uuid(refresh=True)
+            return {name: uuid for uuid, name in by_uuid.items()}
+        names = list(self._driver.get_available_nodes(refresh=True))
+        if len(names) != 1:
+            raise errors.InvalidInput(
+                f"The driver of a single node lists {len(names)} nodes: {', '.join(names)}. This "
+                "is a defect of the driver."
+            )
+        name = self._steady_name(names[0])
+        if self._uuid is None:
+            self._uuid = self._found_in_placement(name)
+        return {name: self._uuid}
+
+    def registered(self, uuid: str, name: str) -> None:
+        """The first pass of a node has completed: from now on a lost identity is an error."""
+        if self._write and not self._driver.several_nodes:
+            identity.write_marker(self._state_path, Marker(uuid, name))
+
+    def release(self) -> None:
+        """Let the driver go."""
+        if self._initialised:
+            self._driver.cleanup_host(self._host)
+            self._initialised = False
+
+    def _steady_name(self, name: str) -> str:
+        """A name that changes while the agent runs is followed at the next start only."""
+        if self._name is None:
+            self._name = name
+        elif name not in (self._name, self._new_name):
+            self._new_name = name
+            LOG.error(
+                "The hypervisor now says that this host is named %s. The name %s is kept until "
+                "the agent is restarted.",
+                name,
+                self._name,
+            )
+        return self._name
+
+    def _found_in_placement(self, name: str) -> str:
+        adoption = identity.decide_adoption(
+            self._root_named(name),
+            has_instances=bool(self._driver.list_instance_uuids()),
+            adopt_asked=self._adopt_asked,
+        )
+        if adoption.verdict is Verdict.REFUSE:
+            raise errors.InvalidNodeConfiguration(adoption.reason)
+        uuid = adoption.uuid or identity.new_uuid()
+        if self._write:
+            identity.write_compute_id(self._state_path, uuid)
+            LOG.info(
+                "Node %s has the uuid %s (%s), kept in %s.",
+                name,
+                uuid,
+                "taken over from placement" if adoption.verdict is Verdict.ADOPT else "new",
+                self._state_path / identity.COMPUTE_ID,
+            )
+        return uuid
+
+    def _root_named(self, name: str) -> RootFacts | None:
+        provider = self._report.find_provider_by_name(name)
+        if provider is None:
+            return None
+        traits = self._report.get_provider_traits(provider.uuid)
+        tree = self._report.get_allocations_for_provider_tree(provider.uuid)
+        return RootFacts(provider.uuid, name, frozenset(traits), has_allocations=bool(tree))

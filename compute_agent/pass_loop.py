@@ -1,0 +1,106 @@
+"""The thread that sees to it that passes happen: by period, by trigger, at once after a signal.
+
+It starts passes in a small pool and waits for whatever comes first: a due time, a trigger, the end
+of a pass, a stop. systemd's watchdog is fed when a pass made progress or when none is at work, so a
+pass that hangs is noticed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from compute_agent.pass_schedule import NEVER, PassSchedule
+from compute_agent.tracker import PassResult
+
+LOG = logging.getLogger(__name__)
+
+
+class PassLoop:
+    """Runs passes until it is stopped.
+
+    :param run_pass: runs the pass of one node, named.
+    :param before_each: called in the loop's thread whenever it wakes, before passes are started.
+    :param on_fatal: called with the result of a pass that says that the process must end.
+    :param watchdog_seconds: how often `feed` must be called at least, None if nobody watches.
+    """
+
+    def __init__(
+        self,
+        schedule: PassSchedule,
+        run_pass: Callable[[str], PassResult],
+        *,
+        clock: Callable[[], float],
+        before_each: Callable[[], None] = lambda: None,
+        on_fatal: Callable[[PassResult], None],
+        feed: Callable[[], None] = lambda: None,
+        watchdog_seconds: float | None = None,
+        workers: int = 1,
+    ) -> None:
+        self._schedule = schedule
+        self._run_pass = run_pass
+        self._clock = clock
+        self._before_each = before_each
+        self._on_fatal = on_fatal
+        self._feed = feed
+        self._longest_wait = NEVER if watchdog_seconds is None else watchdog_seconds / 3.0
+        self._workers = workers
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._run, name="passes", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look again at what is due: something was triggered."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Start no pass any more; those at work are finished."""
+        self._stopping.set()
+        self._wake.set()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until all passes have ended; False if they have not in time."""
+        if self._thread is None:
+            return True
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        with ThreadPoolExecutor(self._workers, thread_name_prefix="pass") as pool:
+            while not self._stopping.is_set():
+                self._wake.clear()
+                self._guarded(self._before_each)
+                if self._stopping.is_set():
+                    return
+                for node, reasons in self._schedule.take_due():
+                    LOG.debug("Node %s: pass, asked for by %s.", node, sorted(reasons) or "period")
+                    pool.submit(self._one, node)
+                if not self._schedule.running():
+                    self._feed()
+                wait = min(self._schedule.seconds_to_next(), self._longest_wait)
+                self._wake.wait(None if wait == NEVER else wait)
+
+    def _one(self, node: str) -> None:
+        result = PassResult(completed=False, next_in=60.0)
+        try:
+            result = self._run_pass(node)
+            if result.exit_code is not None:
+                self._on_fatal(result)
+        except Exception:
+            LOG.exception("Node %s: the agent itself failed in a pass; again in 60 s.", node)
+        finally:
+            self._schedule.finished(node, self._clock() + result.next_in)
+            self._wake.set()
+
+    def _guarded(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception:
+            LOG.exception("The agent itself failed between two passes; it goes on.")

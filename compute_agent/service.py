@@ -1,0 +1,371 @@
+"""The life of the agent: the first pass in `main`, then the service loop, then a clean end.
+
+The first pass runs in the main thread before anything is served, so that what is fatal at start
+ends the process with its own status. Only then oslo.service gets the service, through its in-process
+launcher: the launcher that forks would start a dead agent again and again inside itself, and the
+service manager would never hear of it. A fatal event later sets the exit status and stops the
+launcher.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import sys
+import threading
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import conf as agent_conf
+from compute_agent import errors, signals, state_dump
+from compute_agent import tracker_decisions as decisions
+from compute_agent.ledger import ServiceState
+from compute_agent.local_socket import LocalServer
+from compute_agent.metrics import MetricsServer
+from compute_agent.pass_loop import PassLoop
+from compute_agent.pass_schedule import NEVER, PassSchedule
+from compute_agent.systemd import ServiceManager
+from compute_agent.tracker import PassResult, ResourceTracker
+from compute_agent.tracker_decisions import ExitCode
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from compute_agent.agent_parts import AgentParts
+    from compute_agent.rpc import RpcServer
+
+LOG = logging.getLogger(__name__)
+
+NODE_LIST = ""
+"""Name under which looking for nodes is scheduled, as if it were the pass of a node."""
+REPORT_TIMEOUT = 300.0
+
+
+class Agent:
+    """One running agent.
+
+    :param parts: what it is put together from.
+    :param graceful: seconds that a pass at work may take after the agent was asked to stop.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        parts: AgentParts,
+        *,
+        manager: ServiceManager | None = None,
+        graceful: float = 60.0,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._conf = conf
+        self._parts = parts
+        self._manager = manager or ServiceManager()
+        self._graceful = graceful
+        self._rng = rng or random.Random()
+        self._stop = threading.Event()
+        self._reload = threading.Event()
+        self._exit_code = ExitCode.ASKED_TO_STOP
+        self._ready = False
+        self._nodes_state = decisions.NodeState(started_at=time.monotonic())
+        self._schedule = PassSchedule(time.monotonic)
+        self._schedule.set_nodes([NODE_LIST], first_due=NEVER)
+        self.tracker: ResourceTracker = parts.tracker(
+            is_enabled=lambda: self.service_state().enabled, wait=self._stop.wait
+        )
+        self._loop = PassLoop(
+            self._schedule,
+            self._run_pass,
+            clock=time.monotonic,
+            before_each=self._before_each,
+            on_fatal=self._fatal,
+            feed=self._manager.watchdog,
+            watchdog_seconds=self._manager.watchdog_seconds,
+            workers=conf.compute.update_resources_max_workers,
+        )
+        self._rpc: RpcServer | None = None
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Report, serve until asked to stop, and return the exit status."""
+        handlers = {
+            signal.SIGTERM: self._asked_to_stop,
+            signal.SIGINT: self._asked_to_stop,
+            signal.SIGHUP: self.request_reload,
+            signal.SIGUSR2: self.dump_state,
+        }
+        with signals.handled(handlers):
+            surfaces = self._surfaces()
+            try:
+                for surface in surfaces:
+                    surface.start()
+                self._first_pass()
+                if not self._stop.is_set():
+                    self._serve()
+            except errors.InvalidConfiguration as error:
+                LOG.critical("%s", error)
+                self._exit_code = ExitCode.CONFIGURATION
+            finally:
+                self._manager.stopping()
+                for surface in surfaces:
+                    surface.stop()
+                self._parts.setup.release()
+        return int(self._exit_code)
+
+    def _surfaces(self) -> list[LocalServer | MetricsServer]:
+        surfaces: list[LocalServer | MetricsServer] = []
+        if self._parts.socket_path is not None:
+            commands = {"status": self._parts.board.document, "report": self.report_now}
+            surfaces.append(LocalServer(self._parts.socket_path, commands))
+        bind = self._conf.compute_agent.metrics_bind
+        if bind:
+            surfaces.append(MetricsServer(bind, self._parts.board))
+        return surfaces
+
+    def _first_pass(self) -> None:
+        """Run the first pass of every node, in the main thread; a fatal one stops the agent."""
+        delay = self._rng.uniform(0.0, self._conf.periodic_fuzzy_delay)
+        if delay >= 1.0:
+            LOG.info("The first pass begins in %.0f s ([DEFAULT]periodic_fuzzy_delay).", delay)
+            self._manager.status(f"the first pass begins in {delay:.0f} s")
+        if self._stop.wait(delay):
+            return
+        for node in self._first_nodes():
+            result = self._run_pass(node)
+            if result.exit_code is not None:
+                self._fatal(result)
+                return
+            self._schedule.finished(node, time.monotonic() + result.next_in)
+            if self._stop.is_set():
+                return
+        self._tell_ready()
+
+    def _first_nodes(self) -> Any:
+        """Yield the search for nodes, and then what it found."""
+        self._schedule.take_due()
+        yield NODE_LIST
+        self._schedule.take_due()
+        yield from list(self.tracker.nodes())
+
+    def _serve(self) -> None:
+        launcher, service = self._launcher()
+        launcher.launch_service(service)
+        self._stop.wait()
+        launcher.stop()
+        launcher.wait()
+
+    def _launcher(self) -> tuple[Any, Any]:
+        # imported here: it costs more memory than the rest of the agent together, which an agent
+        # that fails at start and the other commands need not pay
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # eventlet says that it is deprecated; it is not used
+            from oslo_service import backend
+
+            backend.init_backend(backend.BackendType.THREADING)
+            from oslo_service import service
+
+        agent = self
+
+        class LaunchedAgent(service.ServiceBase):  # type: ignore[misc]
+            """What oslo.service starts and stops."""
+
+            def start(self) -> None:
+                agent.start_serving()
+
+            def stop(self) -> None:
+                agent.stop_serving()
+
+            def wait(self) -> None:
+                """Nothing is left to wait for once `stop` has returned."""
+
+            def reset(self) -> None:
+                agent.request_reload()
+
+        return service.Launcher(self._conf, restart_method="mutate"), LaunchedAgent()
+
+    def start_serving(self) -> None:
+        """Start the loop of passes. The bus follows once every node has been reported."""
+        self._loop.start()
+
+    def stop_serving(self) -> None:
+        """Finish the passes at work, then leave the bus."""
+        self._loop.stop()
+        self._loop.join()
+        if self._rpc is not None:
+            self._rpc.stop()
+
+    def _asked_to_stop(self) -> None:
+        if self._stop.is_set():
+            LOG.warning("Asked to stop a second time: the pass at work is abandoned.")
+            signals.exit_at_once(int(self._exit_code))
+        LOG.info("Asked to stop; a pass at work is finished first.")
+        self._begin_stop()
+
+    def _begin_stop(self) -> None:
+        self._manager.stopping()
+        self._stop.set()
+        self._loop.stop()
+        bound = threading.Timer(self._graceful, self._abandon)
+        bound.daemon = True
+        bound.start()
+
+    def _abandon(self) -> None:
+        LOG.warning(
+            "The pass at work did not end within %.0f s and is abandoned; what was written stays, "
+            "and the next start goes on from there.",
+            self._graceful,
+        )
+        signals.exit_at_once(int(self._exit_code))
+
+    def _fatal(self, result: PassResult) -> None:
+        """A pass said that the process must end."""
+        if result.exit_code is not None and not self._stop.is_set():
+            self._exit_code = result.exit_code
+            self._begin_stop()
+
+    # --- passes -------------------------------------------------------------------------------
+
+    def _run_pass(self, node: str) -> PassResult:
+        result = self._find_nodes() if node == NODE_LIST else self.tracker.run_pass(node)
+        self._manager.watchdog()
+        if self._ready:
+            self._manager.status(self._parts.board.summary())
+        return result
+
+    def _find_nodes(self) -> PassResult:
+        """Bring the nodes of the tracker in step with those the driver manages."""
+        now = time.monotonic()
+        error: Exception | None = None
+        try:
+            nodes = self._parts.setup.nodes()
+        except Exception as raised:  # noqa: BLE001 - judged below, as in a pass
+            error, nodes = raised, {}
+        kind = decisions.classify(error) if error else decisions.EventKind.COMPLETED
+        event = decisions.Event(kind, now, str(error or ""), getattr(error, "retry_after", None))
+        limits = self._parts.options().limits()
+        decision = decisions.decide(self._nodes_state, event, limits)
+        self._nodes_state = decision.state
+        if error is not None:
+            return self._no_nodes(decision, kind, error, limits.period)
+        known = self.tracker.nodes()
+        for name, uuid in nodes.items():
+            self.tracker.add_node(name, uuid)
+        for name in known.keys() - nodes.keys():
+            LOG.info("Node %s is no longer managed here; its providers are left as they are.", name)
+            self.tracker.drop_node(name)
+        self._schedule.set_nodes([NODE_LIST, *nodes], first_due=now)
+        return PassResult(completed=True, next_in=self._parts.options().period)
+
+    def _no_nodes(
+        self,
+        decision: decisions.Decision,
+        kind: decisions.EventKind,
+        error: Exception,
+        period: float,
+    ) -> PassResult:
+        if kind is decisions.EventKind.PLACEMENT_UNAVAILABLE:
+            self._parts.board.placement_is(up=False)
+        if decision.log is not None:
+            LOG.log(
+                decision.log,
+                "The nodes of this host cannot be found: %s: %s",
+                kind.value,
+                error,
+                exc_info=error if decision.with_traceback else None,
+            )
+        backing_off = decision.action in (decisions.Action.BACK_OFF, decisions.Action.RETRY)
+        wait = period
+        if backing_off:
+            wait = max(decision.wait_at_least, self._rng.uniform(0.0, decision.wait))
+        return PassResult(False, wait, decision.exit_code, str(error))
+
+    def _before_each(self) -> None:
+        """Between passes: reload if that was asked for, and open the bus when it is time."""
+        if self._reload.is_set():
+            self._reload.clear()
+            self._reload_now()
+        reported = bool(self.tracker.nodes()) and not self.tracker.in_startup()
+        if reported and self._rpc is None and self._conf.transport_url:
+            from compute_agent.rpc import RpcServer
+
+            self._rpc = RpcServer(self._conf, self)
+            self._rpc.start()
+
+    def _tell_ready(self) -> None:
+        self._ready = True
+        self._manager.ready(self._parts.board.summary())
+
+    # --- what others ask for --------------------------------------------------------------------
+
+    def request_reload(self) -> None:
+        """Reload between two passes. A reload is not a start."""
+        self._reload.set()
+        self._loop.wake()
+
+    def _reload_now(self) -> None:
+        self._manager.reloading()
+        try:
+            for line in agent_conf.reload(self._conf):
+                LOG.info("Option changed: %s", line)
+            self._parts.reload()
+        except errors.InvalidConfiguration as error:
+            LOG.error("%s", error)
+        self.tracker.set_options(self._parts.options())
+        self._schedule.trigger("reload")
+        LOG.info("Reloaded; every node gets a pass.")
+        self._tell_ready()
+
+    def report_now(self, node: str | None = None, wait: bool = True) -> dict[str, Any]:
+        """Run a pass of one node, or of all, and return the status afterwards.
+
+        :raises ComputeHostNotFound: the node is not managed here.
+        """
+        nodes = list(self.tracker.nodes()) if node is None else [node]
+        for name in nodes:
+            if name not in self.tracker.nodes():
+                raise errors.ComputeHostNotFound(
+                    f"Node {name} is not managed by this agent; it manages: "
+                    f"{', '.join(self.tracker.nodes()) or 'none yet'}."
+                )
+            self._schedule.trigger("report", name)
+        if not nodes:
+            self._schedule.trigger("report", NODE_LIST)
+        self._loop.wake()
+        if wait:
+            for name in nodes:
+                self._schedule.wait_for_pass(name, REPORT_TIMEOUT)
+        return self._parts.board.document()
+
+    def service_state(self) -> ServiceState:
+        """Return whether the host may be scheduled to."""
+        return self._parts.ledger.service_state(default_enabled=self._conf.enable_new_services)
+
+    def set_host_enabled(self, enabled: bool, reason: str = "") -> None:
+        """Enable or disable the host, over restarts, and tell placement at once."""
+        self._parts.ledger.set_service_state(ServiceState(enabled, "" if enabled else reason))
+        LOG.info("The host is %s now. %s", "enabled" if enabled else "disabled", reason)
+        self._schedule.trigger("enabled" if enabled else "disabled")
+        self._loop.wake()
+
+    def dump_state(self) -> None:
+        """Write what is going on to stderr."""
+        options: list[str] = []
+        self._conf.log_opt_values(_Lines(options), logging.INFO)
+        details = {
+            "passes at work": self._schedule.running(),
+            "seconds to the next pass": self._schedule.seconds_to_next(),
+        }
+        sys.stderr.write(state_dump.text(self._parts.board.document(), details, options))
+        sys.stderr.flush()
+
+
+class _Lines:
+    """A logger that keeps its lines, for the one method of oslo.config that lists values."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+
+    def log(self, _level: int, text: str, *values: object) -> None:
+        self._lines.append(text % values)

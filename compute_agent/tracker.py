@@ -1,0 +1,360 @@
+"""ResourceTracker: keeps placement equal to what the driver sees, node by node.
+
+It runs passes, asks `tracker_decisions` what a failure means, and does what it is told: repeats,
+backs off, leaves the node until the next period, or says that the process must end. The node's lock
+is held during a pass and never while waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+from compute_agent import tracker_decisions as decisions
+from compute_agent.node_lock import FairLock
+from compute_agent.node_pass import NodePass, Proposal, ReshapeNeededAgain, Target
+from compute_agent.pass_schedule import NEVER
+from compute_agent.status import PassOutcome, StatusBoard, Trouble
+from compute_agent.tracker_decisions import Action, Decision, Event, EventKind, NodeState
+
+if TYPE_CHECKING:
+    from compute_agent.report.client import ReportClient
+    from compute_agent.report.operations import Operation
+
+LOG = logging.getLogger(__name__)
+
+REMEDIES = {
+    EventKind.RESHAPE_NEEDED: "Nothing was changed for this node. Restart the agent to move its "
+    "inventory and allocations, or stop it and run `compute-manage placement "
+    "migrate_compute_inventory`.",
+    EventKind.RESHAPE_FAILED: "Placement holds the old state. Remove the cause, start again, or "
+    "run `compute-manage placement migrate_compute_inventory --dry-run` to see the plan.",
+    EventKind.UPDATE_REJECTED: "What placement accepted is in place, the rest is tried again in "
+    "the next pass. `compute-agent plan` shows what is missing.",
+    EventKind.PLACEMENT_UNAVAILABLE: "The agent goes on and reports when placement answers again.",
+    EventKind.PLACEMENT_UNAUTHORIZED: "Check the user, password, role and endpoint of group "
+    "[placement] and the service catalogue.",
+    EventKind.INVALID_CONFIGURATION: "Nothing is reported for this node until it is corrected.",
+    EventKind.COMPLETED_IN_PART: "The rest of the tree is reported; correct the files and send "
+    "SIGHUP.",
+    EventKind.RESHAPE_NEEDED_AGAIN: "Use another version of the driver.",
+    EventKind.IDENTITY_CONFLICT: "Nothing is reported for this node until that is settled.",
+    EventKind.DRIVER_FAILED: "Nothing is reported for this node in this pass.",
+    EventKind.DRIVER_NOT_READY: "It is asked again in the next period.",
+    EventKind.NODE_UNKNOWN: "It is asked again in the next period.",
+    EventKind.CONFLICT: "Tried again in the next period.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerOptions:
+    """What the operator configured for passes, in seconds.
+
+    `period` is `NEVER` where no periodic passes are wanted.
+    """
+
+    period: float = 60.0
+    startup_placement_timeout: float = 0.0
+    rename_allowed: bool = True
+
+    def limits(self) -> decisions.Limits:
+        """Return the bounds the decisions work with; without a period a retry comes in 60 s."""
+        period = 60.0 if self.period == NEVER else self.period
+        return decisions.Limits(period, self.startup_placement_timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class PassResult:
+    """How a pass ended: when the next is due (in seconds), and whether the process must end."""
+
+    completed: bool
+    next_in: float
+    exit_code: decisions.ExitCode | None = None
+    message: str = ""
+
+
+@dataclass(slots=True)
+class _Node:
+    name: str
+    uuid: str
+    state: NodeState
+    lock: FairLock = field(default_factory=FairLock)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What one try of a pass did."""
+
+    began: float
+    changes: int = 0
+    providers: int = 0
+    requests: int = 0
+    writes: int = 0
+    global_request_id: str = ""
+    problems: list[Exception] = field(default_factory=list)
+
+
+class ResourceTracker:
+    """The nodes of this agent and their passes. Safe for several threads.
+
+    :param clock: seconds, monotonic.
+    :param wait: waits the given seconds; True if the agent is to stop, so that nothing goes on.
+    :param is_enabled: whether the host may be scheduled to.
+    :param on_registered: called with uuid and name when a node's first pass has completed.
+    """
+
+    def __init__(
+        self,
+        node_pass: NodePass,
+        report: ReportClient,
+        board: StatusBoard,
+        options: TrackerOptions,
+        *,
+        is_enabled: Callable[[], bool],
+        wait: Callable[[float], bool],
+        on_registered: Callable[[str, str], None] = lambda _uuid, _name: None,
+        clock: Callable[[], float] = time.monotonic,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._pass = node_pass
+        self._report = report
+        self._board = board
+        self._options = options
+        self._is_enabled = is_enabled
+        self._wait = wait
+        self._on_registered = on_registered
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self._started_at = clock()
+        self._nodes: dict[str, _Node] = {}
+
+    def set_options(self, options: TrackerOptions) -> None:
+        """Take over options that changed."""
+        self._options = options
+
+    def add_node(self, name: str, uuid: str) -> None:
+        """Take a node in; one that is known under the same uuid keeps its state."""
+        known = self._nodes.get(name)
+        if known is None or known.uuid != uuid:
+            self._nodes[name] = _Node(name, uuid, NodeState(started_at=self._started_at))
+            self._board.set_node(name, uuid, enabled=self._is_enabled())
+
+    def drop_node(self, name: str) -> None:
+        """Forget a node that is not managed here any more; placement keeps its providers."""
+        self._nodes.pop(name, None)
+        self._board.forget_node(name)
+
+    def nodes(self) -> dict[str, str]:
+        """Return the nodes managed here, name to uuid."""
+        return {name: node.uuid for name, node in self._nodes.items()}
+
+    def in_startup(self) -> bool:
+        """Whether some node's first pass has not completed."""
+        return any(node.state.startup for node in self._nodes.values())
+
+    def lock_of(self, name: str) -> FairLock:
+        """Return the lock that passes of the node and claims on it share."""
+        return self._nodes[name].lock
+
+    def propose(self, name: str) -> Proposal:
+        """Find out what a pass would do now, without doing it. A reshape is proposed as one.
+
+        :raises Exception: as a pass; nothing is decided about it.
+        """
+        target = self._target(self._nodes[name])
+        try:
+            return self._pass.propose(target)
+        except errors.ReshapeNeeded:
+            return self._pass.propose(target, reshape=True)
+
+    def run_pass(self, name: str) -> PassResult:
+        """Run a pass of the node, with the repetitions that conflicts call for."""
+        node = self._nodes[name]
+        while True:
+            attempt = _Attempt(began=self._clock())
+            error: Exception | None = None
+            with node.lock, self._report.tracing() as tally:
+                try:
+                    self._attempt(node, attempt)
+                except Exception as raised:  # noqa: BLE001 - every failure is judged below
+                    error = raised
+            attempt.requests, attempt.writes = tally.requests, tally.writes
+            attempt.global_request_id = tally.global_request_id
+            decision = self._judge(node, attempt, error)
+            self._account(node, attempt, decision, error)
+            if decision.action is Action.RETRY:
+                self._board.count_retry(conflict=True)
+                if self._wait(self._drawn(decision)):
+                    return PassResult(completed=False, next_in=NEVER)
+                continue
+            return self._result(decision, error)
+
+    def _attempt(self, node: _Node, attempt: _Attempt) -> None:
+        target = self._target(node)
+        try:
+            proposal = self._pass.propose(target)
+        except errors.ReshapeNeeded as error:
+            decision = self._decide(node, EventKind.RESHAPE_NEEDED, error)
+            if decision.action is not Action.RESHAPE:
+                raise
+            LOG.info(
+                "Node %s: inventory and allocation data are being migrated to a new layout (%s).",
+                node.name,
+                error,
+            )
+            proposal = self._pass.propose(target, reshape=True)
+        for problem in proposal.problems:
+            if node.state.startup:
+                raise problem
+            attempt.problems.append(problem)
+        attempt.providers = len(proposal.wanted.get_provider_uuids(node.uuid))
+        done = self._pass.flush(proposal)
+        attempt.changes = len(done)
+        self._log_changes(node, done)
+
+    def _judge(self, node: _Node, attempt: _Attempt, error: Exception | None) -> Decision:
+        decision = self._decide(node, _kind_of(error, attempt.problems), error, attempt.problems)
+        was_startup, node.state = node.state.startup, decision.state
+        if was_startup and not node.state.startup:
+            self._on_registered(node.uuid, node.name)
+        return decision
+
+    def _decide(
+        self,
+        node: _Node,
+        kind: EventKind,
+        error: Exception | None,
+        problems: Sequence[Exception] = (),
+    ) -> Decision:
+        event = Event(
+            kind,
+            at=self._clock(),
+            subject=" ".join(subject_of(each) for each in (error, *problems) if each),
+            retry_after=getattr(error, "retry_after", None),
+        )
+        return decisions.decide(node.state, event, self._options.limits())
+
+    def _account(
+        self, node: _Node, attempt: _Attempt, decision: Decision, error: Exception | None
+    ) -> None:
+        """Log and show how a try went."""
+        kind = _kind_of(error, attempt.problems)
+        message = " ".join(str(each) for each in (error, *attempt.problems) if each)
+        self._log(node, kind, decision, message, error)
+        completed = decision.action is Action.DONE
+        seconds = self._clock() - attempt.began
+        self._board.count_pass("completed" if completed else "failed", seconds)
+        if completed:
+            self._board.placement_is(up=True)
+        elif decision.action is Action.BACK_OFF:
+            self._board.placement_is(up=False)
+        now = time.time()
+        changes: dict[str, object] = {
+            "startup": node.state.startup,
+            "enabled": self._is_enabled(),
+            "reshape_pending": node.state.reshape_pending,
+            "trouble": self._trouble(node, message),
+            "last_pass": PassOutcome(
+                at=now,
+                seconds=round(seconds, 3),
+                requests=attempt.requests,
+                writes=attempt.writes,
+                providers=attempt.providers,
+                changes=attempt.changes,
+                outcome=kind.value,
+                global_request_id=attempt.global_request_id,
+            ),
+        }
+        if completed:
+            changes["last_success"] = now
+        self._board.set_node(node.name, node.uuid, **changes)
+
+    def _trouble(self, node: _Node, message: str) -> Trouble | None:
+        fault = node.state.fault
+        if fault is None:
+            return None
+        since = time.time() - (self._clock() - fault.since)
+        return Trouble(fault.kind.value, message, since, fault.seen)
+
+    def _log(
+        self,
+        node: _Node,
+        kind: EventKind,
+        decision: Decision,
+        message: str,
+        error: Exception | None,
+    ) -> None:
+        if decision.ended is not None:
+            LOG.info(
+                "Node %s: it is over that %s, after %.0f s.",
+                node.name,
+                decision.ended.kind.value,
+                self._clock() - decision.ended.since,
+            )
+        if decision.log is not None and message:
+            LOG.log(
+                decision.log,
+                "Node %s: %s: %s %s",
+                node.name,
+                kind.value,
+                message,
+                REMEDIES.get(kind, ""),
+                exc_info=error if decision.with_traceback else None,
+            )
+
+    def _log_changes(self, node: _Node, done: list[Operation]) -> None:
+        if not done:
+            return
+        from compute_agent.report.operations import describe
+
+        LOG.info("Node %s: %d change(s) written to placement.", node.name, len(done))
+        for operation in done:
+            LOG.debug("Node %s: %s", node.name, describe(operation))
+
+    def _result(self, decision: Decision, error: Exception | None) -> PassResult:
+        if decision.action is Action.EXIT:
+            return PassResult(False, NEVER, decision.exit_code, str(error))
+        if decision.action is Action.BACK_OFF:
+            return PassResult(False, self._drawn(decision), message=str(error))
+        if decision.action is Action.DONE:
+            return PassResult(True, self._options.period)
+        return PassResult(False, self._options.limits().period, message=str(error))
+
+    def _drawn(self, decision: Decision) -> float:
+        return max(decision.wait_at_least, self._rng.uniform(0.0, decision.wait))
+
+    def _target(self, node: _Node) -> Target:
+        return Target(
+            name=node.name,
+            uuid=node.uuid,
+            enabled=self._is_enabled(),
+            rename_allowed=self._options.rename_allowed,
+        )
+
+
+def _kind_of(error: Exception | None, problems: Sequence[Exception]) -> EventKind:
+    if isinstance(error, ReshapeNeededAgain):
+        return EventKind.RESHAPE_NEEDED_AGAIN
+    if error is not None:
+        return decisions.classify(error)
+    return EventKind.COMPLETED_IN_PART if problems else EventKind.COMPLETED
+
+
+def subject_of(error: Exception) -> str:
+    """Return what tells this fault apart from another of its kind.
+
+    Not the whole message: that holds request ids, which differ each time.
+    """
+    failures = getattr(error, "failures", ())
+    if failures:
+        return " ".join(sorted(f"{failure.aspect}:{failure.uuid}" for failure in failures))
+    status = getattr(error, "status", None)
+    path = getattr(error, "path", None)
+    if status is not None or path is not None:
+        return f"{type(error).__name__} {status}"
+    return f"{type(error).__name__} {error}"

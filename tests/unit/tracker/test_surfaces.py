@@ -1,0 +1,216 @@
+"""What the agent shows: status document, local socket, metrics; and what it remembers."""
+
+import json
+import socket
+import urllib.request
+
+import pytest
+
+from compute_agent import errors, local_socket
+from compute_agent.agent_traits import synchronise
+from compute_agent.ledger import Ledger, ServiceState
+from compute_agent.local_socket import AgentNotRunning, LocalServer
+from compute_agent.metrics import MetricsServer
+from compute_agent.normalise import Correction, normalise
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.status import PassOutcome, StatusBoard, Trouble
+
+UUID = "00000000-0000-4000-8000-000000000001"
+OUTCOME = PassOutcome(
+    at=1.0, seconds=0.5, requests=3, writes=1, providers=7, changes=2, outcome="completed"
+)
+
+
+@pytest.fixture
+def board() -> StatusBoard:
+    board = StatusBoard("agent1")
+    board.set_node("host1", UUID, last_pass=OUTCOME, last_success=1.0, startup=False)
+    board.count_requests({("GET", "200"): 2, ("PUT", "409"): 1})
+    board.count_pass("completed", 0.5)
+    board.placement_is(up=True, max_version="1.39")
+    return board
+
+
+def test_the_status_document_is_plain_json_with_times_as_text(board):
+    document = json.loads(json.dumps(board.document()))
+    assert document["host"] == "agent1"
+    assert document["placement"]["up"] is True
+    (node,) = document["nodes"]
+    assert node["uuid"] == UUID
+    assert node["last_pass"]["at"] == "1970-01-01T00:00:01+00:00"
+    assert node["trouble"] is None
+    assert document["totals"]["requests"] == {"GET 200": 2, "PUT 409": 1}
+
+
+def test_placement_is_down_since_it_went_down(board):
+    board.placement_is(up=False)
+    first = board.placement().since
+    board.placement_is(up=False)
+    assert board.placement().since == first
+    assert "cannot be reached" in board.summary()
+
+
+def test_the_summary_names_the_trouble(board):
+    assert board.summary() == "1 node(s) reported"
+    board.set_node("host1", UUID, trouble=Trouble("the driver failed", "it did", 1.0, 1))
+    assert "the driver failed" in board.summary()
+
+
+@pytest.fixture
+def served(tmp_path):
+    def fail():
+        raise errors.ComputeHostNotFound("there is no such node")
+
+    def break_down():
+        raise ZeroDivisionError
+
+    server = LocalServer(
+        tmp_path / "s", {"echo": lambda **given: given, "fail": fail, "break": break_down}
+    )
+    server.start()
+    yield tmp_path / "s"
+    server.stop()
+
+
+def test_a_command_on_the_socket_is_answered(served):
+    assert local_socket.ask(served, "echo", 10, a=1) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [("fail", "no such node"), ("break", "unexpectedly"), ("nonsense", "break, echo, fail")],
+)
+def test_a_command_that_fails_says_why(served, command, said):
+    with pytest.raises(errors.ComputeAgentError, match=said):
+        local_socket.ask(served, command, 10)
+
+
+def test_garbage_on_the_socket_is_answered_and_does_no_harm(served):
+    for line in (b"\xff\n", b"[]\n", b'{"command": []}\n', b"{}\n"):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(served))
+            client.sendall(line)
+            assert b"not understood" in client.makefile("rb").readline()
+    assert local_socket.ask(served, "echo", 10) == {}
+
+
+def test_without_an_agent_the_way_to_start_one_is_told(tmp_path):
+    with pytest.raises(AgentNotRunning, match="compute-agent run"):
+        local_socket.ask(tmp_path / "s", "status", 10)
+
+
+def test_a_stale_socket_is_replaced_and_a_stopped_server_leaves_none(tmp_path):
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    server = LocalServer(path, {"status": lambda: 1})
+    server.start()
+    assert local_socket.ask(path, "status", 10) == 1
+    server.stop()
+    assert not path.exists()
+
+
+def test_a_socket_path_that_is_too_long_is_a_configuration_error(tmp_path):
+    with pytest.raises(errors.InvalidConfiguration, match="107 bytes"):
+        LocalServer(tmp_path / ("x" * 108), {}).start()
+
+
+def test_metrics_are_served_as_prometheus_reads_them(board):
+    board.set_node("host1", UUID, reshape_pending=True, drift={"orphan": 2})
+    server = MetricsServer("127.0.0.1:0", board)
+    server.start()
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
+            text = answer.read().decode()
+    finally:
+        server.stop()
+    assert 'compute_agent_passes_total{outcome="completed"} 1.0' in text
+    assert 'compute_agent_placement_requests_total{method="PUT",status="409"} 1.0' in text
+    assert "compute_agent_placement_up 1.0" in text
+    assert 'compute_agent_node_reshape_pending{node="host1"} 1.0' in text
+    assert 'compute_agent_node_providers{node="host1"} 7.0' in text
+    assert 'compute_agent_node_drift{kind="orphan",node="host1"} 2.0' in text
+
+
+def test_an_address_for_metrics_that_is_malformed_or_taken_is_a_configuration_error(board):
+    with pytest.raises(errors.InvalidConfiguration, match="ADDRESS:PORT"):
+        MetricsServer("9101", board).start()
+    first = MetricsServer("127.0.0.1:0", board)
+    first.start()
+    try:
+        with pytest.raises(errors.InvalidConfiguration, match="cannot be served"):
+            MetricsServer(f"127.0.0.1:{first.port}", board).start()
+    finally:
+        first.stop()
+
+
+def test_the_ledger_remembers_over_restarts(tmp_path):
+    ledger = Ledger(tmp_path)
+    assert ledger.service_state(default_enabled=False) == ServiceState(
+        False, "new hosts start disabled"
+    )
+    ledger.remember_providers(["a", "b"])
+    ledger.remember_providers([], removed=["b"])
+    ledger.remember_additions({"a": {"traits": ["CUSTOM_B", "CUSTOM_A"], "inventories": []}})
+    again = Ledger(tmp_path)
+    assert again.owns("a")
+    assert not again.owns("b")
+    assert again.additions() == {"a": {"traits": ["CUSTOM_A", "CUSTOM_B"], "inventories": []}}
+    assert not again.service_state(default_enabled=True).enabled, "the default is for a first start"
+    again.set_service_state(ServiceState(True))
+    assert Ledger(tmp_path).service_state(default_enabled=False).enabled
+
+
+def test_nothing_is_written_when_nothing_changed(tmp_path):
+    Ledger(tmp_path).remember_providers(["a"])
+    before = (tmp_path / "ledger.json").stat()
+    Ledger(tmp_path).remember_providers(["a"])
+    assert (tmp_path / "ledger.json").stat().st_ino == before.st_ino
+
+
+def tree_with(inventory) -> ProviderTree:
+    tree = ProviderTree()
+    tree.new_root("host1", UUID, 1)
+    tree.update_inventory(UUID, inventory)
+    return tree
+
+
+def test_a_class_with_nothing_is_left_out_and_large_numbers_are_capped():
+    tree = tree_with({"VCPU": {"total": 0}, "MEMORY_MB": {"total": 2**31, "max_unit": 2**31}})
+    (corrected,) = normalise(tree, [UUID])
+    assert corrected.kind is Correction.CAPPED
+    inventory = tree.data(UUID).inventory
+    assert set(inventory) == {"MEMORY_MB"}
+    assert inventory["MEMORY_MB"]["total"] == inventory["MEMORY_MB"]["max_unit"] == 2147483647
+
+
+def test_a_reserve_above_the_total_is_clamped_and_reported():
+    tree = tree_with({"MEMORY_MB": {"total": 10, "reserved": 512}})
+    (corrected,) = normalise(tree, [UUID])
+    assert corrected.kind is Correction.RESERVE_CLAMPED
+    assert "512" in corrected.message
+    assert tree.data(UUID).inventory["MEMORY_MB"]["reserved"] == 10
+    assert normalise(tree, [UUID]) == []
+
+
+def test_the_agents_traits_are_kept_in_step_and_all_others_left_alone():
+    tree = tree_with({})
+    child = tree.new_child("host1_NUMA0", UUID)
+    foreign = tree.new_child("host1:agent", UUID)
+    tree.update_traits(UUID, ["CUSTOM_OPERATORS", "COMPUTE_RESCUE_BFV", "COMPUTE_STATUS_DISABLED"])
+    capabilities = {
+        "COMPUTE_RESCUE_BFV": False,
+        "COMPUTE_NODE": True,
+        "COMPUTE_DEVICE_TAGGING": True,
+    }
+    synchronise(tree, UUID, capabilities=capabilities, enabled=True, owned={UUID, child})
+    assert tree.data(UUID).traits == {
+        "CUSTOM_OPERATORS",
+        "COMPUTE_NODE",
+        "COMPUTE_DEVICE_TAGGING",
+        "OWNER_NOVA",
+    }
+    assert tree.data(child).traits == {"OWNER_NOVA"}
+    assert tree.data(foreign).traits == frozenset()
+    synchronise(tree, UUID, capabilities={}, enabled=False, owned={UUID})
+    assert "COMPUTE_STATUS_DISABLED" in tree.data(UUID).traits
