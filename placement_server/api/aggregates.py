@@ -1,0 +1,68 @@
+"""/resource_providers/{uuid}/aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from placement_server import errors
+from placement_server.api.request import Request
+from placement_server.api.resource_providers import look_up, no_such_provider
+from placement_server.api.response import Response, cache_headers, json_response
+from placement_server.policies import operations
+from placement_server.schemas import aggregate as schemas
+from placement_server.store import aggregates
+from placement_server.store import errors as store_errors
+from placement_server.store.records import Provider
+
+
+def list_(request: Request) -> Response:
+    """List the aggregates of a provider."""
+    (provider_uuid,) = request.path_values
+    request.require_json_accepted()
+    request.require_version(1)
+    request.authorise(operations.AGGREGATES_LIST)
+    try:
+        provider, found = request.store.read(aggregates.of_provider, provider_uuid)
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    return _answer(request, provider, found)
+
+
+def replace(request: Request) -> Response:
+    """Replace the aggregates of a provider. Before 1.19 no generation is involved."""
+    (provider_uuid,) = request.path_values
+    request.require_json_content()
+    request.require_version(1)
+    request.authorise(operations.AGGREGATES_UPDATE)
+    body = request.json_if_found(schemas.REPLACE, lambda: look_up(request, provider_uuid))
+    with_generation = request.version >= (1, 19)
+    wanted = body["aggregates"] if with_generation else body
+    try:
+        provider = request.store.write(
+            aggregates.replace,
+            provider_uuid,
+            wanted,
+            generation=body["resource_provider_generation"] if with_generation else None,
+        )
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    except store_errors.ConcurrentUpdate as error:
+        raise generation_changed() from error
+    return _answer(request, provider, wanted)
+
+
+def generation_changed() -> errors.Conflict:
+    """409 of a writer of aggregates or traits that has not seen the newest generation."""
+    return errors.Conflict(
+        "Resource provider's generation already changed. "
+        "Please update the generation and try again.",
+        code=errors.CONCURRENT_UPDATE,
+    )
+
+
+def _answer(request: Request, provider: Provider, found: Sequence[str]) -> Response:
+    body: dict[str, Any] = {"aggregates": list(found)}
+    if request.version >= (1, 19):
+        body["resource_provider_generation"] = provider.generation
+    return json_response(body, *cache_headers(request.version))

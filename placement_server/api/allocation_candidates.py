@@ -1,0 +1,36 @@
+"""GET /allocation_candidates: every way to satisfy a request for resources."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from placement_server import errors, metrics
+from placement_server.api.request import Request
+from placement_server.api.response import Response, cache_headers, encoded_response
+from placement_server.candidates import query
+from placement_server.candidates.errors import QueryError, SearchGaveUp
+from placement_server.candidates.schema import SCHEMAS
+from placement_server.policies import operations
+from placement_server.schemas.validation import SchemaByVersion
+
+_LIST: Final = SchemaByVersion({version[1]: schema for version, schema in SCHEMAS.items()})
+
+
+def list_(request: Request) -> Response:
+    """List the candidates."""
+    request.require_version(10)
+    request.require_json_accepted()
+    request.authorise(operations.CANDIDATES_LIST)
+    request.query(_LIST)
+    try:
+        wanted = query.parse(request.params(), request.version)
+        with metrics.SEARCH_SECONDS.time():
+            body = request.services.candidates.answer(wanted, request.version)
+    except QueryError as error:
+        metrics.SEARCHES.labels("refused").inc()
+        raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
+    except SearchGaveUp as error:
+        metrics.SEARCHES.labels("gave_up").inc()
+        raise errors.ServiceUnavailable(str(error)) from error
+    metrics.SEARCHES.labels("answered").inc()
+    return encoded_response(body, *cache_headers(request.version))

@@ -1,0 +1,192 @@
+"""/allocations, /allocations/{consumer_uuid} and /resource_providers/{uuid}/allocations."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oslo_utils import uuidutils
+
+from placement_server import errors, metrics
+from placement_server.api.request import Request
+from placement_server.api.response import Response, cache_headers, empty_response, json_response
+from placement_server.policies import operations
+from placement_server.schemas import allocation as schemas
+from placement_server.store import allocations
+from placement_server.store import errors as store_errors
+from placement_server.store.records import ANY, KEEP, ConsumerWrite
+
+
+def of_consumer(request: Request) -> Response:
+    """Show what a consumer holds. One that holds nothing is not an error."""
+    (consumer_uuid,) = request.path_values
+    request.require_json_accepted()
+    request.authorise(operations.ALLOCATIONS_LIST)
+    consumer, rows = request.store.read(allocations.of_consumer, consumer_uuid)
+    held: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        at_provider = held.setdefault(
+            row.provider_uuid, {"resources": {}, "generation": row.provider_generation}
+        )
+        at_provider["resources"][row.resource_class] = row.used
+    body: dict[str, Any] = {"allocations": held}
+    if rows and consumer is not None:
+        if request.version >= (1, 12):
+            body["project_id"] = consumer.project_id
+            body["user_id"] = consumer.user_id
+        if request.version >= (1, 28):
+            body["consumer_generation"] = consumer.generation
+        if request.version >= (1, 38):
+            body["consumer_type"] = consumer.consumer_type or "unknown"
+    return json_response(
+        body, *cache_headers(request.version, *(row.last_modified for row in rows))
+    )
+
+
+def of_provider(request: Request) -> Response:
+    """Show who holds what of a provider."""
+    (provider_uuid,) = request.path_values
+    request.require_json_accepted()
+    request.authorise(operations.PROVIDER_ALLOCATIONS)
+    try:
+        provider, holders = request.store.read(allocations.of_provider, provider_uuid)
+    except store_errors.ProviderNotFound as error:
+        raise errors.NotFound(
+            f"Resource provider '{provider_uuid}' not found: "
+            f"No resource provider with uuid {provider_uuid} found"
+        ) from error
+    held: dict[str, dict[str, Any]] = {}
+    changes = []
+    for consumer, rows in holders:
+        held[consumer.uuid] = {"resources": {row.resource_class: row.used for row in rows}}
+        if request.version >= (1, 28):
+            held[consumer.uuid]["consumer_generation"] = consumer.generation
+        changes.extend(row.last_modified for row in rows)
+    return json_response(
+        {"allocations": held, "resource_provider_generation": provider.generation},
+        *cache_headers(request.version, *changes),
+    )
+
+
+def replace(request: Request) -> Response:
+    """Replace what one consumer holds."""
+    (given,) = request.path_values
+    request.require_json_content()
+    request.authorise(operations.ALLOCATIONS_UPDATE)
+    if not uuidutils.is_uuid_like(given):
+        raise errors.BadRequest(f"Malformed consumer_uuid: {given}")
+    consumer_uuid = str(uuid.UUID(given))
+    body = request.json(schemas.PUT)
+    if request.version < (1, 12):
+        # Of a provider listed twice the later entry counts, as in the object form.
+        body["allocations"] = {
+            entry["resource_provider"]["uuid"]: entry for entry in body["allocations"]
+        }
+    _write(
+        request,
+        [consumer_write(request, consumer_uuid, body)],
+        unknown_class=f"Unable to allocate inventory for consumer {consumer_uuid}: ",
+    )
+    return empty_response(204)
+
+
+def replace_many(request: Request) -> Response:
+    """Replace what several consumers hold, all or none."""
+    request.require_version(13)
+    request.require_json_content()
+    request.authorise(operations.ALLOCATIONS_MANAGE)
+    body = request.json(schemas.POST)
+    _write(
+        request, consumer_writes(request, body), unknown_class="Unable to allocate inventory "
+    )
+    return empty_response(204)
+
+
+def delete(request: Request) -> Response:
+    """Take everything from a consumer."""
+    (consumer_uuid,) = request.path_values
+    request.authorise(operations.ALLOCATIONS_DELETE)
+    try:
+        request.store.write(allocations.delete, consumer_uuid)
+    except store_errors.NoAllocations as error:
+        raise errors.NotFound(f"No allocations for consumer '{consumer_uuid}'") from error
+    return empty_response(204)
+
+
+def consumer_writes(request: Request, bodies: Mapping[str, Any]) -> list[ConsumerWrite]:
+    """The writes that the body of POST asks for, in its order."""
+    return [consumer_write(request, consumer, body) for consumer, body in bodies.items()]
+
+
+def consumer_write(request: Request, consumer_uuid: str, body: Mapping[str, Any]) -> ConsumerWrite:
+    """The write that the body for one consumer asks for, whatever the version left out of it."""
+    return ConsumerWrite(
+        uuid=consumer_uuid,
+        allocations={
+            provider: entry["resources"] for provider, entry in body["allocations"].items()
+        },
+        project_id=body.get("project_id", request.services.incomplete_project_id),
+        user_id=body.get("user_id", request.services.incomplete_user_id),
+        consumer_type=body.get("consumer_type", KEEP),
+        expected_generation=body["consumer_generation"] if request.version >= (1, 28) else ANY,
+    )
+
+
+def _write(request: Request, writes: Sequence[ConsumerWrite], *, unknown_class: str) -> None:
+    try:
+        request.store.write(allocations.write, writes)
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider_to_allocate_from(error) from error
+    except store_errors.ResourceClassNotFound as error:
+        raise errors.BadRequest(f"{unknown_class}No such resource class {error.names[0]}.") from error
+    except (store_errors.ClaimRefused, store_errors.Stale) as error:
+        metrics.CLAIMS.labels("refused" if isinstance(error, store_errors.Refused) else "lost").inc()
+        raise claim_conflict(error) from error
+    metrics.CLAIMS.labels("written").inc()
+
+
+def no_such_provider_to_allocate_from(error: store_errors.ProviderNotFound) -> errors.BadRequest:
+    """400 of allocations that name an unknown provider."""
+    return errors.BadRequest(
+        f"Allocation for resource provider '{error.uuid}' that does not exist."
+    )
+
+
+def claim_conflict(
+    error: store_errors.ClaimRefused | store_errors.Stale,
+) -> errors.Conflict:
+    """409 of allocations that do not fit, or whose writer lost a race."""
+    match error:
+        case store_errors.InvalidInventoryForAllocation():
+            classes, providers = ", ".join(error.resource_classes), ", ".join(error.uuids)
+            return errors.Conflict(
+                f"Unable to allocate inventory: Inventory for '{classes}' on resource provider "
+                f"'{providers}' invalid."
+            )
+        case store_errors.ConstraintViolated():
+            return _refused(error, "would violate inventory constraints.")
+        case store_errors.CapacityExceeded():
+            return _refused(error, "would exceed the capacity.")
+        case store_errors.ConsumerGenerationConflict():
+            return errors.Conflict(
+                "consumer generation conflict - expected "
+                f"{'null' if error.expected is None else error.expected} but got {error.given}",
+                code=errors.CONCURRENT_UPDATE,
+            )
+        case _:
+            return errors.Conflict(
+                "Inventory and/or allocations changed while attempting to allocate: "
+                f"{error}",
+                code=errors.CONCURRENT_UPDATE,
+            )
+
+
+def _refused(
+    error: store_errors.ConstraintViolated | store_errors.CapacityExceeded, reason: str
+) -> errors.Conflict:
+    return errors.Conflict(
+        f"Unable to allocate inventory: Unable to create allocation for "
+        f"'{error.resource_class}' on resource provider '{error.uuid}'. "
+        f"The requested amount {reason}"
+    )

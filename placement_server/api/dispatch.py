@@ -1,0 +1,107 @@
+"""From a WSGI request to a handler and back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from placement_server import errors, microversion
+from placement_server.api import routes
+from placement_server.api.request import REQUEST_ID_KEY, ROUTE_KEY, VERSION_KEY, Request
+from placement_server.api.response import STATUS_LINES, Headers, Response
+from placement_server.api.services import Services
+from placement_server.microversion import Microversion
+from placement_server.store.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse
+
+LOG = logging.getLogger(__name__)
+
+_VARY: Final = ("vary", "openstack-api-version")
+
+
+class PlacementApi:
+    """The innermost WSGI application: negotiate, check the body's headers, route, answer."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def __call__(
+        self, environ: errors.Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        version: Microversion | None = None
+        try:
+            version = _negotiate(environ)
+            environ[VERSION_KEY] = version
+            _check_body_headers(environ)
+            response = self._answer(environ, version)
+        except errors.ApiError as error:
+            return _fail(error, environ, version, start_response)
+        except StoreUnavailable as error:
+            LOG.error("%s %s: %s", environ["REQUEST_METHOD"], environ.get("PATH_INFO"), error)
+            return _fail(
+                errors.ServiceUnavailable(str(error)), environ, version, start_response
+            )
+        except Exception as error:
+            LOG.exception("%s %s failed", environ["REQUEST_METHOD"], environ.get("PATH_INFO"))
+            return _fail(errors.InternalError(str(error)), environ, version, start_response)
+        headers = [
+            *response.headers,
+            ("content-length", str(len(response.body))),
+            *_version_headers(version),
+        ]
+        start_response(STATUS_LINES[response.status], headers)
+        return [response.body] if response.body else []
+
+    def _answer(self, environ: errors.Environ, version: Microversion) -> Response:
+        route, path_values = routes.find(environ.get("PATH_INFO", ""))
+        if route is None:
+            raise errors.NotFound
+        environ[ROUTE_KEY] = route.template
+        handler = route.methods.get(environ["REQUEST_METHOD"])
+        if handler is None:
+            raise errors.MethodNotAllowed(
+                "The method specified is not allowed for this resource.", allow=route.allowed
+            )
+        return handler(Request(environ, version, self._services, path_values))
+
+
+def _negotiate(environ: errors.Environ) -> Microversion:
+    try:
+        return microversion.negotiate(environ.get("HTTP_OPENSTACK_API_VERSION"))
+    except microversion.InvalidVersionString as error:
+        raise errors.BadRequest(f"Invalid microversion: {error}") from error
+    except microversion.UnacceptableVersion as error:
+        raise errors.UnacceptableMicroversion(f"Invalid microversion: {error}") from error
+
+
+def _check_body_headers(environ: errors.Environ) -> None:
+    # Before anything may try to read a body whose length is not a number.
+    announced = environ.get("CONTENT_LENGTH")
+    if not announced:
+        return
+    try:
+        length = int(announced)
+    except ValueError as error:
+        raise errors.BadRequest("content-length header must be an integer") from error
+    if length > 0 and not environ.get("CONTENT_TYPE"):
+        raise errors.BadRequest("content-type header required when content-length > 0")
+
+
+def _version_headers(version: Microversion) -> Headers:
+    return [("openstack-api-version", f"{microversion.SERVICE_TYPE} {version}"), _VARY]
+
+
+def _fail(
+    error: errors.ApiError,
+    environ: errors.Environ,
+    version: Microversion | None,
+    start_response: StartResponse,
+) -> Iterable[bytes]:
+    status, headers, body = errors.render(error, environ, version, environ[REQUEST_ID_KEY])
+    if version is not None and not isinstance(error, errors.InternalError):
+        headers += _version_headers(version)
+    start_response(status, headers)
+    return [body]

@@ -1,0 +1,297 @@
+"""/resource_providers/{uuid}/inventories and .../inventories/{resource_class}."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from placement_server import errors
+from placement_server.api.request import Request
+from placement_server.api.resource_providers import look_up, no_such_provider
+from placement_server.api.response import (
+    Response,
+    cache_headers,
+    empty_response,
+    json_response,
+    uncached,
+)
+from placement_server.policies import operations
+from placement_server.schemas import inventory as schemas
+from placement_server.store import errors as store_errors
+from placement_server.store import inventories
+from placement_server.store.records import InventoryRecord, Provider, StoredInventory
+
+#: The most negative single-precision number: the column of the database is one.
+_MIN_RATIO: Final = -3.40282e38
+
+#: What is in the database, or what was just written to it.
+Inventory = StoredInventory | InventoryRecord
+
+_FIELDS: Final = (
+    "total",
+    "reserved",
+    "min_unit",
+    "max_unit",
+    "step_size",
+    "allocation_ratio",
+)
+
+
+def list_(request: Request) -> Response:
+    """List the inventories of a provider."""
+    (provider_uuid,) = request.path_values
+    request.require_json_accepted()
+    request.authorise(operations.INVENTORIES_LIST)
+    return _all(request, *_stored(request, provider_uuid))
+
+
+def create(request: Request) -> Response:
+    """Add the inventory of one class. The generation in the body is not looked at."""
+    (provider_uuid,) = request.path_values
+    request.require_json_content()
+    request.authorise(operations.INVENTORIES_CREATE)
+    body = request.json_if_found(schemas.CREATE, lambda: look_up(request, provider_uuid))
+    resource_class = body["resource_class"]
+    record = inventory_record(resource_class, body)
+    try:
+        provider, _ = request.store.write(
+            inventories.add,
+            provider_uuid,
+            resource_class,
+            record,
+            reserved_may_equal_total=_reserved_may_equal_total(request),
+        )
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    except (store_errors.ReservedTooLarge, store_errors.ResourceClassNotFound) as error:
+        raise errors.BadRequest(
+            f"Unable to create inventory for resource provider {provider_uuid}: {error}"
+        ) from error
+    except (store_errors.InventoryExists, store_errors.ConcurrentUpdate) as error:
+        raise errors.Conflict(
+            f"Update conflict: {error}", code=errors.CONCURRENT_UPDATE
+        ) from error
+    location = request.location(f"/resource_providers/{provider_uuid}/inventories/{resource_class}")
+    return _one(request, provider, record, location, status=201)
+
+
+def replace(request: Request) -> Response:
+    """Replace all inventories of a provider."""
+    (provider_uuid,) = request.path_values
+    request.require_json_content()
+    request.authorise(operations.INVENTORIES_UPDATE)
+    body = request.json_if_found(schemas.REPLACE, lambda: look_up(request, provider_uuid))
+    records = inventory_records(body["inventories"])
+    try:
+        provider, _ = request.store.write(
+            inventories.replace,
+            provider_uuid,
+            generation=body["resource_provider_generation"],
+            records=records,
+            reserved_may_equal_total=_reserved_may_equal_total(request),
+        )
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    except store_errors.ConcurrentUpdate as error:
+        raise generation_conflict() from error
+    except store_errors.ReservedTooLarge as error:
+        raise errors.BadRequest(
+            f"Unable to update inventory for resource provider {provider_uuid}: {error}"
+        ) from error
+    except store_errors.ResourceClassNotFound as error:
+        raise errors.BadRequest(
+            f"Unknown resource class in inventory for resource provider {provider_uuid}: {error}"
+        ) from error
+    except store_errors.InventoryInUse as error:
+        raise errors.Conflict(f"update conflict: {error}", code=errors.INVENTORY_INUSE) from error
+    return _all(request, provider, records)
+
+
+def delete_all(request: Request) -> Response:
+    """Delete all inventories of a provider."""
+    (provider_uuid,) = request.path_values
+    if request.version < (1, 5):
+        raise errors.MethodNotAllowed
+    request.authorise(operations.INVENTORIES_DELETE)
+    try:
+        request.store.write(inventories.delete_all, provider_uuid)
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    except store_errors.InventoryInUse as error:
+        raise errors.Conflict(str(error), code=errors.INVENTORY_INUSE) from error
+    except store_errors.ConcurrentUpdate as error:
+        raise errors.Conflict(
+            f"Unable to delete inventory for resource provider {provider_uuid} because the "
+            "inventory was updated by another process. Please retry your request.",
+            code=errors.CONCURRENT_UPDATE,
+        ) from error
+    return empty_response(204)
+
+
+def show(request: Request) -> Response:
+    """Show the inventory of one class."""
+    provider_uuid, resource_class = request.path_values
+    request.require_json_accepted()
+    request.authorise(operations.INVENTORIES_SHOW)
+    provider, stored = _stored(request, provider_uuid)
+    if resource_class not in stored:
+        raise errors.NotFound(f"No inventory of class {resource_class} for {provider_uuid}")
+    return _one(request, provider, stored[resource_class])
+
+
+def update(request: Request) -> Response:
+    """Replace the inventory of one class."""
+    provider_uuid, resource_class = request.path_values
+    request.require_json_content()
+    request.authorise(operations.INVENTORIES_UPDATE)
+    body = request.json_if_found(schemas.UPDATE, lambda: look_up(request, provider_uuid))
+    record = inventory_record(resource_class, body)
+    try:
+        provider, _ = request.store.write(
+            inventories.update_one,
+            provider_uuid,
+            resource_class,
+            record,
+            generation=body["resource_provider_generation"],
+            reserved_may_equal_total=_reserved_may_equal_total(request),
+        )
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    except store_errors.ConcurrentUpdate as error:
+        raise generation_conflict() from error
+    except store_errors.ReservedTooLarge as error:
+        raise errors.BadRequest(
+            f"Unable to update inventory for resource provider {provider_uuid}: {error}"
+        ) from error
+    except store_errors.ResourceClassNotFound as error:
+        raise errors.NotFound(f"No such resource class {resource_class}.") from error
+    except store_errors.InventoryNotFound as error:
+        raise errors.BadRequest(
+            f"No inventory record with resource class for resource provider {provider_uuid}: "
+            f"No inventory of class {resource_class} found."
+        ) from error
+    return _one(request, provider, record)
+
+
+def delete(request: Request) -> Response:
+    """Delete the inventory of one class."""
+    provider_uuid, resource_class = request.path_values
+    request.authorise(operations.INVENTORIES_DELETE)
+    missing = f"No inventory of class {resource_class} found for delete: "
+    try:
+        request.store.write(inventories.delete_one, provider_uuid, resource_class)
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    except store_errors.ResourceClassNotFound as error:
+        raise errors.NotFound(f"{missing}No such resource class {resource_class}.") from error
+    except store_errors.InventoryNotFound as error:
+        raise errors.NotFound(
+            f"{missing}No inventory of class {resource_class} found for delete"
+        ) from error
+    except (store_errors.InventoryInUse, store_errors.ConcurrentUpdate) as error:
+        raise errors.Conflict(
+            f"Unable to delete inventory of class {resource_class}: {error}",
+            code=errors.CONCURRENT_UPDATE,
+        ) from error
+    return empty_response(204)
+
+
+def inventory_records(bodies: Mapping[str, Any]) -> dict[str, InventoryRecord]:
+    """Records by resource class.
+
+    The schema says nothing about keys that cannot be class names, so their values are checked
+    here and the name itself, which no class has, by the store.
+
+    :raises errors.BadRequest: a record under such a key is malformed.
+    """
+    return {name: inventory_record(name, body) for name, body in bodies.items()}
+
+
+def inventory_record(resource_class: str, body: Any) -> InventoryRecord:
+    """The record that a body describes, with the defaults for what it leaves out."""
+    if not isinstance(body, dict):
+        raise _malformed(resource_class, f"{body!r} is not of type 'object'")
+    given = {name: body[name] for name in _FIELDS if name in body}
+    if "total" not in given:
+        raise _malformed(resource_class, "'total' is a required property")
+    for name, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise _malformed(resource_class, f"{name}: {value!r} is not a number")
+    if given.get("allocation_ratio", 1.0) < _MIN_RATIO:
+        raise _malformed(
+            resource_class,
+            f"allocation_ratio: {given['allocation_ratio']} is less than the minimum of "
+            f"{_MIN_RATIO}",
+        )
+    return InventoryRecord(**given)
+
+
+def generation_conflict() -> errors.Conflict:
+    """409 of a writer that has not seen the provider's newest generation."""
+    return errors.Conflict(
+        "resource provider generation conflict", code=errors.CONCURRENT_UPDATE
+    )
+
+
+def _malformed(resource_class: str, reason: str) -> errors.BadRequest:
+    return errors.BadRequest(
+        f"JSON does not validate: inventory of {resource_class!r}: {reason}"
+    )
+
+
+def _reserved_may_equal_total(request: Request) -> bool:
+    return request.version >= (1, 26)
+
+
+def _stored(
+    request: Request, provider_uuid: str
+) -> tuple[Provider, Mapping[str, StoredInventory]]:
+    try:
+        return request.store.read(inventories.of_provider, provider_uuid)
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+
+
+def _fields(inventory: Inventory) -> dict[str, Any]:
+    return {
+        "total": inventory.total,
+        "reserved": inventory.reserved,
+        "min_unit": inventory.min_unit,
+        "max_unit": inventory.max_unit,
+        "step_size": inventory.step_size,
+        "allocation_ratio": inventory.allocation_ratio,
+    }
+
+
+def _last_modified(inventory: Inventory) -> datetime:
+    if isinstance(inventory, StoredInventory):
+        return inventory.last_modified
+    return datetime.now(UTC)
+
+
+def _all(request: Request, provider: Provider, found: Mapping[str, Inventory]) -> Response:
+    changes = [_last_modified(inventory) for inventory in found.values()]
+    headers = cache_headers(request.version, *changes) if changes else uncached(request.version)
+    return json_response(
+        {
+            "resource_provider_generation": provider.generation,
+            "inventories": {name: _fields(inventory) for name, inventory in found.items()},
+        },
+        *headers,
+    )
+
+
+def _one(
+    request: Request,
+    provider: Provider,
+    inventory: Inventory,
+    *headers: tuple[str, str],
+    status: int = 200,
+) -> Response:
+    return json_response(
+        {**_fields(inventory), "resource_provider_generation": provider.generation},
+        *headers,
+        *cache_headers(request.version, _last_modified(inventory)),
+        status=status,
+    )

@@ -1,0 +1,76 @@
+"""/resource_providers/{uuid}/traits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placement_server import errors
+from placement_server.api.aggregates import generation_changed
+from placement_server.api.request import Request
+from placement_server.api.resource_providers import no_such_provider
+from placement_server.api.response import Response, cache_headers, empty_response, json_response
+from placement_server.policies import operations
+from placement_server.schemas import trait as schemas
+from placement_server.store import errors as store_errors
+from placement_server.store import traits
+from placement_server.store.records import Provider, TraitRow
+
+
+def list_(request: Request) -> Response:
+    """List the traits of a provider."""
+    (provider_uuid,) = request.path_values
+    request.require_version(6)
+    request.require_json_accepted()
+    request.authorise(operations.PROVIDER_TRAITS_LIST)
+    try:
+        provider, found = request.store.read(traits.of_provider, provider_uuid)
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    return _answer(request, provider, found)
+
+
+def replace(request: Request) -> Response:
+    """Replace the traits of a provider. Here the body is looked at before the provider."""
+    (provider_uuid,) = request.path_values
+    request.require_version(6)
+    request.require_json_content()
+    request.authorise(operations.PROVIDER_TRAITS_UPDATE)
+    body = request.json(schemas.REPLACE_OF_PROVIDER)
+    try:
+        provider, found = request.store.write(
+            traits.replace_of_provider,
+            provider_uuid,
+            body["traits"],
+            generation=body["resource_provider_generation"],
+        )
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    except store_errors.ConcurrentUpdate as error:
+        raise generation_changed() from error
+    except store_errors.TraitNotFound as error:
+        raise errors.BadRequest(f"No such trait {', '.join(error.names)}") from error
+    return _answer(request, provider, found)
+
+
+def delete(request: Request) -> Response:
+    """Take all traits from a provider."""
+    (provider_uuid,) = request.path_values
+    request.require_version(6)
+    request.authorise(operations.PROVIDER_TRAITS_DELETE)
+    try:
+        request.store.write(traits.delete_of_provider, provider_uuid)
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    except store_errors.ConcurrentUpdate as error:
+        raise errors.Conflict(str(error), code=errors.CONCURRENT_UPDATE) from error
+    return empty_response(204)
+
+
+def _answer(request: Request, provider: Provider, found: Sequence[TraitRow]) -> Response:
+    return json_response(
+        {
+            "traits": [trait.name for trait in found],
+            "resource_provider_generation": provider.generation,
+        },
+        *cache_headers(request.version, *(trait.last_modified for trait in found)),
+    )

@@ -1,0 +1,210 @@
+"""A request as handlers see it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import parse_qsl, quote
+
+import webob.acceptparse
+
+from placement_server import errors
+from placement_server.api.services import Services
+from placement_server.microversion import Microversion
+from placement_server.policies.enforcer import Caller
+from placement_server.schemas.validation import InvalidInstance, SchemaByVersion
+from placement_server.store.store import Store
+
+_JSON: Final = "application/json"
+_BAD_CHARACTER: Final = re.compile("[\x00\ud800-\udfff]")
+
+#: Where the authentication leaves the caller for the API.
+CALLER_KEY: Final = "placement_server.caller"
+#: Where the API leaves what the request log and the metrics tell.
+VERSION_KEY: Final = "placement_server.microversion"
+ROUTE_KEY: Final = "placement_server.route"
+#: Where the request id is.
+REQUEST_ID_KEY: Final = "placement_server.request_id"
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, routed and negotiated.
+
+    ``path_values`` are the segments that stand for placeholders in the route, in order.
+    """
+
+    environ: errors.Environ
+    version: Microversion
+    services: Services
+    path_values: list[str] = field(default_factory=list)
+    _params: list[tuple[str, str]] | None = None
+
+    @property
+    def store(self) -> Store:
+        return self.services.store
+
+    @property
+    def script_name(self) -> str:
+        """The mount point, in front of every path that the API tells."""
+        return str(self.environ.get("SCRIPT_NAME", ""))
+
+    # The checks, in the order in which most handlers make them.
+
+    def require_version(self, minor: int) -> None:
+        """Make the route unknown before 1.minor."""
+        if self.version[1] < minor:
+            raise errors.NotFound
+
+    def require_json_accepted(self) -> None:
+        """Refuse a client that does not accept JSON. A header that cannot be parsed is none."""
+        accept = self.environ.get("HTTP_ACCEPT", _JSON)
+        if accept in (_JSON, "*/*"):
+            return
+        if not webob.acceptparse.create_accept_header(accept).acceptable_offers([_JSON]):
+            raise errors.NotAcceptable("Only application/json is provided")
+
+    def require_json_content(self) -> None:
+        """Refuse a body that is not announced as JSON."""
+        given = self.environ.get("CONTENT_TYPE") or None
+        media_type = given.partition(";")[0] if given else None
+        if media_type != _JSON:
+            self.environ["CONTENT_TYPE"] = str(given)
+            raise errors.UnsupportedMediaType(
+                f"The media type {media_type} is not supported, use application/json"
+            )
+
+    def authorise(self, rule: str, target: Mapping[str, Any] | None = None) -> None:
+        """Refuse a caller to whom the policy does not allow the operation."""
+        caller: Caller = self.environ[CALLER_KEY]
+        self.services.enforcer.authorise(rule, caller, target)
+
+    # What the client sent.
+
+    def params(self) -> list[tuple[str, str]]:
+        """The parameters of the query string, in order and with repetitions."""
+        if self._params is None:
+            self._params = list(self._decoded_params())
+        return self._params
+
+    def _decoded_params(self) -> Iterator[tuple[str, str]]:
+        query = self.environ.get("QUERY_STRING", "")
+        if not query:
+            return
+        try:
+            for name, value in parse_qsl(query.encode("latin-1"), keep_blank_values=True):
+                # PostgreSQL has no text with U+0000, so nothing stored can match it.
+                yield (
+                    name.decode().replace("\0", "\N{REPLACEMENT CHARACTER}"),
+                    value.decode().replace("\0", "\N{REPLACEMENT CHARACTER}"),
+                )
+        except UnicodeDecodeError as error:
+            raise errors.BadRequest(f"Invalid query string parameters: {error}") from error
+
+    def last_params(self) -> dict[str, str]:
+        """The parameters by name; of repeated ones the last."""
+        return dict(self.params())
+
+    def all_of(self, name: str) -> list[str]:
+        """Every value of a parameter."""
+        return [value for key, value in self.params() if key == name]
+
+    def query(self, schema: SchemaByVersion) -> dict[str, str]:
+        """The valid parameters by name; of repeated ones the last."""
+        params = self.last_params()
+        try:
+            schema.check(params, self.version)
+        except InvalidInstance as error:
+            raise errors.BadRequest(f"Invalid query string parameters: {error}") from error
+        return params
+
+    def json(self, schema: SchemaByVersion) -> Any:
+        """The body, parsed and valid."""
+        instance = parse_json(self._body())
+        try:
+            schema.check(instance, self.version)
+        except InvalidInstance as error:
+            raise errors.BadRequest(f"JSON does not validate: {error}") from error
+        return instance
+
+    def json_if_found(self, schema: SchemaByVersion, look_up: Callable[[], object]) -> Any:
+        """The valid body, where "not found" must win over "bad body".
+
+        What is looked up is looked up again by whatever the handler does with a good body, so
+        it is worth a query of its own only when the body is bad.
+        """
+        try:
+            return self.json(schema)
+        except errors.BadRequest:
+            look_up()
+            raise
+
+    def _body(self) -> bytes:
+        announced = max(0, int(self.environ.get("CONTENT_LENGTH") or 0))
+        body: bytes = self.environ["wsgi.input"].read(announced) if announced else b""
+        if len(body) < announced:
+            raise errors.BadRequest(
+                f"Malformed JSON: the body ended after {len(body)} of {announced} bytes"
+            )
+        return body
+
+    # What the answer points to.
+
+    def link(self, path: str) -> str:
+        """A path below the mount point."""
+        return self.script_name + path
+
+    def location(self, path: str) -> tuple[str, str]:
+        """The Location header of something just made: an absolute URL."""
+        environ = self.environ
+        host = environ.get("HTTP_HOST")
+        if not host:
+            host = environ["SERVER_NAME"]
+            default = "443" if environ["wsgi.url_scheme"] == "https" else "80"
+            if environ["SERVER_PORT"] != default:
+                host = f"{host}:{environ['SERVER_PORT']}"
+        url = f"{environ['wsgi.url_scheme']}://{host}{self.script_name}{path}"
+        return "location", quote(url, safe="%/:=&?~#+!$,;'@()*[]")
+
+
+def parse_json(body: bytes) -> Any:
+    """A JSON document in UTF-8, of which every text can be stored.
+
+    :raises errors.BadRequest: not JSON, not UTF-8, nested too deeply, or a text with a character
+        that no database stores.
+    """
+    try:
+        text = body.decode("utf-8")
+        document = json.loads(text, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise errors.BadRequest("Malformed JSON: nested too deeply") from error
+    except ValueError as error:
+        raise errors.BadRequest(f"Malformed JSON: {error}") from error
+    if "\\u" in text:
+        # Only an escape can make such characters: raw ones are not UTF-8 or not JSON.
+        _refuse_bad_characters(document)
+    return document
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _refuse_bad_characters(document: Any) -> None:
+    waiting = [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            found = _BAD_CHARACTER.search(value)
+            if found:
+                raise errors.BadRequest(
+                    f"Malformed JSON: the character U+{ord(found[0]):04X} cannot be stored"
+                )
+        elif isinstance(value, dict):
+            waiting.extend(value)
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)

@@ -1,0 +1,63 @@
+"""POST /reshaper: move inventory between providers together with its allocations."""
+
+from __future__ import annotations
+
+from placement_server import errors
+from placement_server.api.allocations import (
+    claim_conflict,
+    consumer_writes,
+    no_such_provider_to_allocate_from,
+)
+from placement_server.api.inventories import inventory_records
+from placement_server.api.request import Request
+from placement_server.api.response import Response, empty_response
+from placement_server.policies import operations
+from placement_server.schemas import reshaper as schemas
+from placement_server.store import errors as store_errors
+from placement_server.store import reshape
+
+
+def apply(request: Request) -> Response:
+    """Set the inventories of the providers and the allocations of the consumers, or nothing."""
+    request.require_version(30)
+    request.require_json_content()
+    request.authorise(operations.RESHAPE)
+    body = request.json(schemas.RESHAPE)
+    inventories = {
+        provider: (
+            entry["resource_provider_generation"],
+            inventory_records(entry["inventories"]),
+        )
+        for provider, entry in body["inventories"].items()
+    }
+    try:
+        request.store.write(
+            reshape.apply, inventories, consumer_writes(request, body["allocations"])
+        )
+    except store_errors.ReshapeProviderNotFound as error:
+        raise errors.BadRequest(
+            f"Resource provider {error.uuid} in inventories not found: "
+            f"No resource provider with uuid {error.uuid} found",
+            code=errors.PROVIDER_NOT_FOUND,
+        ) from error
+    except store_errors.ReshapeGenerationConflict as error:
+        raise errors.Conflict(
+            f"resource provider generation conflict for provider {error.uuid}: "
+            f"actual: {error.actual}, given: {error.given}",
+            code=errors.CONCURRENT_UPDATE,
+        ) from error
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider_to_allocate_from(error) from error
+    except store_errors.ResourceClassNotFound as error:
+        raise errors.BadRequest(
+            f"malformed reshaper data: No such resource class {error.names[0]}."
+        ) from error
+    except store_errors.InventoryInUse as error:
+        raise errors.Conflict(f"update conflict: {error}", code=errors.INVENTORY_INUSE) from error
+    except store_errors.ConcurrentUpdate as error:
+        raise errors.Conflict(
+            f"update conflict: {error}", code=errors.CONCURRENT_UPDATE
+        ) from error
+    except (store_errors.ClaimRefused, store_errors.Stale) as error:
+        raise claim_conflict(error) from error
+    return empty_response(204)

@@ -1,0 +1,121 @@
+"""/resource_classes and /resource_classes/{name}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placement_server import errors
+from placement_server.api.request import Request
+from placement_server.api.response import Response, cache_headers, empty_response, json_response
+from placement_server.policies import operations
+from placement_server.schemas import resource_class as schemas
+from placement_server.schemas.validation import InvalidInstance
+from placement_server.store import errors as store_errors
+from placement_server.store import resource_classes
+
+
+def list_(request: Request) -> Response:
+    """List the standard and the custom classes."""
+    request.require_version(2)
+    request.require_json_accepted()
+    request.authorise(operations.CLASSES_LIST)
+    found = request.store.read(resource_classes.list_all)
+    return json_response(
+        {"resource_classes": [_representation(request, row.name) for row in found]},
+        *cache_headers(request.version, *(row.last_modified for row in found)),
+    )
+
+
+def create(request: Request) -> Response:
+    """Create a custom class."""
+    request.require_version(2)
+    request.require_json_content()
+    request.authorise(operations.CLASSES_CREATE)
+    name = request.json(schemas.NAMED)["name"]
+    try:
+        request.store.write(resource_classes.create, name)
+    except store_errors.ResourceClassExists as error:
+        raise errors.Conflict(f"Conflicting resource class already exists: {name}") from error
+    return empty_response(201, request.location(f"/resource_classes/{name}"))
+
+
+def show(request: Request) -> Response:
+    """Show a class."""
+    (name,) = request.path_values
+    request.require_version(2)
+    request.require_json_accepted()
+    request.authorise(operations.CLASSES_SHOW)
+    try:
+        row = request.store.read(resource_classes.get, name)
+    except store_errors.ResourceClassNotFound as error:
+        raise _no_such_class(name) from error
+    return json_response(
+        _representation(request, name), *cache_headers(request.version, row.last_modified)
+    )
+
+
+def update(request: Request) -> Response:
+    """Make sure that a custom class exists; before 1.7, rename one."""
+    request.require_version(2)
+    return _rename(request) if request.version < (1, 7) else _ensure(request)
+
+
+def _ensure(request: Request) -> Response:
+    (name,) = request.path_values
+    request.authorise(operations.CLASSES_UPDATE)
+    try:
+        schemas.NAMED.check({"name": name}, request.version)
+    except InvalidInstance as error:
+        raise errors.BadRequest(f"JSON does not validate: {error}") from error
+    _, created = request.store.write(resource_classes.ensure, name)
+    return empty_response(
+        201 if created else 204, request.location(f"/resource_classes/{name}")
+    )
+
+
+def _rename(request: Request) -> Response:
+    (name,) = request.path_values
+    request.require_json_content()
+    request.authorise(operations.CLASSES_UPDATE)
+    new_name = request.json(schemas.NAMED)["name"]
+    try:
+        request.store.write(resource_classes.rename, name, new_name)
+    except store_errors.ResourceClassNotFound as error:
+        raise _no_such_class(name) from error
+    except store_errors.StandardName as error:
+        raise errors.BadRequest(f"Cannot update standard resource class {name}") from error
+    except store_errors.ResourceClassExists as error:
+        raise errors.Conflict(f"Resource class already exists: {new_name}") from error
+    return json_response(_representation(request, new_name))
+
+
+def delete(request: Request) -> Response:
+    """Delete a custom class that no provider has inventory of."""
+    (name,) = request.path_values
+    request.require_version(2)
+    request.authorise(operations.CLASSES_DELETE)
+    try:
+        request.store.write(resource_classes.delete, name)
+    except store_errors.ResourceClassNotFound as error:
+        raise _no_such_class(name) from error
+    except store_errors.StandardName as error:
+        raise errors.BadRequest(
+            f"Error in delete resource class: Cannot delete standard resource class {name}."
+        ) from error
+    except store_errors.ResourceClassInUse as error:
+        raise errors.Conflict(
+            f"Error in delete resource class: Cannot delete resource class {name}. "
+            "Class is in use in inventory."
+        ) from error
+    return empty_response(204)
+
+
+def _no_such_class(name: str) -> errors.NotFound:
+    return errors.NotFound(f"No such resource class {name}.")
+
+
+def _representation(request: Request, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "links": [{"rel": "self", "href": request.link(f"/resource_classes/{name}")}],
+    }

@@ -1,0 +1,245 @@
+"""/resource_providers and /resource_providers/{uuid}."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+from placement_server import errors
+from placement_server.api.request import Request
+from placement_server.api.response import Response, cache_headers, empty_response, json_response
+from placement_server.candidates import filters
+from placement_server.candidates.errors import QueryError
+from placement_server.policies import operations
+from placement_server.schemas import resource_provider as schemas
+from placement_server.store import errors as store_errors
+from placement_server.store import providers
+from placement_server.store.records import KEEP, MAX_INT, Provider
+
+#: Links of a provider and the minor that added each.
+_LINKS: Final = (
+    ("inventories", 0),
+    ("usages", 0),
+    ("aggregates", 1),
+    ("traits", 6),
+    ("allocations", 11),
+)
+
+
+def list_(request: Request) -> Response:
+    """List the providers that pass every filter."""
+    request.require_json_accepted()
+    request.authorise(operations.PROVIDERS_LIST)
+    params = request.query(schemas.LIST)
+    try:
+        conditions = _conditions(request, params)
+        found = request.store.read(providers.find, **conditions)
+    except QueryError as error:
+        raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
+    except store_errors.TraitNotFound as error:
+        raise errors.BadRequest(
+            'Invalid trait(s) in "required" parameter: '
+            f"No such trait(s): {', '.join(error.names)}."
+        ) from error
+    except store_errors.ResourceClassNotFound as error:
+        raise errors.BadRequest(
+            "Invalid resource class in resources parameter: "
+            f"No such resource class {', '.join(error.names)}."
+        ) from error
+    return json_response(
+        {"resource_providers": [_representation(request, provider) for provider in found]},
+        *cache_headers(request.version, *(provider.last_modified for provider in found)),
+    )
+
+
+def _conditions(request: Request, params: dict[str, str]) -> dict[str, Any]:
+    # The parsers run in this order because the first failure is the one reported.
+    version = request.version
+    conditions: dict[str, Any] = {
+        "name": params.get("name") or None,
+        "uuid": params.get("uuid"),
+        "in_tree": params.get("in_tree"),
+    }
+    if "member_of" in params:
+        member_of, forbidden = filters.parse_member_of(request.all_of("member_of"), version)
+        conditions.update(member_of=member_of, forbidden_aggregates=forbidden)
+    if "required" in params:
+        values = request.all_of("required") if version >= (1, 39) else [params["required"]]
+        required, forbidden = filters.parse_required(values, version)
+        conditions.update(required=required, forbidden=forbidden)
+    if "resources" in params:
+        amounts = filters.parse_resources(params["resources"])
+        # No inventory gives more than MAX_INT, and databases have no larger integers to compare.
+        conditions["resources"] = {
+            name: min(amount, MAX_INT + 1) for name, amount in amounts.items()
+        }
+    return conditions
+
+
+def create(request: Request) -> Response:
+    """Create a provider."""
+    request.require_json_content()
+    request.authorise(operations.PROVIDERS_CREATE)
+    body = request.json(schemas.CREATE)
+    name = body["name"]
+    provider_uuid = str(uuid.UUID(body["uuid"]) if "uuid" in body else uuid.uuid4())
+    try:
+        provider = request.store.write(
+            providers.create,
+            uuid=provider_uuid,
+            name=name,
+            parent_uuid=body.get("parent_provider_uuid"),
+        )
+    except store_errors.ProviderNameTaken as error:
+        raise _duplicate(f"name: {error.name}") from error
+    except store_errors.ProviderUuidTaken as error:
+        raise _duplicate(f"uuid: {error.uuid}") from error
+    except store_errors.ParentIsSelf as error:
+        raise _not_created(
+            name,
+            provider_uuid,
+            "parent provider UUID cannot be same as UUID. "
+            "Please set parent provider UUID to None if there is no parent.",
+        ) from error
+    except store_errors.ParentNotFound as error:
+        raise _not_created(name, provider_uuid, "parent provider UUID does not exist.") from error
+    except store_errors.ProviderNameMissing as error:
+        raise _not_created(name, provider_uuid, "name is required") from error
+    location = request.location(f"/resource_providers/{provider.uuid}")
+    if request.version < (1, 20):
+        return empty_response(201, location)
+    return json_response(
+        _representation(request, provider),
+        location,
+        *cache_headers(request.version, provider.last_modified),
+    )
+
+
+def show(request: Request) -> Response:
+    """Show a provider."""
+    (provider_uuid,) = request.path_values
+    request.require_json_accepted()
+    request.authorise(operations.PROVIDERS_SHOW)
+    provider = look_up(request, provider_uuid)
+    return json_response(
+        _representation(request, provider),
+        *cache_headers(request.version, provider.last_modified),
+    )
+
+
+def update(request: Request) -> Response:
+    """Rename a provider, or move it in or out of a tree."""
+    (provider_uuid,) = request.path_values
+    request.require_json_content()
+    request.authorise(operations.PROVIDERS_UPDATE)
+    body = request.json_if_found(schemas.UPDATE, lambda: look_up(request, provider_uuid))
+    try:
+        provider = request.store.write(
+            providers.update,
+            provider_uuid,
+            name=body["name"],
+            parent_uuid=body.get("parent_provider_uuid", KEEP),
+            reparenting_allowed=request.version >= (1, 37),
+        )
+    except store_errors.ParentNotFound as error:
+        raise _not_saved(
+            provider_uuid, "create", "parent provider UUID does not exist."
+        ) from error
+    except store_errors.UnparentingNotAllowed as error:
+        raise _not_saved(
+            provider_uuid, "update", "un-parenting a provider is not currently allowed."
+        ) from error
+    except store_errors.ReparentingNotAllowed as error:
+        raise _not_saved(
+            provider_uuid, "update", "re-parenting a provider is not currently allowed."
+        ) from error
+    except store_errors.ParentLoop as error:
+        raise _not_saved(
+            provider_uuid, "update", "creating loop in the provider tree is not allowed."
+        ) from error
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    except store_errors.ProviderNameTaken as error:
+        raise _duplicate(error.name) from error
+    return json_response(
+        _representation(request, provider),
+        *cache_headers(request.version, provider.last_modified),
+    )
+
+
+def delete(request: Request) -> Response:
+    """Delete a provider with its inventories and associations."""
+    (provider_uuid,) = request.path_values
+    request.authorise(operations.PROVIDERS_DELETE)
+    try:
+        request.store.write(providers.delete, provider_uuid)
+    except store_errors.ProviderNotFound as error:
+        raise errors.NotFound(
+            f"No resource provider with uuid {provider_uuid} found for delete"
+        ) from error
+    except store_errors.ProviderHasChildren as error:
+        raise errors.Conflict(
+            f"Unable to delete parent resource provider {provider_uuid}: "
+            "It has child resource providers.",
+            code=errors.PROVIDER_CANNOT_DELETE_PARENT,
+        ) from error
+    except store_errors.ProviderHasAllocations as error:
+        raise errors.Conflict(
+            f"Unable to delete resource provider {provider_uuid}: "
+            "Resource provider has allocations.",
+            code=errors.PROVIDER_INUSE,
+        ) from error
+    return empty_response(204)
+
+
+def look_up(request: Request, provider_uuid: str) -> Provider:
+    """The provider of a path.
+
+    :raises errors.NotFound: there is none.
+    """
+    try:
+        return request.store.read(providers.get, provider_uuid)
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+
+
+def no_such_provider(provider_uuid: str) -> errors.NotFound:
+    """The 404 of every route below a provider."""
+    return errors.NotFound(f"No resource provider with uuid {provider_uuid} found")
+
+
+def _duplicate(what: str) -> errors.Conflict:
+    return errors.Conflict(
+        f"Conflicting resource provider {what} already exists.", code=errors.DUPLICATE_NAME
+    )
+
+
+def _not_created(name: str, provider_uuid: str, reason: str) -> errors.BadRequest:
+    return errors.BadRequest(
+        f'Unable to create resource provider "{name}", {provider_uuid}: '
+        f"Object action create failed because: {reason}"
+    )
+
+
+def _not_saved(provider_uuid: str, action: str, reason: str) -> errors.BadRequest:
+    return errors.BadRequest(
+        f"Unable to save resource provider {provider_uuid}: "
+        f"Object action {action} failed because: {reason}"
+    )
+
+
+def _representation(request: Request, provider: Provider) -> dict[str, Any]:
+    minor = request.version[1]
+    url = request.link(f"/resource_providers/{provider.uuid}")
+    links = [{"rel": "self", "href": url}]
+    links += [{"rel": rel, "href": f"{url}/{rel}"} for rel, since in _LINKS if minor >= since]
+    representation = {
+        "uuid": provider.uuid,
+        "name": provider.name,
+        "generation": provider.generation,
+        "links": links,
+    }
+    if minor >= 14:
+        representation["parent_provider_uuid"] = provider.parent_uuid
+        representation["root_provider_uuid"] = provider.root_uuid
+    return representation

@@ -1,0 +1,60 @@
+"""Answers of handlers."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from email.utils import formatdate
+from typing import Any, Final
+
+import orjson
+
+from placement_server.microversion import Microversion
+
+Headers = list[tuple[str, str]]
+
+_JSON_TYPE: Final = ("content-type", "application/json")
+
+STATUS_LINES: Final = {200: "200 OK", 201: "201 Created", 204: "204 No Content"}
+
+
+@dataclass(slots=True)
+class Response:
+    """A successful answer; everything else is raised as an error."""
+
+    status: int
+    body: bytes = b""
+    headers: Headers = field(default_factory=list)
+
+
+def json_response(value: Any, *headers: tuple[str, str], status: int = 200) -> Response:
+    """An answer with a JSON body."""
+    return Response(status, orjson.dumps(value), [_JSON_TYPE, *headers])
+
+
+def encoded_response(body: bytes, *headers: tuple[str, str]) -> Response:
+    """An answer whose JSON body is encoded already."""
+    return Response(200, body, [_JSON_TYPE, *headers])
+
+
+def empty_response(status: int, *headers: tuple[str, str]) -> Response:
+    """An answer without a body, and so without a content type."""
+    return Response(status, b"", list(headers))
+
+
+def cache_headers(version: Microversion, *changes: datetime | None) -> Headers:
+    """``cache-control`` and ``last-modified``, from 1.15 on.
+
+    :param changes: when the things shown last changed; now where there are none.
+    """
+    if version[1] < 15:
+        return []
+    known = [change for change in changes if change is not None]
+    moment = max(known).timestamp() if known else time.time()
+    return [("last-modified", formatdate(moment, usegmt=True)), *uncached(version)]
+
+
+def uncached(version: Microversion) -> Headers:
+    """``cache-control`` alone, from 1.15 on."""
+    return [("cache-control", "no-cache")] if version[1] >= 15 else []

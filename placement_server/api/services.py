@@ -1,0 +1,23 @@
+"""What handlers work with, made once when the application starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement_server.candidates.service import CandidateService
+from placement_server.policies.enforcer import Enforcer
+from placement_server.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything that outlives a request.
+
+    The incomplete ids stand for project and user in allocations written before 1.8.
+    """
+
+    store: Store
+    candidates: CandidateService
+    enforcer: Enforcer
+    incomplete_project_id: str
+    incomplete_user_id: str

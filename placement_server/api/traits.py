@@ -1,0 +1,108 @@
+"""/traits and /traits/{name}."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placement_server import errors
+from placement_server.api.request import Request
+from placement_server.api.response import Response, cache_headers, empty_response, json_response
+from placement_server.policies import operations
+from placement_server.schemas import trait as schemas
+from placement_server.schemas.validation import InvalidInstance
+from placement_server.store import errors as store_errors
+from placement_server.store import traits
+
+
+def list_(request: Request) -> Response:
+    """List the traits that pass the filters."""
+    request.require_version(6)
+    request.require_json_accepted()
+    request.authorise(operations.TRAITS_LIST)
+    params = request.query(schemas.LIST)
+    found = request.store.read(traits.list_names, **_filters(params))
+    return json_response(
+        {"traits": [trait.name for trait in found]},
+        *cache_headers(request.version, *(trait.last_modified for trait in found)),
+    )
+
+
+def _filters(params: dict[str, str]) -> dict[str, Any]:
+    conditions: dict[str, Any] = {}
+    if "name" in params:
+        conditions.update(_name_filter(params["name"]))
+    if "associated" in params:
+        answer = {"true": True, "false": False}.get(params["associated"].lower())
+        if answer is None:
+            raise errors.BadRequest(
+                'The query parameter "associated" only accepts "true" or "false"'
+            )
+        conditions["associated"] = answer
+    return conditions
+
+
+def _name_filter(value: str) -> dict[str, Any]:
+    operator, colon, operand = value.partition(":")
+    if not colon:
+        raise errors.BadRequest(
+            "Badly formatted name parameter. Expected name query string parameter in form: "
+            f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{value}"'
+        )
+    if operator == "in":
+        return {"names": operand.split(",")}
+    if operator == "startswith":
+        return {"prefix": operand}
+    # Clients of the published server get every trait for an operator that does not exist.
+    return {}
+
+
+def ensure(request: Request) -> Response:
+    """Make sure that a custom trait exists."""
+    (name,) = request.path_values
+    request.require_version(6)
+    request.authorise(operations.TRAITS_UPDATE)
+    try:
+        schemas.NAME.check(name, request.version)
+    except InvalidInstance as error:
+        raise errors.BadRequest(
+            "The trait is invalid. A valid trait must be no longer than 255 characters, start "
+            'with the prefix "CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"'
+        ) from error
+    trait, created = request.store.write(traits.ensure, name)
+    return empty_response(
+        201 if created else 204,
+        request.location(f"/traits/{name}"),
+        *cache_headers(request.version, trait.last_modified),
+    )
+
+
+def show(request: Request) -> Response:
+    """Tell whether a trait exists."""
+    (name,) = request.path_values
+    request.require_version(6)
+    request.authorise(operations.TRAITS_SHOW)
+    try:
+        trait = request.store.read(traits.get, name)
+    except store_errors.TraitNotFound as error:
+        raise _no_such_trait(name) from error
+    return empty_response(204, *cache_headers(request.version, trait.last_modified))
+
+
+def delete(request: Request) -> Response:
+    """Delete a custom trait that no provider has."""
+    (name,) = request.path_values
+    request.require_version(6)
+    request.authorise(operations.TRAITS_DELETE)
+    try:
+        request.store.write(traits.delete, name)
+    except store_errors.TraitNotFound as error:
+        raise _no_such_trait(name) from error
+    except store_errors.StandardName as error:
+        raise errors.BadRequest(f"Cannot delete standard trait {name}.") from error
+    except store_errors.TraitInUse as error:
+        raise errors.Conflict(f"The trait {name} is in use by a resource provider.") from error
+    return empty_response(204)
+
+
+def _no_such_trait(name: str) -> errors.NotFound:
+    return errors.NotFound(f"No such trait(s): {name}.")

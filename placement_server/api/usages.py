@@ -1,0 +1,54 @@
+"""/resource_providers/{uuid}/usages and /usages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placement_server.api.request import Request
+from placement_server.api.resource_providers import no_such_provider
+from placement_server.api.response import Response, cache_headers, json_response
+from placement_server.policies import operations
+from placement_server.schemas import usage as schemas
+from placement_server.store import errors as store_errors
+from placement_server.store import usages
+
+
+def of_provider(request: Request) -> Response:
+    """Show what is used of each class that the provider has inventory of."""
+    (provider_uuid,) = request.path_values
+    request.require_json_accepted()
+    request.authorise(operations.PROVIDER_USAGES)
+    try:
+        provider, used = request.store.read(usages.of_provider, provider_uuid)
+    except store_errors.ProviderNotFound as error:
+        raise no_such_provider(provider_uuid) from error
+    return json_response(
+        {"resource_provider_generation": provider.generation, "usages": used},
+        *cache_headers(request.version),
+    )
+
+
+def of_project(request: Request) -> Response:
+    """Show what the consumers of a project use, from 1.38 on by their type.
+
+    The rule compares the caller's project with the one asked about, so that a reader may look at
+    its own usage. Without the parameter there is nothing to compare, and a reader is refused.
+    """
+    request.require_version(9)
+    request.require_json_accepted()
+    target = {"project_id": request.last_params().get("project_id")}
+    request.authorise(operations.TOTAL_USAGES, target)
+    params = request.query(schemas.TOTAL)
+    project_id, user_id = params["project_id"], params.get("user_id")
+    found: dict[str, Any]
+    if request.version < (1, 38):
+        found = dict(request.store.read(usages.of_project, project_id, user_id))
+    else:
+        by_type = request.store.read(
+            usages.by_consumer_type, project_id, user_id, params.get("consumer_type")
+        )
+        found = {
+            consumer_type: {"consumer_count": usage.consumer_count, **usage.resources}
+            for consumer_type, usage in by_type.items()
+        }
+    return json_response({"usages": found}, *cache_headers(request.version))

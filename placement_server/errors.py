@@ -1,0 +1,219 @@
+"""Errors of the HTTP API: their codes, and how they are rendered.
+
+A handler raises one of the classes below with the specific message. The fixed lead sentence of
+each status, and the HTML and plain renderings, are WebOb's.
+
+Rules for codes: a code never changes and is never reused; a new one is dotted, starts with
+``placement.`` and names what is wrong, not where; it is only for situations in which a client
+would act differently. Everything else has UNDEFINED.
+
+    ApiError
+    ├── BadRequest              400
+    ├── Forbidden               403
+    ├── NotFound                404
+    ├── MethodNotAllowed        405
+    ├── NotAcceptable           406
+    │   └── UnacceptableMicroversion
+    ├── Conflict                409
+    ├── UnsupportedMediaType    415
+    ├── InternalError           500
+    └── ServiceUnavailable      503
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import webob.exc
+
+from placement_server import microversion
+
+UNDEFINED: Final = "placement.undefined_code"
+CONCURRENT_UPDATE: Final = "placement.concurrent_update"
+INVENTORY_INUSE: Final = "placement.inventory.inuse"
+DUPLICATE_NAME: Final = "placement.duplicate_name"
+PROVIDER_INUSE: Final = "placement.resource_provider.inuse"
+PROVIDER_CANNOT_DELETE_PARENT: Final = "placement.resource_provider.cannot_delete_parent"
+PROVIDER_NOT_FOUND: Final = "placement.resource_provider.not_found"
+QUERYPARAM_DUPLICATE_KEY: Final = "placement.query.duplicate_key"
+QUERYPARAM_BAD_VALUE: Final = "placement.query.bad_value"
+QUERYPARAM_MISSING_VALUE: Final = "placement.query.missing_value"
+
+Environ = dict[str, Any]
+Rendered = tuple[str, list[tuple[str, str]], bytes]
+
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+_BREAK: Final = re.compile("<br[^>]*>", re.IGNORECASE)
+_COMMENT: Final = re.compile("<!--|-->")
+_TAG: Final = re.compile("<[^>]*>")
+
+#: A message may quote what the client sent, and that may be megabytes.
+_MESSAGE_LIMIT: Final = 65_536
+
+
+class ApiError(Exception):
+    """An answer other than success. ``message`` is the specific part of the detail."""
+
+    status: int = 500
+    webob_class: type[webob.exc.HTTPException] = webob.exc.HTTPInternalServerError
+
+    def __init__(self, message: str = "", *, code: str = UNDEFINED) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+    def extra_headers(self) -> list[tuple[str, str]]:
+        """Headers that belong to this error alone."""
+        return []
+
+    def extra_fields(self) -> Mapping[str, Any]:
+        """Keys of the JSON error entry that belong to this error alone."""
+        return {}
+
+
+class BadRequest(ApiError):
+    """400: the request is malformed."""
+
+    status = 400
+    webob_class = webob.exc.HTTPBadRequest
+
+
+class Forbidden(ApiError):
+    """403: the policy refuses the caller."""
+
+    status = 403
+    webob_class = webob.exc.HTTPForbidden
+
+
+class NotFound(ApiError):
+    """404: no such route, thing, or not at this microversion."""
+
+    status = 404
+    webob_class = webob.exc.HTTPNotFound
+
+
+class MethodNotAllowed(ApiError):
+    """405. ``allow`` lists the methods of the path; empty sends no Allow header."""
+
+    status = 405
+    webob_class = webob.exc.HTTPMethodNotAllowed
+
+    def __init__(self, message: str = "", *, allow: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.allow = allow
+
+    def extra_headers(self) -> list[tuple[str, str]]:
+        return [("allow", ", ".join(self.allow))] if self.allow else []
+
+
+class NotAcceptable(ApiError):
+    """406: the client accepts none of the media types there are."""
+
+    status = 406
+    webob_class = webob.exc.HTTPNotAcceptable
+
+
+class UnacceptableMicroversion(NotAcceptable):
+    """406 of the version negotiation: says which versions there are."""
+
+    def extra_fields(self) -> Mapping[str, Any]:
+        return {"max_version": str(microversion.MAX), "min_version": str(microversion.MIN)}
+
+
+class Conflict(ApiError):
+    """409: the state of the data, or a concurrent change of it, forbids the request."""
+
+    status = 409
+    webob_class = webob.exc.HTTPConflict
+
+
+class UnsupportedMediaType(ApiError):
+    """415: the body is not announced as JSON."""
+
+    status = 415
+    webob_class = webob.exc.HTTPUnsupportedMediaType
+
+
+class InternalError(ApiError):
+    """500: an error nobody foresaw."""
+
+
+class ServiceUnavailable(ApiError):
+    """503: the database is away, or a search took longer than it may."""
+
+    status = 503
+    webob_class = webob.exc.HTTPServiceUnavailable
+
+
+def render(
+    error: ApiError, environ: Environ, version: tuple[int, int] | None, request_id: str
+) -> Rendered:
+    """Status line, headers and body of an error, in the form that the client accepts.
+
+    :param version: the negotiated microversion, or None where there is none (the negotiation
+        itself failed): then the entry has no code.
+    """
+    message = _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", error.message)
+    response = error.webob_class(
+        detail=message[:_MESSAGE_LIMIT],
+        json_formatter=_json_formatter(error, version, request_id),
+    )
+    response.plain_body = lambda environ: (
+        f"{response.status}\n\n{strip_tags(_unescaped_body(response, environ))}"
+    )
+    status, headers, body = _generate(response, environ)
+    return status, [*error.extra_headers(), *headers], body
+
+
+def unauthorized(environ: Environ) -> Rendered:
+    """401 of the token-less authentication, whose body is flat where others are lists.
+
+    The shape is what OpenStack's server sends; clients rely on the status alone.
+    """
+    return _generate(webob.exc.HTTPUnauthorized(), environ)
+
+
+def strip_tags(text: str) -> str:
+    """The text on as few lines as possible and without what looks like an HTML tag.
+
+    In linear time also for a text of nothing but opening brackets: those after the last closing
+    one cannot begin a tag, so they are not looked at.
+    """
+    text = _BREAK.sub("\n", text.replace("\n", " ").replace("\r", ""))
+    text = _COMMENT.sub("", text)
+    closed = text.rfind(">") + 1
+    return _TAG.sub("", text[:closed]) + text[closed:]
+
+
+def _unescaped_body(response: webob.exc.WSGIHTTPException, environ: Environ) -> str:
+    return str(response._make_body(environ, webob.exc.no_escape))
+
+
+def _generate(response: webob.exc.WSGIHTTPException, environ: Environ) -> Rendered:
+    started: list[tuple[str, list[tuple[str, str]]]] = []
+
+    def start_response(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> None:
+        del exc_info
+        started.append((status, headers))
+
+    body = b"".join(response.generate_response(environ, start_response))
+    return (*started[0], body)
+
+
+def _json_formatter(
+    error: ApiError, version: tuple[int, int] | None, request_id: str
+) -> Callable[..., dict[str, Any]]:
+    def formatted(body: str, status: str, title: str, environ: Environ) -> dict[str, Any]:
+        del environ
+        entry: dict[str, Any] = {
+            "status": int(status.split(" ", 1)[0]),
+            "title": title,
+            "detail": strip_tags(body),
+        }
+        if version is not None and version >= (1, 23):
+            entry["code"] = error.code
+        entry["request_id"] = request_id
+        entry.update(error.extra_fields())
+        return {"errors": [entry]}
+
+    return formatted

@@ -1,0 +1,143 @@
+"""The microversions of the API and how a client picks one.
+
+A microversion is the tuple ``(major, minor)``; handlers compare tuples, ``version >= (1, 14)``.
+OpenStack owns the numbers: this list never grows past what OpenStack has published. What this
+server offers beyond it is asked for with a service type of its own in the same header.
+
+Adding a line here makes ``tests/unit/api/test_microversion.py`` fail until the count there, the
+documentation and the handlers have been brought along.
+"""
+
+from typing import Final, NamedTuple
+
+SERVICE_TYPE: Final = "placement"
+
+
+class Microversion(NamedTuple):
+    """One version of the API. Compares with plain tuples."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+#: What each minor version changed, in order: the position in the list is the minor number.
+HISTORY: Final = (
+    "resource providers, inventories, usages and allocations",
+    "aggregates of a provider can be read and replaced",
+    "resource class routes; custom resource classes",
+    "member_of filters the provider list",
+    "resources filters the provider list",
+    "all inventories of a provider can be deleted at once",
+    "traits, and traits of a provider",
+    "PUT resource class ensures that it exists instead of renaming it",
+    "allocations name project and user",
+    "usages of a project",
+    "allocation candidates",
+    "providers link to their allocations",
+    "allocations are written, and candidates answered, as objects keyed by provider",
+    "POST allocations for several consumers in one transaction",
+    "trees of providers: parent, root and the in_tree filter",
+    "last-modified and cache-control headers",
+    "limit on allocation candidates",
+    "required traits on allocation candidates; traits in summaries",
+    "required traits filter the provider list",
+    "aggregates carry and check the provider's generation",
+    "POST provider answers with the provider",
+    "member_of on allocation candidates",
+    "forbidden traits",
+    "errors carry a code",
+    "member_of may be repeated",
+    "numbered request groups and group_policy",
+    "reserved may equal total",
+    "summaries list every resource class of a provider",
+    "consumer generations",
+    "candidates from nested providers; summaries show the tree",
+    "the reshaper",
+    "in_tree on allocation candidates",
+    "forbidden aggregates",
+    "request groups with free suffixes",
+    "mappings of request groups to providers",
+    "root_required",
+    "same_subtree and groups without resources",
+    "providers may change or lose their parent",
+    "consumer types",
+    "any-trait sets and repeated required",
+)
+
+MIN: Final = Microversion(1, 0)
+MAX: Final = Microversion(1, len(HISTORY) - 1)
+
+
+class InvalidVersionString(ValueError):
+    """The version asked for is not two integers joined by a dot; the reason says where."""
+
+    def __init__(self, given: str, reason: str) -> None:
+        self.given = given
+        super().__init__(f"invalid version string: {given}; {reason}")
+
+
+class UnacceptableVersion(ValueError):
+    """The version asked for is well formed but none of this server's."""
+
+    def __init__(self, given: str) -> None:
+        self.given = given
+        super().__init__(f"Unacceptable version header: {given}")
+
+
+#: Answers to header values already seen. Clients send a handful of values for ever; the bound
+#: keeps one that sends random ones from filling the memory.
+_NEGOTIATED: dict[str, Microversion] = {}
+_NEGOTIATED_LIMIT: Final = 512
+
+
+def negotiate(header: str | None) -> Microversion:
+    """The version that the value of ``OpenStack-API-Version`` asks for.
+
+    The value is a comma-separated list of ``<service> <version>`` items. Items for other services
+    and items without a blank are ignored, the last one for placement counts, and without one the
+    answer is the minimum.
+
+    :raises InvalidVersionString: not two integers.
+    :raises UnacceptableVersion: outside of MIN..MAX.
+    """
+    if not header:
+        return MIN
+    known = _NEGOTIATED.get(header)
+    if known is not None:
+        return known
+    version = _parse(_version_asked_for(header))
+    if len(_NEGOTIATED) < _NEGOTIATED_LIMIT:
+        _NEGOTIATED[header] = version
+    return version
+
+
+def _version_asked_for(header: str) -> str | None:
+    asked = None
+    for item in header.split(","):
+        service, blank, version = item.strip().partition(" ")
+        if blank and service.lower() == SERVICE_TYPE:
+            asked = version.strip()
+    return asked
+
+
+def _parse(asked: str | None) -> Microversion:
+    if asked is None:
+        return MIN
+    if asked == "latest":
+        return MAX
+    major, dot, minor = asked.partition(".")
+    try:
+        numbers = (int(major), int(minor)) if dot else (int(major),)
+    except ValueError as error:
+        raise InvalidVersionString(asked, str(error)) from error
+    if len(numbers) == 1:
+        # The wording is what clients of the published server have seen for years.
+        raise InvalidVersionString(
+            asked, "Version.__new__() missing 1 required positional argument: 'minor'"
+        )
+    if numbers[0] != MIN.major or not MIN.minor <= numbers[1] <= MAX.minor:
+        raise UnacceptableVersion(asked)
+    return Microversion(*numbers)

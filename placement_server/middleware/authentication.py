@@ -1,0 +1,131 @@
+"""Who calls: two strategies to find out, and what they leave for the API.
+
+``noauth2`` believes the token, which is the user's name: for tests and for a server that only its
+own machine can reach. ``keystone`` asks Keystone through keystonemiddleware. Both set the same
+headers, and :class:`CallerFromHeaders` behind them makes the caller of the policy out of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from keystonemiddleware import auth_token
+from oslo_config import cfg
+from oslo_context import context
+
+from placement_server import errors
+from placement_server.api.request import CALLER_KEY
+from placement_server.policies.enforcer import Caller
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+#: The version document, with and without the slash of the mount point.
+_PUBLIC: Final = ("/", "")
+
+#: Further headers of keystonemiddleware, under the names that rules of policy files use.
+_DETAILS: Final = {
+    "user_domain_id": "HTTP_X_USER_DOMAIN_ID",
+    "project_domain_id": "HTTP_X_PROJECT_DOMAIN_ID",
+    "service_user_id": "HTTP_X_SERVICE_USER_ID",
+    "service_user_domain_id": "HTTP_X_SERVICE_USER_DOMAIN_ID",
+    "service_project_id": "HTTP_X_SERVICE_PROJECT_ID",
+    "service_project_domain_id": "HTTP_X_SERVICE_PROJECT_DOMAIN_ID",
+}
+
+
+class NoAuth:
+    """Take ``user`` or ``user:project`` from the token as it is.
+
+    The user ``admin`` has the role admin, unless the client names roles itself.
+    """
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(
+        self, environ: errors.Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        if environ.get("PATH_INFO", "") == "/":
+            return self._application(environ, start_response)
+        token = environ.get("HTTP_X_AUTH_TOKEN")
+        if token is None:
+            return _unauthorized(environ, start_response)
+        user_id, _, project_id = token.partition(":")
+        environ["HTTP_X_USER_ID"] = user_id
+        environ.setdefault("HTTP_X_ROLES", "admin" if user_id == "admin" else "")
+        if not environ.get("HTTP_OPENSTACK_SYSTEM_SCOPE"):
+            environ.setdefault("HTTP_X_PROJECT_ID", project_id or user_id)
+        return self._application(environ, start_response)
+
+
+class Keystone:
+    """Have Keystone vouch for the token; only the version document needs none."""
+
+    def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts) -> None:
+        self._application = application
+        self._protected = auth_token.AuthProtocol(application, {"oslo_config_config": conf})
+
+    def __call__(
+        self, environ: errors.Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        if environ.get("PATH_INFO", "") in _PUBLIC:
+            return self._application(environ, start_response)
+        chunks: Iterable[bytes] = self._protected(environ, start_response)
+        return chunks
+
+
+class CallerFromHeaders:
+    """Make the caller out of what the strategy found; without a user there is no way in."""
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(
+        self, environ: errors.Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        get = environ.get
+        user_id = get("HTTP_X_USER_ID")
+        if user_id is None and get("PATH_INFO", "") not in _PUBLIC:
+            return _unauthorized(environ, start_response)
+        caller = Caller(
+            user_id=user_id,
+            project_id=get("HTTP_X_PROJECT_ID"),
+            roles=_split(get("HTTP_X_ROLES")),
+            system_scope=get("HTTP_OPENSTACK_SYSTEM_SCOPE"),
+            domain_id=get("HTTP_X_DOMAIN_ID"),
+            details={
+                **{name: get(header) for name, header in _DETAILS.items()},
+                "service_roles": _split(get("HTTP_X_SERVICE_ROLES")),
+                "is_admin_project": get("HTTP_X_IS_ADMIN_PROJECT", "true").lower() == "true",
+            },
+        )
+        environ[CALLER_KEY] = caller
+        logged = context.get_current()
+        if logged is not None:
+            logged.user_id, logged.project_id = caller.user_id, caller.project_id
+        return self._application(environ, start_response)
+
+
+def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, strategy: str) -> WSGIApplication:
+    """The application behind the strategy that ``[api]auth_strategy`` names."""
+    identified = CallerFromHeaders(application)
+    strategies: dict[str, Callable[[], Any]] = {
+        "keystone": lambda: Keystone(identified, conf),
+        "noauth2": lambda: NoAuth(identified),
+    }
+    protected: WSGIApplication = strategies[strategy]()
+    return protected
+
+
+def _split(roles: str | None) -> tuple[str, ...]:
+    return tuple(role.strip() for role in roles.split(",") if role.strip()) if roles else ()
+
+
+def _unauthorized(
+    environ: errors.Environ, start_response: StartResponse
+) -> Iterable[bytes]:
+    status, headers, body = errors.unauthorized(environ)
+    start_response(status, headers)
+    return [body]

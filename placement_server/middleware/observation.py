@@ -1,0 +1,68 @@
+"""The request log, and what Prometheus is told of every request."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from placement_server import metrics
+from placement_server.api.request import ROUTE_KEY, VERSION_KEY
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+#: Operators filter and scrape by this name.
+LOG = logging.getLogger("placement_server.requestlog")
+
+#: The methods that a client may make up are one in the metrics.
+_METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
+
+
+class Observation:
+    """Log and count every request, outside of everything that may answer it."""
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(
+        self, environ: dict[str, Any], start_response: StartResponse
+    ) -> Iterable[bytes]:
+        begun = time.perf_counter()
+        seen: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def start_seen(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            seen.append((status, headers))
+            return start_response(status, headers, exc_info)
+
+        chunks = self._application(environ, start_seen)
+        status, headers = seen[-1]
+        self._count(environ, status, time.perf_counter() - begun)
+        if LOG.isEnabledFor(logging.INFO):
+            self._log(environ, status, headers)
+        return chunks
+
+    @staticmethod
+    def _count(environ: dict[str, Any], status: str, seconds: float) -> None:
+        method = environ["REQUEST_METHOD"]
+        if method not in _METHODS:
+            method = "other"
+        route = environ.get(ROUTE_KEY, "none")
+        metrics.REQUESTS.labels(method, route, status[:3]).inc()
+        metrics.REQUEST_SECONDS.labels(method, route).observe(seconds)
+
+    @staticmethod
+    def _log(environ: dict[str, Any], status: str, headers: list[tuple[str, str]]) -> None:
+        uri = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+        query = environ.get("QUERY_STRING")
+        length = next((value for name, value in headers if name.lower() == "content-length"), "-")
+        LOG.info(
+            '%s "%s %s" status: %s len: %s microversion: %s',
+            environ.get("REMOTE_ADDR", "-"),
+            environ["REQUEST_METHOD"],
+            f"{uri}?{query}" if query else uri,
+            status[:3],
+            length,
+            environ.get(VERSION_KEY, "-"),
+        )

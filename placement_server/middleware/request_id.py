@@ -1,0 +1,73 @@
+"""Request ids, and the guarantee that whatever goes wrong further in is answered in JSON."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from oslo_context import context
+
+from placement_server import errors
+from placement_server.api.request import REQUEST_ID_KEY
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+LOG = logging.getLogger(__name__)
+
+_REQUEST_ID: Final = re.compile(
+    r"req-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE
+)
+
+
+class RequestId:
+    """Give every request an id, in the log, in errors and in the answer's headers.
+
+    An id that the client sends is another service's: it appears in the log as the global request
+    id, so that one action of a user can be followed through all services.
+
+    The Accept header is settled here too, because every answer from here on inwards depends on
+    it: no preference means JSON.
+    """
+
+    def __init__(self, application: WSGIApplication) -> None:
+        self._application = application
+
+    def __call__(
+        self, environ: errors.Environ, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        request_id = f"req-{uuid.uuid4()}"
+        environ[REQUEST_ID_KEY] = request_id
+        if environ.get("HTTP_ACCEPT", "") in ("", "*/*"):
+            environ["HTTP_ACCEPT"] = "application/json"
+        context.RequestContext(
+            request_id=request_id, global_request_id=_global_request_id(environ)
+        )
+
+        def start_identified(
+            status: str, headers: list[tuple[str, str]], exc_info: Any = None
+        ) -> Any:
+            headers = [*headers, ("x-openstack-request-id", request_id)]
+            return start_response(status, headers, exc_info)
+
+        try:
+            return self._application(environ, start_identified)
+        except Exception as error:
+            LOG.exception(
+                "%s %s failed outside of the API",
+                environ["REQUEST_METHOD"],
+                environ.get("PATH_INFO"),
+            )
+            status, headers, body = errors.render(
+                errors.InternalError(str(error)), environ, None, request_id
+            )
+            start_identified(status, headers)
+            return [body]
+
+
+def _global_request_id(environ: errors.Environ) -> str | None:
+    inbound = environ.get("HTTP_X_OPENSTACK_REQUEST_ID")
+    return inbound if inbound and _REQUEST_ID.fullmatch(inbound) else None

@@ -1,0 +1,108 @@
+"""Compiled JSON schemas, picked by microversion.
+
+The error texts of the API quote the schema and the offending value exactly as the jsonschema
+library prints them, so the order of the keys in the schemas is part of the API.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final
+
+import jsonschema
+import jsonschema.exceptions
+from jsonschema.exceptions import ValidationError
+from oslo_utils import uuidutils
+
+Schema = Mapping[str, Any]
+
+#: Errors compared to find the one to report. A hostile body has millions of them.
+_ERRORS_COMPARED: Final = 1000
+
+_FORMATS = jsonschema.FormatChecker(formats=())
+_STRICT_FORMATS = jsonschema.FormatChecker(formats=("uuid",))
+
+
+@_FORMATS.checks("uuid")
+def _is_uuid_like(value: object) -> bool:
+    # Any spelling: dashless, upper case, braces, urn:uuid:.
+    return not isinstance(value, str) or uuidutils.is_uuid_like(value)
+
+
+@lru_cache(maxsize=256)
+def _anchored(pattern: str) -> re.Pattern[str]:
+    # In JSON schema ``$`` is the end of the string; in Python a final line break may follow it,
+    # and a name with a line break at its end would get into the database.
+    return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern))
+
+
+def _pattern(
+    validator: Any, pattern: str, instance: Any, schema: Schema
+) -> Iterator[ValidationError]:
+    del schema
+    if validator.is_type(instance, "string") and not _anchored(pattern).search(instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+def _unique_items(
+    validator: Any, unique: bool, instance: Any, schema: Schema
+) -> Iterator[ValidationError]:
+    # The library compares every pair of items when they cannot be sorted. All our unique arrays
+    # are of strings; what is not a string is reported by "items".
+    del schema
+    if not unique or not validator.is_type(instance, "array"):
+        return
+    strings = [item for item in instance if isinstance(item, str)]
+    if len(set(strings)) != len(strings):
+        yield ValidationError(f"{instance!r} has non-unique elements")
+
+
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator, {"pattern": _pattern, "uniqueItems": _unique_items}
+)
+
+
+class SchemaByVersion:
+    """The schemas of one body or query, each compiled once, keyed by the minor that began it.
+
+    :param schemas: ``{minor: schema}``; a request uses the newest not newer than its version.
+    :param strict_uuids: query parameters want dashes where JSON bodies do not.
+    """
+
+    def __init__(self, schemas: Mapping[int, Schema], *, strict_uuids: bool = False) -> None:
+        formats = _STRICT_FORMATS if strict_uuids else _FORMATS
+        self._starts = sorted(schemas, reverse=True)
+        self._validators = {
+            minor: _Validator(dict(schema), format_checker=formats)
+            for minor, schema in schemas.items()
+        }
+
+    def schema(self, version: tuple[int, int]) -> Schema:
+        """The schema in force at a version."""
+        schema: Schema = self._validator(version).schema
+        return schema
+
+    def check(self, instance: Any, version: tuple[int, int]) -> None:
+        """Do nothing when the instance is valid.
+
+        :raises InvalidInstance: with the text for the client.
+        """
+        try:
+            errors = islice(self._validator(version).iter_errors(instance), _ERRORS_COMPARED)
+            error = jsonschema.exceptions.best_match(errors)
+            text = str(error) if error else None
+        except RecursionError as recursion:
+            raise InvalidInstance("the value is nested too deeply") from recursion
+        if text is not None:
+            raise InvalidInstance(text)
+
+    def _validator(self, version: tuple[int, int]) -> Any:
+        for start in self._starts:
+            if version[1] >= start:
+                return self._validators[start]
+        raise LookupError(f"no schema for microversion {version}, the oldest is {self._starts[-1]}")
+
+
+class InvalidInstance(ValueError):
+    """A value does not fit its schema. The text is what the jsonschema library says."""

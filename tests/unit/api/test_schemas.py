@@ -1,0 +1,99 @@
+"""Schemas by version, and that hostile values cost neither time nor a traceback."""
+
+import time
+from typing import Any
+
+import pytest
+
+from placement_server.schemas import aggregate, allocation, inventory, resource_class
+from placement_server.schemas import resource_provider as provider
+from placement_server.schemas.validation import InvalidInstance, SchemaByVersion
+
+UUID = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
+
+
+def fails(schema: SchemaByVersion, instance: Any, version: tuple[int, int] = (1, 39)) -> str:
+    with pytest.raises(InvalidInstance) as raised:
+        schema.check(instance, version)
+    return str(raised.value)
+
+
+def test_the_newest_schema_not_newer_than_the_version_is_used() -> None:
+    body = {"name": "a", "parent_provider_uuid": UUID}
+    provider.CREATE.check(body, (1, 14))
+    assert "'parent_provider_uuid' was unexpected" in fails(provider.CREATE, body, (1, 13))
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [UUID, UUID.upper(), UUID.replace("-", ""), f"{{{UUID}}}", f"urn:uuid:{UUID}"],
+)
+def test_bodies_take_a_uuid_in_any_spelling(spelling: str) -> None:
+    provider.CREATE.check({"name": "a", "uuid": spelling}, (1, 0))
+
+
+def test_queries_want_the_dashes() -> None:
+    provider.LIST.check({"uuid": UUID.upper()}, (1, 0))
+    assert "is not a 'uuid'" in fails(provider.LIST, {"uuid": UUID.replace("-", "")})
+
+
+@pytest.mark.parametrize("field", ["total", "min_unit", "max_unit", "step_size"])
+def test_the_text_of_a_failure_is_that_of_the_library(field: str) -> None:
+    body = {"total": 1, "resource_provider_generation": 0, field: 0}
+    text = fails(inventory.UPDATE, body)
+    assert text.startswith("0 is less than the minimum of 1\n")
+    assert f"Failed validating 'minimum' in schema['properties']['{field}']" in text
+    body[field] = 2147483648
+    assert "Failed validating 'maximum'" in fails(inventory.UPDATE, body)
+
+
+def test_whole_floats_are_integers_and_booleans_are_not() -> None:
+    inventory.UPDATE.check({"total": 5.0, "resource_provider_generation": 0}, (1, 0))
+    assert "is not of type 'integer'" in fails(
+        inventory.UPDATE, {"total": True, "resource_provider_generation": 0}
+    )
+
+
+def test_a_name_may_not_end_in_a_line_break() -> None:
+    text = fails(resource_class.NAMED, {"name": "CUSTOM_A\n"})
+    assert r"'CUSTOM_A\n' does not match '^CUSTOM_[A-Z0-9_]+$'" in text
+
+
+def test_repeated_aggregates_are_refused() -> None:
+    assert "has non-unique elements" in fails(aggregate.REPLACE, [UUID, UUID], (1, 1))
+
+
+def test_mappings_may_have_the_empty_key_but_not_be_empty() -> None:
+    body: dict[str, Any] = {
+        "allocations": {},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "mappings": {"": [UUID]},
+    }
+    allocation.PUT.check(body, (1, 34))
+    body["mappings"] = {}
+    assert "should be non-empty" in fails(allocation.PUT, body, (1, 34))
+
+
+def test_deep_nesting_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    fails(provider.CREATE, deep)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [0] * 300_000,
+        [{"a": number} for number in range(100_000)],
+        [UUID, 1] * 150_000,
+        ["x" * 10_000_000],
+    ],
+    ids=["numbers", "objects", "mixed", "one long string"],
+)
+def test_a_big_body_that_is_wrong_throughout_is_refused_quickly(items: list[Any]) -> None:
+    begun = time.process_time()
+    fails(aggregate.REPLACE, {"aggregates": items, "resource_provider_generation": 0})
+    assert time.process_time() - begun < 10
