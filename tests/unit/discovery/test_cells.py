@@ -1,0 +1,164 @@
+"""NUMA cells, the odd ones first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compute_agent.discovery.errors import DiscoveryError
+from compute_agent.discovery.facts import HugePages
+from compute_agent.discovery.topology import discover
+from tests.data.machine_builder import MachineBuilder
+from tests.unit.discovery.conftest import Look
+
+
+def test_cells_have_cpus_memory_and_distances(two_cells: MachineBuilder, look: Look) -> None:
+    first, second = look(two_cells).cells
+    assert (first.id, first.cpus, first.memory_kib) == (0, (0, 1), 1 << 20)
+    assert first.distances == ((0, 10), (1, 21))
+    assert second.distances == ((0, 21), (1, 10))
+
+
+def test_gaps_in_node_numbers_do_not_shift_distances(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.memory(3 << 20)
+    machine.cpus("0-5")
+    machine.nodes("0,2,8")
+    machine.node(0, cpus="0-1", memory_kib=1 << 20, distance="10 20 40")
+    machine.node(2, cpus="2-3", memory_kib=1 << 20, distance="20 10 40")
+    machine.node(8, cpus="4-5", memory_kib=1 << 20, distance="40 40 10")
+    topology = look(machine)
+    assert [cell.id for cell in topology.cells] == [0, 2, 8]
+    assert topology.cells[1].distances == ((0, 20), (2, 10), (8, 40))
+    assert topology.warnings == ()
+
+
+def test_eight_cells_are_eight_cells(machine: MachineBuilder, look: Look) -> None:
+    machine.memory(8 << 20)
+    machine.cpus("0-15")
+    machine.nodes("0-7")
+    for node in range(8):
+        machine.node(
+            node,
+            cpus=f"{2 * node}-{2 * node + 1}",
+            memory_kib=1 << 20,
+            distance=" ".join("10" if node == other else "32" for other in range(8)),
+        )
+    topology = look(machine)
+    assert [cell.cpus for cell in topology.cells] == [(2 * n, 2 * n + 1) for n in range(8)]
+
+
+def test_a_memory_only_node_is_a_cell_without_cpus(two_cells: MachineBuilder, look: Look) -> None:
+    two_cells.cpus("0-1")
+    two_cells.node(1, cpus="", memory_kib=1 << 20, distance="21 10")
+    assert [cell.cpus for cell in look(two_cells).cells] == [(0, 1), ()]
+
+
+def test_a_node_without_memory_is_a_cell_without_memory(
+    two_cells: MachineBuilder, look: Look
+) -> None:
+    two_cells.memory(1 << 20)
+    two_cells.node(1, cpus="2-3", memory_kib=0, distance="21 10")
+    assert [cell.memory_kib for cell in look(two_cells).cells] == [1 << 20, 0]
+
+
+def test_without_numa_the_host_is_one_cell_with_its_huge_pages(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.remove("sys/devices/system/node")
+    machine.huge_pages(None, 2048, total=8, free=3)
+    topology = look(machine)
+    (cell,) = topology.cells
+    assert (cell.id, cell.cpus, cell.memory_kib) == (0, (0, 1), 1 << 20)
+    assert cell.huge_pages == (HugePages(2048, 8, 3),)
+    assert not topology.numa_reported
+    assert topology.warnings == ()
+
+
+def test_huge_pages_are_listed_by_size(machine: MachineBuilder, look: Look) -> None:
+    machine.huge_pages(0, 1048576, total=2, free=1)
+    machine.huge_pages(0, 2048, total=100, free=50)
+    pools = look(machine).cells[0].huge_pages
+    assert [(pool.size_kib, pool.total) for pool in pools] == [(2048, 100), (1048576, 2)]
+
+
+def test_pages_in_use_are_no_change_of_facts(tmp_path: Path, machine: MachineBuilder) -> None:
+    machine.huge_pages(0, 2048, total=100, free=50)
+    machine.write(tmp_path)
+    before = discover(str(tmp_path / "sys"), str(tmp_path / "proc"))
+    machine.huge_pages(0, 2048, total=100, free=49)
+    for path in tmp_path.rglob("free_hugepages"):
+        path.write_text("49\n")
+    after = discover(str(tmp_path / "sys"), str(tmp_path / "proc"))
+    assert after == before
+    assert after.cells[0].huge_pages[0].free == 49
+
+
+def test_a_container_told_of_a_node_it_does_not_have_goes_on(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.nodes("0-1")
+    topology = look(machine)
+    assert [cell.id for cell in topology.cells] == [0]
+    assert any("names node 1" in warning for warning in topology.warnings)
+
+
+def test_a_container_with_less_memory_than_its_nodes_keeps_both_numbers(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.memory(1 << 18)
+    topology = look(machine)
+    assert (topology.memory_kib, topology.cells[0].memory_kib) == (1 << 18, 1 << 20)
+    assert any("both are kept" in warning for warning in topology.warnings)
+
+
+def test_a_cpu_claimed_by_two_nodes_stays_with_the_first(
+    two_cells: MachineBuilder, look: Look
+) -> None:
+    two_cells.node(1, cpus="1-3", memory_kib=1 << 20, distance="21 10")
+    topology = look(two_cells)
+    assert [cell.cpus for cell in topology.cells] == [(0, 1), (2, 3)]
+    assert any("claims CPUs [1]" in warning for warning in topology.warnings)
+
+
+def test_a_node_that_cannot_be_read_is_left_out_and_its_cpus_are_named(
+    two_cells: MachineBuilder, look: Look
+) -> None:
+    two_cells.remove("sys/devices/system/node/node1/meminfo")
+    topology = look(two_cells)
+    assert [cell.id for cell in topology.cells] == [0]
+    assert topology.cells[0].distances == ((0, 10),)
+    assert any("node1/meminfo" in warning and "left out" in warning for warning in topology.warnings)
+    assert any("CPUs [2, 3] are online and on none" in warning for warning in topology.warnings)
+
+
+@pytest.mark.parametrize("distance", ["10", "10 20 30", "near far"])
+def test_distances_that_do_not_fit_the_nodes_are_unknown(
+    two_cells: MachineBuilder, look: Look, distance: str
+) -> None:
+    two_cells.node(0, cpus="0-1", memory_kib=1 << 20, distance=distance)
+    topology = look(two_cells)
+    assert topology.cells[0].distances == ()
+    assert any("distances are unknown" in warning for warning in topology.warnings)
+
+
+def test_a_pool_that_cannot_be_read_is_left_out(machine: MachineBuilder, look: Look) -> None:
+    machine.huge_pages(0, 2048, total=100, free=50)
+    machine.sys("devices/system/node/node0/hugepages/hugepages-1048576kB/nr_hugepages", "many")
+    topology = look(machine)
+    assert [pool.size_kib for pool in topology.cells[0].huge_pages] == [2048]
+    assert any("'many'" in warning for warning in topology.warnings)
+
+
+@pytest.mark.parametrize("content", [None, "MemTotal: plenty\n"])
+def test_a_host_without_memory_says_what_to_check(
+    machine: MachineBuilder, tmp_path: Path, content: str | None
+) -> None:
+    machine.remove("proc/meminfo")
+    if content is not None:
+        machine.proc("meminfo", content)
+    machine.write(tmp_path)
+    with pytest.raises(DiscoveryError, match=r"meminfo.*procfs_root"):
+        discover(str(tmp_path / "sys"), str(tmp_path / "proc"))

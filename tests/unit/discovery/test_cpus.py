@@ -1,0 +1,143 @@
+"""CPUs: online ones, threads of a core, model and flags on several architectures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compute_agent.discovery.errors import DiscoveryError
+from compute_agent.discovery.sysfs.cpus import model_from_cpuinfo
+from compute_agent.discovery.topology import discover
+from tests.data.machine_builder import MachineBuilder
+from tests.unit.discovery.conftest import Look
+
+AARCH64 = """processor\t: 0
+BogoMIPS\t: 50.00
+Features\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid sve
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x3
+CPU part\t: 0xd0c
+CPU revision\t: 1
+"""
+S390X = """vendor_id       : IBM/S390
+# processors    : 2
+features\t: esan3 zarch stfle msa vx
+"""
+RISCV = """processor\t: 0
+hart\t\t: 1
+isa\t\t: rv64imafdc
+mmu\t\t: sv39
+uarch\t\t: sifive,u74-mc
+"""
+
+
+def test_threads_of_one_core_are_siblings(machine: MachineBuilder, look: Look) -> None:
+    machine.cpu(0, socket=0, core=0, siblings="0-1")
+    machine.cpu(1, socket=0, core=0, siblings="0-1")
+    topology = look(machine)
+    assert [cpu.siblings for cpu in topology.cpus] == [(0, 1), (0, 1)]
+    assert topology.hyperthreading
+
+
+def test_an_offline_cpu_is_present_and_nowhere_else(machine: MachineBuilder, look: Look) -> None:
+    machine.cpus("0,2-3", present="0-3")
+    machine.node(0, cpus="0,2-3", memory_kib=1 << 20, distance="10")
+    machine.cpu(0, socket=0, core=0, siblings="0-1")  # a container shown too much
+    topology = look(machine)
+    assert topology.online_cpus == (0, 2, 3)
+    assert topology.present_cpus == (0, 1, 2, 3)
+    assert topology.cells[0].cpus == (0, 2, 3)
+    assert topology.cpus[0].siblings == (0,)
+
+
+def test_a_cpu_without_topology_is_its_own_core(machine: MachineBuilder, look: Look) -> None:
+    cpu = look(machine).cpus[0]
+    assert (cpu.socket, cpu.die, cpu.core, cpu.siblings) == (None, None, None, (0,))
+
+
+def test_minus_one_of_arm_firmware_means_unknown(machine: MachineBuilder, look: Look) -> None:
+    machine.cpu(0, socket=-1, core=3, siblings="0")
+    cpu = look(machine).cpus[0]
+    assert (cpu.socket, cpu.core) == (None, 3)
+
+
+def test_the_newer_name_of_the_sibling_list_counts(machine: MachineBuilder, look: Look) -> None:
+    machine.sys("devices/system/cpu/cpu0/topology/core_cpus_list", "0-1")
+    assert look(machine).cpus[0].siblings == (0, 1)
+
+
+def test_without_lists_the_directories_count(machine: MachineBuilder, look: Look) -> None:
+    machine.remove("sys/devices/system/cpu/online")
+    machine.remove("sys/devices/system/cpu/present")
+    machine.cpu(0, socket=0, core=0, siblings="0")
+    machine.cpu(1, socket=0, core=1, siblings="1")
+    assert look(machine).online_cpus == (0, 1)
+
+
+def test_a_container_without_sys_has_the_cpus_of_cpuinfo(tmp_path: Path) -> None:
+    machine = MachineBuilder()
+    machine.cpuinfo(count=3)
+    machine.write(tmp_path)
+    topology = discover(str(tmp_path / "sys"), str(tmp_path / "proc"))
+    assert topology.online_cpus == (0, 1, 2)
+    assert topology.cells[0].cpus == (0, 1, 2)
+
+
+def test_a_machine_without_any_cpu_says_which_options_to_check(tmp_path: Path) -> None:
+    machine = MachineBuilder()
+    machine.proc("cpuinfo", "")
+    machine.write(tmp_path)
+    with pytest.raises(DiscoveryError, match="procfs_root"):
+        discover(str(tmp_path / "sys"), str(tmp_path / "proc"))
+
+
+def test_a_damaged_list_is_a_warning_and_the_next_source_counts(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.sys("devices/system/cpu/online", "zero to one")
+    topology = look(machine)
+    assert topology.online_cpus == (0, 1)
+    assert any("zero to one" in warning for warning in topology.warnings)
+
+
+def test_x86_flags_and_model_are_read(machine: MachineBuilder, look: Look) -> None:
+    model = look(machine).cpu_model
+    assert (model.arch, model.vendor) == ("x86_64", "GenuineIntel")
+    assert {"avx2", "pni", "vmx"} <= set(model.flags)
+    assert list(model.flags) == sorted(model.flags)
+
+
+def test_only_the_first_block_of_a_long_cpuinfo_is_needed(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.cpuinfo(count=512)
+    assert "avx512_vnni" in look(machine).cpu_model.flags
+
+
+@pytest.mark.parametrize(
+    ("text", "arch", "flag", "name"),
+    [
+        (AARCH64, "aarch64", "asimd", "0x41/0xd0c"),
+        (S390X, "s390x", "zarch", None),
+        (RISCV, "riscv64", None, "sifive,u74-mc"),
+        ("vendor_id : GenuineIntel\nflags : fpu sse2\n", "i686", "sse2", None),
+        ("CPU implementer : 0x41\nFeatures : half thumb neon\n", "armv7l", "neon", None),
+    ],
+)
+def test_cpuinfo_of_other_architectures(
+    text: str, arch: str, flag: str | None, name: str | None
+) -> None:
+    model = model_from_cpuinfo(text)
+    assert (model.arch, model.model_name) == (arch, name)
+    assert flag is None or flag in model.flags
+
+
+def test_an_unreadable_cpuinfo_leaves_the_model_unknown(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.remove("proc/cpuinfo")
+    topology = look(machine)
+    assert topology.cpu_model.flags == ()
+    assert any("cpuinfo" in warning for warning in topology.warnings)

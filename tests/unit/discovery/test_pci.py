@@ -1,0 +1,192 @@
+"""PCI functions: what is left out, whose VFs are whose, and which cell they hang off."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from compute_agent.discovery.facts import PciAddress, pci_address
+from compute_agent.discovery.sysfs.reader import read_file
+from compute_agent.discovery.topology import Discovery
+from tests.data.machine_builder import MachineBuilder
+from tests.unit.discovery.conftest import Look
+
+DISK = "0000:05:00.0"
+OTHER = "0000:06:00.0"
+
+
+def add_disk(machine: MachineBuilder, address: str = DISK, **more: object) -> str:
+    fields = {"vendor": "144d", "product": "a80a", "class_code": "010802", **more}
+    return machine.pci(address, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("0000:81:00.0", "0000:81:00.0"),
+        ("00000000:84:00.0", "0000:84:00.0"),
+        ("00010000:E1:00.0", "10000:e1:00.0"),
+        ("84:0A.7", "0000:84:0a.7"),
+        ("0000:81:00.0\n", "0000:81:00.0"),
+    ],
+)
+def test_every_spelling_of_an_address_is_one(text: str, address: str) -> None:
+    assert pci_address(text) == PciAddress(address)
+
+
+@pytest.mark.parametrize("text", ["", "0000:81:00", "0000:81:00.8", "mtty", "0000:811:00.0"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a PCI address"):
+        pci_address(text)
+
+
+def test_ids_are_lower_case_hex_and_links_are_names(machine: MachineBuilder, look: Look) -> None:
+    add_disk(machine, driver="nvme", iommu_group=31)
+    (device,) = look(machine).pci_devices
+    assert (device.vendor_id, device.product_id, device.class_code) == ("144d", "a80a", "010802")
+    assert (device.driver, device.iommu_group, device.revision) == ("nvme", 31, "02")
+    assert not device.is_pf
+    assert not device.is_vf
+
+
+def test_devices_are_ordered_by_number_not_by_spelling(
+    machine: MachineBuilder, look: Look
+) -> None:
+    for address in ("10000:01:00.0", "0000:e1:00.0", "2000:01:00.0"):
+        add_disk(machine, address)
+    addresses = [device.address for device in look(machine).pci_devices]
+    assert addresses == ["0000:e1:00.0", "2000:01:00.0", "10000:01:00.0"]
+
+
+@pytest.mark.parametrize("file", ["vendor", "device", "class"])
+def test_a_device_without_its_identity_is_left_out_and_others_are_kept(
+    machine: MachineBuilder, look: Look, file: str
+) -> None:
+    add_disk(machine)
+    add_disk(machine, OTHER)
+    machine.remove(f"sys/{machine.device(DISK)}/{file}")
+    topology = look(machine)
+    assert [device.address for device in topology.pci_devices] == [OTHER]
+    (warning,) = topology.warnings
+    assert f"{DISK}/{file}" in warning
+    assert "No such file" in warning
+
+
+def test_a_file_that_may_not_be_read_leaves_its_device_out_naming_path_and_reason(
+    machine: MachineBuilder, tmp_path: Path
+) -> None:
+    add_disk(machine)
+    add_disk(machine, OTHER)
+    machine.write(tmp_path)
+
+    def refuse(path: str, limit: int) -> bytes:
+        if path.endswith(f"{DISK}/vendor"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return read_file(path, limit)
+
+    topology = Discovery(str(tmp_path / "sys"), str(tmp_path / "proc"), read=refuse).discover()
+    assert [device.address for device in topology.pci_devices] == [OTHER]
+    (warning,) = topology.warnings
+    assert f"{DISK}/vendor: Permission denied" in warning
+
+
+def test_an_optional_file_that_may_not_be_read_makes_one_fact_unknown(
+    machine: MachineBuilder, tmp_path: Path
+) -> None:
+    add_disk(machine)
+    machine.write(tmp_path)
+
+    def refuse(path: str, limit: int) -> bytes:
+        if path.endswith("/revision"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return read_file(path, limit)
+
+    topology = Discovery(str(tmp_path / "sys"), str(tmp_path / "proc"), read=refuse).discover()
+    assert topology.pci_devices[0].revision is None
+    (warning,) = topology.warnings
+    assert "revision: Input/output error" in warning
+
+
+def test_garbage_in_an_identity_is_named(machine: MachineBuilder, look: Look) -> None:
+    here = add_disk(machine)
+    machine.sys(f"{here}/class", "storage")
+    topology = look(machine)
+    assert topology.pci_devices == ()
+    assert "'storage'" in topology.warnings[0]
+
+
+def test_a_strange_name_among_the_devices_is_left_out(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.sys("bus/pci/devices/README/vendor", "0x1")
+    assert "README" in look(machine).warnings[0]
+
+
+def test_a_vf_knows_its_pf_and_the_pf_its_vfs_in_order(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.nic("0000:81:00.0", "ens1", vfs=12)
+    devices = {device.address: device for device in look(machine).pci_devices}
+    pf = devices[PciAddress("0000:81:00.0")]
+    assert pf.is_pf
+    assert pf.total_vfs == 64
+    assert [vf[-4:] for vf in pf.vfs] == [f"{1 + i // 8:02x}.{i % 8}" for i in range(12)]
+    assert all(devices[vf].physfn == pf.address for vf in pf.vfs)
+
+
+def test_a_virtfn_link_to_nowhere_is_no_vf(machine: MachineBuilder, look: Look) -> None:
+    machine.nic("0000:81:00.0", "ens1", vfs=2)
+    machine.link(f"{machine.device('0000:81:00.0')}/virtfn2", "devices/pci0000:81/0000:81:01.2")
+    topology = look(machine)
+    assert len(topology.nics[0].vfs) == 2
+    assert "0000:81:01.2, which does not exist" in topology.warnings[0]
+
+
+def test_sriov_numvfs_that_runs_ahead_of_the_links_does_not_count(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.nic("0000:81:00.0", "ens1", vfs=2)
+    machine.sriov("0000:81:00.0", total=64, made=8)
+    assert len(look(machine).nics[0].vfs) == 2
+
+
+def test_a_vf_that_cannot_be_read_is_not_among_its_pfs(
+    machine: MachineBuilder, look: Look
+) -> None:
+    first, second = machine.nic("0000:81:00.0", "ens1", vfs=2)
+    machine.remove(f"sys/{machine.device(first)}/vendor")
+    topology = look(machine)
+    assert [vf.address for vf in topology.nics[0].vfs] == [second]
+    assert [vf.index for vf in topology.nics[0].vfs] == [1]
+
+
+def test_firmware_that_names_no_node_leaves_it_to_the_cpus_nearby(
+    two_cells: MachineBuilder, look: Look
+) -> None:
+    add_disk(two_cells, numa_node=-1, local_cpulist="2-3")
+    assert look(two_cells).pci_devices[0].numa_node == 1
+
+
+@pytest.mark.parametrize("near", ["0-3", "", "nonsense"])
+def test_a_device_near_to_no_one_cell_is_on_none(
+    two_cells: MachineBuilder, look: Look, near: str
+) -> None:
+    add_disk(two_cells, numa_node=-1, local_cpulist=near)
+    assert look(two_cells).pci_devices[0].numa_node is None
+
+
+def test_without_a_numa_node_file_the_cpus_nearby_count(
+    two_cells: MachineBuilder, look: Look
+) -> None:
+    add_disk(two_cells, numa_node=None, local_cpulist="0-1")
+    assert look(two_cells).pci_devices[0].numa_node == 0
+
+
+def test_a_node_the_host_does_not_have_is_unknown(two_cells: MachineBuilder, look: Look) -> None:
+    add_disk(two_cells, numa_node=5)
+    topology = look(two_cells)
+    assert topology.pci_devices[0].numa_node is None
+    assert "names node 5" in topology.warnings[0]
