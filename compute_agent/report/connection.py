@@ -9,7 +9,7 @@ import contextvars
 import logging
 import threading
 import uuid as uuidlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -85,9 +85,15 @@ _tally: contextvars.ContextVar[Tally | None] = contextvars.ContextVar("tally", d
 class Connection:
     """Requests that either have an answer worth reading or raise.  Safe in several threads."""
 
-    def __init__(self, transport: Transport, retries: Retries | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        retries: Retries | None = None,
+        on_request: Callable[[str, str, int | None], None] | None = None,
+    ) -> None:
         self.transport = transport
         self.retries = retries or Retries()
+        self._on_request = on_request
         self.total = Tally(new_global_request_id())
         self._versions: OfferedVersions | None = None
 
@@ -155,6 +161,8 @@ class Connection:
             self.total.count(method, path, status)
             if tally is not None:
                 tally.count(method, path, status)
+            if self._on_request is not None:
+                self._on_request(method, path, status)
         LOG.debug(
             "%s %s -> %s [%s] global [%s]", method, path, status, response.request_id, global_id
         )

@@ -1,0 +1,386 @@
+"""Claims, moves and removals of what consumers hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+from compute_agent import errors
+from compute_agent.report import answers
+from compute_agent.report.connection import (
+    BASE,
+    CONSUMER_TYPE,
+    Connection,
+    parse_version,
+)
+from compute_agent.report.providers import Providers
+from compute_agent.report.transport import Microversion, Response
+
+UNTYPED: Final = "unknown"
+"""What placement shows as the type of a consumer that has none; it cannot be written."""
+
+MAPPINGS: Final[Microversion] = (1, 34)
+
+_NO_CAPACITY: Final = re.compile(
+    r"(?:allocation for|Inventory for) '(?P<rc>[^']+)' on resource provider '(?P<rp>[^']+)'"
+)
+
+Record: TypeAlias = dict[str, Any]
+E = TypeVar("E", bound=errors.PlacementError)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The consumer holds what was asked for."""
+
+    consumer: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyClaimed:
+    """The consumer holds something else already; ``record`` is what."""
+
+    consumer: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class NoCapacity:
+    """There is not enough (any more).  Provider and class are None where placement did not say."""
+
+    provider: str | None
+    resource_class: str | None
+    detail: str
+
+
+class Allocations:
+    """The operations on consumers' allocations over one connection."""
+
+    def __init__(self, connection: Connection, providers: Providers) -> None:
+        self._connection = connection
+        self._providers = providers
+
+    # -- claims ------------------------------------------------------------------------------
+
+    def claim_resources(
+        self,
+        consumer: str,
+        allocation_request: Mapping[str, Any],
+        project: str,
+        user: str,
+        version: Microversion | str,
+        consumer_generation: int | None = None,
+        consumer_type: str = "INSTANCE",
+        *,
+        mode: Literal["new", "add_to"] = "new",
+    ) -> Claimed | AlreadyClaimed | NoCapacity:
+        """Give a consumer what an allocation request of placement names: one request for a new one.
+
+        :param allocation_request: as ``GET /allocation_candidates`` gave it, with ``mappings``.
+        :param version: the microversion it was given at.
+        :param mode: ``new``: the consumer must hold nothing yet; a consumer that holds exactly this
+            is our own earlier claim whose answer was lost.  ``add_to``: add to what it holds, which
+            must still be at ``consumer_generation``.
+        :raises errors.AllocationUpdateFailed: somebody else changed the consumer, or the request
+            was refused.
+        """
+        at = max(parse_version(version) if isinstance(version, str) else version, BASE)
+        record: Record = {
+            "allocations": _resources(allocation_request["allocations"]),
+            "project_id": project,
+            "user_id": user,
+            "consumer_generation": None if mode == "new" else consumer_generation,
+        }
+        if at >= MAPPINGS and "mappings" in allocation_request:
+            record["mappings"] = allocation_request["mappings"]
+        if at >= CONSUMER_TYPE:
+            record["consumer_type"] = consumer_type
+        if mode == "add_to":
+            held = self.get_allocs_for_consumer(consumer)
+            if held.get("consumer_generation") != consumer_generation:
+                raise errors.AllocationUpdateFailed(
+                    f"Adding to the allocations of {consumer} failed: they are at generation "
+                    f"{held.get('consumer_generation')}, not {consumer_generation}. Read them again"
+                )
+            record["allocations"] = _sum(held["allocations"], record["allocations"])
+        return self._claim(consumer, record, at, mode)
+
+    def _claim(
+        self, consumer: str, record: Record, at: Microversion, mode: str, *, last: bool = False
+    ) -> Claimed | AlreadyClaimed | NoCapacity:
+        doing = f"Claiming for consumer {consumer}"
+        response = self._put(consumer, record, at, doing)
+        if response.status == 204:
+            return Claimed(consumer)
+        if answers.is_consumer_conflict(response):
+            if mode == "new":
+                held = self.get_allocs_for_consumer(consumer)
+                if held["allocations"]:
+                    same = _resources(held["allocations"]) == record["allocations"]
+                    return Claimed(consumer) if same else AlreadyClaimed(consumer, held)
+                if not last:
+                    # It was there and is gone again: now it is new.
+                    return self._claim(consumer, record, at, mode, last=True)
+        elif response.status == 409 and not answers.is_conflict(response):
+            return no_capacity(response)
+        raise answers.failure(
+            errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
+        )
+
+    # -- one consumer ------------------------------------------------------------------------
+
+    def get_allocs_for_consumer(self, consumer: str) -> Record:
+        """The consumer's record; ``{"allocations": {}}`` and nothing else when it holds nothing.
+
+        :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
+        """
+        doing, path = f"Reading the allocations of consumer {consumer}", _path(consumer)
+        kind = errors.ConsumerAllocationRetrievalFailed
+        version = self._connection.newest(CONSUMER_TYPE)
+        response = self._connection.call("GET", path, doing, version=version)
+        if response.status != 200:
+            raise answers.failure(kind, doing, "GET", path, response)
+        body: Record = answers.body_of(response, kind, doing, "GET", path, "allocations")
+        return body
+
+    def put_allocations(self, consumer: str, record: Mapping[str, Any]) -> Claimed | NoCapacity:
+        """Write a consumer's whole record, as it was read or with ``consumer_generation`` None.
+
+        :raises errors.AllocationUpdateFailed: somebody else changed the consumer, or it is refused.
+        """
+        body, version = self._writable([record])
+        doing = f"Writing the allocations of consumer {consumer}"
+        response = self._put(consumer, body[0], version, doing)
+        if response.status == 204:
+            return Claimed(consumer)
+        conflict = answers.is_conflict(response) or answers.is_consumer_conflict(response)
+        if response.status == 409 and not conflict:
+            return no_capacity(response)
+        raise answers.failure(
+            errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
+        )
+
+    def add_resources(self, consumer: str, resources: Mapping[str, Mapping[str, int]]) -> None:
+        """Add to what a consumer holds.
+
+        :param resources: provider uuid -> class -> amount.
+        :raises errors.AllocationUpdateFailed: it holds nothing, there is not enough, or it changed.
+        """
+        self._change(consumer, "Adding to", lambda held: _sum(held, _amounts(resources)))
+
+    def remove_resources(self, consumer: str, resources: Mapping[str, Mapping[str, int]]) -> None:
+        """Take from what a consumer holds.
+
+        :raises errors.AllocationUpdateFailed: it holds less than that, or it changed.
+        """
+
+        def subtract(held: Mapping[str, Any]) -> dict[str, Any]:
+            left = _resources(held)
+            for provider, amounts in resources.items():
+                for resource_class, amount in amounts.items():
+                    has = left.get(provider, {"resources": {}})["resources"].get(resource_class, 0)
+                    if amount > has:
+                        raise errors.AllocationUpdateFailed(
+                            f"Taking {amount} {resource_class} on provider {provider} from "
+                            f"consumer {consumer} failed: it holds {has} there"
+                        )
+                    left[provider]["resources"][resource_class] = has - amount
+            return _without_nothing(left)
+
+        self._change(consumer, "Taking from", subtract)
+
+    def remove_provider_tree(self, consumer: str, root: str) -> None:
+        """Take from a consumer all it holds on the providers of one tree.
+
+        :raises errors.AllocationUpdateFailed: it changed meanwhile.
+        """
+        members = {provider["uuid"] for provider in self._providers.in_tree(root)}
+        if not members.intersection(self.get_allocs_for_consumer(consumer)["allocations"]):
+            return
+        self._change(
+            consumer,
+            "Taking from",
+            lambda held: {p: e for p, e in _resources(held).items() if p not in members},
+        )
+
+    def delete_allocation(self, consumer: str, force: bool = False) -> bool:
+        """Take everything from a consumer; whether it held anything.
+
+        :param force: do not look at who else changes it.
+        :raises errors.AllocationDeleteFailed: somebody else changed it meanwhile.
+        """
+        doing, path = f"Removing the allocations of consumer {consumer}", _path(consumer)
+        kind = errors.AllocationDeleteFailed
+        if force:
+            response = self._connection.call("DELETE", path, doing)
+            if response.status in (204, 404):
+                return response.status == 204
+            raise answers.failure(kind, doing, "DELETE", path, response)
+        held = self.get_allocs_for_consumer(consumer)
+        if not held["allocations"]:
+            return False
+        body, version = self._writable([{**held, "allocations": {}}])
+        response = self._put(consumer, body[0], version, doing)
+        if response.status == 204:
+            return True
+        conflict = answers.is_consumer_conflict(response)
+        if conflict and not self.get_allocs_for_consumer(consumer)["allocations"]:
+            # The answer to our own first try was lost, or somebody else did the same.
+            return True
+        raise answers.failure(kind, doing, "PUT", path, response)
+
+    # -- two consumers -----------------------------------------------------------------------
+
+    def move_allocations(self, source: str, target: str) -> bool:
+        """Give all that ``source`` holds to ``target`` in place of what that holds, atomically.
+
+        True also when ``target`` holds something and ``source`` nothing: it was moved before.
+
+        :raises errors.AllocationMoveFailed: neither holds anything, one of them changed meanwhile,
+            or the request was refused.
+        """
+        doing = f"Moving the allocations of consumer {source} to {target}"
+        kind = errors.AllocationMoveFailed
+        source_record = self.get_allocs_for_consumer(source)
+        target_record = self.get_allocs_for_consumer(target)
+        if not source_record["allocations"]:
+            if target_record["allocations"]:
+                return True
+            raise kind(f"{doing} failed: neither of them holds anything")
+        to_target = {
+            **source_record,
+            "consumer_generation": target_record.get("consumer_generation"),
+        }
+        bodies, version = self._writable([{**source_record, "allocations": {}}, to_target])
+        body = {source: bodies[0], target: bodies[1]}
+
+        def attempt() -> Response:
+            return _raising_races(
+                self._connection.call("POST", "/allocations", doing, version=version, json=body),
+                doing,
+            )
+
+        try:
+            response = self._repeating_races(attempt)
+        except errors.PlacementUnavailable:
+            if self._was_moved(source, target, source_record):
+                return True
+            raise
+        if response.status == 204:
+            return True
+        raise answers.failure(kind, doing, "POST", "/allocations", response)
+
+    def _was_moved(self, source: str, target: str, record: Record) -> bool:
+        if self.get_allocs_for_consumer(source)["allocations"]:
+            return False
+        held = self.get_allocs_for_consumer(target)["allocations"]
+        return _resources(held) == _resources(record["allocations"])
+
+    # -- inside ------------------------------------------------------------------------------
+
+    def _change(
+        self,
+        consumer: str,
+        verb: str,
+        change: Callable[[Mapping[str, Any]], dict[str, Any]],
+    ) -> None:
+        doing = f"{verb} the allocations of consumer {consumer}"
+        held = self.get_allocs_for_consumer(consumer)
+        if not held["allocations"]:
+            raise errors.AllocationUpdateFailed(f"{doing} failed: it holds nothing")
+        wanted = change(held["allocations"])
+        bodies, version = self._writable([{**held, "allocations": wanted}])
+        response = self._put(consumer, bodies[0], version, doing)
+        if response.status == 204:
+            return
+        if answers.is_consumer_conflict(response):
+            now = self.get_allocs_for_consumer(consumer)["allocations"]
+            if _resources(now) == wanted:
+                return
+        raise answers.failure(
+            errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
+        )
+
+    def _put(self, consumer: str, body: Record, version: Microversion, doing: str) -> Response:
+        def attempt() -> Response:
+            response = self._connection.call(
+                "PUT", _path(consumer), doing, version=version, json=body
+            )
+            return _raising_races(response, doing)
+
+        return self._repeating_races(attempt)
+
+    def _repeating_races(self, attempt: Callable[[], Response]) -> Response:
+        try:
+            return self._connection.retries.while_conflicting(attempt)
+        except _LostRace as exc:
+            return exc.response
+
+    def _writable(self, records: list[Mapping[str, Any]]) -> tuple[list[Record], Microversion]:
+        """Records in the form of a write, and the microversion for it.
+
+        Types are written only when every record has one that can be: older writes keep them.
+        """
+        typed = all(record.get("consumer_type", UNTYPED) != UNTYPED for record in records)
+        version = CONSUMER_TYPE if typed else BASE
+        keys = ["project_id", "user_id", *(["consumer_type"] if typed else [])]
+        return [
+            {
+                "allocations": _resources(record["allocations"]),
+                "consumer_generation": record.get("consumer_generation"),
+                **{key: record[key] for key in keys},
+            }
+            for record in records
+        ], version
+
+
+class _LostRace(errors.ResourceProviderUpdateConflict):
+    """Placement lost a race of its own; the very same request may succeed."""
+
+    def __init__(self, response: Response, doing: str) -> None:
+        super().__init__(f"{doing}: placement lost a race", status=response.status)
+        self.response = response
+
+
+def _raising_races(response: Response, doing: str) -> Response:
+    if answers.is_conflict(response) and not answers.is_consumer_conflict(response):
+        raise _LostRace(response, doing)
+    return response
+
+
+def no_capacity(response: Response) -> NoCapacity:
+    """What a 409 that is no conflict says about provider and class."""
+    detail = answers.explanation(response)
+    found = _NO_CAPACITY.search(detail)
+    return NoCapacity(found["rp"] if found else None, found["rc"] if found else None, detail)
+
+
+def _path(consumer: str) -> str:
+    return f"/allocations/{consumer}"
+
+
+def _resources(allocations: Mapping[str, Any]) -> dict[str, Any]:
+    return {p: {"resources": dict(entry["resources"])} for p, entry in allocations.items()}
+
+
+def _amounts(resources: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    return {provider: {"resources": dict(amounts)} for provider, amounts in resources.items()}
+
+
+def _sum(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    total = _resources(one)
+    for provider, entry in other.items():
+        held = total.setdefault(provider, {"resources": {}})["resources"]
+        for resource_class, amount in entry["resources"].items():
+            held[resource_class] = held.get(resource_class, 0) + amount
+    return total
+
+
+def _without_nothing(allocations: Mapping[str, Any]) -> dict[str, Any]:
+    left = {
+        provider: {rc: amount for rc, amount in entry["resources"].items() if amount}
+        for provider, entry in allocations.items()
+    }
+    return {provider: {"resources": amounts} for provider, amounts in left.items() if amounts}

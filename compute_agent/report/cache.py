@@ -1,0 +1,177 @@
+"""What is known of placement's side of one tree, and the file it survives a restart in.
+
+A provider's generation rises with every write to its inventories, traits and aggregates and with
+allocations being put on it.  So as long as the generation in the one-request probe is the known
+one, what is known is the truth.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from compute_agent.inventory import complete_inventory
+from compute_agent.provider_tree import ASPECTS, ProviderTree
+from compute_agent.report.providers import AtGeneration
+from compute_agent.report.retries import Clock
+
+LOG = logging.getLogger(__name__)
+
+FORMAT: Final = 1
+FEW_TREES: Final = 8
+MANY_TREES_INTERVAL: Final = 60.0
+
+
+@dataclass
+class TreeCache:
+    """One root's tree as placement was last known to have it.
+
+    ``hint``: it comes from a file and no probe has confirmed it yet.  ``probed_by``: global request
+    id of the pass that read the tree last.
+    """
+
+    root_uuid: str
+    tree: ProviderTree = field(default_factory=ProviderTree)
+    hint: bool = False
+    known: bool = False
+    refresh_at: float | None = None
+    refreshes: int = 0
+    sharing_due: bool = False
+    probed_by: str | None = None
+    dirty: bool = False
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+
+def take_in(tree: ProviderTree, uuid: str, aspect: str, read: AtGeneration[Any]) -> None:
+    """Store one aspect of a provider as it was read.
+
+    When the generation moved since the others were read, the others are stale; when this answer is
+    itself older than what is known by now, it is stale.
+    """
+    known = tree.data(uuid).generation
+    generation = read.generation if known is None else max(known, read.generation)
+    match aspect:
+        case "inventories":
+            tree.update_inventory(uuid, read.content, generation, operator_keys=())
+        case "aggregates":
+            tree.update_aggregates(uuid, read.content, generation)
+        case "traits":
+            tree.update_traits(uuid, read.content, generation)
+        case _:
+            raise ValueError(f"no aspect {aspect}")
+    if known is not None and read.generation > known:
+        tree.mark_stale(uuid)
+    if read.generation == generation:
+        tree.mark_fresh(uuid, [aspect])
+
+
+class CacheFile:
+    """``placement-cache.json``: only ever a hint, so what does not parse is ignored.
+
+    It is replaced atomically.  An agent with many nodes writes it once a minute at most.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], clock: Clock) -> None:
+        self._path = Path(path)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._written_at: float | None = None
+        self._pending = False
+
+    def load(self) -> dict[str, ProviderTree]:
+        """Root uuid -> tree; empty when there is no file or it cannot be used."""
+        try:
+            stored = json.loads(self._path.read_text("utf-8"))
+            if stored["format"] != FORMAT:
+                LOG.info("Ignoring %s: it has format %s", self._path, stored["format"])
+                return {}
+            return {root: _tree_from(providers) for root, providers in stored["trees"].items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
+            LOG.warning(
+                "Ignoring %s, everything will be read from placement instead: %s", self._path, exc
+            )
+            return {}
+
+    def save(self, trees: Mapping[str, ProviderTree], *, now: bool = False) -> None:
+        """Write the trees, unless many trees were written a moment ago and ``now`` is False.
+
+        A file that cannot be written is said and does no harm: the next start reads more.
+        """
+        with self._lock:
+            if not now and len(trees) > FEW_TREES and self._written_at is not None:
+                since = self._clock.monotonic() - self._written_at
+                if since < MANY_TREES_INTERVAL:
+                    self._pending = True
+                    return
+            self._written_at = self._clock.monotonic()
+            self._pending = False
+            text = json.dumps(
+                {"format": FORMAT, "trees": {root: _plain(tree) for root, tree in trees.items()}},
+                separators=(",", ":"),
+            )
+            try:
+                _replace(self._path, text)
+            except OSError as exc:
+                LOG.warning("Cannot write %s, the next start reads more: %s", self._path, exc)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was left unwritten for later."""
+        return self._pending
+
+
+def _replace(path: Path, text: str) -> None:
+    interim = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(interim, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(interim, path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _plain(tree: ProviderTree) -> list[dict[str, Any]]:
+    providers = (tree.data(uuid) for uuid in tree.get_provider_uuids())
+    return [
+        {
+            "uuid": provider.uuid,
+            "name": provider.name,
+            "generation": provider.generation,
+            "parent_provider_uuid": provider.parent_uuid,
+            "inventory": provider.inventory,
+            "traits": sorted(provider.traits),
+            "aggregates": sorted(provider.aggregates),
+            "stale": sorted(tree.stale_aspects(provider.uuid)),
+        }
+        for provider in providers
+        if provider.generation is not None
+    ]
+
+
+def _tree_from(providers: list[Any]) -> ProviderTree:
+    tree = ProviderTree()
+    for record in providers:
+        uuid, generation = record["uuid"], record["generation"]
+        if not isinstance(generation, int):
+            raise ValueError(f"generation of {uuid} is {generation!r}")
+        if record["parent_provider_uuid"] is None:
+            tree.new_root(record["name"], uuid, generation)
+        else:
+            tree.new_child(record["name"], record["parent_provider_uuid"], uuid, generation)
+        tree.update_inventory(uuid, complete_inventory(record["inventory"]))
+        tree.update_traits(uuid, record["traits"])
+        tree.update_aggregates(uuid, record["aggregates"])
+        tree.mark_stale(uuid, set(record["stale"]).intersection(ASPECTS))
+    return tree

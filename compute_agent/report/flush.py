@@ -1,0 +1,402 @@
+"""Carrying out a plan: placement is brought to the wanted tree, provider by provider.
+
+A failure of one provider does not stop the others; failures are collected and raised at the end.
+Placement being away, or the credentials wrong, ends the flush at once.  Every write that
+succeeded is in the live tree immediately, so a repetition does only what is left.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from compute_agent import errors
+from compute_agent.inventory import FrozenRecord, Inventory, equal_inventories
+from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.report.inventory_order import order_inventories
+from compute_agent.report.merge import merge_inventory, merge_set
+from compute_agent.report.names import Names
+from compute_agent.report.operations import (
+    CreateProvider,
+    DeleteProvider,
+    EnsureResourceClass,
+    EnsureTraits,
+    KeepProvider,
+    Operation,
+    PutProvider,
+    Reshape,
+    SetAggregates,
+    SetInventories,
+    SetInventory,
+    SetTraits,
+)
+from compute_agent.report.plan import stages
+from compute_agent.report.providers import Providers
+from compute_agent.report.refresh import TreeReader
+from compute_agent.report.reshape import Reshaper
+from compute_agent.report.retries import Retries
+from compute_agent.report.workers import Workers
+
+NO_SUCH_CLASS: Final = re.compile(r"No such resource class ([A-Z0-9_]+(?:, [A-Z0-9_]+)*)")
+
+ASPECT_OF: Final[Mapping[type, str]] = {
+    EnsureTraits: "traits",
+    EnsureResourceClass: "inventories",
+    CreateProvider: "create",
+    PutProvider: "rename",
+    SetInventory: "inventories",
+    SetInventories: "inventories",
+    SetAggregates: "aggregates",
+    SetTraits: "traits",
+    DeleteProvider: "delete",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A provider that is not wanted any more and stays all the same, and why."""
+
+    uuid: str
+    name: str
+    reason: str
+
+
+@dataclass
+class FlushReport:
+    """What a flush did.  ``created``: providers that are this agent's from now on."""
+
+    operations: tuple[Operation, ...] = ()
+    created: list[str] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+
+
+class Flush:
+    """One execution of one plan.
+
+    :param live: the tree as placement is known to have it; kept up to date with every write.
+    :param created: told of each provider at the moment it exists.
+    """
+
+    def __init__(
+        self,
+        *,
+        root_uuid: str,
+        live: ProviderTree,
+        providers: Providers,
+        names: Names,
+        reader: TreeReader,
+        reshaper: Reshaper,
+        workers: Workers,
+        retries: Retries,
+    ) -> None:
+        self._root_uuid = root_uuid
+        self._live = live
+        self._providers = providers
+        self._names = names
+        self._reader = reader
+        self._reshaper = reshaper
+        self._workers = workers
+        self._retries = retries
+        self._lock = threading.Lock()
+        self._failures: list[errors.SyncFailure] = []
+        self._new: set[str] = set()
+        self._lost: set[str] = set()
+        self._unready: set[str] = set()
+        self._doomed: set[str] = set()
+        self.report = FlushReport()
+
+    def run(self, operations: Sequence[Operation]) -> FlushReport:
+        """Carry out ``operations``.
+
+        :raises errors.PlacementUnavailable: placement cannot answer; what was written is written.
+        :raises errors.PlacementUnauthorized: likewise.
+        :raises errors.ResourceProviderUpdateConflict: a provider disappeared meanwhile; the pass
+            has to start anew.
+        :raises errors.PlacementReshapeConflict: somebody wrote to what the reshape moves.
+        :raises errors.ReshapeFailed: the reshape was refused.
+        :raises errors.ResourceProviderSyncFailed: everything else, collected.
+        """
+        self.report.operations = tuple(operations)
+        self._doomed = {o.uuid for o in operations if isinstance(o, DeleteProvider)}
+        for stage in stages(operations):
+            if isinstance(stage[0], Reshape) and self._failures:
+                # Nothing has moved yet, and what failed may be what the reshape stands on.
+                break
+            self._run_stage(stage)
+        self._raise_failures()
+        return self.report
+
+    # -- stages ------------------------------------------------------------------------------
+
+    def _run_stage(self, stage: Sequence[Operation]) -> None:
+        ready = [operation for operation in stage if not self._is_blocked(operation)]
+        tasks = [partial(self._execute, operation) for operation in ready]
+        outcomes = self._workers.outcomes(tasks, _ends_flush)
+        for operation, outcome in zip(ready, outcomes, strict=True):
+            if isinstance(outcome, errors.ComputeAgentError):
+                self._note_failure(operation, outcome)
+
+    def _is_blocked(self, operation: Operation) -> bool:
+        """Whether something before it failed on which it stands; that failure is reported
+        already.
+        """
+        match operation:
+            case CreateProvider(uuid, _, parent_uuid):
+                if parent_uuid in self._lost:
+                    self._lost.add(uuid)
+                    return True
+                return False
+            case PutProvider(uuid, _, _, _, parent_uuid):
+                return uuid in self._lost or parent_uuid in self._lost
+            case SetAggregates(uuid) | SetTraits(uuid) | DeleteProvider(uuid):
+                return uuid in self._lost
+            case SetInventory(uuid):
+                return uuid in self._lost or uuid in self._unready
+            case _:
+                return False
+
+    def _note_failure(self, operation: Operation, error: errors.ComputeAgentError) -> None:
+        uuid = getattr(operation, "uuid", self._root_uuid)
+        name = getattr(operation, "name", None) or (
+            self._live.data(uuid).name if self._live.exists(uuid) else uuid
+        )
+        self._failures.append(errors.SyncFailure(uuid, name, ASPECT_OF[type(operation)], error))
+        if isinstance(operation, CreateProvider) or isinstance(
+            error, errors.ResourceProviderNotFound
+        ):
+            self._lost.add(uuid)
+        elif uuid in self._new and isinstance(operation, SetTraits | SetAggregates):
+            # Its capacity must not be seen without them.
+            self._unready.add(uuid)
+
+    def _raise_failures(self) -> None:
+        if not self._failures:
+            return
+        raised = [failure.error for failure in self._failures]
+        gone = [e for e in raised if isinstance(e, errors.ResourceProviderNotFound)]
+        away = [e for e in raised if isinstance(e, errors.PlacementUnavailable)]
+        if len(gone) + len(away) < len(raised):
+            raise errors.ResourceProviderSyncFailed(self._failures)
+        if away:
+            raise away[0]
+        raise errors.ResourceProviderUpdateConflict(
+            f"a provider is gone from placement, the pass has to begin anew: {gone[0]}"
+        ) from gone[0]
+
+    # -- operations --------------------------------------------------------------------------
+
+    def _execute(self, operation: Operation) -> None:
+        match operation:
+            case EnsureTraits(traits):
+                self._names.ensure_traits(traits)
+            case EnsureResourceClass(resource_class):
+                self._names.ensure_class(resource_class)
+            case CreateProvider():
+                self._create(operation)
+            case PutProvider(uuid, _, name, _, parent_uuid):
+                self._providers.put(uuid, name, parent_uuid, reparents=operation.reparents)
+                self._live.move(uuid, parent_uuid)
+                self._live.rename(uuid, name)
+            case SetInventory():
+                self._set_inventory(operation)
+            case SetInventories(changes):
+                self._set_inventories(changes)
+            case Reshape(changes, allocations):
+                self._reshaper.reshape(self._live, self._ready(changes), allocations)
+            case SetAggregates(uuid, name, before, after):
+                self._set_aggregates(uuid, name, before, after)
+            case SetTraits():
+                self._set_traits(operation)
+            case DeleteProvider(uuid, name):
+                self._delete(uuid, name)
+            case KeepProvider(uuid, name):
+                self._keep(uuid, name, "it is not this agent's to delete")
+
+    def _create(self, operation: CreateProvider) -> None:
+        uuid, name, parent_uuid = operation.uuid, operation.name, operation.parent_uuid
+        made = self._providers.create(uuid, name, parent_uuid)
+        with self._lock:
+            self._new.add(uuid)
+            self.report.created.append(uuid)
+        if parent_uuid is None:
+            self._live.new_root(name, uuid, made.generation)
+        else:
+            self._live.new_child(name, parent_uuid, uuid, made.generation)
+        if not made.content:
+            self._live.mark_stale(uuid)
+
+    def _set_inventory(self, operation: SetInventory) -> None:
+        try:
+            self._write_inventory(operation)
+        except errors.InventoryInUse:
+            if operation.uuid not in self._doomed:
+                raise
+            self._retire(operation.uuid, operation.name)
+        except errors.InvalidInventory as exc:
+            found = NO_SUCH_CLASS.search(exc.detail)
+            if found is None:
+                raise
+            for resource_class in found[1].split(", "):
+                self._names.ensure_class(resource_class, again=True)
+            self._write_inventory(operation)
+
+    def _write_inventory(self, operation: SetInventory) -> None:
+        uuid, name = operation.uuid, operation.name
+
+        def attempt() -> None:
+            provider = self._fresh(uuid, "inventories")
+            ours = self._names.accepted_inventory(operation.after)
+            merged = merge_inventory(operation.before, provider.inventory, ours)
+            self._put_inventory(uuid, name, provider, merged)
+
+        self._retries.while_conflicting(attempt)
+
+    def _put_inventory(
+        self, uuid: str, name: str, provider: ProviderData, inventory: Inventory
+    ) -> None:
+        if equal_inventories(inventory, provider.inventory):
+            return
+        generation = _generation(provider)
+        with self._noticing_others(uuid):
+            written = self._providers.put_inventories(uuid, name, generation, inventory)
+        self._live.update_inventory(uuid, inventory, written.generation, operator_keys=())
+
+    def _set_inventories(self, changes: Sequence[SetInventory]) -> None:
+        ready = self._ready(changes)
+        if not self._reshaper.set_inventories(self._live, ready):
+            for stage in stages(order_inventories(ready)):
+                self._run_stage(stage)
+
+    def _ready(self, changes: Iterable[SetInventory]) -> list[SetInventory]:
+        return [
+            SetInventory(c.uuid, c.name, c.before, self._names.accepted_inventory(c.after))
+            for c in changes
+            if not self._is_blocked(c)
+        ]
+
+    def _set_aggregates(
+        self, uuid: str, name: str, before: frozenset[str], after: frozenset[str]
+    ) -> None:
+        def attempt() -> None:
+            provider = self._fresh(uuid, "aggregates")
+            merged = merge_set(before, provider.aggregates, after)
+            if merged == provider.aggregates:
+                return
+            generation = _generation(provider)
+            with self._noticing_others(uuid):
+                written = self._providers.put_aggregates(uuid, name, generation, merged)
+            self._live.update_aggregates(uuid, merged, written.generation)
+
+        self._retries.while_conflicting(attempt)
+
+    def _set_traits(self, operation: SetTraits) -> None:
+        try:
+            self._write_traits(operation)
+        except errors.TraitCreationFailed as exc:
+            if exc.status != 400:
+                raise
+            self._names.ensure_traits(operation.after, again=True)
+            self._write_traits(operation)
+
+    def _write_traits(self, operation: SetTraits) -> None:
+        uuid, name = operation.uuid, operation.name
+
+        def attempt() -> None:
+            provider = self._fresh(uuid, "traits")
+            ours = self._names.accepted_traits(operation.after)
+            merged = merge_set(operation.before, provider.traits, ours)
+            if merged == provider.traits:
+                return
+            generation = _generation(provider)
+            with self._noticing_others(uuid):
+                written = self._providers.put_traits(uuid, name, generation, merged)
+            self._live.update_traits(uuid, merged, written.generation)
+
+        self._retries.while_conflicting(attempt)
+
+    def _delete(self, uuid: str, name: str) -> None:
+        try:
+            self._providers.delete(uuid, name)
+        except errors.ResourceProviderInUse as exc:
+            if self._live.exists(uuid):
+                self._retire(uuid, name)
+            self._keep(uuid, name, f"it is in use: {exc.detail}")
+            return
+        if self._live.exists(uuid):
+            self._live.remove(uuid)
+
+    def _retire(self, uuid: str, name: str) -> None:
+        """Reserve all that is left on a provider that cannot go: nothing new lands on it."""
+
+        def attempt() -> None:
+            self._live.mark_stale(uuid, ["inventories"])
+            provider = self._fresh(uuid, "inventories")
+            reserved = FrozenRecord(
+                {
+                    rc: FrozenRecord({**record, "reserved": record["total"]})
+                    for rc, record in provider.inventory.items()
+                }
+            )
+            self._put_inventory(uuid, name, provider, reserved)
+
+        self._retries.while_conflicting(attempt)
+
+    def _keep(self, uuid: str, name: str, reason: str) -> None:
+        with self._lock:
+            self.report.kept.append(Kept(uuid, name, reason))
+
+    # -- what placement has ------------------------------------------------------------------
+
+    def _fresh(self, uuid: str, aspect: str) -> ProviderData:
+        if aspect in self._live.stale_aspects(uuid):
+            with self._noticing_others(uuid):
+                self._reader.reread(self._live, uuid, [aspect])
+        return self._live.data(uuid)
+
+    def _noticing_others(self, uuid: str) -> _Noticing:
+        return _Noticing(self._live, uuid)
+
+
+class _Noticing:
+    """Marks what others' writes made doubtful, whatever becomes of the error."""
+
+    def __init__(self, live: ProviderTree, uuid: str) -> None:
+        self._live = live
+        self._uuid = uuid
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
+        if isinstance(error, errors.ResourceProviderUpdateConflict):
+            self._live.mark_stale(self._uuid)
+        elif isinstance(error, errors.ResourceProviderNotFound) and self._live.exists(self._uuid):
+            self._live.remove(self._uuid)
+        elif isinstance(error, errors.PlacementUnavailable) and self._live.exists(self._uuid):
+            # The write may have happened although its answer was lost.
+            self._live.mark_stale(self._uuid)
+
+
+def _generation(provider: ProviderData) -> int:
+    if provider.generation is None:
+        raise errors.ResourceProviderUpdateFailed(
+            f"provider {provider.name} ({provider.uuid}) was never created in placement"
+        )
+    return provider.generation
+
+
+def _ends_flush(error: errors.ComputeAgentError) -> bool:
+    """Whether trying anything else is pointless; a 500 may well be about one provider only."""
+    match error:
+        case errors.PlacementUnauthorized() | errors.ReshapeFailed():
+            return True
+        case errors.PlacementReshapeConflict():
+            return True
+        case errors.PlacementUnavailable():
+            return error.status != 500
+        case _:
+            return False

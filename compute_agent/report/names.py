@@ -1,0 +1,121 @@
+"""Traits and resource classes: the names placement is known to have, and making those it lacks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from compute_agent import errors
+from compute_agent.inventory import FrozenRecord, Inventory
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.report.providers import Providers
+
+LOG = logging.getLogger(__name__)
+
+CUSTOM: Final = "CUSTOM_"
+
+
+class Names:
+    """What this process knows of placement's names; each is asked for and created at most once.
+
+    A name that placement refuses is left out of what is written, and said once as an ERROR: one bad
+    name must not keep the rest of a provider from being reported.
+    """
+
+    def __init__(self, providers: Providers) -> None:
+        self._providers = providers
+        self._lock = threading.Lock()
+        self._traits: set[str] = set()
+        self._classes: set[str] = set()
+        self._refused_traits: set[str] = set()
+        self._refused_classes: set[str] = set()
+
+    @property
+    def known_traits(self) -> frozenset[str]:
+        """Names that need no asking: known to exist, or known to be refused."""
+        with self._lock:
+            return frozenset(self._traits | self._refused_traits)
+
+    @property
+    def known_classes(self) -> frozenset[str]:
+        with self._lock:
+            return frozenset(self._classes | self._refused_classes)
+
+    @property
+    def refused(self) -> frozenset[str]:
+        """Names left out because placement does not take them."""
+        with self._lock:
+            return frozenset(self._refused_traits | self._refused_classes)
+
+    def learn(self, tree: ProviderTree) -> None:
+        """Everything used in a tree that was read from placement exists."""
+        with self._lock:
+            for uuid in tree.get_provider_uuids():
+                provider = tree.data(uuid)
+                self._traits.update(provider.traits)
+                self._classes.update(provider.inventory)
+
+    def accepted_traits(self, traits: Collection[str]) -> frozenset[str]:
+        with self._lock:
+            return frozenset(traits) - self._refused_traits
+
+    def accepted_inventory(self, inventory: Inventory) -> Inventory:
+        with self._lock:
+            refused = self._refused_classes.intersection(inventory)
+        if not refused:
+            return inventory
+        return FrozenRecord({rc: r for rc, r in inventory.items() if rc not in refused})
+
+    def ensure_traits(self, traits: Iterable[str], *, again: bool = False) -> None:
+        """Make these traits exist where possible; those that cannot be are refused from now on.
+
+        :param again: do not trust what was known: somebody deleted a trait.
+        """
+        with self._lock:
+            if again:
+                self._traits.difference_update(traits)
+            unseen = set(traits) - self._traits - self._refused_traits
+        if not unseen:
+            return
+        known = self._providers.known_traits(unseen)
+        refused: dict[str, str] = {}
+        for trait in sorted(unseen - known):
+            if not trait.startswith(CUSTOM):
+                refused[trait] = f"it is no trait this placement knows and has no {CUSTOM} prefix"
+                continue
+            try:
+                self._providers.create_trait(trait)
+            except errors.TraitCreationFailed as exc:
+                if exc.status != 400:
+                    raise
+                refused[trait] = exc.detail
+        with self._lock:
+            self._traits.update(unseen.difference(refused))
+            self._refused_traits.update(refused)
+        for trait, reason in refused.items():
+            LOG.error("Trait %s is left out of every provider: %s", trait, reason)
+
+    def ensure_class(self, resource_class: str, *, again: bool = False) -> None:
+        """Make this custom class exist; if placement refuses it, it is left out from now on."""
+        with self._lock:
+            if again:
+                self._classes.discard(resource_class)
+            if resource_class in self._classes or resource_class in self._refused_classes:
+                return
+        try:
+            if not resource_class.startswith(CUSTOM):
+                raise errors.InvalidResourceClass(
+                    f"{resource_class} is no resource class this placement knows", status=400
+                )
+            self._providers.create_resource_class(resource_class)
+        except errors.InvalidResourceClass as exc:
+            if exc.status != 400:
+                raise
+            with self._lock:
+                self._refused_classes.add(resource_class)
+            LOG.error("Resource class %s is left out of every inventory: %s", resource_class, exc)
+            return
+        with self._lock:
+            self._classes.add(resource_class)

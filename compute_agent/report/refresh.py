@@ -1,0 +1,171 @@
+"""Reading a tree: the one-request probe, and what is read besides when something moved.
+
+quiet pass       GET in_tree: names, parents and generations are the known ones; nothing else
+new provider     its inventories, traits and aggregates, at once
+moved provider   marked stale; read at the next association refresh or before a write to it, for
+                 nearly always somebody has only allocated on it
+refresh          what is stale, the sharing providers of all aggregates, and now and then the
+                 aggregates of all (writers with an old microversion leave no trace)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+from compute_agent import errors
+from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
+from compute_agent.report.cache import TreeCache, take_in
+from compute_agent.report.providers import AtGeneration, Providers
+from compute_agent.report.retries import Retries
+from compute_agent.report.workers import Workers
+
+ALL_AGGREGATES_EVERY: Final = 12
+REFRESH_JITTER: Final = 0.2
+
+
+class TreeReader:
+    """Brings a :class:`TreeCache` up to date with placement.
+
+    :param interval: seconds between association refreshes, asked for each time; 0: never.
+    """
+
+    def __init__(
+        self,
+        providers: Providers,
+        workers: Workers,
+        retries: Retries,
+        interval: Callable[[], float],
+    ) -> None:
+        self._providers = providers
+        self._workers = workers
+        self._retries = retries
+        self._interval = interval
+
+    def read(self, cache: TreeCache, *, fresh: bool = False) -> None:
+        """Probe, and read what must be known now.  The cache changes only when all of it succeeded.
+
+        :param fresh: read also what is merely stale, as a reshape needs it.
+        :raises errors.PlacementError: something could not be read.
+        """
+        with cache.lock:
+            self._retries.while_conflicting(lambda: self._read_once(cache, fresh))
+
+    def reread(self, tree: ProviderTree, uuid: str, aspects: Iterable[str]) -> None:
+        """Read some aspects of one provider into ``tree``."""
+        for (_, aspect), read in self._read_aspects(tree, [(uuid, each) for each in aspects]):
+            take_in(tree, uuid, aspect, read)
+
+    def _read_once(self, cache: TreeCache, fresh: bool) -> None:
+        listed = self._providers.in_tree(cache.root_uuid)
+        tree = cache.tree.snapshot()
+        before = _outline(tree)
+        try:
+            tree.populate_from_iterable(listed, complete_tree_of=cache.root_uuid)
+        except ValueError:
+            # A name moved to a provider that the old picture has elsewhere: start from nothing.
+            tree, before, cache.sharing_due = ProviderTree(), {}, True
+            tree.populate_from_iterable(listed)
+        own = [provider["uuid"] for provider in listed]
+        wanted = {
+            (uuid, aspect)
+            for uuid in own
+            if _unread(tree, uuid, before, cache)
+            for aspect in ASPECTS
+        }
+        refresh = self._refresh_is_due(cache)
+        if refresh or fresh:
+            wanted |= {(uuid, aspect) for uuid in own for aspect in tree.stale_aspects(uuid)}
+        if refresh and cache.refreshes % ALL_AGGREGATES_EVERY == ALL_AGGREGATES_EVERY - 1:
+            wanted |= {(uuid, "aggregates") for uuid in own}
+        order = {uuid: place for place, uuid in enumerate(tree.get_provider_uuids())}
+        self._read_into(tree, sorted(wanted, key=lambda pair: (order[pair[0]], pair[1])))
+        if refresh or cache.sharing_due:
+            self._read_sharing(tree, set(own))
+        self._commit(cache, tree, refresh, changed=bool(wanted) or _outline(tree) != before)
+
+    def _read_sharing(self, tree: ProviderTree, own: set[str]) -> None:
+        aggregates = {aggregate for uuid in own for aggregate in tree.data(uuid).aggregates}
+        listed = self._providers.sharing(aggregates) if aggregates else []
+        lone: list[PlacementProvider] = [
+            {
+                "uuid": provider["uuid"],
+                "name": provider["name"],
+                "generation": provider["generation"],
+                "parent_provider_uuid": None,
+            }
+            for provider in listed
+            if provider["uuid"] not in own
+        ]
+        present = {provider["uuid"] for provider in lone}
+        for root in tree.roots:
+            if root.uuid not in own and root.uuid not in present:
+                tree.remove(root.uuid)
+        tree.populate_from_iterable(lone)
+        self._read_into(
+            tree, [(u, aspect) for u in sorted(present) for aspect in tree.stale_aspects(u)]
+        )
+
+    def _read_into(self, tree: ProviderTree, wanted: list[tuple[str, str]]) -> None:
+        try:
+            for (uuid, aspect), read in self._read_aspects(tree, wanted):
+                take_in(tree, uuid, aspect, read)
+        except errors.ResourceProviderNotFound as exc:
+            raise errors.ResourceProviderUpdateConflict(
+                f"a provider disappeared while its tree was read: {exc}"
+            ) from exc
+
+    def _read_aspects(
+        self, tree: ProviderTree, wanted: list[tuple[str, str]]
+    ) -> list[tuple[tuple[str, str], AtGeneration[Any]]]:
+        ask: dict[str, Callable[[str, str], AtGeneration[Any]]] = {
+            "inventories": self._providers.inventories,
+            "aggregates": self._providers.aggregates,
+            "traits": self._providers.traits,
+        }
+        tasks = [partial(ask[aspect], uuid, tree.data(uuid).name) for uuid, aspect in wanted]
+        return list(zip(wanted, self._workers.results(tasks), strict=True))
+
+    def _refresh_is_due(self, cache: TreeCache) -> bool:
+        if not cache.known:
+            return not cache.hint
+        interval = self._interval()
+        if not interval or cache.refresh_at is None:
+            return False
+        return self._retries.clock.monotonic() >= cache.refresh_at
+
+    def _commit(
+        self, cache: TreeCache, tree: ProviderTree, refresh: bool, *, changed: bool
+    ) -> None:
+        interval = self._interval()
+        if interval and (refresh or cache.refresh_at is None):
+            wait = self._retries.jittered(interval, REFRESH_JITTER)
+            cache.refresh_at = self._retries.clock.monotonic() + wait
+        cache.refreshes += refresh
+        cache.tree = tree
+        cache.known, cache.hint, cache.sharing_due = True, False, False
+        cache.dirty = cache.dirty or changed
+
+
+def _outline(tree: ProviderTree) -> dict[str, tuple[str, int | None, str | None]]:
+    """What the probe can tell about each provider."""
+    return {
+        uuid: (provider.name, provider.generation, provider.parent_uuid)
+        for uuid in tree.get_provider_uuids()
+        for provider in (tree.data(uuid),)
+    }
+
+
+def _unread(
+    tree: ProviderTree,
+    uuid: str,
+    before: dict[str, tuple[str, int | None, str | None]],
+    cache: TreeCache,
+) -> bool:
+    """Whether nothing usable is known of a provider: it is new here, or a file's hint is
+    outdated.
+    """
+    if uuid not in before:
+        return True
+    return cache.hint and before[uuid][1] != tree.data(uuid).generation

@@ -1,0 +1,215 @@
+"""POST /reshaper: many inventories, and the allocations against them, in one atomic request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from compute_agent import errors
+from compute_agent.inventory import Inventory, equal_inventories
+from compute_agent.provider_tree import ASPECTS, ProviderTree
+from compute_agent.report import answers
+from compute_agent.report.connection import RESHAPE_TIMEOUT, Connection
+from compute_agent.report.merge import merge_inventory
+from compute_agent.report.operations import SetInventory
+from compute_agent.report.providers import Providers, inventory_body
+from compute_agent.report.refresh import TreeReader
+from compute_agent.report.transport import Response
+from compute_agent.report.workers import Workers
+
+LOG = logging.getLogger(__name__)
+
+PATH = "/reshaper"
+
+
+class Reshaper:
+    """Reshapes of one connection; remembers whether this user may."""
+
+    def __init__(
+        self, connection: Connection, providers: Providers, reader: TreeReader, workers: Workers
+    ) -> None:
+        self._connection = connection
+        self._providers = providers
+        self._reader = reader
+        self._workers = workers
+        self.allowed = True
+
+    def set_inventories(self, live: ProviderTree, changes: Sequence[SetInventory]) -> bool:
+        """Replace many inventories at once; False: not done, write them one by one.
+
+        :raises errors.PlacementUnavailable: no answer; they may have been replaced.
+        """
+        if not self.allowed:
+            return False
+        wanted = self._merged(live, changes)
+        if not wanted:
+            return True
+        doing = f"Replacing {len(wanted)} inventories at once"
+        body = {"inventories": _bodies(live, wanted), "allocations": {}}
+        try:
+            response = self._post(doing, body)
+        except errors.PlacementUnauthorized as exc:
+            if exc.status != 403:
+                raise
+            self.allowed = False
+            LOG.info("This user may not reshape, inventories are written one by one: %s", exc)
+            return False
+        except errors.PlacementUnavailable:
+            for uuid in wanted:
+                live.mark_stale(uuid, ["inventories"])
+            raise
+        if response.status != 204:
+            LOG.info(
+                "%s was refused (%s), writing them one by one", doing, answers.explanation(response)
+            )
+            return False
+        self._absorb(live, wanted, {})
+        return True
+
+    def reshape(
+        self,
+        live: ProviderTree,
+        changes: Sequence[SetInventory],
+        allocations: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Move inventory together with its allocations.
+
+        :param allocations: consumer uuid -> record as it shall be.
+        :raises errors.PlacementReshapeConflict: somebody wrote first; begin again from reading.
+        :raises errors.ReshapeFailed: refused, or half of it is there, which placement excludes.
+        :raises errors.PlacementUnavailable: no answer, and no telling whether it happened.
+        """
+        wanted = self._merged(live, changes)
+        if not wanted:
+            return
+        before = {uuid: live.data(uuid).inventory for uuid in wanted}
+        consumers = {c: consumer_body(c, record) for c, record in allocations.items()}
+        body = {"inventories": _bodies(live, wanted), "allocations": consumers}
+        doing = f"Reshaping {len(wanted)} provider(s) and {len(consumers)} consumer(s)"
+        try:
+            response = self._post(doing, body)
+        except errors.PlacementUnauthorized as exc:
+            if exc.status != 403:
+                raise
+            self.allowed = False
+            raise errors.ReshapeFailed(
+                f"the placement user needs role service: {exc}", status=403, detail=exc.detail
+            ) from exc
+        except errors.PlacementUnavailable as exc:
+            self._settle(live, before, wanted, exc)
+        else:
+            self._judge(response, doing)
+        self._absorb(live, wanted, consumers)
+
+    def _post(self, doing: str, body: object) -> Response:
+        return self._connection.call("POST", PATH, doing, json=body, timeout=RESHAPE_TIMEOUT)
+
+    def _judge(self, response: Response, doing: str) -> None:
+        if response.status == 204:
+            return
+        if answers.is_conflict(response):
+            raise answers.failure(errors.PlacementReshapeConflict, doing, "POST", PATH, response)
+        refused = answers.failure(errors.PlacementError, doing, "POST", PATH, response)
+        raise errors.ReshapeFailed(
+            str(refused), status=refused.status, code=refused.code, detail=refused.detail
+        )
+
+    def _merged(self, live: ProviderTree, changes: Sequence[SetInventory]) -> dict[str, Inventory]:
+        """What each provider shall have, on top of what others made of it; without what it has."""
+        stale = [c.uuid for c in changes if "inventories" in live.stale_aspects(c.uuid)]
+        self._workers.results(
+            [partial(self._reader.reread, live, uuid, ["inventories"]) for uuid in stale]
+        )
+        wanted: dict[str, Inventory] = {}
+        for change in changes:
+            theirs = live.data(change.uuid).inventory
+            merged = merge_inventory(change.before, theirs, change.after)
+            if not equal_inventories(merged, theirs):
+                wanted[change.uuid] = merged
+        return wanted
+
+    def _settle(
+        self,
+        live: ProviderTree,
+        before: Mapping[str, Inventory],
+        wanted: Mapping[str, Inventory],
+        lost: errors.PlacementUnavailable,
+    ) -> None:
+        """The answer to a reshape was lost: look which of the two states placement is in."""
+        LOG.warning("The reshape was not answered, reading what became of it: %s", lost)
+        tasks = [
+            partial(self._providers.inventories, uuid, live.data(uuid).name) for uuid in wanted
+        ]
+        now = dict(zip(wanted, self._workers.results(tasks), strict=True))
+        if all(equal_inventories(now[uuid].content, wanted[uuid]) for uuid in wanted):
+            return
+        if all(equal_inventories(now[uuid].content, before[uuid]) for uuid in wanted):
+            raise errors.PlacementReshapeConflict(
+                f"the reshape was not answered and did not happen: {lost}"
+            ) from lost
+        raise errors.ReshapeFailed(
+            f"it was not answered, and placement has neither the old nor the new layout: {lost}"
+        ) from lost
+
+    def _absorb(
+        self,
+        live: ProviderTree,
+        wanted: Mapping[str, Inventory],
+        consumers: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        """Take over what was written; one read brings the generations.
+
+        A generation other than the one the reshape itself leads to tells that somebody else wrote.
+        """
+        allocated = {uuid for record in consumers.values() for uuid in record["allocations"]}
+        for uuid in allocated.union(wanted):
+            if not live.exists(uuid):
+                continue
+            held = live.data(uuid).generation or 0
+            if uuid in wanted:
+                live.update_inventory(uuid, wanted[uuid], operator_keys=())
+                live.mark_fresh(uuid, ["inventories"])
+                held += 2 if wanted[uuid] else 1
+            live.set_generation(uuid, held + (uuid in allocated))
+        root = live.root_of(next(iter(wanted))).uuid
+        for provider in self._providers.in_tree(root):
+            uuid = provider["uuid"]
+            if not live.exists(uuid):
+                continue
+            if live.data(uuid).generation != provider["generation"]:
+                live.set_generation(uuid, provider["generation"])
+                live.mark_stale(uuid, ASPECTS)
+
+
+def consumer_body(consumer: str, record: Mapping[str, Any]) -> dict[str, Any]:
+    """A consumer's record as the reshaper takes it.
+
+    The type is left out: written without it, placement keeps the type a consumer has, also the
+    type "unknown", which nobody can write.
+
+    :raises errors.ReshapeFailed: it holds nothing on a provider that it names.
+    """
+    for provider, entry in record["allocations"].items():
+        if not entry["resources"]:
+            raise errors.ReshapeFailed(
+                f"consumer {consumer} names provider {provider} and holds nothing there; the "
+                "driver must remove such an entry"
+            )
+    return {
+        "allocations": {
+            provider: {"resources": dict(entry["resources"])}
+            for provider, entry in record["allocations"].items()
+        },
+        "project_id": record["project_id"],
+        "user_id": record["user_id"],
+        "consumer_generation": record["consumer_generation"],
+    }
+
+
+def _bodies(live: ProviderTree, wanted: Mapping[str, Inventory]) -> dict[str, Any]:
+    return {
+        uuid: inventory_body(live.data(uuid).generation or 0, inventory)
+        for uuid, inventory in wanted.items()
+    }

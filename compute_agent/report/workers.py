@@ -1,0 +1,70 @@
+"""A bounded number of requests at the same time."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from compute_agent import errors
+
+T = TypeVar("T")
+
+
+class Workers:
+    """Runs independent requests on at most ``connections`` threads.
+
+    The threads belong to this object; ``close`` ends them.  One task alone runs in the caller's
+    thread.
+    """
+
+    def __init__(self, connections: int = 4) -> None:
+        self._connections = max(1, connections)
+        self._pool: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+            self._pool = None
+
+    def outcomes(
+        self,
+        tasks: Sequence[Callable[[], T]],
+        ends_all: Callable[[errors.ComputeAgentError], bool] = lambda _error: False,
+    ) -> list[T | errors.ComputeAgentError]:
+        """What each task returned or raised, in the order of the tasks.
+
+        :param ends_all: says of an error that nothing further is worth starting; it is then raised
+            once what already runs has ended.
+        """
+        stopped: list[errors.ComputeAgentError] = []
+
+        def run(task: Callable[[], T]) -> T | errors.ComputeAgentError:
+            if stopped:
+                return stopped[0]
+            try:
+                return task()
+            except errors.ComputeAgentError as exc:
+                if ends_all(exc):
+                    stopped.append(exc)
+                return exc
+
+        if len(tasks) < 2 or self._connections == 1:
+            results = [run(task) for task in tasks]
+        else:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(self._connections, "placement")
+            # Each task gets its own copy of the context: request ids and counts go along.
+            futures = [
+                self._pool.submit(contextvars.copy_context().run, run, task) for task in tasks
+            ]
+            results = [future.result() for future in futures]
+        if stopped:
+            raise stopped[0]
+        return results
+
+    def results(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        """What each task returned; the first error is raised, and nothing is started after it."""
+        done = self.outcomes(tasks, lambda _error: True)
+        return [result for result in done if not isinstance(result, errors.ComputeAgentError)]
