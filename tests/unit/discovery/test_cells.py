@@ -20,9 +20,7 @@ def test_cells_have_cpus_memory_and_distances(two_cells: MachineBuilder, look: L
     assert second.distances == ((0, 21), (1, 10))
 
 
-def test_gaps_in_node_numbers_do_not_shift_distances(
-    machine: MachineBuilder, look: Look
-) -> None:
+def test_gaps_in_node_numbers_do_not_shift_distances(machine: MachineBuilder, look: Look) -> None:
     machine.memory(3 << 20)
     machine.cpus("0-5")
     machine.nodes("0,2,8")
@@ -130,7 +128,9 @@ def test_a_node_that_cannot_be_read_is_left_out_and_its_cpus_are_named(
     topology = look(two_cells)
     assert [cell.id for cell in topology.cells] == [0]
     assert topology.cells[0].distances == ((0, 10),)
-    assert any("node1/meminfo" in warning and "left out" in warning for warning in topology.warnings)
+    assert any(
+        "node1/meminfo" in warning and "left out" in warning for warning in topology.warnings
+    )
     assert any("CPUs [2, 3] are online and on none" in warning for warning in topology.warnings)
 
 

@@ -52,9 +52,7 @@ def test_ids_are_lower_case_hex_and_links_are_names(machine: MachineBuilder, loo
     assert not device.is_vf
 
 
-def test_devices_are_ordered_by_number_not_by_spelling(
-    machine: MachineBuilder, look: Look
-) -> None:
+def test_devices_are_ordered_by_number_not_by_spelling(machine: MachineBuilder, look: Look) -> None:
     for address in ("10000:01:00.0", "0000:e1:00.0", "2000:01:00.0"):
         add_disk(machine, address)
     addresses = [device.address for device in look(machine).pci_devices]
@@ -118,16 +116,12 @@ def test_garbage_in_an_identity_is_named(machine: MachineBuilder, look: Look) ->
     assert "'storage'" in topology.warnings[0]
 
 
-def test_a_strange_name_among_the_devices_is_left_out(
-    machine: MachineBuilder, look: Look
-) -> None:
+def test_a_strange_name_among_the_devices_is_left_out(machine: MachineBuilder, look: Look) -> None:
     machine.sys("bus/pci/devices/README/vendor", "0x1")
     assert "README" in look(machine).warnings[0]
 
 
-def test_a_vf_knows_its_pf_and_the_pf_its_vfs_in_order(
-    machine: MachineBuilder, look: Look
-) -> None:
+def test_a_vf_knows_its_pf_and_the_pf_its_vfs_in_order(machine: MachineBuilder, look: Look) -> None:
     machine.nic("0000:81:00.0", "ens1", vfs=12)
     devices = {device.address: device for device in look(machine).pci_devices}
     pf = devices[PciAddress("0000:81:00.0")]
@@ -153,9 +147,7 @@ def test_sriov_numvfs_that_runs_ahead_of_the_links_does_not_count(
     assert len(look(machine).nics[0].vfs) == 2
 
 
-def test_a_vf_that_cannot_be_read_is_not_among_its_pfs(
-    machine: MachineBuilder, look: Look
-) -> None:
+def test_a_vf_that_cannot_be_read_is_not_among_its_pfs(machine: MachineBuilder, look: Look) -> None:
     first, second = machine.nic("0000:81:00.0", "ens1", vfs=2)
     machine.remove(f"sys/{machine.device(first)}/vendor")
     topology = look(machine)

@@ -1,0 +1,102 @@
+"""A captured machine is the machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compute_agent.discovery.capture import capture, replay
+from compute_agent.discovery.errors import DiscoveryError
+from compute_agent.discovery.facts import MigDevice, MigProfile, VgpuInstance, VgpuType
+from compute_agent.discovery.nvml.facts import NvmlGpu
+from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json, to_json
+from compute_agent.discovery.topology import Discovery
+from tests.data.make_two_cells import TWO_CELLS
+from tests.unit.discovery.test_nics import vpd
+
+WHOLE = NvmlGpu(
+    "0000:17:00.0",  # type: ignore[arg-type]
+    uuid="GPU-1",
+    model="NVIDIA A100-SXM4-80GB",
+    compute_capability=(8, 0),
+    near_cells=(0,),  # type: ignore[arg-type]
+    mig_enabled=True,
+    mig_profiles=(MigProfile("1g.10gb", 19, 1, 9728, 7),),
+    mig_devices=(MigDevice("MIG-1", "1g.10gb", 7, 0, 1, 9728),),
+    vgpu_types=(VgpuType("nvidia-474", "GRID A100-1-5C", "Compute", 5120, 7, 1, 19),),
+    vgpus=(VgpuInstance("v-1", "nvidia-474", "m-1", "guest"),),
+)
+
+
+def test_replaying_a_capture_gives_the_machine_it_was_taken_from(tmp_path: Path) -> None:
+    source = RecordedGpus((WHOLE,))
+    sysfs, procfs = str(TWO_CELLS / "sys"), str(TWO_CELLS / "proc")
+    capture(
+        tmp_path / "copy",
+        sysfs_root=sysfs,
+        procfs_root=procfs,
+        instances_path=str(tmp_path),
+        gpu_source=source,
+    )
+    there = Discovery(sysfs, procfs, gpu_source=source).discover(str(tmp_path))
+    assert replay(tmp_path / "copy") == there
+    assert there.gpus[0].mig_devices == WHOLE.mig_devices
+
+
+def test_serial_numbers_come_along(tmp_path: Path) -> None:
+    from tests.data.machine_builder import MachineBuilder
+
+    machine = MachineBuilder()
+    machine.nic("0000:81:00.0", "ens1")
+    machine.sys(f"{machine.device('0000:81:00.0')}/vpd", vpd(b"MT2043X01234"))
+    machine.write(tmp_path / "machine")
+    capture(
+        tmp_path / "copy",
+        sysfs_root=str(tmp_path / "machine/sys"),
+        procfs_root=str(tmp_path / "machine/proc"),
+    )
+    assert replay(tmp_path / "copy").nics[0].serial == "MT2043X01234"
+
+
+def test_this_very_machine_can_be_captured(tmp_path: Path) -> None:
+    capture(tmp_path / "copy", instances_path="/")
+    here, there = Discovery().discover("/"), replay(tmp_path / "copy")
+    assert there.cells == here.cells
+    assert there.cpus == here.cpus
+    assert there.pci_devices == here.pci_devices
+    assert there.disk == here.disk
+
+
+def test_the_committed_machine_replays_with_its_gpus_and_disk() -> None:
+    topology = replay(TWO_CELLS)
+    assert {gpu.model for gpu in topology.gpus} == {"Tesla T4"}
+    assert topology.gpus[0].uuid is not None
+    assert topology.disk is not None
+    assert topology.disk.size_bytes == 2 * 1024**4
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "letters").write_text("dear")
+    with pytest.raises(FileExistsError, match="not empty"):
+        capture(tmp_path)
+
+
+def test_gpus_survive_json() -> None:
+    text = json.dumps(to_json((WHOLE,)))
+    assert from_json(json.loads(text), "capture.json") == (WHOLE,)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"format": 99}', '{"format": 1, "nvml": [{"nonsense": 1}]}']
+)
+def test_a_damaged_description_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "capture.json").write_text(text)
+    with pytest.raises(DiscoveryError, match=r"capture\.json"):
+        replay(tmp_path)
+
+
+def test_a_directory_that_is_no_capture_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DiscoveryError, match=r"cannot read .*capture\.json"):
+        replay(tmp_path)

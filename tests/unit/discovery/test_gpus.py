@@ -1,0 +1,152 @@
+"""GPUs by PCI class, mediated devices, and vGPUs of the vendor's VFIO driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from compute_agent.discovery.facts import Mdev
+from tests.data.machine_builder import MachineBuilder
+from tests.unit.discovery.conftest import Look
+
+GPU = "0000:84:00.0"
+UUID_A = "4b20d080-1b54-4048-85b3-a6a62d165c01"
+UUID_B = "83b8f4f2-509f-382f-3c1e-e6bfe0fa1001"
+CREATABLE = """ID    : vGPU Name
+1145  : NVIDIA L40S-1Q
+1146  : NVIDIA L40S-2Q
+"""
+
+
+def add_vf(machine: MachineBuilder, index: int = 0) -> str:
+    address = f"0000:84:00.{4 + index}"
+    machine.gpu(address, product="26b9")
+    machine.virtual_function(GPU, index, address)
+    return address
+
+
+@pytest.mark.parametrize("class_code", ["030000", "030200", "038000"])
+def test_display_controllers_are_gpus(machine: MachineBuilder, look: Look, class_code: str) -> None:
+    machine.gpu(GPU, class_code=class_code)
+    (gpu,) = look(machine).gpus
+    assert (gpu.address, gpu.vendor_id, gpu.driver, gpu.nvml) == (GPU, "10de", "nvidia", False)
+
+
+def test_the_sound_function_of_a_gpu_is_none(machine: MachineBuilder, look: Look) -> None:
+    machine.gpu(GPU)
+    machine.gpu("0000:84:00.1", class_code="040300", driver="snd_hda_intel")
+    assert [gpu.address for gpu in look(machine).gpus] == [GPU]
+
+
+@pytest.mark.parametrize("vendor", ["1a03", "102b", "1234", "1af4"])
+def test_a_management_or_emulated_screen_is_no_gpu(
+    machine: MachineBuilder, look: Look, vendor: str
+) -> None:
+    machine.pci("0000:03:00.0", vendor=vendor, product="2000", class_code="030000")
+    topology = look(machine)
+    assert topology.gpus == ()
+    assert len(topology.pci_devices) == 1
+
+
+def test_a_gpu_on_vfio_is_a_gpu(machine: MachineBuilder, look: Look) -> None:
+    machine.gpu(GPU, driver="vfio-pci")
+    assert look(machine).gpus[0].driver == "vfio-pci"
+
+
+def test_mdev_types_and_devices_are_found_with_their_parent(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.gpu(GPU)
+    machine.mdev_type(GPU, "nvidia-35", "GRID M60-0B", 15)
+    machine.mdev_type(GPU, "nvidia-36", "GRID M60-0Q", 0)
+    machine.mdev(GPU, UUID_B, "nvidia-35")
+    machine.mdev(GPU, UUID_A, "nvidia-35")
+    (gpu,) = look(machine).gpus
+    assert [(kind.id, kind.name, kind.available_instances) for kind in gpu.mdev_types] == [
+        ("nvidia-35", "GRID M60-0B", 15),
+        ("nvidia-36", "GRID M60-0Q", 0),
+    ]
+    assert gpu.mdevs == (Mdev("nvidia-35", UUID_A), Mdev("nvidia-35", UUID_B))
+
+
+def test_each_device_has_its_own_number_of_free_instances(
+    machine: MachineBuilder, look: Look
+) -> None:
+    for number, address in enumerate((GPU, "0000:85:00.0"), start=3):
+        machine.gpu(address)
+        machine.mdev_type(address, "nvidia-35", "GRID M60-0B", number)
+    free = [gpu.mdev_types[0].available_instances for gpu in look(machine).gpus]
+    assert free == [3, 4]
+
+
+def test_vfs_that_make_vgpus_are_with_their_gpu(machine: MachineBuilder, look: Look) -> None:
+    machine.gpu(GPU, product="20b5")
+    machine.sriov(GPU, total=16, made=2)
+    for index in range(2):
+        vf = add_vf(machine, index)
+        machine.mdev_type(vf, "nvidia-558", "NVIDIA A100-4C", 1 - index)
+    machine.mdev("0000:84:00.5", UUID_A, "nvidia-558")
+    (gpu,) = look(machine).gpus
+    assert (gpu.mdev_types, gpu.total_vfs) == ((), 16)
+    assert [vf.mdev_types[0].available_instances for vf in gpu.vfs] == [1, 0]
+    assert [vf.mdevs for vf in gpu.vfs] == [(), (Mdev("nvidia-558", UUID_A),)]
+    assert not gpu.vfs[0].vendor_vfio
+
+
+def test_a_free_vf_of_the_vendors_driver_has_one_of_each_creatable_type(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.gpu(GPU, product="26b9")
+    vf = machine.device(add_vf(machine))
+    machine.sys(f"{vf}/nvidia/creatable_vgpu_types", CREATABLE.strip())
+    machine.sys(f"{vf}/nvidia/current_vgpu_type", 0)
+    (found,) = look(machine).gpus[0].vfs
+    assert [(kind.id, kind.name, kind.available_instances) for kind in found.mdev_types] == [
+        ("nvidia-1145", "NVIDIA L40S-1Q", 1),
+        ("nvidia-1146", "NVIDIA L40S-2Q", 1),
+    ]
+    assert found.vendor_vfio
+    assert found.mdevs == ()
+
+
+def test_a_vf_that_is_a_vgpu_has_nothing_free(machine: MachineBuilder, look: Look) -> None:
+    machine.gpu(GPU, product="26b9")
+    vf = machine.device(add_vf(machine))
+    machine.sys(f"{vf}/nvidia/creatable_vgpu_types", "")
+    machine.sys(f"{vf}/nvidia/current_vgpu_type", 1145)
+    (found,) = look(machine).gpus[0].vfs
+    assert found.mdevs == (Mdev("nvidia-1145", None),)
+    assert sum(kind.available_instances for kind in found.mdev_types) == 0
+
+
+def test_a_type_without_its_number_is_left_out(machine: MachineBuilder, look: Look) -> None:
+    machine.gpu(GPU)
+    machine.mdev_type(GPU, "nvidia-35", "GRID M60-0B", 15)
+    machine.mdev_type(GPU, "nvidia-36", "GRID M60-0Q", 15)
+    machine.remove(f"sys/{machine.device(GPU)}/mdev_supported_types/nvidia-35/available_instances")
+    topology = look(machine)
+    assert [kind.id for kind in topology.gpus[0].mdev_types] == ["nvidia-36"]
+    assert "nvidia-35" in topology.warnings[0]
+
+
+def test_a_card_that_is_no_gpu_and_makes_mdevs_counts(machine: MachineBuilder, look: Look) -> None:
+    machine.nic("0000:81:00.0", "ens1")
+    machine.mdev_type("0000:81:00.0", "mlx5_core-local", "local", 8)
+    assert [gpu.address for gpu in look(machine).gpus] == ["0000:81:00.0"]
+
+
+def test_mdevs_of_parents_off_the_pci_bus_are_passed_over(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.sys("devices/virtual/mtty/mtty/mdev_supported_types/mtty-2/available_instances", 22)
+    here = f"devices/virtual/mtty/mtty/{UUID_A}"
+    machine.link(f"{here}/mdev_type", "devices/virtual/mtty/mtty/mdev_supported_types/mtty-2")
+    machine.link(f"bus/mdev/devices/{UUID_A}", here)
+    topology = look(machine)
+    assert topology.gpus == ()
+    assert topology.warnings == ()
+
+
+def test_a_vgpu_inside_a_guest_stands_for_itself(machine: MachineBuilder, look: Look) -> None:
+    machine.gpu(GPU, product="26b9")
+    machine.link(f"{machine.device(GPU)}/physfn", "devices/pci0000:00/0000:00:01.0")
+    assert [gpu.address for gpu in look(machine).gpus] == [GPU]

@@ -1,0 +1,258 @@
+"""Ethernet ports, their VFs, and which of them the host itself uses."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.data.machine_builder import MachineBuilder
+from tests.unit.discovery.conftest import Look
+
+PF = "0000:81:00.0"
+ROUTE_HEADER = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask"
+CX6 = {"vendor": "15b3", "product": "101d", "class_code": "020000", "driver": "mlx5_core"}
+
+
+def vpd(serial: bytes) -> bytes:
+    """Vital product data: a product's name, then part and serial number."""
+    fields = b"PN\x04MCX6" + b"SN" + bytes([len(serial)]) + serial + b"RV\x01\x00"
+    name = b"ConnectX-6"
+    return (
+        bytes([0x82, len(name), 0]) + name + bytes([0x90, len(fields), 0]) + fields + bytes([0x78])
+    )
+
+
+def test_a_port_has_name_speed_address_and_vfs(machine: MachineBuilder, look: Look) -> None:
+    machine.nic(PF, "ens1f0", vfs=2, mac="B4:96:91:00:00:0A")
+    (port,) = look(machine).nics
+    assert (port.name, port.speed_mbps, port.link_up) == ("ens1f0", 25000, True)
+    assert (port.mac, port.mac_permanent) == ("b4:96:91:00:00:0a", True)
+    assert port.is_pf
+    assert [(vf.index, vf.driver, vf.netdev) for vf in port.vfs] == [
+        (0, "iavf", "ens1f0v0"),
+        (1, "iavf", "ens1f0v1"),
+    ]
+
+
+@pytest.mark.parametrize("speed", ["-1", "0", "65535", "4294967295", None])
+def test_a_link_that_is_down_has_no_speed_and_is_no_error(
+    machine: MachineBuilder, look: Look, speed: str | None
+) -> None:
+    machine.nic(PF, "ens1")
+    machine.remove(f"sys/{machine.device(PF)}/net/ens1")
+    machine.netdev(PF, "ens1", up=False, speed=speed)
+    topology = look(machine)
+    assert (topology.nics[0].speed_mbps, topology.nics[0].link_up) == (None, False)
+    assert topology.warnings == ()
+
+
+def test_without_a_carrier_the_operational_state_counts(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.nic(PF, "ens1")
+    here = f"{machine.device(PF)}/net/ens1"
+    machine.remove(f"sys/{here}/carrier")
+    machine.sys(f"{here}/operstate", "lowerlayerdown")
+    assert look(machine).nics[0].link_up is False
+
+
+def test_a_driver_that_does_not_know_its_link_says_unknown(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.nic(PF, "ens1")
+    here = f"{machine.device(PF)}/net/ens1"
+    machine.remove(f"sys/{here}/carrier")
+    machine.sys(f"{here}/operstate", "unknown")
+    assert look(machine).nics[0].link_up is None
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3])
+def test_an_address_somebody_made_up_is_not_permanent(
+    machine: MachineBuilder, look: Look, kind: int
+) -> None:
+    machine.nic(PF, "ens1")
+    machine.sys(f"{machine.device(PF)}/net/ens1/addr_assign_type", kind)
+    topology = look(machine)
+    assert not topology.nics[0].mac_permanent
+    assert topology.nic_cards[0].mac is None
+
+
+def test_switchdev_representors_are_no_uplinks(machine: MachineBuilder, look: Look) -> None:
+    machine.nic(PF, "p0", vfs=2)
+    machine.sys(f"{machine.device(PF)}/net/p0/phys_port_name", "p0")
+    machine.sys(f"{machine.device(PF)}/net/p0/phys_switch_id", "a2b3c4")
+    for index in range(2):
+        machine.netdev(PF, f"eth{index}", phys_port_name=f"pf0vf{index}", phys_switch_id="a2b3c4")
+    (port,) = look(machine).nics
+    assert port.names == ("p0",)
+    assert (port.switchdev, port.phys_switch_id, port.phys_port_name) == (True, "a2b3c4", "p0")
+    assert port.features == ("switchdev",)
+
+
+def test_two_ports_behind_one_function_are_in_order_of_their_number(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.pci(PF, **CX6)  # type: ignore[arg-type]
+    machine.netdev(PF, "eth8", dev_port=1)
+    machine.netdev(PF, "eth9", dev_port=0)
+    (port,) = look(machine).nics
+    assert (port.name, port.names) == ("eth9", ("eth9", "eth8"))
+
+
+def test_a_virtio_card_has_its_interface_one_directory_down(
+    machine: MachineBuilder, look: Look
+) -> None:
+    here = machine.pci(
+        "0000:00:03.0", vendor="1af4", product="1041", class_code="020000", driver="virtio-pci"
+    )
+    machine.sys(f"{here}/virtio2/net/eth0/address", "02:00:00:00:00:01")
+    (port,) = look(machine).nics
+    assert (port.name, port.is_pf) == ("eth0", False)
+
+
+def test_a_pf_bound_to_vfio_has_no_name_and_is_still_a_port(
+    machine: MachineBuilder, look: Look
+) -> None:
+    machine.nic(PF, "ens1")
+    machine.bind(PF, "vfio-pci")
+    (port,) = look(machine).nics
+    assert (port.name, port.names, port.driver, port.is_pf) == (None, (), "vfio-pci", True)
+
+
+def test_a_vf_bound_to_vfio_is_not_the_hosts(machine: MachineBuilder, look: Look) -> None:
+    first, _ = machine.nic(PF, "ens1", vfs=2)
+    machine.bind(first, "vfio-pci")
+    vfs = look(machine).nics[0].vfs
+    assert [(vf.driver, vf.netdev, vf.in_use_by_host) for vf in vfs] == [
+        ("vfio-pci", None, False),
+        ("iavf", "ens1v1", False),
+    ]
+
+
+def test_a_vf_without_its_pf_is_no_port(machine: MachineBuilder, look: Look) -> None:
+    machine.nic(PF, "ens1", vfs=1)
+    machine.remove(f"sys/{machine.device(PF)}/vendor")
+    topology = look(machine)
+    assert topology.nics == ()
+    assert [device.physfn for device in topology.pci_devices] == [PF]
+
+
+def test_infiniband_functions_are_no_ethernet_ports(machine: MachineBuilder, look: Look) -> None:
+    machine.pci(PF, vendor="15b3", product="101d", class_code="020700")
+    assert look(machine).nics == ()
+
+
+def test_a_port_that_does_rdma_says_so(machine: MachineBuilder, look: Look) -> None:
+    here = machine.pci(PF, **CX6)  # type: ignore[arg-type]
+    machine.sys(f"{here}/infiniband/mlx5_0/node_type", "1: CA")
+    (port,) = look(machine).nics
+    assert port.rdma
+    assert port.features == ("rdma",)
+
+
+def test_a_vdpa_device_is_named_with_its_vf(machine: MachineBuilder, look: Look) -> None:
+    (vf,) = machine.nic(PF, "ens1", vfs=1)
+    machine.sys(f"{machine.device(vf)}/vdpa0/driver_override", "")
+    assert look(machine).nics[0].vfs[0].vdpa == "vdpa0"
+
+
+class TestVfsOfTheHost:
+    """A VF is the host's when it is enslaved, or up with an address."""
+
+    @pytest.fixture
+    def vf(self, machine: MachineBuilder) -> str:
+        """Directory of the interface of a VF that is up and has no address."""
+        (address,) = machine.nic(PF, "ens1", vfs=1)
+        here = f"{machine.device(address)}/net/ens1v0"
+        machine.sys(f"{here}/flags", "0x1003")
+        return here
+
+    def in_use(self, machine: MachineBuilder, look: Look) -> bool:
+        return look(machine).nics[0].vfs[0].in_use_by_host
+
+    def test_up_alone_is_not_in_use(self, machine: MachineBuilder, look: Look, vf: str) -> None:
+        machine.proc("net/if_inet6", "fe800000000000000000000000000001 05 40 20 80   ens1v0")
+        assert not self.in_use(machine, look)
+
+    def test_up_with_an_ipv4_network_is_in_use(
+        self, machine: MachineBuilder, look: Look, vf: str
+    ) -> None:
+        machine.proc("net/route", f"{ROUTE_HEADER}\nens1v0\t0000A8C0\t00000000\t0001\t0\t0\t0\tFF")
+        assert self.in_use(machine, look)
+
+    def test_up_with_a_global_ipv6_address_is_in_use(
+        self, machine: MachineBuilder, look: Look, vf: str
+    ) -> None:
+        machine.proc("net/if_inet6", "20010db8000000000000000000000001 05 40 00 80   ens1v0")
+        assert self.in_use(machine, look)
+
+    def test_down_with_an_address_is_not_in_use(
+        self, machine: MachineBuilder, look: Look, vf: str
+    ) -> None:
+        machine.sys(f"{vf}/flags", "0x1002")
+        machine.proc("net/route", f"{ROUTE_HEADER}\nens1v0\t0000A8C0\t00000000\t0001\t0\t0\t0\tFF")
+        assert not self.in_use(machine, look)
+
+    def test_enslaved_is_in_use(self, machine: MachineBuilder, look: Look, vf: str) -> None:
+        machine.sys("devices/virtual/net/bond0/flags", "0x1003")
+        machine.link(f"{vf}/master", "devices/virtual/net/bond0")
+        assert self.in_use(machine, look)
+
+    def test_a_vlan_with_an_address_on_it_is_in_use(
+        self, machine: MachineBuilder, look: Look, vf: str
+    ) -> None:
+        machine.sys("devices/virtual/net/ens1v0.7/flags", "0x1003")
+        machine.link("class/net/ens1v0.7", "devices/virtual/net/ens1v0.7")
+        machine.link(f"{vf}/upper_ens1v0.7", "devices/virtual/net/ens1v0.7")
+        machine.proc("net/route", f"{ROUTE_HEADER}\nens1v0.7\t0000A8C0\t0\t0001\t0\t0\t0\tFF")
+        assert self.in_use(machine, look)
+
+    def test_a_guests_macvtap_on_it_is_not_the_hosts(
+        self, machine: MachineBuilder, look: Look, vf: str
+    ) -> None:
+        machine.sys("devices/virtual/net/macvtap0/flags", "0x1003")
+        machine.link("class/net/macvtap0", "devices/virtual/net/macvtap0")
+        machine.link(f"{vf}/upper_macvtap0", "devices/virtual/net/macvtap0")
+        assert not self.in_use(machine, look)
+
+
+class TestCards:
+    """Ports are on one card by their slot, or by the serial number of the card."""
+
+    def test_functions_of_one_slot_are_one_card(self, machine: MachineBuilder, look: Look) -> None:
+        machine.nic("0000:81:00.0", "ens1f0", mac="b4:96:91:00:00:10")
+        machine.nic("0000:81:00.1", "ens1f1", mac="b4:96:91:00:00:11")
+        machine.nic("0000:82:00.0", "ens2f0", mac="b4:96:91:00:00:20")
+        cards = look(machine).nic_cards
+        assert [(card.address, card.ports) for card in cards] == [
+            ("0000:81:00.0", ("0000:81:00.0", "0000:81:00.1")),
+            ("0000:82:00.0", ("0000:82:00.0",)),
+        ]
+        assert cards[0].mac == "b4:96:91:00:00:10"
+
+    def test_slots_with_one_serial_number_are_one_card(
+        self, machine: MachineBuilder, look: Look
+    ) -> None:
+        for address in ("0000:81:00.0", "0000:82:00.0"):
+            machine.nic(address, f"ens{address[6]}")
+            machine.sys(f"{machine.device(address)}/vpd", vpd(b"MT2043X01234"))
+        topology = look(machine)
+        (card,) = topology.nic_cards
+        assert card.ports == ("0000:81:00.0", "0000:82:00.0")
+        assert card.serial == "MT2043X01234"
+        assert {device.serial for device in topology.pci_devices} == {"MT2043X01234"}
+
+    def test_one_adapter_on_two_sockets_is_a_card_on_each(
+        self, two_cells: MachineBuilder, look: Look
+    ) -> None:
+        for cell, address in enumerate(("0000:18:00.0", "0000:81:00.0")):
+            two_cells.nic(address, f"ens{cell}", numa_node=cell)
+            two_cells.sys(f"{two_cells.device(address)}/vpd", vpd(b"MT2043X01234"))
+        assert [card.numa_node for card in look(two_cells).nic_cards] == [0, 1]
+
+    def test_ports_that_cannot_make_vfs_are_on_no_card(
+        self, machine: MachineBuilder, look: Look
+    ) -> None:
+        machine.pci(PF, **CX6)  # type: ignore[arg-type]
+        topology = look(machine)
+        assert topology.nic_cards == ()
+        assert len(topology.nics) == 1
