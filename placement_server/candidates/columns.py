@@ -1,0 +1,289 @@
+"""The growing arrays in which the provider trees lie.
+
+A tree occupies consecutive *slots* in preorder, its root first, so the subtree of a slot is the
+range ``slot .. end[slot]``:
+
+    slot     0      1       2      3       4      5    | 6      (next tree)
+             host   cell0   nic0   cell1   nic1   gpu  | host
+    parent   -1     0       1      0       3      0    | -1
+    end      6      3       3      5       5      6    | 7
+    root     0      0       0      0       0      0    | 6
+
+Slots are only ever appended. A tree that changes, even if only its usage does, gets new slots and
+its old ones are dead: nobody refers to them but the searches that still run on an older
+:class:`~placement_server.candidates.index.Index`. So one thread may append while others search,
+without a lock and without copies, and whatever is derived from a slot stays true as long as the
+slot exists. The writer makes new columns once the dead outnumber the living.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from placement_server.candidates.shape import Shape
+from placement_server.store.snapshot import ProviderRow
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+UNIT_MAX = 2**31 - 1
+_CAPACITY_BOUND = 2**62
+
+
+class Growable:
+    """A one-dimensional array that grows at the end; views of it stay valid."""
+
+    __slots__ = ("_array", "size")
+
+    def __init__(self, dtype: npt.DTypeLike) -> None:
+        self._array: npt.NDArray[Any] = np.empty(64, dtype=dtype)
+        self.size = 0
+
+    def extend(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
+        """Append values. Arrays handed out before keep their length and content."""
+        needed = self.size + len(values)
+        if needed > len(self._array):
+            grown = np.empty(max(needed, 2 * len(self._array)), dtype=self._array.dtype)
+            grown[: self.size] = self._array[: self.size]
+            self._array = grown
+        self._array[self.size : needed] = values
+        self.size = needed
+
+    def view(self) -> npt.NDArray[Any]:
+        """Return what has been appended so far."""
+        return self._array[: self.size]
+
+
+class SetTable:
+    """Interned sets (of trait ids, of aggregate uuids), each with a small number.
+
+    Hosts of one kind have equal sets, so filters are evaluated once per set and then looked up
+    per provider.
+    """
+
+    def __init__(self) -> None:
+        self.members: list[tuple[Any, ...]] = []
+        self._number: dict[tuple[Any, ...], int] = {}
+        self._containing: dict[Any, list[int]] = {}
+
+    def intern(self, members: tuple[Any, ...]) -> int:
+        """Return the number of a set, given as a sorted tuple."""
+        number = self._number.get(members)
+        if number is None:
+            number = len(self.members)
+            self.members.append(members)
+            for member in members:
+                self._containing.setdefault(member, []).append(number)
+            self._number[members] = number
+        return number
+
+    def containing_any(self, wanted: Iterable[Any], count: int) -> BoolArray:
+        """Tell for each of the first ``count`` sets whether it has any of the wanted members."""
+        found = np.zeros(count, dtype=bool)
+        for member in wanted:
+            numbers = self._containing.get(member)
+            if numbers:
+                # A writer may be appending sets beyond those that the caller's index knows.
+                known = np.fromiter(numbers, dtype=np.int64)
+                found[known[known < count]] = True
+        return found
+
+    def numbers_with(self, member: Any) -> Sequence[int]:
+        """Return the numbers of the sets that have a member."""
+        return self._containing.get(member, ())
+
+
+class ClassColumns:
+    """All inventories of one resource class."""
+
+    def __init__(self) -> None:
+        self.slot = Growable(np.int32)
+        self.fit = Growable(np.int32)
+        self.min_unit = Growable(np.int32)
+        self.max_unit = Growable(np.int32)
+        self.step_size = Growable(np.int32)
+        self.capacity = Growable(np.int64)
+        self.shown_capacity = Growable(np.float64)
+        self.used = Growable(np.int64)
+        self.largest_min_unit = 1
+        self.largest_step_size = 1
+
+    def view(self) -> "ClassView":
+        """Return the inventories appended so far."""
+        return ClassView(
+            slot=self.slot.view(),
+            fit=self.fit.view(),
+            min_unit=self.min_unit.view(),
+            max_unit=self.max_unit.view(),
+            step_size=self.step_size.view(),
+            capacity=self.capacity.view(),
+            shown_capacity=self.shown_capacity.view(),
+            used=self.used.view(),
+            largest_min_unit=self.largest_min_unit,
+            largest_step_size=self.largest_step_size,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClassView:
+    """The inventories of one class in one version of the index, by ascending slot.
+
+    :param fit: the largest amount that still fits: min(capacity - used, max_unit), clipped to
+        32 bits; negative when over capacity.
+    :param shown_capacity: capacity before truncation, as provider summaries show it.
+    """
+
+    slot: npt.NDArray[np.int32]
+    fit: npt.NDArray[np.int32]
+    min_unit: npt.NDArray[np.int32]
+    max_unit: npt.NDArray[np.int32]
+    step_size: npt.NDArray[np.int32]
+    capacity: IntArray
+    shown_capacity: npt.NDArray[np.float64]
+    used: IntArray
+    largest_min_unit: int
+    largest_step_size: int
+
+    def slots_fitting(self, amount: int) -> npt.NDArray[np.int32]:
+        """Return the slots whose inventory fits an amount, dead ones included."""
+        if amount > UNIT_MAX:
+            return self.slot[:0]
+        fits = self.fit >= amount
+        if self.largest_min_unit > 1:
+            fits &= self.min_unit <= amount
+        if self.largest_step_size > 1:
+            fits &= amount % self.step_size == 0
+        return self.slot[fits]
+
+
+@dataclass(slots=True)
+class _InventoryBatch:
+    slots: list[int]
+    rows: list[tuple[int, int, int, int, float, int]]
+
+
+class Columns:
+    """The arrays of all trees, living and dead. Only the index writer appends."""
+
+    def __init__(self) -> None:
+        self.uuid: list[str] = []
+        self.provider_id = Growable(np.int64)
+        self.parent = Growable(np.int32)
+        self.root = Growable(np.int32)
+        self.end = Growable(np.int32)
+        self.shape = Growable(np.int32)
+        self.trait_set = Growable(np.int32)
+        self.aggregate_set = Growable(np.int32)
+        self.inventory_start = Growable(np.int64)
+        self.inventory_start.extend([0])
+        self.inventory_class = Growable(np.int32)
+        self.inventory_row = Growable(np.int32)
+        self.classes: dict[int, ClassColumns] = {}
+        self.trait_sets = SetTable()
+        self.aggregate_sets = SetTable()
+        self.shapes: list[Shape] = []
+        self._shape_number: dict[tuple[int, ...], int] = {}
+        self.slots_by_uuid: dict[str, list[int]] = {}
+
+    @property
+    def size(self) -> int:
+        """The number of slots, living and dead."""
+        return self.provider_id.size
+
+    def append(self, trees: Iterable[Sequence[tuple[ProviderRow, int]]]) -> list[int]:
+        """Append trees and return the slot of each root.
+
+        :param trees: per tree, its providers in preorder with the position of the parent within
+            the tree (-1 for the root).
+        """
+        bases: list[int] = []
+        parents: list[int] = []
+        roots: list[int] = []
+        ends: list[int] = []
+        shapes: list[int] = []
+        rows: list[ProviderRow] = []
+        slot = self.size
+        for tree in trees:
+            base = slot
+            bases.append(base)
+            local = tuple(parent for _row, parent in tree)
+            number = self._intern_shape(local)
+            shape = self.shapes[number]
+            rows.extend(row for row, _parent in tree)
+            parents.extend(base + parent if parent >= 0 else -1 for parent in local)
+            ends.extend(base + end for end in shape.ends)
+            roots.extend([base] * len(local))
+            shapes.extend([number] * len(local))
+            slot += len(local)
+        self._append_inventories(rows)
+        for position, row in enumerate(rows, self.size):
+            self.slots_by_uuid.setdefault(row.uuid, []).append(position)
+        self.uuid.extend([row.uuid for row in rows])
+        self.parent.extend(parents)
+        self.root.extend(roots)
+        self.end.extend(ends)
+        self.shape.extend(shapes)
+        self.trait_set.extend([self.trait_sets.intern(row.trait_ids) for row in rows])
+        self.aggregate_set.extend([self.aggregate_sets.intern(row.aggregates) for row in rows])
+        self.provider_id.extend([row.id for row in rows])
+        return bases
+
+    def _intern_shape(self, parents: tuple[int, ...]) -> int:
+        number = self._shape_number.get(parents)
+        if number is None:
+            number = len(self.shapes)
+            self.shapes.append(Shape(parents))
+            self._shape_number[parents] = number
+        return number
+
+    def _append_inventories(self, rows: Sequence[ProviderRow]) -> None:
+        batches: dict[int, _InventoryBatch] = {}
+        starts: list[int] = []
+        classes: list[int] = []
+        class_rows: list[int] = []
+        total = self.inventory_class.size
+        for slot, row in enumerate(rows, self.size):
+            for inventory in row.inventories:
+                class_id = inventory.resource_class_id
+                batch = batches.get(class_id)
+                if batch is None:
+                    batch = batches[class_id] = _InventoryBatch([], [])
+                    self.classes.setdefault(class_id, ClassColumns())
+                classes.append(class_id)
+                class_rows.append(self.classes[class_id].slot.size + len(batch.slots))
+                batch.slots.append(slot)
+                batch.rows.append(
+                    (
+                        inventory.min_unit,
+                        inventory.max_unit,
+                        inventory.step_size,
+                        max(-_CAPACITY_BOUND, min(inventory.capacity, _CAPACITY_BOUND)),
+                        (inventory.total - inventory.reserved) * inventory.allocation_ratio,
+                        inventory.used,
+                    )
+                )
+            total += len(row.inventories)
+            starts.append(total)
+        self.inventory_class.extend(classes)
+        self.inventory_row.extend(class_rows)
+        self.inventory_start.extend(starts)
+        for class_id, batch in batches.items():
+            self._append_class(self.classes[class_id], batch)
+
+    def _append_class(self, columns: ClassColumns, batch: _InventoryBatch) -> None:
+        min_unit, max_unit, step_size, capacity, shown, used = zip(*batch.rows, strict=True)
+        columns.largest_min_unit = max(columns.largest_min_unit, *min_unit)
+        columns.largest_step_size = max(columns.largest_step_size, *step_size)
+        free = np.array(capacity, dtype=np.int64) - np.array(used, dtype=np.int64)
+        limit = np.array(max_unit, dtype=np.int64)
+        columns.fit.extend(np.clip(np.minimum(free, limit), -1, UNIT_MAX))
+        columns.min_unit.extend(min_unit)
+        columns.max_unit.extend(max_unit)
+        columns.step_size.extend(step_size)
+        columns.capacity.extend(capacity)
+        columns.shown_capacity.extend(shown)
+        columns.used.extend(used)
+        columns.slot.extend(batch.slots)

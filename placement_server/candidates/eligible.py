@@ -1,0 +1,288 @@
+"""Which providers can serve which item, and which roots are left: array operations only.
+
+Groups are looked at in the order of the query, and the search stops at the first that nothing can
+serve. Names of classes and traits are checked on the way, so an unknown name in a later group may
+go unreported when an earlier one already makes the answer empty.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+import numpy as np
+
+from placement_server.candidates.columns import BoolArray, IntArray
+from placement_server.candidates.errors import QueryError
+from placement_server.candidates.index import Index
+from placement_server.candidates.query import CandidateQuery, RequestGroup
+from placement_server.candidates.reporter import Reporter
+from placement_server.candidates.sharing import NO_LINKS, Links
+
+
+class UnknownName(QueryError):
+    """A class or trait of the query is not among the names that the index knows."""
+
+
+class _Nothing(Exception):
+    """No provider or no root is left."""
+
+
+@dataclass(slots=True)
+class Eligible:
+    """Who can serve what.
+
+    :ivar own: by item, over all slots: may serve it for its own tree.
+    :ivar foreign: by item, over all slots: may serve it for another tree that it is linked to.
+    :ivar terms: by required term of the unsuffixed group: the slots that have one of the traits.
+    :ivar roots: the roots that may have candidates, in canonical order. A root that is not here
+        has none; one that is here need not have any.
+    :ivar links: the links to these sharing providers that matter.
+    """
+
+    own: list[BoolArray] = field(default_factory=list)
+    foreign: list[BoolArray] = field(default_factory=list)
+    terms: list[BoolArray] = field(default_factory=list)
+    roots: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    links: Links = NO_LINKS
+
+
+class _Filter:
+    """Narrows roots group by group."""
+
+    def __init__(self, query: CandidateQuery, index: Index, reporter: Reporter) -> None:
+        self.query = query
+        self.index = index
+        self.reporter = reporter
+        self.roots = index.roots
+        self.found = Eligible()
+        self._kinds: dict[RequestGroup, tuple[BoolArray, BoolArray]] = {}
+
+    def run(self) -> Eligible:
+        """Return what is eligible; with no roots when nothing can be."""
+        try:
+            self._narrow_by_root()
+            for group in self.query.groups:
+                if group.suffix:
+                    self._suffixed(group)
+                else:
+                    self._unsuffixed(group)
+        except _Nothing:
+            return self.found
+        self.found.roots = self.roots
+        self.found.links = self._useful_links()
+        return self.found
+
+    def _keep_roots(self, kept: BoolArray, group: str, reason: str) -> None:
+        before = self.roots
+        self.roots = before[kept]
+        self.reporter.roots_rejected(group, reason, before[~kept] if self.reporter.wants else ())
+        if not len(self.roots):
+            raise _Nothing
+
+    def _narrow_by_root(self) -> None:
+        query, index = self.query, self.index
+        if query.root_required or query.root_forbidden:
+            required = [self._trait_ids([name]) for name in sorted(query.root_required)]
+            forbidden = self._trait_ids(sorted(query.root_forbidden))
+            sets = self._trait_sets(required, forbidden)
+            self._keep_roots(sets[index.trait_set[self.roots]], "root", "root_required")
+        if query.root_member_of or query.root_forbidden_aggregates:
+            sets = self._aggregate_sets(query.root_member_of, query.root_forbidden_aggregates)
+            self._keep_roots(sets[index.aggregate_set[self.roots]], "root", "root_member_of")
+        if not len(self.roots):
+            raise _Nothing
+
+    def _trait_ids(self, names: Iterable[str]) -> list[int]:
+        known = self.index.names.trait_ids
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise UnknownName(f"No such trait(s): {', '.join(sorted(unknown))}.")
+        return [known[name] for name in names]
+
+    def _trait_sets(self, terms: Iterable[list[int]], forbidden: list[int]) -> BoolArray:
+        table, count = self.index.columns.trait_sets, self.index.trait_set_count
+        passing = np.ones(count, dtype=bool)
+        for term in terms:
+            passing &= table.containing_any(term, count)
+        if forbidden:
+            passing &= ~table.containing_any(forbidden, count)
+        return passing
+
+    def _aggregate_sets(
+        self, terms: Iterable[frozenset[str]], forbidden: frozenset[str]
+    ) -> BoolArray:
+        table, count = self.index.columns.aggregate_sets, self.index.aggregate_set_count
+        passing = np.ones(count, dtype=bool)
+        for term in terms:
+            passing &= table.containing_any(term, count)
+        if forbidden:
+            passing &= ~table.containing_any(forbidden, count)
+        return passing
+
+    def _names_and_tree(
+        self, group: RequestGroup
+    ) -> tuple[Mapping[str, int], list[list[int]], list[int], int | None]:
+        """Look up what a group names, in the order in which errors are to be found."""
+        known = self.index.names.class_ids
+        for name, _amount in group.resources:
+            if name not in known:
+                raise UnknownName(
+                    "Invalid resource class in resources parameter: No such resource class "
+                    f"{name}."
+                )
+        if group.member_of and not self._aggregate_sets(group.member_of, frozenset()).any():
+            self._nothing(group, "member_of")
+        terms = [self._trait_ids(sorted(term)) for term in group.required]
+        forbidden = self._trait_ids(sorted(group.forbidden))
+        root: int | None = None
+        if group.in_tree is not None:
+            slot = self.index.slot_of(group.in_tree)
+            if slot is None:
+                self._nothing(group, "in_tree")
+            root = int(self.index.root[slot])
+        return known, terms, forbidden, root
+
+    def _nothing(self, group: RequestGroup, reason: str) -> NoReturn:
+        self._keep_roots(np.zeros(len(self.roots), dtype=bool), group.suffix, reason)
+        raise _Nothing
+
+    def _fitting(self, class_id: int, amount: int) -> IntArray:
+        view = self.index.classes.get(class_id)
+        if view is None:
+            return np.empty(0, dtype=np.int64)
+        return view.slots_fitting(amount)
+
+    def _suffixed(self, group: RequestGroup) -> None:
+        kind = RequestGroup(
+            "", tuple(sorted(group.resources)), group.required, group.forbidden, group.member_of,
+            group.forbidden_aggregates, group.in_tree,
+        )  # fmt: skip
+        if kind in self._kinds:
+            own, foreign = self._kinds[kind]
+        else:
+            own = foreign = self._suffixed_mask(group)
+            self._kinds[kind] = own, foreign
+            self._keep_reached(own, foreign, group, "group")
+        self.found.own.append(own)
+        self.found.foreign.append(foreign)
+
+    def _suffixed_mask(self, group: RequestGroup) -> BoolArray:
+        index, reporter = self.index, self.reporter
+        known, terms, forbidden, tree = self._names_and_tree(group)
+        slots: IntArray = np.arange(index.size) if not group.resources else np.empty(0, np.int64)
+        for number, (name, amount) in enumerate(group.resources):
+            fitting = self._fitting(known[name], amount)
+            reporter.providers_left(group.suffix, f"resources {name}:{amount}", fitting)
+            if number == 0:
+                slots = fitting
+            else:
+                slots = slots[_mask(index.size, fitting)[slots]]
+        if terms or forbidden:
+            slots = slots[self._trait_sets(terms, forbidden)[index.trait_set[slots]]]
+            reporter.providers_left(group.suffix, "required", slots)
+        if group.member_of or group.forbidden_aggregates:
+            sets = self._aggregate_sets(group.member_of, group.forbidden_aggregates)
+            slots = slots[sets[index.aggregate_set[slots]]]
+            reporter.providers_left(group.suffix, "member_of", slots)
+        if tree is not None:
+            slots = slots[index.root[slots] == tree]
+            reporter.providers_left(group.suffix, "in_tree", slots)
+        return _mask(index.size, slots)
+
+    def _keep_reached(
+        self, own: BoolArray, foreign: BoolArray, group: RequestGroup, reason: str
+    ) -> None:
+        """Keep the roots whose trees have an eligible provider or are linked to one."""
+        index = self.index
+        reached = np.zeros(index.size, dtype=bool)
+        reached[index.root[own]] = True
+        links = index.links
+        if len(links.share):
+            reached[links.anchor[foreign[links.share]]] = True
+        self._keep_roots(reached[self.roots], group.suffix, reason)
+
+    def _unsuffixed(self, group: RequestGroup) -> None:
+        index, reporter = self.index, self.reporter
+        known, terms, forbidden, tree = self._names_and_tree(group)
+        if group.forbidden_aggregates:
+            clean = self._aggregate_sets((), group.forbidden_aggregates)
+            self._keep_roots(clean[index.aggregate_set[self.roots]], "", "member_of")
+        own_sets = self._unsuffixed_filter(group, forbidden, tree)
+        foreign_sets = self._foreign_filter(group, forbidden)
+        any_own = np.zeros(index.size, dtype=bool)
+        any_foreign = np.zeros(index.size, dtype=bool)
+        for name, amount in group.resources:
+            fitting = self._fitting(known[name], amount)
+            reporter.providers_left("", f"resources {name}:{amount}", fitting)
+            own = _mask(index.size, fitting)
+            foreign = own & foreign_sets if tree is None else np.zeros(index.size, dtype=bool)
+            if own_sets is not None:
+                own = own & own_sets
+            self._keep_reached(own, foreign, group, f"resources {name}:{amount}")
+            any_own |= own
+            any_foreign |= foreign
+            self.found.own.append(own)
+            self.found.foreign.append(foreign)
+        for names, term in zip(group.required, terms, strict=True):
+            having = self._trait_sets([term], [])[index.trait_set]
+            self.found.terms.append(having)
+            self._keep_reached(
+                any_own & having, any_foreign & having, group, f"required {','.join(sorted(names))}"
+            )
+
+    def _unsuffixed_filter(
+        self, group: RequestGroup, forbidden: list[int], tree: int | None
+    ) -> BoolArray | None:
+        """Tell which slots may serve the unsuffixed group for their own tree; None for all."""
+        index = self.index
+        passing: BoolArray | None = None
+        if forbidden:
+            passing = self._trait_sets([], forbidden)[index.trait_set]
+        if group.member_of:
+            # One and the same provider, the candidate or its root, must meet all the terms.
+            member = self._aggregate_sets(group.member_of, frozenset())[index.aggregate_set]
+            member = member | member[index.root]
+            passing = member if passing is None else passing & member
+        if group.forbidden_aggregates:
+            clean = self._aggregate_sets((), group.forbidden_aggregates)[index.aggregate_set]
+            passing = clean if passing is None else passing & clean
+        if tree is not None:
+            inside = index.root == tree
+            passing = inside if passing is None else passing & inside
+        return passing
+
+    def _foreign_filter(self, group: RequestGroup, forbidden: list[int]) -> BoolArray:
+        """Tell which sharing providers may serve the unsuffixed group for trees linked to them."""
+        index = self.index
+        passing = np.zeros(index.size, dtype=bool)
+        share = np.unique(index.links.share)
+        if len(share):
+            sets = self._aggregate_sets(group.member_of, group.forbidden_aggregates)
+            share = share[sets[index.aggregate_set[share]]]
+            passing[share[self._trait_sets([], forbidden)[index.trait_set[share]]]] = True
+        return passing
+
+    def _useful_links(self) -> Links:
+        links = self.index.links
+        if not len(links.share):
+            return links
+        useful = np.zeros(self.index.size, dtype=bool)
+        for foreign in self.found.foreign:
+            useful |= foreign
+        alive = _mask(self.index.size, self.roots)
+        kept = useful[links.share] & alive[links.anchor]
+        return Links(links.share[kept], links.anchor[kept])
+
+
+def _mask(size: int, slots: IntArray) -> BoolArray:
+    mask = np.zeros(size, dtype=bool)
+    mask[slots] = True
+    return mask
+
+
+def find_eligible(query: CandidateQuery, index: Index, reporter: Reporter) -> Eligible:
+    """Find who can serve the items of a query.
+
+    :raises UnknownName: a class or trait does not exist, as far as the index knows.
+    """
+    return _Filter(query, index, reporter).run()

@@ -1,0 +1,162 @@
+"""Parsers of the filter values that GET /allocation_candidates and GET /resource_providers share.
+
+Each takes the value as it came (percent-decoded) and raises :class:`QueryError` with the text that
+the Placement API gives. Names of classes and traits are only split here; whether they exist is
+found out later, against the store.
+"""
+
+from collections.abc import Sequence
+
+from placement_server.candidates.errors import QueryError
+
+Microversion = tuple[int, int]
+TraitTerms = tuple[frozenset[str], ...]
+AggregateTerms = tuple[frozenset[str], ...]
+
+INVALID = "Invalid query string parameters: "
+_HEX = frozenset("0123456789abcdef")
+
+
+def is_uuid_like(value: str) -> bool:
+    """Tell whether a value is a uuid in any of the accepted spellings (dashless, braces, urn)."""
+    digits = (
+        value.replace("urn:", "").replace("uuid:", "").strip("{}").replace("-", "").lower()
+    )
+    return len(digits) == 32 and _HEX.issuperset(digits)
+
+
+def parse_resources(value: str) -> dict[str, int]:
+    """Parse ``VCPU:2,MEMORY_MB:1024`` into amounts by class name; the last of equal names wins."""
+    form = (
+        "Badly formed resources parameter. Expected resources query string parameter in form: "
+        "?resources=VCPU:2,MEMORY_MB:1024. Got: {}."
+    )
+    if not value.strip():
+        raise QueryError(form.format("empty string"))
+    amounts: dict[str, int] = {}
+    for item in value.split(","):
+        name, colon, text = item.partition(":")
+        if not colon or ":" in text:
+            raise QueryError(form.format(item))
+        try:
+            amount = int(text)
+        except ValueError:
+            raise QueryError(
+                f"Requested resource {name} expected positive integer amount. Got: {text}."
+            ) from None
+        if amount < 1:
+            raise QueryError(f"Requested resource {name} requires amount >= 1. Got: {amount}.")
+        amounts[name] = amount
+    return amounts
+
+
+def parse_required(
+    values: Sequence[str], microversion: Microversion, key: str = "required"
+) -> tuple[TraitTerms, frozenset[str]]:
+    """Parse the values of ``required``.
+
+    :param values: every value of the parameter that counts (below 1.39 only the last does).
+    :param key: the name of the parameter; ``root_required`` never takes an ``in:`` list.
+    :returns: the terms that must each be met by at least one of their traits (a plain trait is a
+        term of one), and the forbidden traits.
+    """
+    terms: list[frozenset[str]] = []
+    forbidden: set[str] = set()
+    for value in values:
+        if value.startswith("in:"):
+            terms.append(_parse_any_of(value, microversion, key))
+            continue
+        for trait, is_forbidden in _parse_plain(value, microversion):
+            if is_forbidden:
+                forbidden.add(trait)
+            else:
+                terms.append(frozenset((trait,)))
+    return tuple(dict.fromkeys(terms)), frozenset(forbidden)
+
+
+def _parse_plain(value: str, microversion: Microversion) -> list[tuple[str, bool]]:
+    forbidding = microversion >= (1, 22)
+    example = "HW_CPU_X86_VMX,!CUSTOM_MAGIC" if forbidding else "HW_CPU_X86_VMX,CUSTOM_MAGIC"
+    form = f"{INVALID}Expected 'required' parameter value of the form: {example}. "
+    traits: list[tuple[str, bool]] = []
+    for item in value.split(","):
+        trait = item.strip()
+        is_forbidden = trait.startswith("!")
+        if is_forbidden and not forbidding:
+            raise QueryError(f"{form}Got: {value}")
+        if is_forbidden:
+            trait = trait.lstrip("!").strip()
+        if not trait:
+            raise QueryError(f"{form}Got an empty trait in: {value}")
+        traits.append((trait, is_forbidden))
+    return traits
+
+
+def _parse_any_of(value: str, microversion: Microversion, key: str) -> frozenset[str]:
+    example = "in:HW_CPU_X86_VMX,CUSTOM_MAGIC"
+    if microversion < (1, 39) or key == "root_required":
+        raise QueryError(
+            f"{INVALID}The format '{example}' only supported since microversion 1.39. Got: {value}"
+        )
+    traits = [item.strip() for item in value[len("in:") :].split(",")]
+    if not all(traits):
+        raise QueryError(
+            f"{INVALID}Expected 'required' parameter value of the form: {example}. "
+            f"Got an empty trait in: {value}"
+        )
+    if any(trait.startswith("!") for trait in traits):
+        raise QueryError(
+            f"{INVALID}The format '{example}' does not support forbidden traits. Got: {value}"
+        )
+    return frozenset(traits)
+
+
+def parse_member_of(
+    values: Sequence[str], microversion: Microversion, key: str = "member_of"
+) -> tuple[AggregateTerms, frozenset[str]]:
+    """Parse the values of ``member_of``.
+
+    :returns: the terms that must each be met by membership in at least one of their aggregates,
+        and the aggregates to be no member of.
+    """
+    if len(values) > 1 and microversion < (1, 24):
+        raise QueryError(f"Multiple {key} parameters are not supported")
+    terms: list[frozenset[str]] = []
+    forbidden: set[str] = set()
+    for value in values:
+        is_forbidden = value.startswith("!")
+        rest = value[1:] if is_forbidden else value
+        if rest.startswith("in:"):
+            aggregates = rest[len("in:") :].split(",")
+        elif "," in rest:
+            raise QueryError(
+                "Multiple values for 'member_of' must be prefixed with the 'in:' or '!in:' keyword "
+                f"using the valid microversion. Got: {value}"
+            )
+        else:
+            aggregates = [rest]
+        for aggregate in aggregates:
+            if not is_uuid_like(aggregate):
+                raise QueryError(
+                    f"{INVALID}Expected 'member_of' parameter to contain valid UUID(s). "
+                    f"Got: {aggregate}"
+                )
+        if is_forbidden and microversion < (1, 32):
+            raise QueryError(
+                f"Forbidden {key} parameters are not supported in the specified microversion"
+            )
+        if is_forbidden:
+            forbidden.update(aggregates)
+        else:
+            terms.append(frozenset(aggregates))
+    return tuple(dict.fromkeys(terms)), frozenset(forbidden)
+
+
+def parse_in_tree(value: str) -> str:
+    """Parse ``in_tree`` of the candidates: one provider uuid in any spelling, compared as given."""
+    uuid = value.strip()
+    if not is_uuid_like(uuid):
+        raise QueryError(
+            f"{INVALID}Expected 'in_tree' parameter to be a format of uuid. Got: {value}"
+        )
+    return uuid

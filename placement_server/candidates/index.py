@@ -1,0 +1,297 @@
+"""One state of all provider trees, laid out for array operations, and the writer that makes it.
+
+An :class:`Index` never changes: a search keeps the one it began with while the
+:class:`IndexWriter` makes new ones. Both look at the same growing
+:class:`~placement_server.candidates.columns.Columns`; an index knows up to where, and which trees
+are alive in it.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from placement_server.candidates.columns import ClassView, Columns, IntArray
+from placement_server.candidates.errors import InconsistentRows
+from placement_server.candidates.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
+from placement_server.store.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
+
+LOG = logging.getLogger(__name__)
+
+# Fewer dead slots than this are not worth making new columns for.
+_TOLERATED_DEAD = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Resource classes and traits by name and by id."""
+
+    class_ids: Mapping[str, int]
+    trait_ids: Mapping[str, int]
+    class_names: Mapping[int, str]
+    trait_names: Mapping[int, str]
+
+    @classmethod
+    def of(cls, rows: NameRows) -> "Names":
+        """Build both directions from what the store has."""
+        return cls(
+            rows.class_ids,
+            rows.trait_ids,
+            {number: name for name, number in rows.class_ids.items()},
+            {number: name for name, number in rows.trait_ids.items()},
+        )
+
+
+class Index:
+    """One consistent state.
+
+    :ivar roots: the slots of the living roots, by ascending provider id: the canonical order.
+    :ivar nested: whether any provider has a parent.
+    """
+
+    __slots__ = (
+        "aggregate_set", "aggregate_set_count", "classes", "columns", "end", "links", "names",
+        "nested", "parent", "root", "root_ids", "roots", "shape", "size", "trait_set",
+        "trait_set_count",
+    )  # fmt: skip
+
+    def __init__(
+        self, columns: Columns, names: Names, roots: IntArray, root_ids: IntArray, links: Links
+    ) -> None:
+        self.columns = columns
+        self.names = names
+        self.roots = roots
+        self.root_ids = root_ids
+        self.links = links
+        self.size = columns.size
+        self.parent = columns.parent.view()
+        self.root = columns.root.view()
+        self.end = columns.end.view()
+        self.shape = columns.shape.view()
+        self.trait_set = columns.trait_set.view()
+        self.aggregate_set = columns.aggregate_set.view()
+        self.trait_set_count = len(columns.trait_sets.members)
+        self.aggregate_set_count = len(columns.aggregate_sets.members)
+        self.classes = {number: each.view() for number, each in columns.classes.items()}
+        self.nested = bool((self.end[roots] - roots > 1).any())
+
+    def root_position(self, root_slot: int) -> int | None:
+        """Return where a root stands in the canonical order; None when it is not alive here."""
+        provider_id = self.columns.provider_id.view()[root_slot]
+        position = int(np.searchsorted(self.root_ids, provider_id))
+        if position < len(self.roots) and self.roots[position] == root_slot:
+            return position
+        return None
+
+    def slot_of(self, uuid: str) -> int | None:
+        """Return the slot of a provider in this state, None when it does not exist."""
+        for slot in reversed(self.columns.slots_by_uuid.get(uuid, ())):
+            if slot < self.size and self.root_position(int(self.root[slot])) is not None:
+                return slot
+        return None
+
+    def tree(self, root_slot: int) -> TreeRows:
+        """Return the rows of one tree, rebuilt from the columns."""
+        slots = range(root_slot, int(self.end[root_slot]))
+        rows = sorted((self._provider(slot) for slot in slots), key=lambda row: row.id)
+        return TreeRows(rows[0].root_id, tuple(rows))
+
+    def trees(self) -> Iterable[TreeRows]:
+        """Return all trees in the canonical order."""
+        return (self.tree(slot) for slot in self.roots.tolist())
+
+    def _provider(self, slot: int) -> ProviderRow:
+        ids = self.columns.provider_id.view()
+        parent = int(self.parent[slot])
+        return ProviderRow(
+            id=int(ids[slot]),
+            uuid=self.columns.uuid[slot],
+            parent_id=int(ids[parent]) if parent >= 0 else None,
+            root_id=int(ids[self.root[slot]]),
+            inventories=tuple(self.inventories(slot)),
+            trait_ids=self.columns.trait_sets.members[self.trait_set[slot]],
+            aggregates=self.columns.aggregate_sets.members[self.aggregate_set[slot]],
+        )
+
+    def _entries(self, slot: int) -> Iterator[tuple[int, ClassView, int]]:
+        columns = self.columns
+        start, stop = columns.inventory_start.view()[slot : slot + 2].tolist()
+        class_ids = columns.inventory_class.view()[start:stop].tolist()
+        rows = columns.inventory_row.view()[start:stop].tolist()
+        for class_id, row in zip(class_ids, rows, strict=True):
+            yield class_id, self.classes[class_id], row
+
+    def usage(self, slot: int) -> Iterator[tuple[int, float, int]]:
+        """Return class id, capacity (before truncation) and usage of each inventory of a slot."""
+        for class_id, view, row in self._entries(slot):
+            yield class_id, float(view.shown_capacity[row]), int(view.used[row])
+
+    def inventories(self, slot: int) -> Iterator[InventoryRow]:
+        """Return the inventories of a slot.
+
+        The columns keep capacity, not what it is computed from: ``total`` comes back as the
+        truncated capacity, with nothing reserved and a ratio of 1.
+        """
+        for class_id, view, row in self._entries(slot):
+            yield InventoryRow(
+                resource_class_id=class_id,
+                total=int(view.shown_capacity[row]),
+                reserved=0,
+                min_unit=int(view.min_unit[row]),
+                max_unit=int(view.max_unit[row]),
+                step_size=int(view.step_size[row]),
+                allocation_ratio=1.0,
+                capacity=int(view.capacity[row]),
+                used=int(view.used[row]),
+            )
+
+
+class IndexWriter:
+    """Makes index after index from the rows of changed trees. Not thread safe: one owner."""
+
+    def __init__(self, names: NameRows, trees: Iterable[TreeRows] = ()) -> None:
+        self._names = Names.of(names)
+        self._columns = Columns()
+        self._base: dict[int, int] = {}
+        self.index: Index
+        self.load(names, trees)
+
+    def load(self, names: NameRows, trees: Iterable[TreeRows]) -> Index:
+        """Begin anew with these trees alone."""
+        self._names = Names.of(names)
+        self._columns = Columns()
+        arranged = {tree.root_id: rows for tree in trees if (rows := _arranged(tree))}
+        ids = sorted(arranged)
+        bases = self._columns.append([arranged[root_id] for root_id in ids])
+        self._base = dict(zip(ids, bases, strict=True))
+        roots = np.array(bases, dtype=np.int64)
+        return self._publish(roots, np.array(ids, dtype=np.int64), self._find_links(roots))
+
+    def rename(self, names: NameRows) -> Index:
+        """Take in a new set of names."""
+        before = self.index
+        self._names = Names.of(names)
+        links = before.links
+        if self._names.trait_ids.get(SHARING_TRAIT) != before.names.trait_ids.get(SHARING_TRAIT):
+            links = self._find_links(before.roots)
+        if any(
+            self._names.class_names.get(number) != name
+            for number, name in before.names.class_names.items()
+        ):
+            # What was serialised for the providers carries the old name of a class.
+            return self.load(names, list(before.trees()))
+        return self._publish(before.roots, before.root_ids, links)
+
+    def apply(self, changed: Mapping[int, TreeRows | None]) -> Index:
+        """Replace trees by root id; None or a tree without providers removes it."""
+        before = self.index
+        arranged = {
+            root_id: _arranged(tree) if tree is not None else None
+            for root_id, tree in sorted(changed.items())
+        }
+        present = {root_id: rows for root_id, rows in arranged.items() if rows}
+        old = {root_id: self._base[root_id] for root_id in arranged if root_id in self._base}
+        bases = self._columns.append(present.values())
+        new = dict(zip(present, bases, strict=True))
+        for root_id in arranged:
+            self._base.pop(root_id, None)
+        self._base.update(new)
+        roots, root_ids = self._replace_roots(before, old, new)
+        links = self._updated_links(before, old, new, roots)
+        index = self._publish(roots, root_ids, links)
+        living = int((index.end[roots] - roots).sum())
+        if self._columns.size - living > max(_TOLERATED_DEAD, living):
+            return self._compact(index)
+        return index
+
+    def _replace_roots(
+        self, before: Index, old: dict[int, int], new: dict[int, int]
+    ) -> tuple[IntArray, IntArray]:
+        if old.keys() == new.keys():
+            roots = before.roots.copy()
+            positions = np.searchsorted(
+                before.root_ids, np.fromiter(new.keys(), dtype=np.int64, count=len(new))
+            )
+            roots[positions] = np.fromiter(new.values(), dtype=np.int64, count=len(new))
+            return roots, before.root_ids
+        ids = np.array(sorted(self._base), dtype=np.int64)
+        return np.array([self._base[number] for number in ids.tolist()], dtype=np.int64), ids
+
+    def _updated_links(
+        self, before: Index, old: dict[int, int], new: dict[int, int], roots: IntArray
+    ) -> Links:
+        sharing = self._names.trait_ids.get(SHARING_TRAIT)
+        if sharing is None or not self._columns.trait_sets.numbers_with(sharing):
+            return NO_LINKS
+        moved = np.arange(self._columns.size, dtype=np.int64)
+        for root_id in old.keys() | new.keys():
+            if self._linkage(old.get(root_id)) != self._linkage(new.get(root_id)):
+                return self._find_links(roots)
+            if root_id in old and root_id in new:
+                start, stop = old[root_id], int(before.end[old[root_id]])
+                fresh = int(self._columns.end.view()[new[root_id]])
+                if fresh - new[root_id] == stop - start:
+                    moved[start:stop] = np.arange(new[root_id], fresh)
+                else:
+                    moved[start] = new[root_id]
+        return before.links.moved(moved)
+
+    def _linkage(self, base: int | None) -> Sequence[Any]:
+        """Return what of a tree decides about links; empty where it has no part in any."""
+        if base is None:
+            return ()
+        columns = self._columns
+        slots = slice(base, int(columns.end.view()[base]))
+        aggregates = columns.aggregate_set.view()[slots].tolist()
+        if not any(columns.aggregate_sets.members[number] for number in aggregates):
+            return ()
+        return aggregates, columns.trait_set.view()[slots].tolist()
+
+    def _find_links(self, roots: IntArray) -> Links:
+        return find_links(self._columns, roots, self._names.trait_ids.get(SHARING_TRAIT))
+
+    def _compact(self, index: Index) -> Index:
+        LOG.debug("Making new columns: %d slots, most of them dead", index.size)
+        self._columns = Columns()
+        bases = self._columns.append([_arranged(tree) for tree in index.trees()])
+        roots = np.array(bases, dtype=np.int64)
+        self._base = dict(zip(index.root_ids.tolist(), bases, strict=True))
+        return self._publish(roots, index.root_ids, self._find_links(roots))
+
+    def _publish(self, roots: IntArray, root_ids: IntArray, links: Links) -> Index:
+        self.index = Index(self._columns, self._names, roots, root_ids, links)
+        return self.index
+
+
+def _arranged(tree: TreeRows) -> list[tuple[ProviderRow, int]]:
+    """Put the providers of a tree in preorder with the positions of their parents.
+
+    A tree that does not hang together is reported and left out: a search can still answer from
+    all others.
+    """
+    rows = tree.providers
+    if len(rows) == 1 and rows[0].parent_id is None:
+        return [(rows[0], -1)]
+    children: dict[int | None, list[ProviderRow]] = {}
+    for row in sorted(rows, key=lambda each: each.id):
+        children.setdefault(row.parent_id, []).append(row)
+    arranged: list[tuple[ProviderRow, int]] = []
+    stack = [(row, -1) for row in children.get(None, ()) if row.id == tree.root_id]
+    while stack:
+        row, parent = stack.pop()
+        position = len(arranged)
+        arranged.append((row, parent))
+        stack.extend((child, position) for child in reversed(children.get(row.id, ())))
+    if len(arranged) != len(rows):
+        LOG.error(
+            "%s",
+            InconsistentRows(
+                f"The providers {[row.uuid for row in rows]} have the root with id {tree.root_id} "
+                f"but only {len(arranged)} of {len(rows)} hang from it. They are left out of all "
+                "allocation candidates; correct their parents and roots in the database."
+            ),
+        )
+        return []
+    return arranged

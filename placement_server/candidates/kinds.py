@@ -1,0 +1,190 @@
+"""Trees that are alike for a query, found by comparing bytes.
+
+For a chunk of roots, a few gathers write down for every provider which items it can serve, which
+required terms it meets and how much of each contested class it can give, as one row of words per
+tree. Trees with equal shapes and equal rows have the same placements, so each distinct row is
+solved once, however many hosts there are.
+
+    word 0   bit 0..i-1: serves item i; then: meets term j; then: is a sharing provider
+    word 1.. per contested class: how much it can give, rounded down to what items can come to
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from placement_server.candidates.columns import BoolArray, IntArray
+from placement_server.candidates.eligible import Eligible
+from placement_server.candidates.index import Index
+from placement_server.candidates.plan import Contested, Plan
+from placement_server.candidates.sharing import SHARING_TRAIT
+from placement_server.candidates.solver import Problem
+
+Words = npt.NDArray[np.uint64]
+_WORD_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TreeView:
+    """A tree as one search sees it: its root and the sharing providers it may use."""
+
+    root: int
+    size: int
+    shares: tuple[int, ...]
+
+    def slot(self, position: int) -> int:
+        """Return the slot at a position of the problem."""
+        return self.root + position if position < self.size else self.shares[position - self.size]
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """How some sharing providers are related: positions among them, as bits."""
+
+    ancestors: tuple[int, ...]
+    descendants: tuple[int, ...]
+    trees: tuple[int, ...]
+
+
+class KindFinder:
+    """Sorts the eligible roots of one search into kinds."""
+
+    def __init__(self, index: Index, plan: Plan, eligible: Eligible) -> None:
+        self.index = index
+        self.plan = plan
+        self.eligible = eligible
+        sharing = index.names.trait_ids.get(SHARING_TRAIT)
+        self._sharing_sets: BoolArray | None = None
+        if len(index.links.share) and sharing is not None:
+            self._sharing_sets = index.columns.trait_sets.containing_any(
+                (sharing,), index.trait_set_count
+            )
+        self._flags = len(plan.items) + len(eligible.terms) + 1
+        self._flag_words = -(-self._flags // _WORD_BITS)
+        self._relations: dict[tuple[int, ...], Relations] = {}
+
+    def kinds(self, roots: IntArray) -> Iterator[tuple[TreeView, bytes, Words]]:
+        """Yield for each root, in order, its view, the key of its kind and its row of words."""
+        index = self.index
+        sizes = (index.end[roots] - roots).tolist()
+        shares = self._shares(roots)
+        shapes = index.shape[roots].tolist()
+        groups: dict[tuple[int, int], list[int]] = {}
+        for at, (shape, shared) in enumerate(zip(shapes, shares, strict=True)):
+            groups.setdefault((shape, len(shared)), []).append(at)
+        found: list[tuple[TreeView, bytes, Words] | None] = [None] * len(roots)
+        for (shape, count), members in groups.items():
+            size = sizes[members[0]]
+            chosen = roots[members]
+            words = self._words(chosen[:, None] + np.arange(size), foreign=False)
+            if count:
+                linked = np.array([shares[at] for at in members], dtype=np.int64)
+                words = np.concatenate((words, self._words(linked, foreign=True)), axis=1)
+            words = np.ascontiguousarray(words)
+            rows = words.reshape(len(members), -1).view(f"V{words[0].nbytes}").ravel().tolist()
+            for at, root, row, key in zip(members, chosen.tolist(), words, rows, strict=True):
+                prefix = b"%d:" % shape
+                if count:
+                    prefix += repr(self.relations(shares[at])).encode()
+                found[at] = (TreeView(root, size, shares[at]), prefix + key, row)
+        for each in found:
+            assert each is not None
+            yield each
+
+    def _shares(self, roots: IntArray) -> list[tuple[int, ...]]:
+        links = self.eligible.links
+        if not len(links.share):
+            return [()] * len(roots)
+        starts = np.searchsorted(links.anchor, roots, side="left").tolist()
+        stops = np.searchsorted(links.anchor, roots, side="right").tolist()
+        return [
+            tuple(links.share[start:stop].tolist())
+            for start, stop in zip(starts, stops, strict=True)
+        ]
+
+    def _words(self, slots: IntArray, *, foreign: bool) -> Words:
+        rows, size = slots.shape
+        words = np.zeros((rows, size, self._flag_words + len(self.plan.contested)), np.uint64)
+        masks = self.eligible.foreign if foreign else self.eligible.own
+        done: dict[int, BoolArray] = {}
+        flags = [*masks, *self.eligible.terms]
+        for flag, mask in enumerate(flags):
+            gathered = done.get(id(mask))
+            if gathered is None:
+                gathered = done[id(mask)] = mask[slots]
+            self._set_flag(words, flag, gathered)
+        if self._sharing_sets is not None:
+            self._set_flag(words, len(flags), self._sharing_sets[self.index.trait_set[slots]])
+        for number, contested in enumerate(self.plan.contested):
+            words[:, :, self._flag_words + number] = self._caps(contested, slots)
+        return words
+
+    @staticmethod
+    def _set_flag(words: Words, flag: int, values: BoolArray) -> None:
+        word, bit = divmod(flag, _WORD_BITS)
+        words[:, :, word] |= values.astype(np.uint64) << np.uint64(bit)
+
+    def _caps(self, contested: Contested, slots: IntArray) -> Words:
+        view = self.index.classes[contested.class_id]
+        at = np.minimum(np.searchsorted(view.slot, slots), len(view.slot) - 1)
+        caps = np.where(view.slot[at] == slots, view.fit[at], 0).astype(np.int64)
+        caps = np.clip(caps, 0, contested.total)
+        if contested.sums:
+            sums = np.array(contested.sums)
+            caps = sums[np.searchsorted(sums, caps, side="right") - 1]
+        return caps.astype(np.uint64)
+
+    def relations(self, shares: tuple[int, ...]) -> Relations:
+        """Work out which of some sharing providers share a tree or a line of descent."""
+        known = self._relations.get(shares)
+        if known is None:
+            root, end = self.index.root, self.index.end
+            below = [
+                sum(1 << at for at, other in enumerate(shares) if slot <= other < end[slot])
+                for slot in shares
+            ]
+            above = [
+                sum(1 << at for at, other in enumerate(shares) if other <= slot < end[other])
+                for slot in shares
+            ]
+            trees: dict[int, int] = {}
+            for at, slot in enumerate(shares):
+                trees[int(root[slot])] = trees.get(int(root[slot]), 0) | 1 << at
+            known = Relations(tuple(above), tuple(below), tuple(trees.values()))
+            self._relations[shares] = known
+        return known
+
+    def problem(self, tree: TreeView, row: Words) -> Problem:
+        """Build the problem of one kind from the row of any of its trees."""
+        shape = self.index.columns.shapes[int(self.index.shape[tree.root])]
+        relations = self.relations(tree.shares)
+        size, plan = shape.size, self.plan
+        flags = [0] * len(row)
+        for word in range(self._flag_words):
+            for position, value in enumerate(row[:, word].tolist()):
+                flags[position] |= value << (word * _WORD_BITS)
+        items, terms = len(plan.items), len(self.eligible.terms)
+        eligible = [0] * items
+        shared = 0
+        for position, value in enumerate(flags):
+            for item in range(items):
+                eligible[item] |= (value >> item & 1) << position
+            shared |= (value >> (items + terms) & 1) << position
+        caps = tuple(
+            tuple(row[:, self._flag_words + number].tolist())
+            for number in range(len(plan.contested))
+        )
+        return Problem(
+            parents=shape.parents,
+            ancestors=(*shape.ancestors, *(mask << size for mask in relations.ancestors)),
+            descendants=(*shape.descendants, *(mask << size for mask in relations.descendants)),
+            eligible=tuple(eligible),
+            covers=tuple(value >> items & ((1 << terms) - 1) for value in flags),
+            terms=(1 << terms) - 1,
+            caps=caps,
+            trees=((1 << size) - 1, *(mask << size for mask in relations.trees)),
+            own=size,
+            shared=shared,
+        )

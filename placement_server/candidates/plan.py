@@ -1,0 +1,117 @@
+"""A query turned into the terms of the search: items to place, and what binds them together.
+
+Every suffixed group is one *item*: one provider takes all of it. The unsuffixed group is one item
+for each of its classes, because each class may come from another provider. The rules between
+items do not depend on the trees, so they are worked out once for a query.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from placement_server.candidates.query import CandidateQuery
+
+# More distinct sums than this are not told apart one by one.
+_MOST_SUMS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """Something that one provider must take whole.
+
+    :param group: position of its group in the query.
+    :param amounts: amounts by class id.
+    :param suffixed: False for one class of the unsuffixed group.
+    :param named: whether the query isolates this group from all others.
+    """
+
+    group: int
+    amounts: tuple[tuple[int, int], ...]
+    suffixed: bool
+    named: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contested:
+    """A class that several items want and that one provider may have to give to more than one.
+
+    :param wants: amount by item.
+    :param sums: the sums that any of the items can come to, ascending from 0, or () when there
+        are too many to list.
+    """
+
+    class_id: int
+    wants: Mapping[int, int]
+    total: int
+    sums: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Subtree:
+    """A same_subtree constraint, by items."""
+
+    together: frozenset[int]
+    apart: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What binds the items of a query, in whatever tree.
+
+    :param isolated: whether no two suffixed items may be on one provider.
+    :param one_per_tree: whether only one provider of a tree may take part (before nesting).
+    """
+
+    items: tuple[Item, ...]
+    contested: tuple[Contested, ...]
+    subtrees: tuple[Subtree, ...]
+    isolated: bool
+    one_per_tree: bool
+
+
+def plan(query: CandidateQuery, class_ids: Mapping[str, int], *, one_per_tree: bool) -> Plan:
+    """Work out items and rules. All class names of the query must be in ``class_ids``."""
+    items: list[Item] = []
+    for number, group in enumerate(query.groups):
+        amounts = tuple((class_ids[name], amount) for name, amount in group.resources)
+        if group.suffix:
+            items.append(Item(number, amounts, True, group.suffix in query.isolate))
+        else:
+            items.extend(Item(number, (each,), False, False) for each in amounts)
+    isolated = query.group_policy == "isolate"
+    by_suffix = {
+        query.groups[item.group].suffix: position
+        for position, item in enumerate(items)
+        if item.suffixed
+    }
+    subtrees = tuple(
+        Subtree(
+            frozenset(by_suffix[suffix] for suffix in subtree.together),
+            frozenset(by_suffix[suffix] for suffix in subtree.apart),
+        )
+        for subtree in query.same_subtree
+    )
+    return Plan(tuple(items), _contested(items, isolated), subtrees, isolated, one_per_tree)
+
+
+def _contested(items: list[Item], isolated: bool) -> tuple[Contested, ...]:
+    wants: dict[int, dict[int, int]] = {}
+    for position, item in enumerate(items):
+        for class_id, amount in item.amounts:
+            wants.setdefault(class_id, {})[position] = amount
+    found = []
+    for class_id, by_item in wants.items():
+        if len(by_item) < 2 or (isolated and all(items[each].suffixed for each in by_item)):
+            continue
+        found.append(
+            Contested(class_id, by_item, sum(by_item.values()), _sums(list(by_item.values())))
+        )
+    return tuple(found)
+
+
+def _sums(amounts: list[int]) -> tuple[int, ...]:
+    sums = {0}
+    for amount in amounts:
+        sums |= {each + amount for each in sums}
+        if len(sums) > _MOST_SUMS:
+            return ()
+    return tuple(sorted(sums))

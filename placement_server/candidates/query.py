@@ -1,0 +1,315 @@
+"""What a client asks of GET /allocation_candidates, as values, and how it is read from a query.
+
+Everything that can be checked without looking at the store is checked here, in the order in which
+the Placement API checks it: root_required, same_subtree, the group parameters in the order of the
+query, the shape of the groups, contradictions between traits, the group policy. The JSON schema of
+the query string comes before (:mod:`placement_server.candidates.schema`), the names come after.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jsonschema
+
+from placement_server.candidates.errors import QueryError
+from placement_server.candidates.filters import (
+    INVALID,
+    AggregateTerms,
+    Microversion,
+    TraitTerms,
+    parse_in_tree,
+    parse_member_of,
+    parse_required,
+    parse_resources,
+)
+from placement_server.candidates.schema import schema_for
+
+DUPLICATE_KEY = "placement.query.duplicate_key"
+BAD_VALUE = "placement.query.bad_value"
+MISSING_VALUE = "placement.query.missing_value"
+
+GroupPolicy = Literal["none", "isolate"]
+Parameters = Sequence[tuple[str, str]]
+
+_GROUP_KEY = re.compile(r"^(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{1,64})?$")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestGroup:
+    """One group of wanted resources.
+
+    :param suffix: "" for the unsuffixed group.
+    :param resources: amounts by class name, in the order asked.
+    :param required: every term must be met by at least one of its traits.
+    :param member_of: every term must be met by membership in at least one of its aggregates.
+    :param in_tree: the uuid of any provider of the only tree that may serve the group.
+    """
+
+    suffix: str
+    resources: tuple[tuple[str, int], ...] = ()
+    required: TraitTerms = ()
+    forbidden: frozenset[str] = frozenset()
+    member_of: AggregateTerms = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
+    in_tree: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SameSubtree:
+    """One same_subtree constraint, by suffixes.
+
+    The providers of ``together`` must all be in the subtree of one of them; those of ``apart``
+    (written with ``!``, an extension) must not be in that subtree.
+    """
+
+    together: frozenset[str]
+    apart: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateQuery:
+    """A request for allocation candidates.
+
+    :param groups: in the order in which their suffixes first appear in the query.
+    :param isolate: suffixes whose providers serve no other group at all (an extension).
+    :param root_member_of: aggregate terms on the root of the tree (an extension).
+    """
+
+    groups: tuple[RequestGroup, ...]
+    group_policy: GroupPolicy = "none"
+    limit: int | None = None
+    root_required: frozenset[str] = frozenset()
+    root_forbidden: frozenset[str] = frozenset()
+    same_subtree: tuple[SameSubtree, ...] = ()
+    isolate: frozenset[str] = frozenset()
+    root_member_of: AggregateTerms = ()
+    root_forbidden_aggregates: frozenset[str] = frozenset()
+
+
+def parse(
+    params: Parameters, microversion: Microversion, *, extensions: bool = False
+) -> CandidateQuery:
+    """Read a query.
+
+    :param params: names and values in the order of the query string. They have passed the schema
+        of the microversion.
+    :param extensions: understand the parameters of ``placement-ext 1.0`` as well.
+    :raises QueryError: with the text and the code of the Placement API.
+    """
+    extensions = extensions and microversion >= (1, 36)
+    values: dict[str, list[str]] = {}
+    for name, value in params:
+        values.setdefault(name, []).append(value)
+    limit, policy = _first_values(values, microversion)
+    root_required, root_forbidden = _root_required(values.get("root_required", []), microversion)
+    subtrees = [_same_subtree(value, extensions) for value in values.get("same_subtree", [])]
+    groups = _groups(values, microversion)
+    isolate, root_member_of, root_not_member_of = _extended(values, microversion, extensions)
+    _check_shape(groups, subtrees, microversion)
+    _check_contradictions(groups, microversion)
+    suffixed = [group for group in groups if group.suffix]
+    if isolate:
+        _check_isolate(isolate, policy, suffixed)
+    elif policy is None and len(suffixed) > 1 and not extensions:
+        raise QueryError(
+            'The "group_policy" parameter is required when specifying more than one '
+            '"resources{N}" parameter.'
+        )
+    return CandidateQuery(
+        groups=tuple(groups),
+        group_policy="isolate" if policy == "isolate" else "none",
+        limit=limit,
+        root_required=root_required,
+        root_forbidden=root_forbidden,
+        same_subtree=tuple(subtrees),
+        isolate=isolate,
+        root_member_of=root_member_of,
+        root_forbidden_aggregates=root_not_member_of,
+    )
+
+
+def _first_values(
+    values: dict[str, list[str]], microversion: Microversion
+) -> tuple[int | None, str | None]:
+    """Return limit and group_policy, whose first value counts.
+
+    The schema only saw the last value of each, so the first one is checked against it here.
+    """
+    first = {name: values[name][0] for name in ("limit", "group_policy") if name in values}
+    if any(len(values[name]) > 1 for name in first):
+        try:
+            jsonschema.validate(first, {"properties": schema_for(microversion)["properties"]})
+        except jsonschema.ValidationError as error:
+            raise QueryError(f"{INVALID}{error}") from None
+    limit = first.get("limit")
+    return (int(limit) if limit is not None else None), first.get("group_policy")
+
+
+def _root_required(
+    values: list[str], microversion: Microversion
+) -> tuple[frozenset[str], frozenset[str]]:
+    if len(values) > 1:
+        raise QueryError(
+            "Query parameter 'root_required' may be specified only once.", DUPLICATE_KEY
+        )
+    terms, forbidden = parse_required(values, microversion, "root_required")
+    required = frozenset().union(*terms)
+    conflicts = required & forbidden
+    if conflicts:
+        raise QueryError(
+            "Conflicting required and forbidden traits found in root_required: "
+            + ", ".join(sorted(conflicts)),
+            BAD_VALUE,
+        )
+    return required, forbidden
+
+
+def _suffix_list(value: str, key: str) -> list[str]:
+    suffixes = list(dict.fromkeys(item.strip() for item in value.split(",")))
+    if not all(suffix.lstrip("!") for suffix in suffixes):
+        raise QueryError(
+            f"Empty string (unsuffixed group) can not be specified in `{key}` ", BAD_VALUE
+        )
+    return suffixes
+
+
+def _same_subtree(value: str, extensions: bool) -> SameSubtree:
+    suffixes = _suffix_list(value, "same_subtree")
+    if not extensions:
+        return SameSubtree(frozenset(suffixes))
+    apart = frozenset(suffix[1:] for suffix in suffixes if suffix.startswith("!"))
+    together = frozenset(suffix for suffix in suffixes if not suffix.startswith("!"))
+    if not together or together & apart:
+        raise QueryError(
+            "`same_subtree` must name at least one suffix without `!`, and none both with and "
+            f"without it. Got: {value}",
+            BAD_VALUE,
+        )
+    return SameSubtree(together, apart)
+
+
+def _groups(values: dict[str, list[str]], microversion: Microversion) -> list[RequestGroup]:
+    fields: dict[str, dict[str, Any]] = {}
+    for name, given in values.items():
+        match = _GROUP_KEY.match(name)
+        if match is None:
+            continue
+        keyword, suffix = match.group(1), match.group(2) or ""
+        group = fields.setdefault(suffix, {})
+        if keyword == "resources":
+            group["resources"] = tuple(parse_resources(given[-1]).items())
+        elif keyword == "required":
+            counted = given if microversion >= (1, 39) else given[-1:]
+            group["required"], group["forbidden"] = parse_required(counted, microversion)
+        elif keyword == "member_of":
+            group["member_of"], group["forbidden_aggregates"] = parse_member_of(
+                given, microversion, name
+            )
+        else:
+            group["in_tree"] = parse_in_tree(given[-1])
+    return [RequestGroup(suffix=suffix, **group) for suffix, group in fields.items()]
+
+
+def _extended(
+    values: dict[str, list[str]], microversion: Microversion, extensions: bool
+) -> tuple[frozenset[str], AggregateTerms, frozenset[str]]:
+    if not extensions:
+        return frozenset(), (), frozenset()
+    isolate = frozenset(
+        suffix for value in values.get("isolate", []) for suffix in _suffix_list(value, "isolate")
+    )
+    terms, forbidden = parse_member_of(
+        values.get("root_member_of", []), microversion, "root_member_of"
+    )
+    return isolate, terms, forbidden
+
+
+def _check_shape(
+    groups: list[RequestGroup], subtrees: list[SameSubtree], microversion: Microversion
+) -> None:
+    if microversion < (1, 36):
+        _check_all_have_resources(groups)
+        return
+    if not any(group.resources for group in groups):
+        raise QueryError(
+            "There must be at least one resources or resources[$S] parameter.", MISSING_VALUE
+        )
+    named = [suffix for subtree in subtrees for suffix in sorted(subtree.together | subtree.apart)]
+    idle = [
+        group.suffix
+        for group in groups
+        if not group.resources and group.suffix not in named
+    ]
+    if idle:
+        raise QueryError(
+            "Resourceless suffixed group request should be specified in `same_subtree` query "
+            f"param: bad group(s) - {idle}.",
+            BAD_VALUE,
+        )
+    _check_suffixes(named, groups, "same_subtree")
+
+
+def _check_suffixes(named: Iterable[str], groups: list[RequestGroup], key: str) -> None:
+    known = [group.suffix for group in groups]
+    unknown = [suffix for suffix in dict.fromkeys(named) if suffix not in known]
+    if unknown:
+        raise QueryError(
+            f"Real suffixes should be specified in `{key}`: {unknown} not found in {known}.",
+            BAD_VALUE,
+        )
+
+
+def _check_all_have_resources(groups: list[RequestGroup]) -> None:
+    idle = [group for group in groups if not group.resources]
+    traits = [f"required{group.suffix}" for group in idle if group.required]
+    if traits:
+        raise QueryError(
+            "All traits parameters must be associated with resources.  Found the following "
+            f"orphaned traits keys: {', '.join(traits)}"
+        )
+    aggregates = [
+        f"member_of{group.suffix}"
+        for group in idle
+        if group.member_of or group.forbidden_aggregates
+    ]
+    if aggregates:
+        raise QueryError(
+            "All member_of parameters must be associated with resources. Found the following "
+            f"orphaned member_of keys: {', '.join(aggregates)}"
+        )
+    if idle:
+        raise QueryError("All request groups must specify resources.")
+    if not groups:
+        raise QueryError(
+            "At least one request group (`resources` or `resources{$S}`) is required."
+        )
+
+
+def _check_contradictions(groups: list[RequestGroup], microversion: Microversion) -> None:
+    if microversion < (1, 22):
+        return
+    conflicts = []
+    for group in groups:
+        hopeless = [term for term in group.required if term <= group.forbidden]
+        if hopeless:
+            traits = ", ".join(sorted(frozenset().union(*hopeless)))
+            conflicts.append(f"required{group.suffix}: ({traits})")
+    if conflicts:
+        raise QueryError(
+            "Conflicting required and forbidden traits found in the following traits keys: "
+            + ", ".join(conflicts)
+        )
+
+
+def _check_isolate(
+    isolate: frozenset[str], policy: str | None, suffixed: list[RequestGroup]
+) -> None:
+    if policy is not None:
+        raise QueryError(
+            "`isolate` and `group_policy` say how groups share providers, each in its own way: "
+            "give one of them.",
+            BAD_VALUE,
+        )
+    _check_suffixes(sorted(isolate), suffixed, "isolate")

@@ -1,0 +1,83 @@
+"""JSON schemas of the query string of GET /allocation_candidates, by microversion.
+
+The names, the regular expressions and even the order of the keys are part of the error texts that
+clients see.
+"""
+
+import copy
+from typing import Any
+
+from placement_server.candidates.filters import Microversion
+
+JsonSchema = dict[str, Any]
+
+_NUMBER = "([1-9][0-9]*)?$"
+_SUFFIX = "([a-zA-Z0-9_-]{1,64})?$"
+EXTENDED_NAMES = ("root_member_of", "isolate")
+
+
+def _limit() -> JsonSchema:
+    # A query string only has strings; the integer forms serve callers that pass numbers.
+    return {
+        "type": ["integer", "string"],
+        "pattern": "^[1-9][0-9]*$",
+        "minimum": 1,
+        "minLength": 1,
+    }
+
+
+def _plain(*names: str) -> JsonSchema:
+    properties: JsonSchema = {"resources": {"type": "string"}}
+    for name in names:
+        properties[name] = _limit() if name == "limit" else {"type": ["string"]}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": ["resources"],
+        "additionalProperties": False,
+    }
+
+
+def _grouped(suffix: str, *keywords: str, names: tuple[str, ...] = ()) -> JsonSchema:
+    properties: JsonSchema = {
+        "limit": _limit(),
+        "group_policy": {"type": "string", "enum": ["none", "isolate"]},
+    }
+    properties.update({name: {"type": ["string"]} for name in names})
+    return {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+        "patternProperties": {f"^{keyword}{suffix}": {"type": "string"} for keyword in keywords},
+    }
+
+
+_FOUR = ("resources", "required", "member_of", "in_tree")
+
+#: by the minor version from which on each is valid
+SCHEMAS: dict[int, JsonSchema] = {
+    10: _plain(),
+    16: _plain("limit"),
+    17: _plain("limit", "required"),
+    21: _plain("limit", "required", "member_of"),
+    25: _grouped(_NUMBER, *_FOUR[:3]),
+    31: _grouped(_NUMBER, *_FOUR),
+    33: _grouped(_SUFFIX, *_FOUR),
+    35: _grouped(_SUFFIX, *_FOUR, names=("root_required",)),
+    36: _grouped(_SUFFIX, *_FOUR, names=("root_required", "same_subtree")),
+}
+
+
+def schema_for(microversion: Microversion, *, extensions: bool = False) -> JsonSchema:
+    """Return the schema for a microversion.
+
+    :param extensions: add the parameters of ``placement-ext 1.0``. They build on the parameters of
+        1.36, so below that microversion nothing is added.
+    """
+    since = max(minor for minor in SCHEMAS if (1, minor) <= microversion)
+    schema = SCHEMAS[since]
+    if not extensions or since < 36:
+        return schema
+    extended = copy.deepcopy(schema)
+    extended["properties"].update({name: {"type": ["string"]} for name in EXTENDED_NAMES})
+    return extended

@@ -1,0 +1,96 @@
+"""Which trees may use which sharing providers.
+
+A provider with the trait MISC_SHARES_VIA_AGGREGATE serves every tree that has a provider with an
+aggregate in common with it. The pairs (sharing provider, root of such another tree) are *links*;
+that a sharing provider serves its own tree needs no link.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from placement_server.candidates.columns import Columns, IntArray
+
+SHARING_TRAIT = "MISC_SHARES_VIA_AGGREGATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Pairs of slots, by anchor and then by sharing provider.
+
+    :param share: slots of sharing providers.
+    :param anchor: slots of the roots whose trees may use them.
+    """
+
+    share: IntArray
+    anchor: IntArray
+
+    def moved(self, slots: npt.NDArray[np.int64]) -> "Links":
+        """Return the same links after trees got new slots.
+
+        :param slots: the new slot for every old one.
+        """
+        return _ordered(slots[self.share], slots[self.anchor])
+
+
+NO_LINKS = Links(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def _ordered(share: IntArray, anchor: IntArray) -> Links:
+    order = np.lexsort((share, anchor))
+    return Links(share[order], anchor[order])
+
+
+def find_links(columns: Columns, roots: IntArray, sharing_trait: int | None) -> Links:
+    """Compute the links of the living trees from scratch.
+
+    :param roots: the slots of the living roots.
+    :param sharing_trait: the id of the sharing trait, None where the store does not know it.
+    """
+    if sharing_trait is None or not columns.trait_sets.numbers_with(sharing_trait) or not len(roots):
+        return NO_LINKS
+    count = columns.size
+    edges = np.zeros(count + 1, dtype=np.int64)
+    edges[roots] += 1
+    edges[columns.end.view()[roots]] -= 1
+    slots = np.flatnonzero(np.cumsum(edges)[:count])
+    shares = columns.trait_sets.containing_any((sharing_trait,), len(columns.trait_sets.members))
+    aggregate_set = columns.aggregate_set.view()
+    share_slots = slots[shares[columns.trait_set.view()[slots]]]
+    root = columns.root.view()
+    by_set = _roots_by_aggregate_set(aggregate_set[slots], root[slots])
+    linked: dict[int, IntArray] = {}
+    share_parts: list[IntArray] = []
+    anchor_parts: list[IntArray] = []
+    for slot in share_slots.tolist():
+        number = int(aggregate_set[slot])
+        anchors = linked.get(number)
+        if anchors is None:
+            anchors = linked[number] = _anchors(columns, number, by_set)
+        anchors = anchors[anchors != root[slot]]
+        share_parts.append(np.full(len(anchors), slot, dtype=np.int64))
+        anchor_parts.append(anchors)
+    if not share_parts:
+        return NO_LINKS
+    return _ordered(np.concatenate(share_parts), np.concatenate(anchor_parts))
+
+
+def _roots_by_aggregate_set(sets: IntArray, roots: IntArray) -> dict[int, IntArray]:
+    order = np.argsort(sets, kind="stable")
+    numbers, starts = np.unique(sets[order], return_index=True)
+    groups = np.split(roots[order], starts[1:])
+    return {
+        int(number): np.unique(group).astype(np.int64)
+        for number, group in zip(numbers, groups, strict=True)
+    }
+
+
+def _anchors(columns: Columns, number: int, by_set: dict[int, IntArray]) -> IntArray:
+    sets = {
+        other
+        for aggregate in columns.aggregate_sets.members[number]
+        for other in columns.aggregate_sets.numbers_with(aggregate)
+    }
+    found = [by_set[other] for other in sorted(sets) if other in by_set]
+    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
