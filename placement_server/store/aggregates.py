@@ -1,0 +1,94 @@
+"""Aggregates: labels that exist only as associations of providers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam, select
+
+from placement_server.store import provider_rows
+from placement_server.store.errors import ConcurrentUpdate
+from placement_server.store.providers import bump
+from placement_server.store.records import Provider
+from placement_server.store.tables import placement_aggregates, resource_provider_aggregates
+from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
+
+_LINKS: Final = resource_provider_aggregates
+_OF_PROVIDER: Final = (
+    select(placement_aggregates.c.uuid)
+    .join(_LINKS, _LINKS.c.aggregate_id == placement_aggregates.c.id)
+    .where(_LINKS.c.resource_provider_id == bindparam("provider_id"))
+    .order_by(placement_aggregates.c.id)
+)
+_LINKED: Final = select(_LINKS.c.aggregate_id).where(
+    _LINKS.c.resource_provider_id == bindparam("provider_id")
+)
+_IDS: Final = select(placement_aggregates.c.uuid, placement_aggregates.c.id).where(
+    placement_aggregates.c.uuid.in_(bindparam("uuids", expanding=True))
+)
+
+
+def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[str]]:
+    """The provider and the uuids of its aggregates. Raises ProviderNotFound."""
+    provider = provider_rows.get(tx, uuid)
+    return provider, list(tx.execute(_OF_PROVIDER, {"provider_id": provider.id}).scalars())
+
+
+def replace(
+    tx: WriteTransaction, uuid: str, aggregates: Sequence[str], *, generation: int | None
+) -> Provider:
+    """Make these the aggregates of the provider; unknown ones come into being.
+
+    With a ``generation`` it must be the current one, and rises always; None neither compares
+    nor raises it (microversions before 1.19). Raises ProviderNotFound, ConcurrentUpdate.
+    """
+    provider = provider_rows.get(tx, uuid)
+    if generation is not None and generation != provider.generation:
+        raise ConcurrentUpdate(
+            "Resource provider's generation already changed. Please update the generation and "
+            "try again."
+        )
+    wanted = set(_ensure(tx, aggregates).values())
+    # the provider's row first: it makes two writers of the same provider take turns
+    bump(tx, provider, by=0 if generation is None else 1)
+    present = set(tx.execute(_LINKED, {"provider_id": provider.id}).scalars())
+    if present - wanted:
+        tx.execute(
+            sa.delete(_LINKS).where(
+                _LINKS.c.resource_provider_id == provider.id,
+                _LINKS.c.aggregate_id.in_(sorted(present - wanted)),
+            )
+        )
+    if wanted - present:
+        tx.execute(
+            sa.insert(_LINKS),
+            [
+                {
+                    "resource_provider_id": provider.id,
+                    "aggregate_id": aggregate_id,
+                    "created_at": tx.now,
+                    "updated_at": tx.now,
+                }
+                for aggregate_id in sorted(wanted - present)
+            ],
+        )
+    tx.touch([provider.root_id], STRUCTURE)
+    return provider_rows.get(tx, uuid)
+
+
+def _ensure(tx: WriteTransaction, aggregates: Sequence[str]) -> dict[str, int]:
+    """Ids by uuid. The loser of the race for a new one is begun anew."""
+    uuids = sorted(set(aggregates))
+    if not uuids:
+        return {}
+    found: dict[str, int] = dict(tx.execute(_IDS, {"uuids": uuids}).tuples().all())
+    new = [uuid for uuid in uuids if uuid not in found]
+    if new:
+        tx.execute(
+            sa.insert(placement_aggregates),
+            [{"uuid": uuid, "created_at": tx.now, "updated_at": tx.now} for uuid in new],
+        )
+        found.update(tx.execute(_IDS, {"uuids": new}).tuples().all())
+    return found

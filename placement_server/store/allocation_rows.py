@@ -1,0 +1,94 @@
+"""Reading allocations, by consumer and by provider."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Row, bindparam, select
+
+from placement_server.store import provider_rows
+from placement_server.store.records import AllocationRow, ConsumerRecord, Provider
+from placement_server.store.tables import (
+    allocations,
+    consumer_types,
+    consumers,
+    projects,
+    resource_classes,
+    resource_providers,
+    users,
+)
+from placement_server.store.transaction import ReadTransaction, aware
+
+_A: Final = allocations.c
+
+_ROWS: Final = (
+    select(
+        resource_providers.c.uuid,
+        resource_providers.c.generation,
+        resource_classes.c.name,
+        _A.used,
+        _A.consumer_id,
+        _A.created_at,
+        _A.updated_at,
+    )
+    .join(resource_providers, resource_providers.c.id == _A.resource_provider_id)
+    .join(resource_classes, resource_classes.c.id == _A.resource_class_id)
+)
+_OF_CONSUMER: Final = _ROWS.where(_A.consumer_id == bindparam("uuid")).order_by(_A.id)
+_OF_PROVIDER: Final = _ROWS.where(_A.resource_provider_id == bindparam("the_id")).order_by(_A.id)
+
+_RECORDS: Final = (
+    select(
+        consumers.c.uuid,
+        consumers.c.generation,
+        projects.c.external_id,
+        users.c.external_id,
+        consumer_types.c.name,
+    )
+    .join(projects, projects.c.id == consumers.c.project_id)
+    .join(users, users.c.id == consumers.c.user_id)
+    .outerjoin(consumer_types, consumer_types.c.id == consumers.c.consumer_type_id)
+)
+_RECORD: Final = _RECORDS.where(consumers.c.uuid == bindparam("uuid"))
+_RECORDS_OF_PROVIDER: Final = _RECORDS.where(
+    consumers.c.uuid.in_(
+        select(_A.consumer_id).where(_A.resource_provider_id == bindparam("the_id"))
+    )
+)
+
+
+def of_consumer(
+    tx: ReadTransaction, consumer_uuid: str
+) -> tuple[ConsumerRecord | None, list[AllocationRow]]:
+    """A consumer and all that it holds; (None, []) for one that holds nothing."""
+    rows = [_row(row) for row in tx.execute(_OF_CONSUMER, {"uuid": consumer_uuid}).all()]
+    if not rows:
+        return None, []
+    record = tx.execute(_RECORD, {"uuid": consumer_uuid}).first()
+    return (None if record is None else ConsumerRecord(*record)), rows
+
+
+def of_provider(
+    tx: ReadTransaction, uuid: str
+) -> tuple[Provider, list[tuple[ConsumerRecord, list[AllocationRow]]]]:
+    """A provider and who holds what of it. Raises ProviderNotFound."""
+    provider = provider_rows.get(tx, uuid)
+    key = {"the_id": provider.id}
+    by_consumer: dict[str, list[AllocationRow]] = {}
+    for row in tx.execute(_OF_PROVIDER, key).all():
+        by_consumer.setdefault(row[4], []).append(_row(row))
+    if not by_consumer:
+        return provider, []
+    records = {row[0]: ConsumerRecord(*row) for row in tx.execute(_RECORDS_OF_PROVIDER, key).all()}
+    return provider, [
+        # databases of old software may have allocations whose consumer has no record
+        (records.get(consumer) or ConsumerRecord(consumer, 0, "", "", None), rows)
+        for consumer, rows in by_consumer.items()
+    ]
+
+
+def _row(row: Row[Any]) -> AllocationRow:
+    provider, generation, resource_class, used, consumer, created, updated = row
+    return AllocationRow(
+        provider, generation, resource_class, used, consumer, aware(updated or created)
+    )

@@ -1,0 +1,163 @@
+"""Engines: one for reads, one for writes, over one database.
+
+Isolation levels (docs/database.md says why):
+
+    =========== ======================== =================
+    database    reads                    writes
+    =========== ======================== =================
+    SQLite      WAL snapshot             BEGIN IMMEDIATE
+    PostgreSQL  REPEATABLE READ          READ COMMITTED
+    MySQL       REPEATABLE READ          READ COMMITTED
+    =========== ======================== =================
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+from urllib.parse import parse_qsl
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
+
+from placement_server.store.errors import StoreUnavailable
+from placement_server.store.options import StoreOptions
+
+LOG = logging.getLogger(__name__)
+
+_DRIVERS: Final = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
+_EXTRAS: Final = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """``in_memory``: one connection is all there is, its users must take turns."""
+
+    reader: Engine
+    writer: Engine
+    in_memory: bool
+
+    def dispose(self) -> None:
+        self.reader.dispose()
+        self.writer.dispose()
+
+
+def database_url(connection: str, connection_parameters: str = "") -> URL:
+    """The URL to connect to, with a driver that this server brings along.
+
+    Raises StoreUnavailable when it is not a URL of a database that the store can work with.
+    """
+    try:
+        url = make_url(connection)
+    except ArgumentError as error:
+        raise StoreUnavailable(
+            "[placement_database]connection is not a database URL such as "
+            f"sqlite:////var/lib/placement/placement.db: {error}"
+        ) from error
+    backend = url.get_backend_name()
+    if backend not in ("sqlite", *_DRIVERS):
+        raise StoreUnavailable(
+            f"The store works on SQLite, PostgreSQL, MariaDB and MySQL, not on {backend}; "
+            "change [placement_database]connection."
+        )
+    if url.drivername == backend and backend in _DRIVERS:
+        url = url.set(drivername=f"{backend}+{_DRIVERS[backend]}")
+    if connection_parameters:
+        url = url.update_query_pairs(parse_qsl(connection_parameters, keep_blank_values=True))
+    return url
+
+
+def create_engines(connection: str, options: StoreOptions) -> Engines:
+    """Engines for the database at ``connection``; nothing is connected yet."""
+    url = database_url(connection, options.connection_parameters)
+    backend = url.get_backend_name()
+    settings: dict[str, Any] = {
+        "pool_recycle": options.connection_recycle_time,
+        # every transaction ends explicitly, a second ROLLBACK would be a wasted round trip
+        "pool_reset_on_return": None,
+        "echo": _echo(options.connection_debug),
+    }
+    settings |= {
+        name: value
+        for name, value in (
+            ("pool_size", options.max_pool_size),
+            ("max_overflow", options.max_overflow),
+            ("pool_timeout", options.pool_timeout),
+        )
+        if value is not None
+    }
+    try:
+        if backend == "sqlite":
+            return _sqlite_engines(url, options, settings)
+        engines = [
+            create_engine(url, isolation_level=level, **settings)
+            for level in ("REPEATABLE READ", "READ COMMITTED")
+        ]
+    except (ImportError, NoSuchModuleError) as error:
+        raise StoreUnavailable(
+            f"The database driver of {url.drivername} is not installed ({error}): "
+            f"pip install 'compute-agent[{_EXTRAS.get(backend, backend)}]'."
+        ) from error
+    for engine in engines:
+        if backend == "postgresql":
+            _prepare_postgresql(engine, options)
+        else:
+            _prepare_mysql(engine, options)
+    return Engines(reader=engines[0], writer=engines[1], in_memory=False)
+
+
+def _echo(connection_debug: int) -> bool | Literal["debug"]:
+    """Statements from 50 on, results too at 100."""
+    return "debug" if connection_debug >= 100 else connection_debug >= 50
+
+
+def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -> Engines:
+    in_memory = url.database in (None, "", ":memory:")
+    connect_args = {"timeout": options.lock_timeout, "check_same_thread": False}
+    if in_memory:
+        engine = create_engine(url, connect_args=connect_args, poolclass=StaticPool)
+    else:
+        engine = create_engine(url, connect_args=connect_args, **settings)
+
+    @event.listens_for(engine, "connect")
+    def on_connect(dbapi_connection: Any, _record: object) -> None:
+        # the driver's own idea of when a transaction begins knows no BEGIN IMMEDIATE
+        dbapi_connection.isolation_level = None
+        cursor = dbapi_connection.cursor()
+        if not in_memory:
+            cursor.execute("PRAGMA journal_mode = WAL")
+            mode = "FULL" if options.sqlite_synchronous else "OFF"
+            cursor.execute(f"PRAGMA synchronous = {mode}")
+        cursor.execute("PRAGMA foreign_keys = ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("store_writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return Engines(
+        reader=engine, writer=engine.execution_options(store_writes=True), in_memory=in_memory
+    )
+
+
+def _prepare_postgresql(engine: Engine, options: StoreOptions) -> None:
+    @event.listens_for(engine, "connect")
+    def on_connect(dbapi_connection: Any, _record: object) -> None:
+        cursor = dbapi_connection.cursor()
+        cursor.execute(f"SET lock_timeout = {int(options.lock_timeout * 1000)}")
+        cursor.close()
+        dbapi_connection.commit()
+
+
+def _prepare_mysql(engine: Engine, options: StoreOptions) -> None:
+    @event.listens_for(engine, "connect")
+    def on_connect(dbapi_connection: Any, _record: object) -> None:
+        cursor = dbapi_connection.cursor()
+        cursor.execute(
+            "SET SESSION sql_mode = %s, innodb_lock_wait_timeout = %s",
+            (options.mysql_sql_mode, max(1, int(options.lock_timeout))),
+        )
+        cursor.close()

@@ -1,0 +1,311 @@
+"""Everything that can go wrong in the store.
+
+    StoreError
+    ├── NotFound
+    │   ├── ProviderNotFound
+    │   │   └── ReshapeProviderNotFound
+    │   ├── ParentNotFound
+    │   ├── ResourceClassNotFound
+    │   ├── InventoryNotFound
+    │   ├── TraitNotFound
+    │   └── NoAllocations
+    ├── Refused                     the request contradicts what is stored
+    │   ├── ProviderNameTaken, ProviderUuidTaken, ProviderNameMissing
+    │   ├── ParentIsSelf, ParentLoop, ReparentingNotAllowed, UnparentingNotAllowed
+    │   ├── ProviderHasChildren, ProviderHasAllocations
+    │   ├── ReservedTooLarge, InventoryExists, InventoryInUse
+    │   ├── StandardName, TraitInUse, ResourceClassExists, ResourceClassInUse
+    │   └── ClaimRefused
+    │       ├── InvalidInventoryForAllocation
+    │       ├── ConstraintViolated
+    │       └── CapacityExceeded
+    ├── Stale                       the writer has not seen the newest state
+    │   ├── ConcurrentUpdate
+    │   ├── ConsumerGenerationConflict
+    │   └── ReshapeGenerationConflict
+    ├── StoreUnavailable
+    └── SchemaOutOfDate
+
+``str(error)`` is a full sentence; the attributes hold what it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StoreError(Exception):
+    """Base of all errors of the store."""
+
+
+class NotFound(StoreError):
+    """What was asked for is not there."""
+
+
+class Refused(StoreError):
+    """What was asked contradicts what is stored."""
+
+
+class Stale(StoreError):
+    """The writer acted on a state that is no longer the newest."""
+
+
+class ProviderNotFound(NotFound):
+    def __init__(self, uuid: str) -> None:
+        super().__init__(f"No resource provider with uuid {uuid} found.")
+        self.uuid = uuid
+
+
+class ReshapeProviderNotFound(ProviderNotFound):
+    """A provider whose inventory a reshape replaces does not exist."""
+
+
+class ParentNotFound(NotFound):
+    def __init__(self, parent_uuid: str) -> None:
+        super().__init__(
+            f"The parent provider {parent_uuid} does not exist; create it first or name another."
+        )
+        self.parent_uuid = parent_uuid
+
+
+class ResourceClassNotFound(NotFound):
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        super().__init__(f"No such resource class {', '.join(self.names)}.")
+
+
+class InventoryNotFound(NotFound):
+    def __init__(self, resource_class: str, uuid: str) -> None:
+        super().__init__(f"No inventory of class {resource_class} found for provider {uuid}.")
+        self.resource_class = resource_class
+        self.uuid = uuid
+
+
+class TraitNotFound(NotFound):
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        super().__init__(f"No such trait(s): {', '.join(self.names)}.")
+
+
+class NoAllocations(NotFound):
+    def __init__(self, consumer: str) -> None:
+        super().__init__(f"No allocations for consumer '{consumer}'.")
+        self.consumer = consumer
+
+
+class ProviderNameTaken(Refused):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Another resource provider is already named {name}.")
+        self.name = name
+
+
+class ProviderUuidTaken(Refused):
+    def __init__(self, uuid: str) -> None:
+        super().__init__(f"Another resource provider already has the uuid {uuid}.")
+        self.uuid = uuid
+
+
+class ProviderNameMissing(Refused):
+    def __init__(self) -> None:
+        super().__init__("A resource provider needs a name that is not empty.")
+
+
+class ParentIsSelf(Refused):
+    def __init__(self, uuid: str) -> None:
+        super().__init__(f"Provider {uuid} cannot be created as its own parent.")
+        self.uuid = uuid
+
+
+class ParentLoop(Refused):
+    def __init__(self, uuid: str, parent_uuid: str) -> None:
+        super().__init__(
+            f"Provider {parent_uuid} lies in the subtree of {uuid}, so it cannot become its parent."
+        )
+        self.uuid = uuid
+        self.parent_uuid = parent_uuid
+
+
+class ReparentingNotAllowed(Refused):
+    def __init__(self, uuid: str) -> None:
+        super().__init__(
+            f"Provider {uuid} has a parent already; moving it needs microversion 1.37 or newer."
+        )
+        self.uuid = uuid
+
+
+class UnparentingNotAllowed(Refused):
+    def __init__(self, uuid: str) -> None:
+        super().__init__(
+            f"Provider {uuid} has a parent; taking it out needs microversion 1.37 or newer."
+        )
+        self.uuid = uuid
+
+
+class ProviderHasChildren(Refused):
+    def __init__(self, uuid: str) -> None:
+        super().__init__(f"Provider {uuid} has child providers; delete those first.")
+        self.uuid = uuid
+
+
+class ProviderHasAllocations(Refused):
+    def __init__(self, uuid: str) -> None:
+        super().__init__(f"Provider {uuid} has allocations; move or delete those first.")
+        self.uuid = uuid
+
+
+class ReservedTooLarge(Refused):
+    """``reserved`` leaves no capacity (or less than none where it may equal the total)."""
+
+    def __init__(self, resource_class: str, uuid: str, may_equal_total: bool) -> None:
+        limit = "greater than" if may_equal_total else "greater than or equal to"
+        super().__init__(
+            f"Invalid inventory for '{resource_class}' on resource provider '{uuid}'. "
+            f"The reserved value is {limit} total."
+        )
+        self.resource_class = resource_class
+        self.uuid = uuid
+        self.may_equal_total = may_equal_total
+
+
+class InventoryExists(Refused):
+    def __init__(self, resource_class: str, uuid: str) -> None:
+        super().__init__(f"Provider {uuid} already has an inventory of class {resource_class}.")
+        self.resource_class = resource_class
+        self.uuid = uuid
+
+
+class InventoryInUse(Refused):
+    """Inventories to be removed have allocations; the classes are in the order of their ids."""
+
+    def __init__(self, resource_classes: Sequence[str], uuid: str) -> None:
+        self.resource_classes = tuple(resource_classes)
+        super().__init__(
+            f"Inventory for '{', '.join(self.resource_classes)}' on resource provider '{uuid}' "
+            "in use."
+        )
+        self.uuid = uuid
+
+
+class StandardName(Refused):
+    """Standard resource classes and traits are neither changed nor deleted."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is a standard name; only CUSTOM_ names can be changed.")
+        self.name = name
+
+
+class TraitInUse(Refused):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The trait {name} is in use by a resource provider.")
+        self.name = name
+
+
+class ResourceClassExists(Refused):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Resource class {name} already exists.")
+        self.name = name
+
+
+class ResourceClassInUse(Refused):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Resource class {name} is in use in an inventory.")
+        self.name = name
+
+
+class ClaimRefused(Refused):
+    """Base of the reasons why allocations cannot be written."""
+
+
+class InvalidInventoryForAllocation(ClaimRefused):
+    """There is no inventory to allocate from; classes in the order of their ids."""
+
+    def __init__(self, resource_classes: Sequence[str], uuids: Sequence[str]) -> None:
+        self.resource_classes = tuple(resource_classes)
+        self.uuids = tuple(uuids)
+        super().__init__(
+            f"Inventory for '{', '.join(self.resource_classes)}' on resource provider "
+            f"'{', '.join(self.uuids)}' invalid."
+        )
+
+
+class ConstraintViolated(ClaimRefused):
+    def __init__(
+        self,
+        resource_class: str,
+        uuid: str,
+        asked: int,
+        min_unit: int,
+        max_unit: int,
+        step_size: int,
+    ) -> None:
+        super().__init__(
+            f"Unable to allocate {asked} of {resource_class} from provider {uuid}: amounts are "
+            f"{min_unit} to {max_unit} in steps of {step_size}."
+        )
+        self.resource_class = resource_class
+        self.uuid = uuid
+        self.asked = asked
+        self.min_unit = min_unit
+        self.max_unit = max_unit
+        self.step_size = step_size
+
+
+class CapacityExceeded(ClaimRefused):
+    """``free`` is what the request could have had, its consumers' old allocations given back."""
+
+    def __init__(self, resource_class: str, uuid: str, asked: int, free: int) -> None:
+        super().__init__(
+            f"Unable to allocate {asked} of {resource_class} from provider {uuid}: {free} free."
+        )
+        self.resource_class = resource_class
+        self.uuid = uuid
+        self.asked = asked
+        self.free = free
+
+
+class ConcurrentUpdate(Stale):
+    """A provider (or another record) changed between the writer's read and its write."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class ConsumerGenerationConflict(Stale):
+    """``expected`` is what the store has (None: no such consumer), ``given`` what came."""
+
+    def __init__(self, consumer: str, expected: int | None, given: int | None) -> None:
+        super().__init__(
+            f"Consumer {consumer} has generation {'null' if expected is None else expected}, "
+            f"the request was made for {'null' if given is None else given}; read it again."
+        )
+        self.consumer = consumer
+        self.expected = expected
+        self.given = given
+
+
+class ReshapeGenerationConflict(Stale):
+    def __init__(self, uuid: str, actual: int, given: int) -> None:
+        super().__init__(
+            f"resource provider generation conflict for provider {uuid}: "
+            f"actual: {actual}, given: {given}"
+        )
+        self.uuid = uuid
+        self.actual = actual
+        self.given = given
+
+
+class StoreUnavailable(StoreError):
+    """The database cannot be reached, or refused every one of a bounded number of tries."""
+
+
+class SchemaOutOfDate(StoreError):
+    """The database's schema is not the one this version works with."""
+
+    def __init__(self, found: str | None, wanted: str) -> None:
+        super().__init__(
+            f"The database is at schema revision {found}, this version needs {wanted}: run "
+            "'placement-manage db sync', or set [placement_database]sync_on_startup."
+        )
+        self.found = found
+        self.wanted = wanted

@@ -1,0 +1,203 @@
+"""Inventories: what a provider has of each resource class.
+
+Every change holds the provider's inventories first, so that no claim happens in the middle, and
+raises the provider's generation last. That is the order in which claims take them too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from placement_server.store import inventory_rows, provider_rows
+from placement_server.store.capacity import reserved_is_valid, usable
+from placement_server.store.errors import (
+    ConcurrentUpdate,
+    InventoryExists,
+    InventoryInUse,
+    InventoryNotFound,
+    ReservedTooLarge,
+    ResourceClassNotFound,
+)
+from placement_server.store.inventory_rows import HeldInventory
+from placement_server.store.names import class_ids, class_names
+from placement_server.store.providers import bump
+from placement_server.store.records import InventoryRecord, Provider, StoredInventory
+from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
+
+LOG = logging.getLogger(__name__)
+
+GENERATION_CONFLICT = "resource provider generation conflict"
+
+
+def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, StoredInventory]]:
+    """The provider with all its inventories by class name. Raises ProviderNotFound."""
+    provider = provider_rows.get(tx, uuid)
+    return provider, inventory_rows.of_provider_id(tx, provider.id)
+
+
+def get(tx: ReadTransaction, uuid: str, resource_class: str) -> tuple[Provider, StoredInventory]:
+    """One inventory with its provider. Raises ProviderNotFound or InventoryNotFound."""
+    provider = provider_rows.get(tx, uuid)
+    inventory = inventory_rows.one(tx, provider.id, resource_class)
+    if inventory is None:
+        raise InventoryNotFound(resource_class, uuid)
+    return provider, inventory
+
+
+def replace(
+    tx: WriteTransaction,
+    uuid: str,
+    *,
+    generation: int,
+    records: Mapping[str, InventoryRecord],
+    reserved_may_equal_total: bool,
+) -> tuple[Provider, dict[str, StoredInventory]]:
+    """Make ``records`` the whole inventory of the provider; the generation rises always.
+
+    Raises ProviderNotFound, ConcurrentUpdate when ``generation`` is not the current one,
+    ReservedTooLarge, ResourceClassNotFound, InventoryInUse.
+    """
+    held = inventory_rows.hold(tx, uuid)
+    provider = provider_rows.get(tx, uuid)
+    if provider.generation != generation:
+        raise ConcurrentUpdate(GENERATION_CONFLICT)
+    for resource_class, record in records.items():
+        _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
+    ids = class_ids(tx, list(records), hold=True)
+    wanted = {ids[resource_class]: record for resource_class, record in records.items()}
+    gone = [inventory for class_id, inventory in held.items() if class_id not in wanted]
+    _refuse_if_used(tx, uuid, gone)
+    inventory_rows.remove(tx, gone)
+    inventory_rows.write(tx, provider.id, held, wanted)
+    _warn_of_overuse(tx, uuid, held, wanted)
+    return _bumped(tx, provider)
+
+
+def add(
+    tx: WriteTransaction,
+    uuid: str,
+    resource_class: str,
+    record: InventoryRecord,
+    *,
+    reserved_may_equal_total: bool,
+) -> tuple[Provider, StoredInventory]:
+    """Give the provider an inventory of one more class.
+
+    Raises ProviderNotFound, ReservedTooLarge, ResourceClassNotFound, InventoryExists.
+    """
+    held = inventory_rows.hold(tx, uuid)
+    provider = provider_rows.get(tx, uuid)
+    _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
+    class_id = class_ids(tx, [resource_class], hold=True)[resource_class]
+    if class_id in held:
+        raise InventoryExists(resource_class, uuid)
+    inventory_rows.write(tx, provider.id, held, {class_id: record})
+    provider, inventories = _bumped(tx, provider)
+    return provider, inventories[resource_class]
+
+
+def update_one(
+    tx: WriteTransaction,
+    uuid: str,
+    resource_class: str,
+    record: InventoryRecord,
+    *,
+    generation: int,
+    reserved_may_equal_total: bool,
+) -> tuple[Provider, StoredInventory]:
+    """Replace one inventory.
+
+    Raises ProviderNotFound, ConcurrentUpdate when ``generation`` is not the current one,
+    ReservedTooLarge, ResourceClassNotFound, InventoryNotFound.
+    """
+    held = inventory_rows.hold(tx, uuid)
+    provider = provider_rows.get(tx, uuid)
+    if provider.generation != generation:
+        raise ConcurrentUpdate(GENERATION_CONFLICT)
+    _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
+    class_id = class_ids(tx, [resource_class])[resource_class]
+    if class_id not in held:
+        raise InventoryNotFound(resource_class, uuid)
+    wanted = {class_id: record}
+    inventory_rows.write(tx, provider.id, held, wanted)
+    _warn_of_overuse(tx, uuid, held, wanted)
+    provider, inventories = _bumped(tx, provider)
+    return provider, inventories[resource_class]
+
+
+def delete_one(tx: WriteTransaction, uuid: str, resource_class: str) -> None:
+    """Remove one inventory.
+
+    Raises ProviderNotFound, InventoryInUse, InventoryNotFound (an unknown class as well).
+    """
+    held = inventory_rows.hold(tx, uuid)
+    provider = provider_rows.get(tx, uuid)
+    try:
+        inventory = held.get(class_ids(tx, [resource_class])[resource_class])
+    except ResourceClassNotFound:
+        inventory = None
+    if inventory is None:
+        raise InventoryNotFound(resource_class, uuid)
+    _refuse_if_used(tx, uuid, [inventory])
+    inventory_rows.remove(tx, [inventory])
+    bump(tx, provider)
+    tx.touch([provider.root_id], STRUCTURE)
+
+
+def delete_all(tx: WriteTransaction, uuid: str) -> None:
+    """Remove all inventories. Raises ProviderNotFound, InventoryInUse."""
+    held = inventory_rows.hold(tx, uuid)
+    provider = provider_rows.get(tx, uuid)
+    _refuse_if_used(tx, uuid, list(held.values()))
+    inventory_rows.remove(tx, held.values())
+    bump(tx, provider)
+    tx.touch([provider.root_id], STRUCTURE)
+
+
+def _bumped(
+    tx: WriteTransaction, provider: Provider
+) -> tuple[Provider, dict[str, StoredInventory]]:
+    bump(tx, provider)
+    tx.touch([provider.root_id], STRUCTURE)
+    return of_provider(tx, provider.uuid)
+
+
+def _check_reserved(
+    tx: WriteTransaction,
+    uuid: str,
+    resource_class: str,
+    record: InventoryRecord,
+    may_equal_total: bool,
+) -> None:
+    ratio = inventory_rows.stored_ratio(tx, record.allocation_ratio)
+    if not reserved_is_valid(record.total, record.reserved, ratio, may_equal_total=may_equal_total):
+        raise ReservedTooLarge(resource_class, uuid, may_equal_total)
+
+
+def _refuse_if_used(tx: WriteTransaction, uuid: str, gone: list[HeldInventory]) -> None:
+    used = sorted(inventory.class_id for inventory in gone if inventory.used)
+    if used:
+        raise InventoryInUse(class_names(tx, used), uuid)
+
+
+def _warn_of_overuse(
+    tx: WriteTransaction,
+    uuid: str,
+    held: Mapping[int, HeldInventory],
+    wanted: Mapping[int, InventoryRecord],
+) -> None:
+    for class_id, record in wanted.items():
+        old = held.get(class_id)
+        if old is None or not old.used:
+            continue
+        capacity = usable(record.total, record.reserved, record.allocation_ratio)
+        if old.used > capacity:
+            LOG.warning(
+                "Provider %s is over capacity in %s: %d used of %d; new claims are refused until "
+                "allocations go.",
+                uuid,
+                class_names(tx, [class_id])[0],
+                old.used,
+                capacity,
+            )

@@ -1,0 +1,203 @@
+"""How the inventories of a provider are read, and held for a change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Row, bindparam, select
+
+from placement_server.store.capacity import single_precision, usable
+from placement_server.store.records import InventoryRecord, StoredInventory
+from placement_server.store.tables import inventories, resource_classes, resource_providers
+from placement_server.store.transaction import ReadTransaction, WriteTransaction, aware
+
+_C: Final = inventories.c
+_KEY_INDEX: Final = "FORCE INDEX (uniq_inventories0resource_provider_resource_class)"
+
+
+class HeldInventory(NamedTuple):
+    """An inventory as it stands, locked by the transaction that read it."""
+
+    id: int
+    provider_id: int
+    class_id: int
+    total: int
+    reserved: int
+    min_unit: int
+    max_unit: int
+    step_size: int
+    allocation_ratio: float
+    capacity: int
+    used: int
+
+
+SELECT_STORED: Final = (
+    select(
+        resource_classes.c.name,
+        _C.total,
+        _C.reserved,
+        _C.min_unit,
+        _C.max_unit,
+        _C.step_size,
+        _C.allocation_ratio,
+        _C.created_at,
+        _C.updated_at,
+    )
+    .join(resource_classes, resource_classes.c.id == _C.resource_class_id)
+    .where(_C.resource_provider_id == bindparam("provider_id"))
+)
+_ONE: Final = SELECT_STORED.where(resource_classes.c.name == bindparam("name"))
+_ALL: Final = SELECT_STORED.order_by(_C.resource_class_id)
+
+_HELD_COLUMNS: Final = (
+    _C.id,
+    _C.resource_provider_id,
+    _C.resource_class_id,
+    _C.total,
+    _C.reserved,
+    _C.min_unit,
+    _C.max_unit,
+    _C.step_size,
+    _C.allocation_ratio,
+    _C.capacity,
+    _C.used,
+)
+# Rows are locked in the order of (provider id, class id), which on MySQL means: the order in
+# which the scan meets them.
+_HOLD: Final = (
+    select(*_HELD_COLUMNS)
+    .where(
+        _C.resource_provider_id
+        == select(resource_providers.c.id)
+        .where(resource_providers.c.uuid == bindparam("uuid"))
+        .scalar_subquery()
+    )
+    .order_by(_C.resource_provider_id, _C.resource_class_id)
+    .with_hint(inventories, _KEY_INDEX, "mysql")
+    .with_hint(inventories, _KEY_INDEX, "mariadb")
+    .with_for_update()
+)
+_HOLD_MANY: Final = (
+    select(*_HELD_COLUMNS)
+    .where(_C.resource_provider_id.in_(bindparam("provider_ids", expanding=True)))
+    .order_by(_C.resource_provider_id, _C.resource_class_id)
+    .with_hint(inventories, _KEY_INDEX, "mysql")
+    .with_hint(inventories, _KEY_INDEX, "mariadb")
+    .with_for_update()
+)
+_UPDATE: Final = (
+    sa.update(inventories)
+    .where(_C.id == bindparam("the_id"))
+    .values(
+        total=bindparam("total"),
+        reserved=bindparam("reserved"),
+        min_unit=bindparam("min_unit"),
+        max_unit=bindparam("max_unit"),
+        step_size=bindparam("step_size"),
+        allocation_ratio=bindparam("allocation_ratio"),
+        capacity=bindparam("capacity"),
+        updated_at=bindparam("now"),
+    )
+)
+_DELETE: Final = sa.delete(inventories).where(_C.id.in_(bindparam("ids", expanding=True)))
+
+
+def stored(row: Row[Any]) -> tuple[str, StoredInventory]:
+    """Class name and inventory of a row of SELECT_STORED."""
+    name, total, reserved, min_unit, max_unit, step_size, ratio, created, updated = row
+    return name, StoredInventory(
+        total, reserved, min_unit, max_unit, step_size, ratio, aware(updated or created)
+    )
+
+
+def of_provider_id(tx: ReadTransaction, provider_id: int) -> dict[str, StoredInventory]:
+    """All inventories of a provider by class name, in the order of the class ids."""
+    return dict(map(stored, tx.execute(_ALL, {"provider_id": provider_id}).all()))
+
+
+def one(tx: ReadTransaction, provider_id: int, resource_class: str) -> StoredInventory | None:
+    """One inventory; None when the provider has none of this class."""
+    row = tx.execute(_ONE, {"provider_id": provider_id, "name": resource_class}).first()
+    return None if row is None else stored(row)[1]
+
+
+def hold(tx: WriteTransaction, uuid: str) -> dict[int, HeldInventory]:
+    """All inventories of a provider by class id, locked until the transaction ends.
+
+    Nobody can claim from them, change or remove them meanwhile. A provider that does not exist
+    has none.
+    """
+    rows = tx.execute(_HOLD, {"uuid": uuid}).all()
+    return {row[2]: HeldInventory._make(row) for row in rows}
+
+
+def hold_many(
+    tx: WriteTransaction, provider_ids: Collection[int]
+) -> dict[tuple[int, int], HeldInventory]:
+    """All inventories of several providers by (provider id, class id), locked likewise."""
+    rows = tx.execute(_HOLD_MANY, {"provider_ids": sorted(provider_ids)}).all()
+    return {(row[1], row[2]): HeldInventory._make(row) for row in rows}
+
+
+def write(
+    tx: WriteTransaction,
+    provider_id: int,
+    held: Mapping[int, HeldInventory],
+    records: Mapping[int, InventoryRecord],
+    used: Mapping[int, int] | None = None,
+) -> None:
+    """Make held inventories equal to ``records`` (both by class id) and add those not there.
+
+    New ones start with the use in ``used``. Inventories without a record stay as they are.
+    """
+    used = used or {}
+    values = [
+        (class_id, held.get(class_id), record, stored_ratio(tx, record.allocation_ratio))
+        for class_id, record in sorted(records.items())
+    ]
+    updates = [
+        {"the_id": old.id, "now": tx.now, **_columns(record, ratio)}
+        for _, old, record, ratio in values
+        if old is not None
+    ]
+    if updates:
+        tx.execute(_UPDATE, updates)
+    inserts = [
+        {
+            "resource_provider_id": provider_id,
+            "resource_class_id": class_id,
+            "created_at": tx.now,
+            "updated_at": tx.now,
+            "used": used.get(class_id, 0),
+            **_columns(record, ratio),
+        }
+        for class_id, old, record, ratio in values
+        if old is None
+    ]
+    if inserts:
+        tx.execute(sa.insert(inventories), inserts)
+
+
+def remove(tx: WriteTransaction, gone: Collection[HeldInventory]) -> None:
+    """Delete held inventories, none of which may be in use."""
+    if gone:
+        tx.execute(_DELETE, {"ids": sorted(inventory.id for inventory in gone)})
+
+
+def stored_ratio(tx: ReadTransaction, ratio: float) -> float:
+    """The allocation ratio as the database will give it back."""
+    return single_precision(ratio) if tx.batches.family == "mysql" else float(ratio)
+
+
+def _columns(record: InventoryRecord, ratio: float) -> dict[str, object]:
+    return {
+        "total": record.total,
+        "reserved": record.reserved,
+        "min_unit": record.min_unit,
+        "max_unit": record.max_unit,
+        "step_size": record.step_size,
+        "allocation_ratio": ratio,
+        "capacity": usable(record.total, record.reserved, ratio),
+    }

@@ -1,0 +1,48 @@
+"""Compare text exactly on MySQL and MariaDB, as the other databases do.
+
+With the usual collations ``A`` equals ``a`` and trailing blanks do not count, so that two names
+become one; with latin1 most names cannot be stored at all. OpenStack Placement works with
+these tables as well, so going back changes nothing.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "9b3e57d2f1c4"
+down_revision = "4d1f0c6b2a57"
+branch_labels = None
+depends_on = None
+
+_TABLES = (
+    "allocations",
+    "consumer_types",
+    "consumers",
+    "placement_aggregates",
+    "projects",
+    "resource_classes",
+    "resource_providers",
+    "traits",
+    "users",
+)
+
+
+def upgrade() -> None:
+    connection = op.get_bind()
+    if connection.dialect.name not in ("mysql", "mariadb"):
+        return
+    for table in _TABLES:
+        collations = connection.scalars(
+            sa.text(
+                "SELECT collation_name FROM information_schema.columns WHERE "
+                "table_schema = database() AND table_name = :table AND collation_name IS NOT NULL"
+            ),
+            {"table": table},
+        ).all()
+        if set(collations) != {"utf8mb4_bin"}:
+            op.execute(f"ALTER TABLE {table} CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+
+
+def downgrade() -> None:
+    """The older revision works with exact text as well."""

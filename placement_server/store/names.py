@@ -1,0 +1,138 @@
+"""Names and numbers of resource classes and traits.
+
+Standard resource classes have fixed numbers. Custom classes and all traits get theirs from the
+database, where another process may delete or rename them at any time: what must be exact asks in
+its own transaction, and the cache here serves those who follow the changes table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import os_resource_classes
+from sqlalchemy import bindparam, select
+
+from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
+from placement_server.store.tables import resource_classes, traits
+from placement_server.store.transaction import ReadTransaction
+
+CUSTOM_PREFIX: Final = "CUSTOM_"
+FIRST_CUSTOM_CLASS_ID: Final = 10000
+STANDARD_CLASS_IDS: Final = {name: i for i, name in enumerate(os_resource_classes.STANDARDS)}
+_STANDARD_NAMES: Final = dict(enumerate(os_resource_classes.STANDARDS))
+
+_CLASSES = select(resource_classes.c.name, resource_classes.c.id).where(
+    resource_classes.c.name.in_(bindparam("names", expanding=True))
+)
+_CLASSES_BY_ID = select(resource_classes.c.id, resource_classes.c.name).where(
+    resource_classes.c.id.in_(bindparam("ids", expanding=True))
+)
+_TRAITS = select(traits.c.name, traits.c.id).where(
+    traits.c.name.in_(bindparam("names", expanding=True))
+)
+_ALL_CLASSES = select(resource_classes.c.id, resource_classes.c.name)
+_ALL_TRAITS = select(traits.c.id, traits.c.name)
+
+
+def is_standard(name: str) -> bool:
+    return not name.startswith(CUSTOM_PREFIX)
+
+
+def class_ids(tx: ReadTransaction, names: Collection[str], *, hold: bool = False) -> dict[str, int]:
+    """The ids of resource classes as this transaction sees them.
+
+    ``hold`` keeps custom ones from being deleted before this transaction ends; who adds an
+    inventory must do that. Raises ResourceClassNotFound with every unknown name.
+    """
+    found = {name: STANDARD_CLASS_IDS[name] for name in names if name in STANDARD_CLASS_IDS}
+    if len(found) < len(names):
+        others = [name for name in names if name not in found]
+        statement = _CLASSES.with_for_update(read=True) if hold else _CLASSES
+        found.update(tx.execute(statement, {"names": sorted(others)}).tuples().all())
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise ResourceClassNotFound(missing)
+    return found
+
+
+def class_names(tx: ReadTransaction, ids: Sequence[int]) -> list[str]:
+    """The names of resource classes, in the order of ``ids``."""
+    custom = [i for i in ids if i >= FIRST_CUSTOM_CLASS_ID]
+    names = _STANDARD_NAMES
+    if custom:
+        names = names | dict(tx.execute(_CLASSES_BY_ID, {"ids": custom}).tuples().all())
+    return [names[i] for i in ids]
+
+
+def trait_ids(tx: ReadTransaction, names: Collection[str]) -> dict[str, int]:
+    """The ids of traits. Raises TraitNotFound with every unknown name."""
+    if not names:
+        return {}
+    found: dict[str, int] = dict(tx.execute(_TRAITS, {"names": sorted(set(names))}).tuples().all())
+    missing = sorted(name for name in set(names) if name not in found)
+    if missing:
+        raise TraitNotFound(missing)
+    return found
+
+
+class Names:
+    """All names and numbers as of the last refresh. Thread safe: a refresh swaps whole tables."""
+
+    def __init__(self) -> None:
+        self._tables: tuple[dict[str, int], dict[int, str], dict[str, int], dict[int, str]]
+        self._tables = ({}, {}, {}, {})
+
+    def refresh(self, tx: ReadTransaction) -> None:
+        class_names: dict[int, str] = dict(tx.execute(_ALL_CLASSES).tuples().all())
+        trait_names: dict[int, str] = dict(tx.execute(_ALL_TRAITS).tuples().all())
+        self._tables = (
+            {name: i for i, name in class_names.items()},
+            class_names,
+            {name: i for i, name in trait_names.items()},
+            trait_names,
+        )
+
+    @property
+    def class_ids(self) -> dict[str, int]:
+        return self._tables[0]
+
+    @property
+    def class_names(self) -> dict[int, str]:
+        return self._tables[1]
+
+    @property
+    def trait_ids(self) -> dict[str, int]:
+        return self._tables[2]
+
+    @property
+    def trait_names(self) -> dict[int, str]:
+        return self._tables[3]
+
+    def class_id(self, tx: ReadTransaction, name: str) -> int:
+        """Refreshes once when the name is new. Raises ResourceClassNotFound."""
+        if name not in self.class_ids:
+            self.refresh(tx)
+        try:
+            return self.class_ids[name]
+        except KeyError:
+            raise ResourceClassNotFound([name]) from None
+
+    def class_name(self, tx: ReadTransaction, class_id: int) -> str:
+        if class_id not in self.class_names:
+            self.refresh(tx)
+        return self.class_names[class_id]
+
+    def trait_id(self, tx: ReadTransaction, name: str) -> int:
+        """Refreshes once when the name is new. Raises TraitNotFound."""
+        if name not in self.trait_ids:
+            self.refresh(tx)
+        try:
+            return self.trait_ids[name]
+        except KeyError:
+            raise TraitNotFound([name]) from None
+
+    def trait_name(self, tx: ReadTransaction, trait_id: int) -> str:
+        if trait_id not in self.trait_names:
+            self.refresh(tx)
+        return self.trait_names[trait_id]

@@ -1,0 +1,29 @@
+"""What is told to the store about its database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """The settings of one store; durations in seconds.
+
+    ``claim_tries`` is how often a write that lost a race is begun anew before the caller is told.
+    ``connect_tries`` (-1: for ever) and ``connect_interval`` apply to the first connection only.
+    """
+
+    connection_parameters: str = ""
+    sqlite_synchronous: bool = True
+    mysql_sql_mode: str = "TRADITIONAL"
+    connection_recycle_time: int = 3600
+    max_pool_size: int | None = None
+    max_overflow: int | None = None
+    pool_timeout: float | None = None
+    connect_tries: int = 10
+    connect_interval: float = 10.0
+    connection_debug: int = 0
+    connection_trace: bool = False
+    lock_timeout: float = 30.0
+    claim_tries: int = 10
+    sync_on_startup: bool = False

@@ -1,0 +1,118 @@
+"""Finding resource providers by what they are and have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import ColumnElement, select
+
+from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
+from placement_server.store.names import class_ids, trait_ids
+from placement_server.store.provider_rows import PROVIDER, SELECT_PROVIDERS, provider_of
+from placement_server.store.records import Provider
+from placement_server.store.tables import (
+    inventories,
+    placement_aggregates,
+    resource_provider_aggregates,
+    resource_provider_traits,
+    resource_providers,
+)
+from placement_server.store.transaction import ReadTransaction
+
+Condition = ColumnElement[bool]
+
+
+def find(
+    tx: ReadTransaction,
+    *,
+    name: str | None = None,
+    uuid: str | None = None,
+    in_tree: str | None = None,
+    resources: Mapping[str, int] | None = None,
+    required: Sequence[frozenset[str]] = (),
+    forbidden: frozenset[str] = frozenset(),
+    member_of: Sequence[frozenset[str]] = (),
+    forbidden_aggregates: frozenset[str] = frozenset(),
+) -> list[Provider]:
+    """Providers that satisfy every filter by themselves; trees and sharing play no role.
+
+    ``required`` and ``member_of`` are sets of alternatives, one of each of which must be there.
+    Unknown names matter only when the filters before them leave anything. Raises TraitNotFound
+    (names in ``required``, then in ``forbidden``) and ResourceClassNotFound.
+    """
+    conditions: list[Condition] = []
+    if name:
+        conditions.append(PROVIDER.c.name == name)
+    if uuid is not None:
+        conditions.append(PROVIDER.c.uuid == uuid)
+    if in_tree is not None:
+        root_id = tx.execute(
+            select(resource_providers.c.root_provider_id).where(
+                resource_providers.c.uuid == in_tree
+            )
+        ).scalar()
+        if root_id is None:
+            return []
+        conditions.append(PROVIDER.c.root_provider_id == root_id)
+
+    has_required: list[Condition] = []
+    if required:
+        ids = trait_ids(tx, frozenset().union(*required))
+        has_required = [_has_trait([ids[trait] for trait in group]) for group in required]
+    try:
+        forbidden_ids = trait_ids(tx, forbidden)
+    except TraitNotFound:
+        if has_required and not _any_provider(tx, has_required):
+            return []
+        raise
+    is_member = [_in_aggregate(group) for group in member_of]
+    try:
+        classes = class_ids(tx, list(resources or ()))
+    except ResourceClassNotFound:
+        for needed in (has_required, is_member):
+            if needed and not _any_provider(tx, needed):
+                return []
+        raise
+
+    conditions += has_required
+    if forbidden_ids:
+        conditions.append(~_has_trait(list(forbidden_ids.values())))
+    conditions += is_member
+    if forbidden_aggregates:
+        conditions.append(~_in_aggregate(forbidden_aggregates))
+    conditions += [_fits(classes[rc], amount) for rc, amount in (resources or {}).items()]
+    rows = tx.execute(SELECT_PROVIDERS.where(*conditions)).all()
+    return [provider_of(row) for row in rows]
+
+
+def _any_provider(tx: ReadTransaction, conditions: Sequence[Condition]) -> bool:
+    return tx.execute(select(PROVIDER.c.id).where(*conditions).limit(1)).first() is not None
+
+
+def _has_trait(ids: Sequence[int]) -> Condition:
+    table = resource_provider_traits
+    return PROVIDER.c.id.in_(
+        select(table.c.resource_provider_id).where(table.c.trait_id.in_(sorted(ids)))
+    )
+
+
+def _in_aggregate(uuids: frozenset[str]) -> Condition:
+    table = resource_provider_aggregates
+    return PROVIDER.c.id.in_(
+        select(table.c.resource_provider_id)
+        .join(placement_aggregates, placement_aggregates.c.id == table.c.aggregate_id)
+        .where(placement_aggregates.c.uuid.in_(sorted(uuids)))
+    )
+
+
+def _fits(class_id: int, amount: int) -> Condition:
+    table = inventories
+    return PROVIDER.c.id.in_(
+        select(table.c.resource_provider_id).where(
+            table.c.resource_class_id == class_id,
+            table.c.min_unit <= amount,
+            table.c.max_unit >= amount,
+            amount % table.c.step_size == 0,
+            table.c.used + amount <= table.c.capacity,
+        )
+    )

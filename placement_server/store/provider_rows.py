@@ -1,0 +1,58 @@
+"""How a resource provider is read: with the uuids of its parent and of its root."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Row, bindparam, select
+
+from placement_server.store.errors import ProviderNotFound
+from placement_server.store.records import Provider
+from placement_server.store.tables import resource_providers
+from placement_server.store.transaction import ReadTransaction, aware
+
+PROVIDER: Final = resource_providers.alias("p")
+_PARENT: Final = resource_providers.alias("parent")
+_ROOT: Final = resource_providers.alias("root")
+
+# Outer joins: in a database that still needs its data migrated a provider may lack a root.
+SELECT_PROVIDERS: Final = select(
+    PROVIDER.c.id,
+    PROVIDER.c.uuid,
+    PROVIDER.c.name,
+    PROVIDER.c.generation,
+    _PARENT.c.uuid,
+    _ROOT.c.uuid,
+    PROVIDER.c.created_at,
+    PROVIDER.c.updated_at,
+    PROVIDER.c.root_provider_id,
+).select_from(
+    PROVIDER.outerjoin(_PARENT, _PARENT.c.id == PROVIDER.c.parent_provider_id).outerjoin(
+        _ROOT, _ROOT.c.id == PROVIDER.c.root_provider_id
+    )
+)
+_BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid == bindparam("uuid"))
+
+
+def provider_of(row: Row[Any]) -> Provider:
+    """The provider in a row of SELECT_PROVIDERS."""
+    provider_id, uuid, name, generation, parent, root, created, updated, root_id = row
+    return Provider(
+        provider_id,
+        uuid,
+        name,
+        generation,
+        parent,
+        root or uuid,
+        aware(created),
+        None if updated is None else aware(updated),
+        provider_id if root_id is None else root_id,
+    )
+
+
+def get(tx: ReadTransaction, uuid: str) -> Provider:
+    """The provider with exactly this uuid. Raises ProviderNotFound."""
+    row = tx.execute(_BY_UUID, {"uuid": uuid}).first()
+    if row is None:
+        raise ProviderNotFound(uuid)
+    return provider_of(row)

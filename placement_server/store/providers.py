@@ -1,0 +1,238 @@
+"""Resource providers: reading, creating, renaming, moving and deleting them."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam, select
+
+from placement_server.store import inventory_rows
+from placement_server.store.errors import (
+    ParentIsSelf,
+    ParentLoop,
+    ParentNotFound,
+    ProviderHasAllocations,
+    ProviderHasChildren,
+    ProviderNameMissing,
+    ProviderNameTaken,
+    ProviderUuidTaken,
+    ReparentingNotAllowed,
+    UnparentingNotAllowed,
+)
+from placement_server.store.provider_filters import find
+from placement_server.store.provider_rows import get
+from placement_server.store.records import KEEP, Keep, Provider
+from placement_server.store.retry import LostRace
+from placement_server.store.tables import (
+    allocations,
+    inventories,
+    resource_provider_aggregates,
+    resource_provider_traits,
+    resource_providers,
+)
+from placement_server.store.transaction import STRUCTURE, WriteTransaction
+
+__all__ = ["bump", "create", "delete", "find", "get", "update"]
+
+_C: Final = resource_providers.c
+
+_BUMP: Final = (
+    sa.update(resource_providers)
+    .where(
+        _C.id == bindparam("the_id"),
+        _C.generation == bindparam("seen"),
+        _C.root_provider_id == bindparam("root_id"),
+    )
+    .values(generation=bindparam("next"), updated_at=bindparam("now"))
+)
+_TREE_ROWS: Final = (
+    select(_C.id, _C.uuid, _C.parent_provider_id, _C.root_provider_id)
+    .where(_C.root_provider_id.in_(bindparam("root_ids", expanding=True)))
+    .order_by(_C.id)
+    .with_for_update(key_share=True)
+)
+_PARENT: Final = select(_C.id, _C.root_provider_id).where(_C.uuid == bindparam("uuid"))
+_PARENT_AND_ROOT: Final = (
+    select(_C.id, _C.root_provider_id)
+    .where(_C.id.in_(bindparam("ids", expanding=True)))
+    .order_by(_C.id)
+    .with_for_update(key_share=True)
+)
+_CHILDREN: Final = select(sa.exists().where(_C.parent_provider_id == bindparam("the_id")))
+_ALLOCATED: Final = select(
+    sa.exists().where(allocations.c.resource_provider_id == bindparam("the_id"))
+)
+
+
+def bump(tx: WriteTransaction, provider: Provider, *, by: int = 1) -> None:
+    """Raise the generation, provided that the provider is as it was read.
+
+    Raises LostRace otherwise: the whole transaction then begins anew.
+    """
+    changed = tx.execute(
+        _BUMP,
+        {
+            "the_id": provider.id,
+            "seen": provider.generation,
+            "root_id": provider.root_id,
+            "next": provider.generation + by,
+            "now": tx.now,
+        },
+    ).rowcount
+    if changed != 1:
+        raise LostRace(f"Provider {provider.uuid} changed meanwhile.")
+
+
+def create(
+    tx: WriteTransaction, *, uuid: str, name: str, parent_uuid: str | None = None
+) -> Provider:
+    """A new provider of generation 0, a root unless it has a parent.
+
+    Raises ProviderNameMissing, ParentIsSelf, ParentNotFound, ProviderUuidTaken or
+    ProviderNameTaken.
+    """
+    if not name:
+        raise ProviderNameMissing
+    if parent_uuid is not None and parent_uuid == uuid:
+        raise ParentIsSelf(uuid)
+    parent_id, root_id = (None, None) if parent_uuid is None else _hold_parent(tx, parent_uuid)
+    taken = tx.execute(select(_C.uuid).where(sa.or_(_C.uuid == uuid, _C.name == name))).scalars()
+    holders = taken.all()
+    if uuid in holders:
+        raise ProviderUuidTaken(uuid)
+    if holders:
+        raise ProviderNameTaken(name)
+    inserted = tx.execute(
+        sa.insert(resource_providers).values(
+            uuid=uuid,
+            name=name,
+            generation=0,
+            parent_provider_id=parent_id,
+            root_provider_id=root_id,
+            created_at=tx.now,
+            updated_at=tx.now,
+        )
+    )
+    (provider_id,) = inserted.inserted_primary_key
+    if root_id is None:
+        tx.execute(
+            sa.update(resource_providers)
+            .where(_C.id == provider_id)
+            .values(root_provider_id=provider_id)
+        )
+    provider = get(tx, uuid)
+    tx.touch([provider.root_id], STRUCTURE)
+    return provider
+
+
+def _hold_parent(tx: WriteTransaction, parent_uuid: str) -> tuple[int, int]:
+    """The ids of the parent and of its root, neither of which can move or vanish until the end."""
+    row = tx.execute(_PARENT, {"uuid": parent_uuid}).first()
+    if row is None:
+        raise ParentNotFound(parent_uuid)
+    parent_id, root_id = row
+    held = dict(tx.execute(_PARENT_AND_ROOT, {"ids": [parent_id, root_id]}).tuples().all())
+    if held.get(parent_id) != root_id or held.get(root_id) != root_id:
+        raise LostRace(f"Provider {parent_uuid} moved meanwhile.")
+    return parent_id, root_id
+
+
+def update(
+    tx: WriteTransaction,
+    uuid: str,
+    *,
+    name: str,
+    parent_uuid: str | Literal[Keep.KEEP] | None = KEEP,
+    reparenting_allowed: bool,
+) -> Provider:
+    """Rename a provider, and move it with its whole subtree under another parent, or out.
+
+    ``reparenting_allowed`` is False for old microversions, which may only give a parent to a
+    provider that has none. The generation stays. Raises ProviderNotFound, ProviderNameTaken,
+    ParentNotFound, ReparentingNotAllowed, UnparentingNotAllowed or ParentLoop.
+    """
+    provider = get(tx, uuid)
+    values: dict[str, object] = {"name": name, "updated_at": tx.now}
+    if parent_uuid is not KEEP and parent_uuid != provider.parent_uuid:
+        values["parent_provider_id"] = _move(tx, provider, parent_uuid, reparenting_allowed)
+    if name != provider.name:
+        other = tx.execute(select(_C.id).where(_C.name == name, _C.id != provider.id)).first()
+        if other is not None:
+            raise ProviderNameTaken(name)
+    changed = tx.execute(
+        sa.update(resource_providers).where(_C.id == provider.id).values(**values)
+    ).rowcount
+    if changed != 1:
+        raise LostRace(f"Provider {uuid} was deleted meanwhile.")
+    tx.touch([provider.root_id], STRUCTURE)
+    return get(tx, uuid)
+
+
+def _move(
+    tx: WriteTransaction, provider: Provider, parent_uuid: str | None, allowed: bool
+) -> int | None:
+    """Give the provider's subtree its new root; returns the id of the new parent."""
+    if parent_uuid is None:
+        if not allowed:
+            raise UnparentingNotAllowed(provider.uuid)
+        new_parent_id, new_root_id = None, provider.id
+    else:
+        row = tx.execute(_PARENT, {"uuid": parent_uuid}).first()
+        if row is None:
+            raise ParentNotFound(parent_uuid)
+        new_parent_id, new_root_id = row
+        if provider.parent_uuid is not None and not allowed:
+            raise ReparentingNotAllowed(provider.uuid)
+    # Two moves at the same time could close a loop that neither sees: both trees are held
+    # whole, in the order that claims take providers in, and looked at again.
+    rows = tx.execute(_TREE_ROWS, {"root_ids": sorted({provider.root_id, new_root_id})}).all()
+    roots = {row.id: row.root_provider_id for row in rows}
+    moved = roots.get(provider.id) != provider.root_id
+    if moved or (new_parent_id is not None and roots.get(new_parent_id) != new_root_id):
+        raise LostRace(f"Provider {provider.uuid} or its new parent moved meanwhile.")
+    children: dict[int, list[int]] = {}
+    for row in rows:
+        children.setdefault(row.parent_provider_id, []).append(row.id)
+    subtree = [provider.id]
+    for provider_id in subtree:
+        subtree.extend(children.get(provider_id, ()))
+    if parent_uuid is not None and new_parent_id in subtree:
+        raise ParentLoop(provider.uuid, parent_uuid)
+    tx.execute(
+        sa.update(resource_providers).where(_C.id.in_(subtree)).values(root_provider_id=new_root_id)
+    )
+    tx.touch([provider.root_id, new_root_id], STRUCTURE)
+    return new_parent_id
+
+
+def delete(tx: WriteTransaction, uuid: str) -> None:
+    """Delete a provider with its inventories and its trait and aggregate associations.
+
+    Raises ProviderNotFound, ProviderHasChildren or ProviderHasAllocations.
+    """
+    # A claim takes the inventories first and the provider last; whoever holds the inventories
+    # of a provider has no claim on it in the making.
+    inventory_rows.hold(tx, uuid)
+    provider = get(tx, uuid)
+    key = {"the_id": provider.id}
+    if tx.execute(_CHILDREN, key).scalar():
+        raise ProviderHasChildren(uuid)
+    if tx.execute(_ALLOCATED, key).scalar():
+        raise ProviderHasAllocations(uuid)
+    held = tx.execute(
+        select(_C.id)
+        .where(_C.id == provider.id, _C.generation == provider.generation)
+        .with_for_update()
+    ).first()
+    if held is None:
+        raise LostRace(f"Provider {uuid} changed meanwhile.")
+    for table in (inventories, resource_provider_traits, resource_provider_aggregates):
+        tx.execute(sa.delete(table).where(table.c.resource_provider_id == provider.id))
+    if tx.batches.family == "mysql":
+        # InnoDB refuses to delete a row that refers to itself
+        tx.execute(
+            sa.update(resource_providers).where(_C.id == provider.id).values(root_provider_id=None)
+        )
+    tx.execute(sa.delete(resource_providers).where(_C.id == provider.id))
+    tx.touch([provider.root_id], STRUCTURE)

@@ -1,0 +1,201 @@
+"""Moving inventory between providers together with the allocations against it, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from sqlalchemy import bindparam
+
+from placement_server.store import claims, consumers, inventory_rows
+from placement_server.store.allocations import (
+    insert_allocations,
+    new_allocations,
+    raised_providers,
+    sum_of_old,
+)
+from placement_server.store.capacity import usable
+from placement_server.store.claims import Key, Taken
+from placement_server.store.dialects import InventoryChange
+from placement_server.store.errors import (
+    InventoryInUse,
+    ReshapeGenerationConflict,
+    ReshapeProviderNotFound,
+)
+from placement_server.store.inventory_rows import HeldInventory
+from placement_server.store.names import class_ids, class_names
+from placement_server.store.provider_rows import PROVIDER, SELECT_PROVIDERS, provider_of
+from placement_server.store.providers import bump
+from placement_server.store.records import ConsumerWrite, InventoryRecord, Provider
+from placement_server.store.retry import LostRace
+from placement_server.store.transaction import STRUCTURE, USAGE, ReadTransaction, WriteTransaction
+
+Wanted = Mapping[str, tuple[int, Mapping[str, InventoryRecord]]]
+"""Provider uuid -> (generation the writer has seen, the provider's whole new inventory)."""
+
+_BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid.in_(bindparam("uuids", expanding=True)))
+_BY_ID: Final = SELECT_PROVIDERS.where(PROVIDER.c.id.in_(bindparam("ids", expanding=True)))
+
+
+class InterimInventory(NamedTuple):
+    """An inventory while allocations move: as it will be, or as it still is where it goes away."""
+
+    id: int
+    min_unit: int
+    max_unit: int
+    step_size: int
+    capacity: int
+    used: int
+
+
+def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWrite]) -> None:
+    """Give the listed providers exactly these inventories, the consumers exactly these allocations.
+
+    The allocations are checked against old and new inventories together, new ones counting.
+
+    Raises, in this order: ReshapeProviderNotFound or ReshapeGenerationConflict for the first
+    provider concerned; ConsumerGenerationConflict; ProviderNotFound; ResourceClassNotFound;
+    InvalidInventoryForAllocation, ConstraintViolated or CapacityExceeded; InventoryInUse.
+    """
+    listed = _listed(tx, inventories)
+    held = consumers.hold(tx, writes)
+    given_back = sum_of_old(held)
+    named = _providers(tx, {uuid for write in writes for uuid in write.allocations})
+    asked = new_allocations(tx, held, {uuid: p.id for uuid, p in (named | listed).items()})
+    class_id = class_ids(
+        tx, list({name for _, records in inventories.values() for name in records}), hold=True
+    )
+    wanted = {
+        listed[uuid].id: {class_id[name]: record for name, record in records.items()}
+        for uuid, (_, records) in inventories.items()
+    }
+
+    # From here to the commit nobody claims from the providers concerned.
+    ids = {*wanted, *(one.provider_id for one in asked), *(key[0] for key in given_back)}
+    stock = inventory_rows.hold_many(tx, ids)
+    rows = tx.execute(_BY_ID, {"ids": sorted(ids)}).all()
+    providers = {row[0]: provider_of(row) for row in rows}
+    for provider in listed.values():
+        now = providers.get(provider.id)
+        if now is None or now.generation != provider.generation:
+            raise LostRace(f"Provider {provider.uuid} changed meanwhile.")
+
+    taken = claims.check(asked, _interim(tx, stock, wanted), given_back)
+    after = _use_after(stock, taken, given_back)
+    for uuid, provider in listed.items():
+        gone = [
+            key[1]
+            for key in stock
+            if key[0] == provider.id and key[1] not in wanted[provider.id] and after[key]
+        ]
+        if gone:
+            raise InventoryInUse(class_names(tx, sorted(gone)), uuid)
+
+    consumers.delete_allocations(tx, held)
+    consumers.store_records(tx, held)
+    insert_allocations(tx, asked)
+    inventory_rows.remove(
+        tx,
+        [
+            inventory
+            for (provider_id, class_id_), inventory in stock.items()
+            if provider_id in wanted and class_id_ not in wanted[provider_id]
+        ],
+    )
+    for provider_id in sorted(wanted):
+        inventory_rows.write(
+            tx,
+            provider_id,
+            {key[1]: inventory for key, inventory in stock.items() if key[0] == provider_id},
+            wanted[provider_id],
+            used={key[1]: new.total for key, new in taken.items() if key[0] == provider_id},
+        )
+    _move_use(tx, stock, wanted, after)
+    _raise_generations(tx, providers, wanted, raised_providers(held, asked))
+    listed_roots = {provider.root_id for provider in listed.values()}
+    tx.touch(listed_roots, STRUCTURE)
+    tx.touch({provider.root_id for provider in providers.values()} - listed_roots, USAGE)
+
+
+def _listed(tx: WriteTransaction, inventories: Wanted) -> dict[str, Provider]:
+    """The providers whose inventory is replaced, generations checked in the order given."""
+    found = _providers(tx, set(inventories))
+    for uuid, (generation, _) in inventories.items():
+        if uuid not in found:
+            raise ReshapeProviderNotFound(uuid)
+        if found[uuid].generation != generation:
+            raise ReshapeGenerationConflict(uuid, found[uuid].generation, generation)
+    return found
+
+
+def _providers(tx: ReadTransaction, uuids: Collection[str]) -> dict[str, Provider]:
+    if not uuids:
+        return {}
+    rows = tx.execute(_BY_UUID, {"uuids": sorted(uuids)}).all()
+    return {row[1]: provider_of(row) for row in rows}
+
+
+def _interim(
+    tx: WriteTransaction,
+    stock: Mapping[Key, HeldInventory],
+    wanted: Mapping[int, Mapping[int, InventoryRecord]],
+) -> dict[Key, claims.Inventory]:
+    """The inventories that the new allocations are checked against: old and new, new ones
+    counting."""
+    interim: dict[Key, claims.Inventory] = dict(stock)
+    for provider_id, records in wanted.items():
+        for class_id, record in records.items():
+            old = stock.get((provider_id, class_id))
+            interim[provider_id, class_id] = InterimInventory(
+                0 if old is None else old.id,
+                record.min_unit,
+                record.max_unit,
+                record.step_size,
+                usable(
+                    record.total,
+                    record.reserved,
+                    inventory_rows.stored_ratio(tx, record.allocation_ratio),
+                ),
+                0 if old is None else old.used,
+            )
+    return interim
+
+
+def _use_after(
+    stock: Mapping[Key, HeldInventory], taken: Mapping[Key, Taken], given_back: Mapping[Key, int]
+) -> dict[Key, int]:
+    """The use of each held inventory once the allocations have moved."""
+    return {
+        key: inventory.used - given_back.get(key, 0) + (taken[key].total if key in taken else 0)
+        for key, inventory in stock.items()
+    }
+
+
+def _move_use(
+    tx: WriteTransaction,
+    stock: Mapping[Key, HeldInventory],
+    wanted: Mapping[int, Mapping[int, InventoryRecord]],
+    after: Mapping[Key, int],
+) -> None:
+    """Set the use of the inventories that were there before and stay."""
+    changes = [
+        InventoryChange(inventory.id, *key, after[key] - inventory.used)
+        for key, inventory in sorted(stock.items())
+        if after[key] != inventory.used and (key[0] not in wanted or key[1] in wanted[key[0]])
+    ]
+    if tx.batches.change_inventories(tx.connection, changes) != len(changes):
+        raise LostRace("An inventory of the reshape changed although it was held.")
+
+
+def _raise_generations(
+    tx: WriteTransaction,
+    providers: Mapping[int, Provider],
+    wanted: Mapping[int, Mapping[int, InventoryRecord]],
+    allocated: Collection[int],
+) -> None:
+    """One for inventory added or changed, one for allocations, one for the final inventory."""
+    for provider_id, provider in sorted(providers.items()):
+        steps = int(provider_id in allocated)
+        if provider_id in wanted:
+            steps += 1 + bool(wanted[provider_id])
+        bump(tx, provider, by=steps)

@@ -1,0 +1,99 @@
+"""Resource classes: the standard ones, which nobody changes, and custom ones."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy import Row, bindparam, func, select
+
+from placement_server.store.errors import (
+    ResourceClassExists,
+    ResourceClassInUse,
+    ResourceClassNotFound,
+    StandardName,
+)
+from placement_server.store.names import FIRST_CUSTOM_CLASS_ID, is_standard
+from placement_server.store.records import NameRow, ResourceClassRow
+from placement_server.store.tables import inventories, resource_classes
+from placement_server.store.transaction import ReadTransaction, WriteTransaction, aware
+
+_C: Final = resource_classes.c
+_ROWS: Final = select(_C.id, _C.name, _C.created_at, _C.updated_at)
+_ONE: Final = _ROWS.where(_C.name == bindparam("name"))
+_ALL: Final = _ROWS.order_by(_C.id)
+
+
+def _resource_class(row: Row[Any]) -> ResourceClassRow:
+    return NameRow(row[0], row[1], aware(row[3] or row[2]))
+
+
+def list_all(tx: ReadTransaction) -> list[ResourceClassRow]:
+    """All classes in the order of their ids: the standard ones first."""
+    return [_resource_class(row) for row in tx.execute(_ALL).all()]
+
+
+def get(tx: ReadTransaction, name: str) -> ResourceClassRow:
+    """One class. Raises ResourceClassNotFound."""
+    row = tx.execute(_ONE, {"name": name}).first()
+    if row is None:
+        raise ResourceClassNotFound([name])
+    return _resource_class(row)
+
+
+def create(tx: WriteTransaction, name: str) -> ResourceClassRow:
+    """A new custom class. Raises ResourceClassExists."""
+    if tx.execute(_ONE, {"name": name}).first() is not None:
+        raise ResourceClassExists(name)
+    return _insert(tx, name)
+
+
+def ensure(tx: WriteTransaction, name: str) -> tuple[ResourceClassRow, bool]:
+    """The class, and whether it had to be created."""
+    row = tx.execute(_ONE, {"name": name}).first()
+    if row is not None:
+        return _resource_class(row), False
+    return _insert(tx, name), True
+
+
+def _insert(tx: WriteTransaction, name: str) -> ResourceClassRow:
+    """The next free id; who loses the race for it is begun anew."""
+    highest = tx.execute(select(func.max(_C.id))).scalar()
+    next_id = FIRST_CUSTOM_CLASS_ID if highest is None else max(highest + 1, FIRST_CUSTOM_CLASS_ID)
+    tx.execute(
+        sa.insert(resource_classes).values(
+            id=next_id, name=name, created_at=tx.now, updated_at=tx.now
+        )
+    )
+    tx.touch_names()
+    return get(tx, name)
+
+
+def rename(tx: WriteTransaction, old: str, new: str) -> ResourceClassRow:
+    """Raises ResourceClassNotFound, StandardName, ResourceClassExists."""
+    resource_class = get(tx, old)
+    if is_standard(old):
+        raise StandardName(old)
+    if tx.execute(_ONE, {"name": new}).first() is not None:
+        raise ResourceClassExists(new)
+    tx.execute(
+        sa.update(resource_classes)
+        .where(_C.id == resource_class.id)
+        .values(name=new, updated_at=tx.now)
+    )
+    tx.touch_names()
+    return get(tx, new)
+
+
+def delete(tx: WriteTransaction, name: str) -> None:
+    """Delete a custom class. Raises ResourceClassNotFound, StandardName, ResourceClassInUse."""
+    resource_class = get(tx, name)
+    if is_standard(name):
+        raise StandardName(name)
+    # who adds an inventory of this class holds a share of its row
+    tx.execute(select(_C.id).where(_C.id == resource_class.id).with_for_update())
+    used = select(inventories.c.id).where(inventories.c.resource_class_id == resource_class.id)
+    if tx.execute(used.limit(1)).first() is not None:
+        raise ResourceClassInUse(name)
+    tx.execute(sa.delete(resource_classes).where(_C.id == resource_class.id))
+    tx.touch_names()

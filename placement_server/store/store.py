@@ -1,0 +1,174 @@
+"""The store: where transactions begin, end, and are begun anew."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from placement_server.store import outcome, retry, standard_names
+from placement_server.store.engine import Engines, create_engines
+from placement_server.store.names import Names
+from placement_server.store.options import StoreOptions
+from placement_server.store.transaction import ReadTransaction, WriteTransaction
+
+if TYPE_CHECKING:
+    from oslo_config.cfg import ConfigOpts
+
+LOG = logging.getLogger(__name__)
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+class Store:
+    """One database. Thread safe; a forked process must open its own."""
+
+    def __init__(self, engines: Engines, options: StoreOptions, *, url: str) -> None:
+        self.options = options
+        self.url = url
+        self.names = Names()
+        self._engines = engines
+        # SQLite lets one writer in at a time and makes the others poll: here they queue instead.
+        # In memory there is one connection only, which readers share too.
+        self._turn: contextlib.AbstractContextManager[object] = (
+            threading.RLock()
+            if engines.writer.dialect.name == "sqlite"
+            else contextlib.nullcontext()
+        )
+        self._readers_turn = self._turn if engines.in_memory else contextlib.nullcontext()
+
+    @classmethod
+    def open(cls, url: str, *, options: StoreOptions | None = None) -> Store:
+        """The store at ``url`` (an SQLAlchemy URL), its schema made or brought up to date if asked.
+
+        An SQLite database in memory is born with the schema. Raises StoreUnavailable when the
+        database cannot be reached, SchemaOutOfDate when it has another schema.
+        """
+        from placement_server.store import schema
+
+        options = options or StoreOptions()
+        engines = create_engines(url, options)
+        store = cls(engines, options, url=url)
+        try:
+            schema.await_database(engines.writer, options)
+            if options.sync_on_startup or engines.in_memory:
+                schema.upgrade(engines.writer)
+            schema.require_newest(engines.writer)
+        except BaseException:
+            store.close()
+            raise
+        return store
+
+    @classmethod
+    def from_conf(cls, conf: ConfigOpts) -> Store:
+        """The store that ``[placement_database]`` describes."""
+        from placement_server.conf import database
+
+        return cls.open(database.connection(conf), options=database.store_options(conf))
+
+    @property
+    def engine(self) -> Engine:
+        """The engine of writes; its dialect name is ``engine.dialect.name``."""
+        return self._engines.writer
+
+    def close(self) -> None:
+        """Close all connections. Idempotent."""
+        self._engines.dispose()
+
+    def read(
+        self,
+        function: Callable[Concatenate[ReadTransaction, _Arguments], _Result],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> _Result:
+        """Run ``function`` on one consistent view of the database.
+
+        Raises what it raises, and StoreUnavailable when the database fails.
+        """
+
+        def once() -> _Result:
+            with self._readers_turn, self._engines.reader.connect() as connection:
+                transaction = connection.begin()
+                try:
+                    result = function(ReadTransaction(connection), *args, **kwargs)
+                except BaseException:
+                    _roll_back(connection)
+                    raise
+                # nothing to keep, but COMMIT leaves no failed transaction in the statistics
+                transaction.commit()
+                return result
+
+        return retry.retrying(once, tries=self.options.claim_tries, doing=_doing(function))
+
+    def write(
+        self,
+        function: Callable[Concatenate[WriteTransaction, _Arguments], _Result],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> _Result:
+        """Run ``function`` in one transaction: all of it happens, or nothing.
+
+        ``function`` may run several times, each time after a rollback of the time before, when
+        the database or another writer made it impossible; it must have no effect but on the
+        transaction. Raises what it raises, ConcurrentUpdate when other writers were faster every
+        time, StoreUnavailable when the database fails.
+        """
+
+        def once() -> _Result:
+            with self._turn, self._engines.writer.connect() as connection:
+                transaction = connection.begin()
+                tx = WriteTransaction(connection)
+                try:
+                    result = function(tx, *args, **kwargs)
+                    tx.append_changes()
+                except BaseException:
+                    _roll_back(connection)
+                    raise
+                try:
+                    transaction.commit()
+                except DBAPIError as error:
+                    if not retry.is_disconnect(error):
+                        _roll_back(connection)
+                        raise
+                    LOG.warning("The connection broke during a commit; looking for its outcome.")
+                    if not outcome.was_committed(
+                        self._engines.writer, tx.change_id, tx.write_id, self.options
+                    ):
+                        raise
+                return result
+
+        return retry.retrying(once, tries=self.options.claim_tries, doing=_doing(function))
+
+    def synchronise_standard_names(self) -> None:
+        """Insert the standard resource classes and traits that are missing, and load all names.
+
+        Any number of processes may do this at the same time.
+        """
+        self.write(standard_names.synchronise)
+        self.read(self.names.refresh)
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A bare connection for tools (audit, data migrations); the caller ends transactions."""
+        with self._turn, self._engines.writer.connect() as connection:
+            yield connection
+
+
+def _roll_back(connection: Connection) -> None:
+    """Undo; when even that fails the connection is thrown away, which undoes it as well."""
+    try:
+        connection.rollback()
+    except SQLAlchemyError as error:
+        LOG.debug("Throwing away a connection that cannot roll back: %s", error)
+        connection.invalidate(error)
+
+
+def _doing(function: Callable[..., object]) -> str:
+    module = getattr(function, "__module__", "").rpartition(".")[2]
+    return f"doing {module}.{getattr(function, '__name__', 'work')}"

@@ -1,0 +1,210 @@
+"""The tables, as the newest schema revision leaves them.
+
+The first twelve are OpenStack Placement's own at revision a082b8bb98d0, column by column. Ours are
+``inventories.capacity``, ``inventories.used`` and the table ``changes``.
+
+    resource_providers 1-* inventories *-1 resource_classes
+            | 1                  ^ (provider, class)
+            *                    |
+    (traits, aggregates)    allocations *-1 consumers *-1 (projects, users, consumer_types)
+
+``allocations.consumer_id`` is the consumer's uuid, not its id.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    UniqueConstraint,
+)
+from sqlalchemy.dialects import mysql
+
+metadata = MetaData()
+
+# SQLite gives out rowids by itself for INTEGER PRIMARY KEY only.
+_BIG_ID = BigInteger().with_variant(Integer, "sqlite")
+
+# MySQL's FLOAT keeps 24 bits and shows six digits; the store computes with what is read back.
+_RATIO = Float().with_variant(mysql.FLOAT(), "mysql", "mariadb")
+
+
+def _times() -> tuple[Column[object], Column[object]]:
+    return Column("created_at", DateTime), Column("updated_at", DateTime)
+
+
+resource_providers = Table(
+    "resource_providers",
+    metadata,
+    *_times(),
+    Column("id", Integer, primary_key=True),
+    Column("uuid", String(36), nullable=False),
+    Column("name", String(200)),
+    Column("generation", Integer),
+    Column("root_provider_id", Integer, ForeignKey("resource_providers.id")),
+    Column("parent_provider_id", Integer, ForeignKey("resource_providers.id")),
+    UniqueConstraint("uuid", name="uniq_resource_providers0uuid"),
+    UniqueConstraint("name", name="uniq_resource_providers0name"),
+    Index("resource_providers_root_provider_id_idx", "root_provider_id"),
+    Index("resource_providers_parent_provider_id_idx", "parent_provider_id"),
+)
+
+resource_classes = Table(
+    "resource_classes",
+    metadata,
+    *_times(),
+    Column("id", Integer, primary_key=True),
+    Column("name", String(255), nullable=False),
+    UniqueConstraint("name", name="uniq_resource_classes0name"),
+)
+
+inventories = Table(
+    "inventories",
+    metadata,
+    *_times(),
+    Column("id", Integer, primary_key=True),
+    Column("resource_provider_id", Integer, nullable=False),
+    Column("resource_class_id", Integer, nullable=False),
+    Column("total", Integer, nullable=False),
+    Column("reserved", Integer, nullable=False),
+    Column("min_unit", Integer, nullable=False),
+    Column("max_unit", Integer, nullable=False),
+    Column("step_size", Integer, nullable=False),
+    Column("allocation_ratio", _RATIO, nullable=False),
+    Column("capacity", BigInteger, nullable=False, server_default="0"),
+    Column("used", BigInteger, nullable=False, server_default="0"),
+    UniqueConstraint(
+        "resource_provider_id",
+        "resource_class_id",
+        name="uniq_inventories0resource_provider_resource_class",
+    ),
+    Index("inventories_resource_class_id_idx", "resource_class_id"),
+)
+
+allocations = Table(
+    "allocations",
+    metadata,
+    *_times(),
+    Column("id", Integer, primary_key=True),
+    Column("resource_provider_id", Integer, nullable=False),
+    Column("consumer_id", String(36), nullable=False),
+    Column("resource_class_id", Integer, nullable=False),
+    Column("used", Integer, nullable=False),
+    Index(
+        "allocations_resource_provider_class_used_idx",
+        "resource_provider_id",
+        "resource_class_id",
+        "used",
+    ),
+    Index("allocations_resource_class_id_idx", "resource_class_id"),
+    Index("allocations_consumer_id_idx", "consumer_id"),
+)
+
+consumer_types = Table(
+    "consumer_types",
+    metadata,
+    *_times(),
+    Column("id", Integer, primary_key=True),
+    Column("name", String(255), nullable=False),
+    UniqueConstraint("name", name="uniq_consumer_types0name"),
+)
+
+projects = Table(
+    "projects",
+    metadata,
+    *_times(),
+    Column("id", Integer, primary_key=True),
+    Column("external_id", String(255), nullable=False),
+    UniqueConstraint("external_id", name="uniq_projects0external_id"),
+)
+
+users = Table(
+    "users",
+    metadata,
+    *_times(),
+    Column("id", Integer, primary_key=True),
+    Column("external_id", String(255), nullable=False),
+    UniqueConstraint("external_id", name="uniq_users0external_id"),
+)
+
+consumers = Table(
+    "consumers",
+    metadata,
+    *_times(),
+    Column("id", Integer, primary_key=True),
+    Column("uuid", String(36), nullable=False),
+    Column("project_id", Integer, nullable=False),
+    Column("user_id", Integer, nullable=False),
+    Column("generation", Integer, nullable=False, server_default="0"),
+    Column(
+        "consumer_type_id",
+        Integer,
+        ForeignKey("consumer_types.id", name="consumers_consumer_type_id_fkey"),
+    ),
+    UniqueConstraint("uuid", name="uniq_consumers0uuid"),
+    Index("consumers_project_id_user_id_uuid_idx", "project_id", "user_id", "uuid"),
+    Index("consumers_project_id_uuid_idx", "project_id", "uuid"),
+    Index("consumers_consumer_type_id_idx", "consumer_type_id"),
+)
+
+traits = Table(
+    "traits",
+    metadata,
+    *_times(),
+    Column("id", Integer, primary_key=True),
+    Column("name", String(255), nullable=False),
+    UniqueConstraint("name", name="uniq_traits0name"),
+)
+
+resource_provider_traits = Table(
+    "resource_provider_traits",
+    metadata,
+    *_times(),
+    Column("trait_id", Integer, ForeignKey("traits.id"), primary_key=True),
+    Column("resource_provider_id", Integer, ForeignKey("resource_providers.id"), primary_key=True),
+    Index(
+        "resource_provider_traits_resource_provider_trait_idx",
+        "resource_provider_id",
+        "trait_id",
+    ),
+)
+
+placement_aggregates = Table(
+    "placement_aggregates",
+    metadata,
+    *_times(),
+    Column("id", Integer, primary_key=True),
+    Column("uuid", String(36)),
+    UniqueConstraint("uuid", name="uniq_placement_aggregates0uuid"),
+)
+
+resource_provider_aggregates = Table(
+    "resource_provider_aggregates",
+    metadata,
+    *_times(),
+    Column("resource_provider_id", Integer, primary_key=True, autoincrement=False),
+    Column("aggregate_id", Integer, primary_key=True, autoincrement=False),
+    Index("resource_provider_aggregates_aggregate_id_idx", "aggregate_id"),
+)
+
+# One row per write transaction and tree touched. AUTOINCREMENT on SQLite, so that the number of
+# a pruned row is never given out again.
+changes = Table(
+    "changes",
+    metadata,
+    Column("id", _BIG_ID, primary_key=True),
+    Column("created_at", DateTime, nullable=False),
+    Column("root_provider_id", Integer, nullable=False),
+    Column("kind", SmallInteger, nullable=False),
+    Column("write_id", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
+)

@@ -1,0 +1,78 @@
+"""What the functions of the store are given to work with: a read or a write transaction."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, CursorResult, Executable
+
+from placement_server.store.dialects import Batches
+
+# Kinds of rows in ``changes``. A lower number says more: a reader that sees STRUCTURE reads the
+# whole tree again.
+STRUCTURE: Final = 0
+USAGE: Final = 1
+NAMES: Final = 2
+
+# NAMES rows belong to no tree.
+NO_ROOT: Final = 0
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class ReadTransaction:
+    """A consistent view of the database; everything read in it belongs to one moment."""
+
+    __slots__ = ("batches", "connection")
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.batches = Batches(connection.dialect)
+
+    def execute(
+        self,
+        statement: Executable,
+        parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    ) -> CursorResult[Any]:
+        return self.connection.execute(statement, parameters)  # type: ignore[return-value]
+
+
+class WriteTransaction(ReadTransaction):
+    """A transaction that changes the database, and notes which trees it touched.
+
+    ``now`` is the one time that all rows of the transaction carry: UTC, naive as the columns are,
+    whole seconds because MySQL would round the rest.
+    """
+
+    __slots__ = ("_touched", "change_id", "now", "write_id")
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+        self._touched: dict[int, int] = {}
+        self.write_id = secrets.randbits(63)
+        self.change_id: int | None = None
+
+    def touch(self, root_ids: Iterable[int], kind: int) -> None:
+        """Note that the trees with these roots changed; ``kind`` is STRUCTURE or USAGE."""
+        for root_id in root_ids:
+            self._touched[root_id] = min(kind, self._touched.get(root_id, kind))
+
+    def touch_names(self) -> None:
+        """Note that resource classes or traits were created, renamed or deleted."""
+        self._touched[NO_ROOT] = NAMES
+
+    def append_changes(self) -> None:
+        """Write the notes into ``changes``. The last statement of a transaction."""
+        if self._touched:
+            self.change_id = self.batches.append_changes(
+                self.connection, sorted(self._touched.items()), self.write_id, self.now
+            )
+
+
+def aware(value: datetime | None) -> datetime:
+    """A time from the database as an aware one; rows of old databases may have none."""
+    return EPOCH if value is None else value.replace(tzinfo=UTC)
