@@ -1,0 +1,205 @@
+"""The source on the real `pynvml`, above a library that answers from a file."""
+
+from __future__ import annotations
+
+import ctypes.util
+from typing import Any
+
+import pytest
+
+from tests.integration.nvml.conftest import Reader
+
+Answers = dict[str, object]
+
+GPU_IS_LOST = "!15"
+DRIVER_NOT_LOADED = "!9"
+UNINITIALIZED = "!1"
+UNKNOWN = "!999"
+
+PLAIN: Answers = {
+    "gpus": 1,
+    "gpu.0.pci": "00000000:84:00.0",
+    "gpu.0.uuid": "GPU-11111111-2222-3333-4444-555555555555",
+    "gpu.0.name": "NVIDIA A100-SXM4-80GB",
+    "gpu.0.memory_mib": 81920,
+    "gpu.0.capability": "8.0",
+    "gpu.0.near_node": 1,
+    "gpu.0.mig_mode": "0 0",
+    "gpu.0.virtualization": 0,
+}
+MIG: Answers = {
+    **PLAIN,
+    "gpu.0.mig_mode": "1 1",
+    "gpu.0.max_mig": 7,
+    "gpu.0.mig.0.uuid": "MIG-b",
+    "gpu.0.mig.0.name": "NVIDIA A100-SXM4-80GB MIG 3g.40gb",
+    "gpu.0.mig.0.gpu_instance": 2,
+    "gpu.0.mig.0.compute_instance": 0,
+    "gpu.0.mig.0.attributes": "3 3 40192",
+    "gpu.0.mig.3.uuid": "MIG-a",
+    "gpu.0.mig.3.name": "NVIDIA A100-SXM4-80GB",  # an older driver
+    "gpu.0.mig.3.gpu_instance": 1,
+    "gpu.0.mig.3.compute_instance": 0,
+    "gpu.0.mig.3.attributes": "1 1 9728",
+    "profile.0.shape": "19 1 7 9728",
+    "profile.0.name": "MIG 1g.10gb",
+    "profile.2.shape": "9 3 2 40192",
+    "profile.2.name": "MIG 3g.40gb",
+}
+VGPU: Answers = {
+    **PLAIN,
+    "gpu.0.virtualization": 3,
+    "gpu.0.host_vgpu": 1,
+    "gpu.0.heterogeneous": 0,
+    "gpu.0.types": "700 474",
+    "gpu.0.vgpus": "5",
+    "type.474.name": "GRID A100-1-5C",
+    "type.474.class": "Compute",
+    "type.474.framebuffer_mib": 5120,
+    "type.474.max": 7,
+    "type.474.per_guest": 1,
+    "type.474.profile": 19,
+    "type.700.name": "NVIDIA A100-8C",
+    "type.700.class": "Compute",
+    "type.700.framebuffer_mib": 8192,
+    "type.700.max": 10,
+    "type.700.profile": "0xFFFFFFFF",
+    "vgpu.5.uuid": "vgpu-uuid",
+    "vgpu.5.type": 474,
+    "vgpu.5.mdev": "4b20d080-1b54-4048-85b3-a6a62d165c01",
+    "vgpu.5.guest": "9d2a5b1c-0000-4000-8000-000000000001",
+}
+
+
+def only(reading: dict[str, Any]) -> dict[str, Any]:
+    (gpu,) = reading["gpus"]
+    assert isinstance(gpu, dict)
+    return gpu
+
+
+def test_a_gpu_is_read_with_its_normalised_address(reader: Reader) -> None:
+    gpu = only(reader.read(PLAIN))
+    assert gpu["address"] == "0000:84:00.0"
+    assert gpu["uuid"] == PLAIN["gpu.0.uuid"]
+    assert gpu["model"] == "NVIDIA A100-SXM4-80GB"
+    assert (gpu["memory_mib"], gpu["compute_capability"]) == (81920, [8, 0])
+    assert gpu["near_cells"] == [1]
+    assert (gpu["mig_enabled"], gpu["virtualization_mode"]) == (False, "none")
+
+
+def test_what_a_device_does_not_support_is_unknown_without_a_warning(reader: Reader) -> None:
+    reading = reader.read({"gpus": 1, "gpu.0.pci": "00000000:84:00.0"})
+    gpu = only(reading)
+    assert [gpu[name] for name in ("uuid", "serial", "model", "memory_mib")] == [None] * 4
+    assert (gpu["mig_enabled"], gpu["memory_cell"], gpu["vgpu_types"]) == (None, None, [])
+    assert reading["warnings"] == []
+
+
+def test_the_gpus_own_memory_is_not_where_it_is(reader: Reader) -> None:
+    gpu = only(reader.read({**PLAIN, "gpu.0.memory_node": 9}))
+    assert (gpu["memory_cell"], gpu["near_cells"]) == (9, [1])
+
+
+def test_mig_devices_and_profiles_are_read(reader: Reader) -> None:
+    gpu = only(reader.read(MIG))
+    assert gpu["mig_enabled"]
+    profiles = [
+        (one["name"], one["profile_id"], one["max_instances"]) for one in gpu["mig_profiles"]
+    ]
+    assert profiles == [("1g.10gb", 19, 7), ("3g.40gb", 9, 2)]
+    devices = [(one["uuid"], one["profile"], one["slices"]) for one in gpu["mig_devices"]]
+    assert devices == [("MIG-a", "1g.10gb", 1), ("MIG-b", "3g.40gb", 3)]
+
+
+def test_a_compute_instance_smaller_than_its_slice_is_named_so(reader: Reader) -> None:
+    answers = {**MIG, "gpu.0.mig.0.name": "NVIDIA A100", "gpu.0.mig.0.attributes": "3 1 40192"}
+    gpu = only(reader.read(answers))
+    assert gpu["mig_devices"][1]["profile"] == "1c.3g.40gb"
+
+
+def test_switching_mig_on_is_seen_by_the_next_reading(reader: Reader) -> None:
+    assert only(reader.read(PLAIN))["mig_devices"] == []
+    assert len(only(reader.read(MIG))["mig_devices"]) == 2
+
+
+def test_vgpu_types_and_the_vgpus_of_guests_are_read(reader: Reader) -> None:
+    gpu = only(reader.read(VGPU))
+    first, second = gpu["vgpu_types"]
+    assert (first["id"], first["max_instances"], first["gpu_instance_profile"]) == (
+        "nvidia-474",
+        7,
+        19,
+    )
+    assert (first["framebuffer_mib"], first["max_instances_per_guest"]) == (5120, 1)
+    assert (second["id"], second["gpu_instance_profile"]) == ("nvidia-700", None)
+    (vgpu,) = gpu["vgpus"]
+    assert (vgpu["type_id"], vgpu["mdev_uuid"]) == ("nvidia-474", VGPU["vgpu.5.mdev"])
+    assert vgpu["guest"] == VGPU["vgpu.5.guest"]
+    assert (gpu["virtualization_mode"], gpu["host_vgpu_sriov"]) == ("host_vgpu", True)
+
+
+def test_reading_twice_gives_equal_facts(reader: Reader) -> None:
+    assert reader.read(VGPU)["gpus"] == reader.read(VGPU)["gpus"]
+
+
+def test_without_the_library_there_are_no_facts_and_one_line(
+    reader_without_library: Reader,
+) -> None:
+    if ctypes.util.find_library("nvidia-ml") is not None:
+        pytest.skip("this machine has NVIDIA's own libnvidia-ml; the test wants one without")
+    first = reader_without_library.read(PLAIN)
+    second = reader_without_library.read(PLAIN)
+    assert first["gpus"] == second["gpus"] == []
+    (said,) = second["said"]
+    assert "libnvidia-ml.so.1 is not installed" in said
+
+
+def test_a_driver_that_is_loaded_later_is_found_then(reader: Reader) -> None:
+    without = reader.read({**PLAIN, "init": DRIVER_NOT_LOADED})
+    assert without["gpus"] == []
+    assert "driver is not loaded" in without["said"][0]
+    assert only(reader.read(PLAIN))["model"] == "NVIDIA A100-SXM4-80GB"
+
+
+def test_a_reloaded_driver_costs_nothing_but_a_restart_of_nvml(reader: Reader) -> None:
+    reader.read(PLAIN)
+    reading = reader.read({**PLAIN, "gpus": UNINITIALIZED})
+    assert reading["gpus"] == []
+    assert "goes away" in reading["said"][-1]
+    assert len(reader.read(PLAIN)["gpus"]) == 1
+
+
+TWO: Answers = {
+    **PLAIN,
+    "gpus": 2,
+    "gpu.1.pci": "00000000:85:00.0",
+    "gpu.1.uuid": "GPU-2",
+}
+
+
+@pytest.mark.parametrize("call", ["handle", "uuid", "mig_mode"])
+def test_a_lost_gpu_is_out_and_the_others_stay(reader: Reader, call: str) -> None:
+    assert len(reader.read(TWO)["gpus"]) == 2
+    reading = reader.read({**TWO, f"gpu.0.{call}": GPU_IS_LOST})
+    assert only(reading)["address"] == "0000:85:00.0"
+    assert reading["lost"] == ["0000:84:00.0"]
+    assert "0000:84:00.0 is lost" in reading["warnings"][0]
+
+
+def test_a_lost_gpu_stays_out_until_nvml_sees_it_again(reader: Reader) -> None:
+    reader.read(TWO)
+    reader.read({**TWO, "gpu.0.uuid": GPU_IS_LOST})
+    gone = {
+        key.replace("gpu.1.", "gpu.0."): value for key, value in TWO.items() if "gpu.0" not in key
+    }
+    assert reader.read({**gone, "gpus": 1})["lost"] == ["0000:84:00.0"]
+    back = reader.read(TWO)
+    assert back["lost"] == []
+    assert len(back["gpus"]) == 2
+
+
+def test_an_unusual_error_makes_one_fact_unknown_and_is_named(reader: Reader) -> None:
+    reading = reader.read({**PLAIN, "gpu.0.serial": UNKNOWN})
+    assert only(reading)["serial"] is None
+    assert only(reading)["uuid"] is not None
+    assert "nvmlDeviceGetSerial: Unknown Error" in reading["warnings"][0]
