@@ -1,0 +1,1 @@
+"""Drivers: what a node has, laid out as resource providers."""

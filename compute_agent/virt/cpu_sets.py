@@ -1,0 +1,124 @@
+"""Which host CPUs guests float on (VCPU) and which are given away one by one (PCPU)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from compute_agent import errors
+
+MAX_CPU_ID = 65535
+"""Far above what Linux supports; bounds the memory a mistyped range may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSets:
+    """The two sets as configured; None = unset. Raises InvalidConfiguration when they overlap."""
+
+    shared: frozenset[int] | None = None
+    dedicated: frozenset[int] | None = None
+
+    def __post_init__(self) -> None:
+        common = (self.shared or frozenset()) & (self.dedicated or frozenset())
+        if common:
+            raise errors.InvalidConfiguration(
+                "[compute]cpu_shared_set and [compute]cpu_dedicated_set both name CPUs "
+                f"{format_cpu_set(common)}. A CPU is either shared or dedicated: take them out "
+                "of one of the two."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class GuestCpus:
+    """CPUs of this machine that guests get."""
+
+    shared: frozenset[int]
+    dedicated: frozenset[int]
+
+
+def parse_cpu_set(text: str, option: str) -> frozenset[int]:
+    """Parse `4-12,^8,15`: numbers, inclusive ranges, and exclusions (^) that win wherever they are.
+
+    :param option: name of the option, for the message.
+    :raises InvalidConfiguration: anything else, or a set without a CPU.
+    """
+    included: set[int] = set()
+    excluded: set[int] = set()
+    for part in filter(None, map(str.strip, text.split(","))):
+        target = excluded if part.startswith("^") else included
+        target.update(_parse_range(part.removeprefix("^").strip(), part, text, option))
+    if not included - excluded:
+        raise errors.InvalidConfiguration(
+            f"{option} = {text!r} names no CPU. Name at least one, or leave the option out."
+        )
+    return frozenset(included - excluded)
+
+
+def format_cpu_set(cpus: Iterable[int]) -> str:
+    """Write CPUs as `0-3,8`."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def guest_cpus(
+    sets: CpuSets,
+    online: Collection[int],
+    present: Collection[int],
+    *,
+    power_management: bool = False,
+) -> GuestCpus:
+    """Apply the configured sets to the CPUs a machine has.
+
+    | shared | dedicated | VCPU            | PCPU      |
+    |--------|-----------|-----------------|-----------|
+    | unset  | unset     | all online      | none      |
+    | set    | unset     | shared ∩ online | none      |
+    | unset  | set       | none            | dedicated |
+    | set    | set       | shared ∩ online | dedicated |
+
+    :param power_management: idle dedicated CPUs are switched off, hence need only be present.
+    :raises InvalidConfiguration: a dedicated CPU is not there.
+    """
+    dedicated = sets.dedicated or frozenset()
+    usable = frozenset(present if power_management else online)
+    if absent := dedicated - usable:
+        state = "present" if power_management else "online"
+        raise errors.InvalidConfiguration(
+            f"[compute]cpu_dedicated_set names CPUs {format_cpu_set(absent)}, which are not "
+            f"{state}; {state} are {format_cpu_set(usable)}. Correct the option, or bring the "
+            "CPUs online."
+        )
+    if sets.shared is not None:
+        shared = sets.shared & frozenset(online)
+    elif sets.dedicated is None:
+        shared = frozenset(online)
+    else:
+        shared = frozenset()
+    return GuestCpus(shared, dedicated)
+
+
+def _parse_range(text: str, part: str, whole: str, option: str) -> range:
+    first, dash, last = text.partition("-")
+    try:
+        bounds = _cpu_id(first), _cpu_id(last if dash else first)
+    except ValueError as error:
+        raise errors.InvalidConfiguration(
+            f"{option} = {whole!r}: {part!r} is not a CPU, a range of CPUs or an exclusion; write "
+            "for example 4-12,^8,15."
+        ) from error
+    if bounds[0] > bounds[1]:
+        raise errors.InvalidConfiguration(
+            f"{option} = {whole!r}: the range {part!r} runs backwards; the lower CPU comes first."
+        )
+    return range(bounds[0], bounds[1] + 1)
+
+
+def _cpu_id(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) > MAX_CPU_ID:
+        raise ValueError(text)
+    return int(text)

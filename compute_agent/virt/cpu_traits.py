@@ -1,0 +1,152 @@
+"""Traits of CPUs and architectures, from the names that the kernel uses.
+
+Sources: Linux arch/x86/include/asm/cpufeatures.h (names in `flags` of /proc/cpuinfo) and
+arch/arm64/kernel/cpuinfo.c (names in `Features`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Final
+
+import os_traits
+from oslo_log import log
+
+from compute_agent.discovery.facts import CpuModel
+
+LOG = log.getLogger(__name__)
+
+_X86_PREFIX: Final = "HW_CPU_X86_"
+
+X86_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "3dnow": ("3DNOW",),
+    "abm": ("ABM",),
+    "aes": ("AESNI",),
+    "amx_bf16": ("AMXBF16",),
+    "amx_int8": ("AMXINT8",),
+    "amx_tile": ("AMXTILE",),
+    "avx": ("AVX",),
+    "avx2": ("AVX2",),
+    "avx512_bitalg": ("AVX512BITALG",),
+    "avx512_vbmi2": ("AVX512VBMI2",),
+    "avx512_vnni": ("AVX512VNNI",),
+    "avx512_vpopcntdq": ("AVX512VPOPCNTDQ",),
+    "avx512bw": ("AVX512BW",),
+    "avx512cd": ("AVX512CD",),
+    "avx512dq": ("AVX512DQ",),
+    "avx512er": ("AVX512ER",),
+    "avx512f": ("AVX512F",),
+    "avx512ifma": ("AVX512IFMA",),
+    "avx512pf": ("AVX512PF",),
+    "avx512vbmi": ("AVX512VBMI",),
+    "avx512vl": ("AVX512VL",),
+    "bmi1": ("BMI",),
+    "bmi2": ("BMI2",),
+    "f16c": ("F16C",),
+    "fma": ("FMA3",),
+    "fma4": ("FMA4",),
+    "gfni": ("AVX512GFNI",),
+    "ibpb": ("AMD_IBPB",),
+    "md_clear": ("INTEL_MD_CLEAR",),
+    "mmx": ("MMX",),
+    "mpx": ("MPX",),
+    "pcid": ("INTEL_PCID",),
+    "pclmulqdq": ("CLMUL",),
+    "pdpe1gb": ("PDPE1GB",),
+    "pni": ("SSE3",),
+    "sgx": ("SGX",),
+    "sha_ni": ("SHA",),
+    "sse": ("SSE",),
+    "sse2": ("SSE2",),
+    "sse4_1": ("SSE41",),
+    "sse4_2": ("SSE42",),
+    "sse4a": ("SSE4A",),
+    "ssse3": ("SSSE3",),
+    "stibp": ("STIBP",),
+    "svm": ("SVM", "AMD_SVM"),
+    "tbm": ("TBM",),
+    "vaes": ("AVX512VAES",),
+    "virt_ssbd": ("AMD_VIRT_SSBD",),
+    "vmx": ("VMX", "INTEL_VMX"),
+    "vpclmulqdq": ("AVX512VPCLMULQDQ",),
+    "xop": ("XOP",),
+}
+"""Flags that mean one thing whoever made the CPU."""
+
+X86_VENDOR_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "GenuineIntel": {"ibrs": "INTEL_SPEC_CTRL", "ssbd": "INTEL_SSBD"},
+    "AuthenticAMD": {"ssbd": "AMD_SSBD", "amd_ssb_no": "AMD_NO_SSB"},
+}
+"""The kernel folds Intel's and AMD's bits for one mitigation into one flag; the traits do not."""
+
+# fmt: off
+AARCH64_FEATURES: Final = frozenset((
+    "fp", "asimd", "evtstrm", "aes", "pmull", "sha1", "sha2", "crc32", "atomics", "fphp",
+    "asimdhp", "cpuid", "asimdrdm", "jscvt", "fcma", "lrcpc", "dcpop", "sha3", "sm3", "sm4",
+    "asimddp", "sha512", "sve",
+))
+# fmt: on
+
+HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
+
+
+@cache
+def standard_traits() -> frozenset[str]:
+    """Return the names of all standard traits of the installed os-traits."""
+    return frozenset(os_traits.get_traits())
+
+
+def usable(traits: Iterable[str]) -> frozenset[str]:
+    """Return the traits that placement can know: standard ones and CUSTOM_ ones.
+
+    One refused name fails all the traits of a provider, so others are dropped with a DEBUG line.
+    """
+    known = frozenset(t for t in traits if t.startswith("CUSTOM_") or t in standard_traits())
+    for trait in sorted(frozenset(traits) - known):
+        LOG.debug("Trait %s is not a standard trait of the installed os-traits: left out", trait)
+    return known
+
+
+def cpu_traits(model: CpuModel, *, hyperthreading: bool) -> dict[str, bool]:
+    """Say for every CPU trait this module knows whether CPUs of this model have it.
+
+    Traits of other architectures are False, so that nothing is left over from another machine.
+    """
+    present = {HYPERTHREADING} if hyperthreading else set()
+    flags = frozenset(model.flags)
+    if model.arch in ("x86_64", "i686"):
+        present.update(_x86_traits(flags, model.vendor))
+    elif model.arch == "aarch64":
+        present.update(_aarch64_trait(name) for name in AARCH64_FEATURES & flags)
+    return {trait: trait in present for trait in sorted(_known_cpu_traits())}
+
+
+def arch_traits(arch: str) -> dict[str, bool]:
+    """Say for every standard HW_ARCH_ trait whether it is this architecture's."""
+    wanted = f"HW_ARCH_{arch.upper()}"
+    if wanted not in standard_traits():
+        LOG.debug("There is no standard trait for architecture %s", arch)
+    return {t: t == wanted for t in sorted(standard_traits()) if t.startswith("HW_ARCH_")}
+
+
+def _x86_traits(flags: frozenset[str], vendor: str | None) -> set[str]:
+    names = {name for flag in flags & X86_FLAGS.keys() for name in X86_FLAGS[flag]}
+    by_vendor = X86_VENDOR_FLAGS.get(vendor or "", {})
+    names.update(by_vendor[flag] for flag in flags & by_vendor.keys())
+    if {"hle", "rtm"} <= flags:
+        names.add("TSX")
+    return {_X86_PREFIX + name for name in names}
+
+
+@cache
+def _known_cpu_traits() -> frozenset[str]:
+    x86 = {name for names in X86_FLAGS.values() for name in names} | {"TSX"}
+    x86.update(name for names in X86_VENDOR_FLAGS.values() for name in names.values())
+    known = {_X86_PREFIX + name for name in x86} | {HYPERTHREADING}
+    known.update(_aarch64_trait(name) for name in AARCH64_FEATURES)
+    return usable(known)
+
+
+def _aarch64_trait(feature: str) -> str:
+    return f"HW_CPU_AARCH64_{feature.upper()}"

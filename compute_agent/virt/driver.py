@@ -1,0 +1,268 @@
+"""The contract between the tracker and a virt driver, and how a driver is found by name.
+
+An out-of-tree driver subclasses `ComputeDriver`, takes the configuration as its only constructor
+argument, and is named in [DEFAULT]compute_driver by its full path or through the entry point group
+`compute_agent.drivers`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, TypeAlias
+
+from oslo_config import cfg
+
+from compute_agent import errors
+from compute_agent.discovery.facts import PciAddress
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.virt.capabilities import capability_traits
+
+ENTRY_POINTS: Final = "compute_agent.drivers"
+
+Allocations: TypeAlias = dict[str, dict[str, Any]]
+"""Consumer uuid -> its record, exactly as `GET /allocations/{consumer}` returned it:
+
+    {"allocations": {RP_UUID: {"generation": G, "resources": {RC: AMOUNT}}}, "project_id": P,
+     "user_id": U, "consumer_generation": CG, "consumer_type": T}
+"""
+
+UsageSource: TypeAlias = Callable[[str], Mapping[str, int]]
+"""Provider uuid -> amounts that consumers hold of it, by class; empty for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellUse:
+    """What a guest has on one NUMA cell of the host."""
+
+    cell: int
+    vcpus: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class MdevUse:
+    """A mediated device that a guest holds, and the function it was made on."""
+
+    uuid: str | None
+    parent: PciAddress
+    type_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceDevices:
+    """What of the host a guest really holds; what it does not hold exclusively is left out."""
+
+    pinned_cpus: tuple[int, ...] = ()
+    cells: tuple[CellUse, ...] = ()
+    """Empty: the guest floats over the whole host."""
+    page_size_kib: int | None = None
+    """Size of the huge pages its memory is in; None = ordinary memory."""
+    pci_addresses: tuple[PciAddress, ...] = ()
+    mdevs: tuple[MdevUse, ...] = ()
+
+
+class ComputeDriver(ABC):
+    """Describes the node, or the nodes, that an agent reports.
+
+    The tracker calls every method from one thread per node at a time; different nodes may be asked
+    about at once. Errors a driver raises on purpose come from `compute_agent.errors`.
+    """
+
+    rebalances_nodes: ClassVar[bool] = False
+    """Nodes wander between agents, so that a node that is gone here may live on elsewhere."""
+
+    several_nodes: ClassVar[bool] = False
+    """The driver gives every node its uuid; the agent then keeps no identity file."""
+
+    capabilities: ClassVar[Mapping[str, bool]] = {}
+    """What the hypervisor can do (supports_...); see `capability_traits`."""
+
+    usage_source: UsageSource | None = None
+    """Set by the tracker: tells what consumers hold of a provider.
+
+    A driver asks only when it is about to take away something that placement has, so that what
+    disappeared while in use stays counted. It may raise PlacementError, which ends the pass.
+    None: unknown, and placement itself refuses to drop what is in use.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        """Keep the configuration; do no I/O before `init_host`.
+
+        :raises InvalidConfiguration: options contradict each other.
+        """
+        self.conf = conf
+
+    def init_host(self, host: str) -> None:  # noqa: B027 (most drivers need none)
+        """Connect, and check the options against the machine.
+
+        :param host: name of the service, [DEFAULT]host.
+        :raises InvalidConfiguration: the start ends, with the message for the operator.
+        :raises VirtDriverNotReady: the hypervisor is not there yet; tried again later.
+        """
+
+    def cleanup_host(self, host: str) -> None:  # noqa: B027
+        """Let go of what `init_host` took."""
+
+    @abstractmethod
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+    ) -> None:
+        """Edit `provider_tree` in place until it shows what the node should look like.
+
+        `provider_tree` is a private copy: the node's whole tree as placement knows it, children
+        made by other services included, and the sharing providers that reach it by an aggregate.
+        The root is named `nodename`.
+
+        The driver sets the whole inventory of every provider that it owns, on every call; a class
+        of which there is nothing is left out. It uses `add_traits` and `remove_traits` for traits
+        that it owns and never replaces a set of traits or aggregates: operators and other services
+        add theirs. It may create children at any depth, and move or remove those it owns. It never
+        creates, renames or removes the root, and never touches a provider of somebody else.
+
+        It decides from the tree and the hardware alone, has no effect outside the tree, and a
+        second call on its own result changes nothing.
+
+        :param allocations: None on every ordinary call. When inventory that may be in use has to
+            move, the driver raises ReshapeNeeded; at the start of the agent it is then called
+            again with the allocations on this tree, edits them in place so that every consumer
+            holds what it held where that now lives, and edits the tree as always. The tree of the
+            second call may be one that the first has edited half. A provider of which nothing is
+            left to a consumer is removed from its record; allocations on providers outside the
+            tree stay as they are.
+        :raises ReshapeNeeded: only when `allocations` is None, and not on its own result.
+        :raises ReshapeFailed: the allocations cannot be moved; names consumer and provider.
+        :raises VirtDriverNotReady: no facts at the moment.
+        """
+
+    @abstractmethod
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        """Return the names of the nodes managed now.
+
+        :raises VirtDriverNotReady: unknown at the moment.
+        """
+
+    @abstractmethod
+    def get_available_resource(self, nodename: str) -> dict[str, Any]:
+        """Return facts about a node.
+
+        Keys: hypervisor_hostname, hypervisor_type, hypervisor_version (int), vcpus, vcpus_used,
+        memory_mb, memory_mb_used, local_gb, local_gb_used, cpu_info (JSON), numa_topology (JSON or
+        None); optional uuid, pci_passthrough_devices, stats, supported_instances,
+        disk_available_least. A driver of several nodes gives `uuid`.
+
+        :raises ComputeHostNotFound: no such node.
+        """
+
+    def get_nodenames_by_uuid(self, refresh: bool = False) -> dict[str, str]:
+        """Return node names by uuid, for drivers that give their nodes a uuid."""
+        by_uuid = {}
+        for nodename in self.get_available_nodes(refresh):
+            uuid = self.get_available_resource(nodename).get("uuid")
+            if uuid is not None:
+                by_uuid[uuid] = nodename
+        return by_uuid
+
+    def node_is_available(self, nodename: str) -> bool:
+        """Whether the driver manages this node now."""
+        return nodename in self.get_available_nodes() or nodename in self.get_available_nodes(True)
+
+    def is_node_deleted(self, nodename: str) -> bool:  # noqa: ARG002 (contract)
+        """True only when the node is gone for good; False = merely not managed here now."""
+        return False
+
+    def capabilities_as_traits(self) -> dict[str, bool]:
+        """Return every trait that stands for a capability, and whether the driver has it."""
+        return capability_traits(self.capabilities, self._excluded_image_types())
+
+    def list_instance_uuids(self) -> list[str]:
+        """Return the consumers that run here."""
+        return []
+
+    def get_instance_devices(self, uuid: str) -> InstanceDevices | None:  # noqa: ARG002 (contract)
+        """Return what of the host a guest holds; None = no guest of that name runs here."""
+        return None
+
+    def held(self, provider_uuid: str) -> Mapping[str, int]:
+        """Return what consumers hold of a provider; empty where nobody told the driver."""
+        return {} if self.usage_source is None else self.usage_source(provider_uuid)
+
+    def _excluded_image_types(self) -> frozenset[str]:
+        return frozenset(name.lower() for name in self.conf.compute.image_type_exclude_list)
+
+
+def load_driver(name: str | None, conf: cfg.ConfigOpts) -> ComputeDriver:
+    """Make the driver named in [DEFAULT]compute_driver.
+
+    :param name: host.HostDriver, fake.<Class>, a name of the entry point group, or the full path
+        of a class.
+    :raises InvalidConfiguration: there is no such driver; names what there is.
+    """
+    if not name:
+        raise errors.InvalidConfiguration(
+            f"[DEFAULT]compute_driver is not set. Set it to one of {_known_drivers()}."
+        )
+    if name in ("libvirt.LibvirtDriver", "compute_agent.virt.libvirt.driver.LibvirtDriver"):
+        raise errors.InvalidConfiguration(
+            f"[DEFAULT]compute_driver = {name}: this version has no libvirt driver. "
+            f"Use one of {_known_drivers()}; host.HostDriver reports the machine without a "
+            "hypervisor."
+        )
+    driver_class = _builtin(name) or _entry_point(name) or _by_path(name)
+    if not (isinstance(driver_class, type) and issubclass(driver_class, ComputeDriver)):
+        raise errors.InvalidConfiguration(
+            f"[DEFAULT]compute_driver = {name} is not a subclass of "
+            "compute_agent.virt.driver.ComputeDriver."
+        )
+    return driver_class(conf)
+
+
+def _builtin(name: str) -> object | None:
+    module, _dot, class_name = name.rpartition(".")
+    if module == "host":
+        return getattr(importlib.import_module("compute_agent.virt.host"), class_name, None)
+    if module == "fake":
+        return getattr(importlib.import_module("compute_agent.virt.fake"), class_name, None)
+    return None
+
+
+def _entry_point(name: str) -> object | None:
+    for entry_point in importlib.metadata.entry_points(group=ENTRY_POINTS, name=name):
+        try:
+            loaded: object = entry_point.load()
+        except (ImportError, AttributeError) as error:
+            raise errors.InvalidConfiguration(
+                f"[DEFAULT]compute_driver = {name} is installed as {entry_point.value}, which "
+                f"cannot be imported: {error}. Repair or remove the package that provides it."
+            ) from error
+        return loaded
+    return None
+
+
+def _by_path(name: str) -> object:
+    module, _dot, class_name = name.rpartition(".")
+    if not module or module in ("host", "fake"):
+        raise errors.InvalidConfiguration(
+            f"[DEFAULT]compute_driver = {name}: there is no such driver. Known are "
+            f"{_known_drivers()}; a driver of your own is named by the full path of its class."
+        )
+    try:
+        return getattr(importlib.import_module(module), class_name)
+    except (ImportError, AttributeError) as error:
+        raise errors.InvalidConfiguration(
+            f"[DEFAULT]compute_driver = {name} cannot be imported: {error}. Known are "
+            f"{_known_drivers()}; a driver of your own is named by the full path of its class."
+        ) from error
+
+
+def _known_drivers() -> str:
+    fakes = importlib.import_module("compute_agent.virt.fake")
+    names = {"host.HostDriver", *(f"fake.{class_name}" for class_name in fakes.__all__)}
+    names.update(point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS))
+    return ", ".join(sorted(names))

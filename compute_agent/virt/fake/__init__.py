@@ -1,0 +1,3 @@
+"""In-memory drivers."""
+
+__all__: list[str] = []

@@ -1,0 +1,104 @@
+"""Reports the machine it runs on, with nothing but Linux: for container hosts and trying out."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import threading
+from dataclasses import replace
+from typing import Final
+
+from oslo_config import cfg
+
+from compute_agent import errors
+from compute_agent.discovery.errors import DiscoveryError
+from compute_agent.discovery.facts import HostTopology
+from compute_agent.discovery.nvml.source import NvmlSource
+from compute_agent.discovery.sysfs.reader import SYSFS
+from compute_agent.discovery.topology import Discovery
+from compute_agent.virt.layout import LayoutOptions
+from compute_agent.virt.topology_driver import TopologyDriver
+
+IMAGE_CACHE: Final = "_base"
+"""Directory of cached images below [DEFAULT]instances_path."""
+
+_BLOCK: Final = 512  # unit of st_blocks, whatever the file system's own is
+
+
+class HostDriver(TopologyDriver):
+    """One node: this machine, or one captured below [host]sysfs_root and [host]procfs_root.
+
+    There is no hypervisor that could name it, so it is named as the service is: [DEFAULT]host.
+    """
+
+    hypervisor_type = "host"
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf)
+        self.hypervisor_version = kernel_version(platform.release())
+        self._nodename: str = conf.service_host
+        self._mutex = threading.Lock()
+        sysfs_root, procfs_root = conf.host.sysfs_root, conf.host.procfs_root
+        # NVML speaks of the machine that runs this, not of one that was captured elsewhere
+        live = os.path.realpath(sysfs_root) == SYSFS
+        self._nvml = NvmlSource() if live and conf.gpu.nvml == "auto" else None
+        self._discovery = Discovery(sysfs_root, procfs_root, gpu_source=self._nvml)
+
+    def init_host(self, host: str) -> None:
+        try:
+            super().init_host(host)
+        except errors.VirtDriverNotReady as error:
+            raise errors.InvalidConfiguration(
+                f"{error} Check [host]sysfs_root = {self.conf.host.sysfs_root} and "
+                f"[host]procfs_root = {self.conf.host.procfs_root}."
+            ) from error
+
+    def cleanup_host(self, host: str) -> None:
+        super().cleanup_host(host)
+        if self._nvml is not None:
+            self._nvml.close()
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:  # noqa: ARG002 (contract)
+        return [self._nodename]
+
+    def topology(self, nodename: str) -> HostTopology:
+        if nodename != self._nodename:
+            raise errors.ComputeHostNotFound(
+                f"There is no node {nodename!r} here: this machine is {self._nodename!r}."
+            )
+        try:
+            with self._mutex:
+                return self._discovery.discover(self.conf.instances_path, hostname=nodename)
+        except DiscoveryError as error:
+            raise errors.VirtDriverNotReady(
+                f"This machine cannot be described: {error}."
+            ) from error
+
+    def current_options(self) -> LayoutOptions:
+        if not self.conf.workarounds.reserve_disk_resource_for_image_cache:
+            return self.options
+        cache = os.path.join(self.conf.instances_path, IMAGE_CACHE)
+        return replace(self.options, image_cache_bytes=size_on_disk(cache))
+
+
+def kernel_version(release: str) -> int:
+    """Return a kernel release as one number: 6.1.0-18-amd64 is 6001000."""
+    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", release)
+    major, minor, patch = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)
+    return major * 1_000_000 + minor * 1_000 + patch
+
+
+def size_on_disk(directory: str) -> int:
+    """Return the bytes a directory's files take up; 0 when there is no such directory.
+
+    A file that vanishes meanwhile counts nothing: caches are cleaned while they are looked at.
+    """
+    total = 0
+    for parent, _directories, files in os.walk(directory):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(parent, name)).st_blocks * _BLOCK
+            except FileNotFoundError:
+                continue
+    return total

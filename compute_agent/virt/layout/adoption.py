@@ -1,0 +1,106 @@
+"""Which provider of placement is which provider of a layout.
+
+A child that placement has is taken over under the uuid it has there when it is the same by uuid,
+else by name, else by the PCI address at the end of its name. A host that another compute service
+reported before is so continued without a new provider.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree, child_uuid
+from compute_agent.virt.layout import names
+from compute_agent.virt.layout.compute_resources import NUMA_ROOT, PAGE_SIZE_PREFIX
+from compute_agent.virt.layout.wanted import ROOT, HostLayout, WantedProvider
+
+OWNER = "OWNER_NOVA"
+OTHER_OWNERS = frozenset({"OWNER_CYBORG", SHARING_TRAIT})
+
+
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """The uuid of every provider of a layout, by key, and which of them placement has."""
+
+    uuids: Mapping[str, str]
+    known: frozenset[str]
+    """Keys of providers that are in the tree."""
+
+    @property
+    def root(self) -> str:
+        return self.uuids[ROOT]
+
+
+def identify(tree: ProviderTree, root_uuid: str, layout: HostLayout) -> Identities:
+    """Find the uuid of each provider of the layout; new ones get that derived from their key."""
+    uuids = {ROOT: root_uuid}
+    known = {ROOT}
+    free = {p.uuid: p for p in descendants(tree, root_uuid) if not p.traits & OTHER_OWNERS}
+    pending = list(layout.children)
+    for same in (_by_uuid, _by_name, _by_address):
+        waiting = []
+        for wanted in pending:
+            match = same(wanted, root_uuid, layout.root.name, free)
+            if match is None:
+                waiting.append(wanted)
+            else:
+                del free[match]
+                uuids[wanted.key] = match
+                known.add(wanted.key)
+        pending = waiting
+    for wanted in pending:
+        uuids[wanted.key] = child_uuid(root_uuid, wanted.key)
+    return Identities(uuids, frozenset(known))
+
+
+def descendants(tree: ProviderTree, root_uuid: str) -> Iterator[ProviderData]:
+    """Yield the providers below a root, parents first."""
+    for uuid in tree.get_provider_uuids(root_uuid)[1:]:
+        yield tree.data(uuid)
+
+
+def is_owned(provider: ProviderData, root_name: str) -> bool:
+    """Whether a layout made the provider: it carries the owner's trait and a name of ours."""
+    if OWNER not in provider.traits or provider.traits & OTHER_OWNERS:
+        return False
+    return names.is_ours(root_name, provider.name)
+
+
+def is_cell(provider: ProviderData, root_name: str) -> bool:
+    """Whether an owned provider is a NUMA cell or huge pages of one."""
+    if not is_owned(provider, root_name):
+        return False
+    return (
+        names.is_cell(root_name, provider.name)
+        or NUMA_ROOT in provider.traits
+        or any(trait.startswith(PAGE_SIZE_PREFIX) for trait in provider.traits)
+    )
+
+
+def _by_uuid(
+    wanted: WantedProvider, root_uuid: str, _root_name: str, free: Mapping[str, ProviderData]
+) -> str | None:
+    uuid = child_uuid(root_uuid, wanted.key)
+    return uuid if uuid in free else None
+
+
+def _by_name(
+    wanted: WantedProvider, _root_uuid: str, _root_name: str, free: Mapping[str, ProviderData]
+) -> str | None:
+    return next((uuid for uuid, p in free.items() if p.name == wanted.name), None)
+
+
+def _by_address(
+    wanted: WantedProvider, _root_uuid: str, root_name: str, free: Mapping[str, ProviderData]
+) -> str | None:
+    if wanted.address is None:
+        return None
+    return next(
+        (
+            uuid
+            for uuid, p in free.items()
+            if names.device_address(root_name, p.name) == wanted.address
+        ),
+        None,
+    )

@@ -1,0 +1,207 @@
+"""Edits a provider tree until it shows a layout, and leaves alone what is not the driver's.
+
+What placement has and the layout has not is taken away, unless somebody holds it: then exactly
+what is held stays, all of it reserved, so that nobody new gets it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from compute_agent.inventory import Inventory, InventoryRecord
+from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.virt.layout.adoption import OWNER, Identities, descendants, is_owned
+from compute_agent.virt.layout.options import Ratio
+from compute_agent.virt.layout.wanted import HostLayout, WantedProvider, WantedRecord
+
+MISSING = "CUSTOM_DEVICE_MISSING"
+"""On a provider that is no longer there and stays only for those who hold something of it."""
+
+UNHEALTHY = "CUSTOM_GPU_UNHEALTHY"
+"""On a broken GPU: nothing of it is given out until an operator takes the trait off."""
+
+LAYOUT_CLASSES = frozenset(
+    {
+        "VCPU",
+        "PCPU",
+        "MEMORY_MB",
+        "DISK_GB",
+        "VGPU",
+        "PGPU",
+        "SRIOV_NET_VF",
+        "NET_BW_EGR_KILOBIT_PER_SEC",
+        "NET_BW_IGR_KILOBIT_PER_SEC",
+        "MEM_ENCRYPTION_CONTEXT",
+    }
+)
+"""Classes a layout may report on the root and on cells; on devices it may report any class.
+
+Others there come from provider config files and are put back after the driver, so whether they are
+held is not the driver's to ask.
+"""
+
+Held = Callable[[str], Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A record that stays only because it is held."""
+
+    provider: str
+    resource_class: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """Overcommit by options, and what a class moves along with when its provider changes."""
+
+    options: Mapping[str, Ratio]
+    inherited: Mapping[str, float] = field(default_factory=dict)
+
+    def of(
+        self, resource_class: str, record: WantedRecord, stored: InventoryRecord | None
+    ) -> float:
+        if record.ratio is not None:
+            return record.ratio
+        known = stored["allocation_ratio"] if stored else self.inherited.get(resource_class)
+        return self.options[resource_class].of(known)
+
+
+def apply_layout(
+    tree: ProviderTree,
+    layout: HostLayout,
+    identities: Identities,
+    ratios: Ratios,
+    held: Held,
+) -> tuple[Kept, ...]:
+    """Edit `tree` in place.
+
+    :param held: what consumers hold of a provider; asked only about what would be taken away.
+    :returns: what stays because it is held, in the order of the tree.
+    """
+    kept: list[Kept] = []
+    _place_known(tree, layout, identities)
+    for wanted in layout.providers:
+        uuid = identities.uuids[wanted.key]
+        if not tree.exists(uuid):
+            name = _free_name(tree, wanted.name, wanted.key)
+            tree.new_child(name, identities.uuids[wanted.parent], uuid=uuid)
+        kept.extend(_write(tree, uuid, wanted, ratios, held))
+    kept.extend(_take_away(tree, layout, identities, held))
+    return tuple(kept)
+
+
+def _place_known(tree: ProviderTree, layout: HostLayout, identities: Identities) -> None:
+    """Rename and move providers that are there already, before anything takes their names.
+
+    Cards may have swapped their slots, so the names are all given up before they are given out.
+    """
+    known = [w for w in layout.children if w.key in identities.known]
+    renamed = [w for w in known if tree.data(identities.uuids[w.key]).name != w.name]
+    olds = {w.key: tree.data(identities.uuids[w.key]).name for w in renamed}
+    for wanted in renamed:
+        tree.rename(identities.uuids[wanted.key], f"~{identities.uuids[wanted.key]}")
+    for wanted in renamed:
+        uuid = identities.uuids[wanted.key]
+        name = wanted.name if not tree.exists(wanted.name) else olds[wanted.key]
+        tree.rename(uuid, _free_name(tree, name, wanted.key))
+    for wanted in layout.children:
+        uuid, parent = identities.uuids[wanted.key], identities.uuids[wanted.parent]
+        if not tree.exists(parent):
+            above = layout.provider(wanted.parent)
+            name = _free_name(tree, above.name, above.key)
+            tree.new_child(name, identities.uuids[above.parent], uuid=parent)
+        if wanted.key in identities.known and tree.data(uuid).parent_uuid != parent:
+            tree.move(uuid, parent)
+
+
+def _free_name(tree: ProviderTree, name: str, key: str) -> str:
+    """Return the name, or one made unique where a provider of somebody else has it."""
+    if not tree.exists(name):
+        return name
+    return f"{name[:191]}~{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+
+
+def _write(
+    tree: ProviderTree, uuid: str, wanted: WantedProvider, ratios: Ratios, held: Held
+) -> list[Kept]:
+    provider = tree.data(uuid)
+    inventory: dict[str, InventoryRecord] = {}
+    for resource_class, record in wanted.inventory.items():
+        stored = provider.inventory.get(resource_class)
+        ratio = ratios.of(resource_class, record, stored)
+        inventory[resource_class] = _record(provider, resource_class, record, ratio, held)
+    gone = {
+        rc: record
+        for rc, record in provider.inventory.items()
+        if rc not in inventory and (wanted.address is not None or rc in LAYOUT_CLASSES)
+    }
+    leftover = _held_records(gone, held(uuid)) if gone else {}
+    tree.update_inventory(uuid, {**inventory, **leftover})
+    absent = {*wanted.absent_traits, MISSING} - wanted.traits
+    absent.update(
+        trait
+        for trait in provider.traits - wanted.traits
+        if trait.startswith(wanted.absent_prefixes)
+    )
+    owner = () if wanted.is_root else (OWNER,)
+    tree.add_traits(uuid, *sorted(wanted.traits), *owner)
+    tree.remove_traits(uuid, *absent)
+    return [Kept(provider.name, rc, int(record["total"])) for rc, record in leftover.items()]
+
+
+def _record(
+    provider: ProviderData, resource_class: str, wanted: WantedRecord, ratio: float, held: Held
+) -> InventoryRecord:
+    reserved = wanted.reserved
+    stored = provider.inventory.get(resource_class)
+    used_up = wanted.reserve_when_held
+    if stored and wanted.keep_reserved and (MISSING not in provider.traits or used_up):
+        reserved = int(stored["reserved"])
+    if UNHEALTHY in provider.traits and wanted.ratio is not None:
+        reserved = wanted.total
+    if used_up and stored and reserved < wanted.total and held(provider.uuid).get(resource_class):
+        reserved = wanted.total
+    return {
+        "total": wanted.total,
+        "reserved": min(reserved, wanted.total),
+        "min_unit": wanted.min_unit,
+        "max_unit": wanted.total if wanted.max_unit is None else wanted.max_unit,
+        "step_size": wanted.step_size,
+        "allocation_ratio": ratio,
+    }
+
+
+def _take_away(
+    tree: ProviderTree, layout: HostLayout, identities: Identities, held: Held
+) -> list[Kept]:
+    """Remove owned providers that are no longer wanted, children first."""
+    kept: list[Kept] = []
+    wanted = set(identities.uuids.values())
+    for provider in reversed(list(descendants(tree, identities.root))):
+        if provider.uuid in wanted or not is_owned(provider, layout.root.name):
+            continue
+        leftover = {}
+        if provider.inventory:
+            leftover = _held_records(provider.inventory, held(provider.uuid))
+        if not leftover and not tree.children(provider.uuid):
+            tree.remove(provider.uuid)
+            continue
+        tree.update_inventory(provider.uuid, leftover)
+        tree.add_traits(provider.uuid, MISSING)
+        kept.extend(
+            Kept(provider.name, rc, int(record["total"])) for rc, record in leftover.items()
+        )
+    return kept[::-1]
+
+
+def _held_records(records: Inventory, held: Mapping[str, int]) -> dict[str, InventoryRecord]:
+    """Records shrunk to what is held, all of it reserved."""
+    return {
+        rc: {**record, "total": held[rc], "reserved": held[rc], "max_unit": held[rc]}
+        for rc, record in records.items()
+        if held.get(rc)
+    }

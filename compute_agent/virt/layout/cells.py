@@ -1,0 +1,207 @@
+"""NUMA cells as guests can use them: CPUs by kind, ordinary memory, huge pages.
+
+NumaCell (facts)  --merge, leave out-->  GuestCell  --records-->  <root>_NUMA<id>
+                                                                   └ <root>_NUMA<id>_PAGES<KiB>
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from compute_agent.discovery.facts import CellId, HostTopology, NumaCell
+from compute_agent.virt.cpu_sets import GuestCpus, format_cpu_set
+from compute_agent.virt.layout.options import LayoutOptions
+
+
+@dataclass(frozen=True, slots=True)
+class PagePool:
+    """Huge pages of one size on one cell, in MiB."""
+
+    size_kib: int
+    total_mib: int
+    reserved_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class GuestCell:
+    """A cell that gets a provider."""
+
+    id: int
+    shared: frozenset[int]
+    dedicated: frozenset[int]
+    memory_mib: int
+    """Memory that is not in huge pages."""
+    pools: tuple[PagePool, ...] = ()
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        return self.shared | self.dedicated
+
+
+@dataclass(frozen=True, slots=True)
+class GuestCells:
+    cells: tuple[GuestCell, ...]
+    """By id; never empty."""
+    provider_of: Mapping[int, int]
+    """Cell of the machine -> cell that has its provider; cells left out are missing."""
+    warnings: tuple[str, ...] = ()
+
+
+def host_memory_mib(topology: HostTopology, options: LayoutOptions) -> int:
+    """Return the memory of the whole host, without that of GPUs unless it is asked for."""
+    total = topology.memory_kib
+    if not options.gpu.report_memory_cells:
+        total -= sum(cell.memory_kib for cell in topology.cells if cell.gpu_memory_of)
+    return max(total, 0) // 1024
+
+
+def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions) -> GuestCells:
+    """Decide which cells get a provider and what each of them has for guests.
+
+    Left out: the memory of GPUs (unless asked for) and cells with neither CPUs nor memory. A cell
+    with CPUs but without memory is merged into the nearest one with memory, as no guest could use
+    it alone.
+    """
+    kept = [
+        cell
+        for cell in topology.cells
+        if (cell.cpus or cell.memory_kib)
+        and (cell.gpu_memory_of is None or options.gpu.report_memory_cells)
+    ]
+    kept = kept or list(topology.cells[:1])
+    with_memory = [cell for cell in kept if cell.memory_kib]
+    warnings = []
+    provider_of: dict[int, int] = {}
+    for cell in kept:
+        target = cell
+        if not cell.memory_kib and with_memory:
+            target = _nearest(cell, with_memory)
+            warnings.append(
+                f"NUMA cell {cell.id} has CPUs {format_cpu_set(cell.cpus)} but no memory: "
+                f"they are counted with cell {target.id}"
+            )
+        provider_of[cell.id] = target.id
+    offered = _cpus_by_cell(cpus.shared | cpus.dedicated, kept)
+    cells = []
+    for cell in kept:
+        if provider_of[cell.id] != cell.id:
+            continue
+        own = frozenset(
+            cpu
+            for source, target in provider_of.items()
+            if target == cell.id
+            for cpu in offered.get(source, ())
+        )
+        pools = tuple(_pools(cell, options))
+        in_pages = sum(pool.total_mib for pool in pools)
+        cells.append(
+            GuestCell(
+                cell.id,
+                own & cpus.shared,
+                own & cpus.dedicated,
+                max(cell.memory_kib // 1024 - in_pages, 0),
+                pools,
+            )
+        )
+    if options.file_backed_memory_mib:
+        cells = _spread_file_backed(cells, options.file_backed_memory_mib)
+    else:
+        cells = _cap_memory(cells, host_memory_mib(topology, options))
+    return GuestCells(tuple(cells), provider_of, tuple(warnings))
+
+
+def reserved_memory(cells: Sequence[GuestCell], options: LayoutOptions) -> dict[int, int]:
+    """Return MiB kept for the host by cell: as configured per cell, else in proportion to memory.
+
+    What rounding leaves over goes to the lowest cell that has room for it.
+    """
+    if options.reserved_memory_mib_per_cell:
+        return {cell.id: options.reserved_memory_mib_per_cell.get(cell.id, 0) for cell in cells}
+    if options.file_backed_memory_mib:
+        return {cell.id: 0 for cell in cells}
+    total = sum(cell.memory_mib for cell in cells)
+    wanted = options.reserved_memory_mib
+    if wanted >= total:
+        # more than there is: the check of reserve against total says so for each cell
+        return _excessive_reserve(cells, wanted, total)
+    reserved = {cell.id: wanted * cell.memory_mib // total for cell in cells}
+    rest = wanted - sum(reserved.values())
+    for cell in cells:
+        added = min(rest, cell.memory_mib - reserved[cell.id])
+        reserved[cell.id] += added
+        rest -= added
+    return reserved
+
+
+def reserved_cpus(cells: Sequence[GuestCell], count: int) -> dict[int, int]:
+    """Return CPUs kept for the host by cell, counted from the lowest numbered CPU upwards."""
+    cell_of = {cpu: cell.id for cell in cells for cpu in cell.shared}
+    kept = sorted(cell_of)[:count]
+    reserved = {cell.id: 0 for cell in cells}
+    for cpu in kept:
+        reserved[cell_of[cpu]] += 1
+    return reserved
+
+
+def _excessive_reserve(cells: Sequence[GuestCell], wanted: int, total: int) -> dict[int, int]:
+    reserved = {cell.id: cell.memory_mib for cell in cells}
+    reserved[cells[0].id] += wanted - total
+    return reserved
+
+
+def _nearest(cell: NumaCell, candidates: Sequence[NumaCell]) -> NumaCell:
+    distance = dict(cell.distances)
+    return min(candidates, key=lambda other: (distance.get(other.id, 255), other.id))
+
+
+def _cpus_by_cell(cpus: frozenset[int], cells: Sequence[NumaCell]) -> dict[int, set[int]]:
+    """Say where each CPU is; one that is switched off is in no cell, and counts with its
+    neighbour by number.
+    """
+    home: dict[int, CellId] = {cpu: cell.id for cell in cells for cpu in cell.cpus}
+    known = sorted(home)
+    by_cell: dict[int, set[int]] = {}
+    for cpu in sorted(cpus):
+        if cpu not in home and not known:
+            cell: int = cells[0].id
+        else:
+            cell = home[cpu] if cpu in home else home[min(known, key=lambda k: (abs(k - cpu), k))]
+        by_cell.setdefault(cell, set()).add(cpu)
+    return by_cell
+
+
+def _pools(cell: NumaCell, options: LayoutOptions) -> list[PagePool]:
+    reserved = {(r.cell, r.size_kib): r.count for r in options.reserved_pages}
+    return [
+        PagePool(
+            pages.size_kib,
+            pages.total * pages.size_kib // 1024,
+            reserved.get((cell.id, pages.size_kib), 0) * pages.size_kib // 1024,
+        )
+        for pages in cell.huge_pages
+        if pages.total * pages.size_kib >= 1024
+    ]
+
+
+def _cap_memory(cells: list[GuestCell], most: int) -> list[GuestCell]:
+    """Cells cannot have more than the host: rounding and firmware reserves come off the last."""
+    excess = sum(c.memory_mib + sum(p.total_mib for p in c.pools) for c in cells) - most
+    capped = []
+    for cell in reversed(cells):
+        cut = min(max(excess, 0), cell.memory_mib)
+        excess -= cut
+        capped.append(replace(cell, memory_mib=cell.memory_mib - cut))
+    return capped[::-1]
+
+
+def _spread_file_backed(cells: list[GuestCell], total: int) -> list[GuestCell]:
+    """File backed memory is bound to no cell; it is shown in proportion to the cells' memory."""
+    weight = sum(cell.memory_mib for cell in cells)
+    shares = [
+        total * (cell.memory_mib if weight else 1) // (weight or len(cells)) for cell in cells
+    ]
+    shares[0] += total - sum(shares)
+    return [
+        replace(cell, memory_mib=share, pools=()) for cell, share in zip(cells, shares, strict=True)
+    ]

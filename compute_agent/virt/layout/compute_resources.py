@@ -1,0 +1,197 @@
+"""Records of CPUs, memory and disk: on the root in the flat layout, on the cells in the nested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from compute_agent.discovery.facts import HostTopology
+from compute_agent.virt import cpu_traits
+from compute_agent.virt.cpu_sets import GuestCpus
+from compute_agent.virt.layout import names
+from compute_agent.virt.layout.cells import (
+    GuestCell,
+    GuestCells,
+    PagePool,
+    host_memory_mib,
+    reserved_cpus,
+    reserved_memory,
+)
+from compute_agent.virt.layout.options import LayoutOptions
+from compute_agent.virt.layout.wanted import MAX_TOTAL, ROOT, WantedProvider, WantedRecord
+
+NUMA_ROOT = "HW_NUMA_ROOT"
+PAGE_SIZE_PREFIX = "CUSTOM_MEMORY_PAGE_SIZE_"
+
+_GIB = 1024**3
+
+
+def cell_key(cell: int) -> str:
+    return f"numa:{cell}"
+
+
+def pages_key(cell: int, size_kib: int) -> str:
+    return f"pages:{cell}:{size_kib}"
+
+
+def root_provider(
+    root_name: str,
+    topology: HostTopology,
+    cpus: GuestCpus,
+    options: LayoutOptions,
+    *,
+    shared_disk: bool,
+) -> WantedProvider:
+    """Lay out the root: the disk, and all CPUs and memory unless the cells have them.
+
+    :param shared_disk: a sharing provider gives the disk, so the root must not.
+    """
+    inventory: dict[str, WantedRecord] = {}
+    traits = cpu_traits.arch_traits(topology.cpu_model.arch)
+    if options.nested:
+        traits |= dict.fromkeys(_cpu_traits(topology), False)
+    else:
+        inventory |= _flat_inventory(topology, cpus, options)
+        traits |= _traits_of_cpus(topology, inventory)
+    if not shared_disk and (disk := _disk(topology, options)):
+        inventory["DISK_GB"] = disk
+    traits |= {NUMA_ROOT: False}
+    return WantedProvider(
+        ROOT,
+        root_name,
+        inventory=inventory,
+        traits=frozenset(t for t, present in traits.items() if present),
+        absent_traits=frozenset(t for t, present in traits.items() if not present),
+    )
+
+
+def cell_providers(
+    root_name: str, topology: HostTopology, guest_cells: GuestCells, options: LayoutOptions
+) -> Iterator[WantedProvider]:
+    """Lay out the cells and their huge pages, parents first."""
+    memory = reserved_memory(guest_cells.cells, options)
+    host_cpus = reserved_cpus(guest_cells.cells, options.reserved_cpus)
+    for cell in guest_cells.cells:
+        yield _cell(root_name, topology, cell, memory[cell.id], host_cpus[cell.id])
+        for pool in cell.pools:
+            yield _pages(root_name, cell, pool)
+
+
+def check_reserves(
+    topology: HostTopology, guest_cells: GuestCells, options: LayoutOptions
+) -> Iterator[str]:
+    """Say which reserves name something this machine does not have."""
+    cells = {int(cell.id): cell for cell in topology.cells}
+    for reserve in options.reserved_pages:
+        written = f"[DEFAULT]reserved_huge_pages names {reserve.size_kib} KiB pages on NUMA cell"
+        if reserve.cell not in cells:
+            yield (
+                f"{written} {reserve.cell}, which this machine does not have; it has "
+                f"{', '.join(map(str, cells))}"
+            )
+        elif reserve.size_kib not in {p.size_kib for p in cells[reserve.cell].huge_pages}:
+            sizes = [str(p.size_kib) for p in cells[reserve.cell].huge_pages]
+            yield (
+                f"{written} {reserve.cell}, which has none of this size; its sizes in KiB are "
+                f"{', '.join(sizes) or 'none'}"
+            )
+    known = {cell.id for cell in guest_cells.cells}
+    for unknown in sorted(options.reserved_memory_mib_per_cell.keys() - known):
+        yield (
+            f"[compute]reserved_host_memory_mb_per_numa names NUMA cell {unknown}, which has no "
+            f"memory for guests on this machine; cells that have are "
+            f"{', '.join(map(str, sorted(known)))}"
+        )
+
+
+def clamp(provider: WantedProvider) -> tuple[WantedProvider, list[str], list[str]]:
+    """Keep totals within what placement can store and reserves within totals; drop zero totals.
+
+    :returns: the provider, errors, warnings.
+    """
+    errors, warnings = [], []
+    inventory = {}
+    for resource_class, record in provider.inventory.items():
+        if record.total <= 0:
+            continue
+        if record.total > MAX_TOTAL:
+            warnings.append(
+                f"{provider.name} has {record.total} {resource_class}, more than placement can "
+                f"store: {MAX_TOTAL} are reported"
+            )
+            record = replace(record, total=MAX_TOTAL)
+        if record.reserved > record.total:
+            errors.append(
+                f"{provider.name} would reserve {record.reserved} of {record.total} "
+                f"{resource_class}; lower the reserve (reserved_host_memory_mb, "
+                "reserved_host_disk_mb, reserved_host_cpus, reserved_huge_pages) to what is there"
+            )
+            record = replace(record, reserved=record.total)
+        inventory[resource_class] = record
+    return replace(provider, inventory=inventory), errors, warnings
+
+
+def _flat_inventory(
+    topology: HostTopology, cpus: GuestCpus, options: LayoutOptions
+) -> dict[str, WantedRecord]:
+    file_backed = options.file_backed_memory_mib
+    return {
+        "VCPU": WantedRecord(len(cpus.shared), options.reserved_cpus, ratio=None),
+        "PCPU": WantedRecord(len(cpus.dedicated)),
+        "MEMORY_MB": WantedRecord(
+            file_backed or host_memory_mib(topology, options),
+            0 if file_backed else options.reserved_memory_mib,
+            ratio=None,
+        ),
+    }
+
+
+def _disk(topology: HostTopology, options: LayoutOptions) -> WantedRecord | None:
+    if topology.disk is None:
+        return None
+    reserved = -(-options.reserved_disk_mib // 1024) - (-options.image_cache_bytes // _GIB)
+    return WantedRecord(topology.disk.size_bytes // _GIB, reserved, ratio=None)
+
+
+def _cell(
+    root_name: str, topology: HostTopology, cell: GuestCell, memory_reserved: int, host_cpus: int
+) -> WantedProvider:
+    inventory = {
+        "VCPU": WantedRecord(len(cell.shared), host_cpus, ratio=None),
+        "PCPU": WantedRecord(len(cell.dedicated)),
+        "MEMORY_MB": WantedRecord(cell.memory_mib, memory_reserved, ratio=None),
+    }
+    traits = _traits_of_cpus(topology, inventory)
+    return WantedProvider(
+        cell_key(cell.id),
+        names.cell_name(root_name, cell.id),
+        inventory=inventory,
+        traits=frozenset(t for t, present in traits.items() if present) | {NUMA_ROOT},
+        absent_traits=frozenset(t for t, present in traits.items() if not present),
+    )
+
+
+def _pages(root_name: str, cell: GuestCell, pool: PagePool) -> WantedProvider:
+    unit = max(pool.size_kib // 1024, 1)
+    return WantedProvider(
+        pages_key(cell.id, pool.size_kib),
+        names.pages_name(root_name, cell.id, pool.size_kib),
+        parent=cell_key(cell.id),
+        inventory={
+            "MEMORY_MB": WantedRecord(
+                pool.total_mib, pool.reserved_mib, min_unit=unit, step_size=unit
+            )
+        },
+        traits=frozenset({f"{PAGE_SIZE_PREFIX}{pool.size_kib}"}),
+        absent_prefixes=(PAGE_SIZE_PREFIX,),
+    )
+
+
+def _cpu_traits(topology: HostTopology) -> dict[str, bool]:
+    return cpu_traits.cpu_traits(topology.cpu_model, hyperthreading=topology.hyperthreading)
+
+
+def _traits_of_cpus(topology: HostTopology, inventory: dict[str, WantedRecord]) -> dict[str, bool]:
+    """Traits of CPUs go where CPUs are counted and nowhere else."""
+    has_cpus = any(rc in inventory and inventory[rc].total for rc in ("VCPU", "PCPU"))
+    return {trait: present and has_cpus for trait, present in _cpu_traits(topology).items()}

@@ -1,0 +1,180 @@
+"""Network cards with SR-IOV: a provider per card, below it one per port (PF) that counts VFs.
+
+    <root>_NIC_0000:18:00.0      no inventory              CUSTOM_NIC_ROOT
+     ├ <root>_0000:18:00.0       SRIOV_NET_VF              CUSTOM_PHYSNET_..., HW_NIC_...
+     └ <root>_0000:18:00.1       SRIOV_NET_VF
+
+Bandwidth providers of Neutron's agents (<host>:NIC Switch agent:<interface>) are theirs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from compute_agent.discovery.facts import HostTopology, NicCard, NicPort, PciAddress
+from compute_agent.virt.layout import names
+from compute_agent.virt.layout.options import NicOptions
+from compute_agent.virt.layout.parents import DeviceParents
+from compute_agent.virt.layout.pci import PciClaim
+from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
+
+NIC_ROOT = "CUSTOM_NIC_ROOT"
+PHYSNET_PREFIX = "CUSTOM_PHYSNET_"
+VF_CLASS = "SRIOV_NET_VF"
+
+OFFLOADS: Mapping[str, str] = {
+    "gro": "GRO",
+    "gso": "GSO",
+    "lro": "LRO",
+    "rdma": "RDMA",
+    "rx": "RX",
+    "rxhash": "RXHASH",
+    "rxvlan": "RXVLAN",
+    "sg": "SG",
+    "switchdev": "SWITCHDEV",
+    "tso": "TSO",
+    "tx": "TX",
+    "txudptnl": "TXUDP",
+    "txvlan": "TXVLAN",
+    "ufo": "UFO",
+}
+"""Features by libvirt's names, each a trait HW_NIC_OFFLOAD_..."""
+
+_ALWAYS_TOLD = frozenset({"rdma", "switchdev"})
+"""sysfs knows these two; only libvirt knows the others, so elsewhere their absence says nothing."""
+
+_VNIC_TYPES = ("DIRECT", "DIRECT_PHYSICAL", "MACVTAP", "VDPA")
+
+
+def reports_nics(options: NicOptions, *, nested: bool) -> bool:
+    """Whether cards become providers at all: in the flat layout only on request."""
+    counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and nested)
+    return counts_vfs or options.report_bandwidth
+
+
+def physnet_trait(network: str) -> str:
+    """The trait of a physical network, spelt as Neutron spells it."""
+    return PHYSNET_PREFIX + re.sub(r"[^A-Z0-9_]", "_", network.upper())
+
+
+def lay_out_nics(
+    root_name: str,
+    topology: HostTopology,
+    options: NicOptions,
+    parents: DeviceParents,
+    *,
+    nested: bool,
+    claims: Mapping[PciAddress, PciClaim],
+    pci_physnets: Mapping[PciAddress, str],
+) -> Iterator[WantedProvider]:
+    """Lay out every card that has a port with SR-IOV, the card before its ports.
+
+    :param claims: functions that the PCI layout counts, whole ports and single VFs.
+    :param pci_physnets: physical networks by function, from device specifications.
+    """
+    ports = {port.address: port for port in topology.nics}
+    counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and nested)
+    keys = _card_keys(topology.nic_cards)
+    for card in topology.nic_cards:
+        yield WantedProvider(
+            keys[card.address],
+            names.card_name(root_name, card.address),
+            parent=parents.of(card.address, card.numa_node, options.numa_node_override),
+            traits=frozenset({NIC_ROOT}),
+        )
+        for address in card.ports:
+            port = ports[address]
+            whole = claims.get(address)
+            inventory: dict[str, WantedRecord] = {}
+            if whole is None and counts_vfs:
+                inventory |= _vf_inventory(port, claims)
+            if options.report_bandwidth:
+                inventory |= _bandwidth(port, options.bandwidth_share)
+            yield _port(
+                root_name, keys[card.address], port, inventory, options, whole, pci_physnets
+            )
+
+
+def _card_keys(cards: Sequence[NicCard]) -> dict[PciAddress, str]:
+    """Return the stable key of each card: its identity, or its address where that is not unique.
+
+    Prefixed, as without a MAC the key would be that of the card's first port.
+    """
+    identities = {card.address: card.mac or card.serial or card.address for card in cards}
+    seen = Counter(identities.values())
+    return {
+        address: f"nic:{identity if seen[identity] == 1 else address}"
+        for address, identity in identities.items()
+    }
+
+
+def _port(
+    root_name: str,
+    parent: str,
+    port: NicPort,
+    inventory: dict[str, WantedRecord],
+    options: NicOptions,
+    whole: PciClaim | None,
+    pci_physnets: Mapping[PciAddress, str],
+) -> WantedProvider:
+    traits = {"HW_NIC_SRIOV": port.is_pf}
+    traits |= _offloads(port)
+    traits |= _vnic_types(port, passed_whole=whole is not None)
+    networks = {options.physnets[name] for name in port.names if name in options.physnets}
+    if not networks:
+        functions = (port.address, *(vf.address for vf in port.vfs))
+        networks = {pci_physnets[f] for f in functions if f in pci_physnets}
+    present = {trait for trait, has in traits.items() if has}
+    present.update(physnet_trait(network) for network in networks)
+    return WantedProvider(
+        port.address,
+        names.pci_name(root_name, port.address),
+        parent=parent,
+        inventory=inventory,
+        traits=frozenset(present),
+        absent_traits=frozenset(trait for trait, has in traits.items() if not has),
+        # without a mapping an operator may have put the network there by hand
+        absent_prefixes=(PHYSNET_PREFIX,) if networks else (),
+        address=port.address,
+    )
+
+
+def _vf_inventory(port: NicPort, claims: Mapping[PciAddress, PciClaim]) -> dict[str, WantedRecord]:
+    vfs = [vf for vf in port.vfs if vf.address not in claims]
+    if not vfs:
+        return {}
+    return {VF_CLASS: WantedRecord(len(vfs), sum(vf.in_use_by_host for vf in vfs))}
+
+
+def _bandwidth(port: NicPort, share: float) -> dict[str, WantedRecord]:
+    total = int((port.speed_mbps or 0) * 1000 * share)
+    if total <= 0:
+        return {}
+    return {
+        resource_class: WantedRecord(total)
+        for resource_class in ("NET_BW_EGR_KILOBIT_PER_SEC", "NET_BW_IGR_KILOBIT_PER_SEC")
+    }
+
+
+def _offloads(port: NicPort) -> dict[str, bool]:
+    features = set(port.features)
+    features.update(
+        name for name, has in (("rdma", port.rdma), ("switchdev", port.switchdev)) if has
+    )
+    told = OFFLOADS.keys() if features - _ALWAYS_TOLD else _ALWAYS_TOLD
+    return {f"HW_NIC_OFFLOAD_{OFFLOADS[name]}": name in features for name in sorted(told)}
+
+
+def _vnic_types(port: NicPort, *, passed_whole: bool) -> dict[str, bool]:
+    present = set()
+    if passed_whole:
+        present.add("DIRECT_PHYSICAL")
+    elif port.vfs:
+        present.add("DIRECT")
+        if any(vf.netdev for vf in port.vfs):
+            present.add("MACVTAP")
+        if any(vf.vdpa for vf in port.vfs):
+            present.add("VDPA")
+    return {f"CUSTOM_VNIC_TYPE_{name}": name in present for name in _VNIC_TYPES}

@@ -1,0 +1,102 @@
+"""What an operator may choose about a layout, as values. Nothing here reads a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compute_agent.discovery.facts import PciAddress
+from compute_agent.virt.cpu_sets import CpuSets
+from compute_agent.virt.layout.device_spec import DeviceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Overcommit of one class: `fixed` (None = unset) wins over all, `initial` is for a new
+    record; otherwise what placement has is kept.
+    """
+
+    fixed: float | None = None
+    initial: float = 1.0
+
+    def of(self, stored: float | None) -> float:
+        """Return the ratio that is in force, given the one placement has (None = no record)."""
+        if self.fixed:
+            return self.fixed
+        return self.initial if stored is None else stored
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedPages:
+    """Huge pages on a cell that software of the host uses."""
+
+    cell: int
+    size_kib: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MdevTypeOptions:
+    """One type of mediated device that is enabled."""
+
+    type_id: str
+    device_addresses: tuple[PciAddress, ...] = ()
+    """Devices it is for; empty = all that no type names, if it is the first type enabled."""
+    resource_class: str = "VGPU"
+    max_instances: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuOptions:
+    mdev_types: tuple[MdevTypeOptions, ...] = ()
+    """In the order in which they are enabled."""
+    vf_providers: str = "auto"
+    """auto, per_vf or per_pf."""
+    max_vgpus_per_guest: int | None = None
+    type_traits: bool = True
+    mig_classes: bool = False
+    report_memory_cells: bool = False
+    numa_node_override: Mapping[PciAddress, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NicOptions:
+    report_vfs: str = "auto"
+    """auto (nested layout only), always or never."""
+    report_bandwidth: bool = False
+    bandwidth_share: float = 0.9
+    physnets: Mapping[str, str] = field(default_factory=dict)
+    """Physical network by interface."""
+    numa_node_override: Mapping[PciAddress, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PciOptions:
+    report: bool = False
+    device_specs: tuple[DeviceSpec, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutOptions:
+    nested: bool = False
+    """One provider per NUMA cell, instead of everything on the root."""
+    cpu_sets: CpuSets = field(default_factory=CpuSets)
+    cpu_power_management: bool = False
+    reserved_cpus: int = 0
+    reserved_memory_mib: int = 512
+    reserved_memory_mib_per_cell: Mapping[int, int] = field(default_factory=dict)
+    reserved_pages: tuple[ReservedPages, ...] = ()
+    reserved_disk_mib: int = 0
+    image_cache_bytes: int = 0
+    file_backed_memory_mib: int = 0
+    tdx_guests: int | None = None
+    ratios: Mapping[str, Ratio] = field(
+        default_factory=lambda: {
+            "VCPU": Ratio(initial=4.0),
+            "MEMORY_MB": Ratio(),
+            "DISK_GB": Ratio(),
+        }
+    )
+    gpu: GpuOptions = field(default_factory=GpuOptions)
+    nic: NicOptions = field(default_factory=NicOptions)
+    pci: PciOptions = field(default_factory=PciOptions)

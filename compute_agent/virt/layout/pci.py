@@ -1,0 +1,185 @@
+"""PCI devices that guests get whole, by [pci]device_spec.
+
+A device or a PF is a provider of its own, total 1. VFs are counted together on the provider that
+is named after their PF.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from compute_agent.discovery.facts import HostTopology, PciAddress, PciDevice
+from compute_agent.virt.cpu_traits import usable
+from compute_agent.virt.layout import names
+from compute_agent.virt.layout.device_spec import DeviceSpec
+from compute_agent.virt.layout.options import PciOptions
+from compute_agent.virt.layout.parents import DeviceParents
+from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
+
+MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"
+LIVE_MIGRATABLE = "HW_PCI_LIVE_MIGRATABLE"
+ONE_TIME_USE = "HW_PCI_ONE_TIME_USE"
+
+
+@dataclass(frozen=True, slots=True)
+class PciClaim:
+    """A device that some specification gives to guests."""
+
+    device: PciDevice
+    spec: DeviceSpec
+
+    @property
+    def resource_class(self) -> str:
+        return self.spec.class_of(self.device)
+
+
+@dataclass(frozen=True, slots=True)
+class PciLayout:
+    providers: tuple[WantedProvider, ...]
+    errors: tuple[str, ...]
+
+
+def claimed_devices(topology: HostTopology, options: PciOptions) -> dict[PciAddress, PciClaim]:
+    """Return the devices that placement shall count, by address.
+
+    The first specification that matches decides. Devices with a physical network (they belong to
+    network ports) and remote managed ones are not counted.
+    """
+    if not options.report:
+        return {}
+    claims = {}
+    for device, spec in _matched(topology, options.device_specs):
+        if spec.physical_network is None and not spec.remote_managed:
+            claims[device.address] = PciClaim(device, spec)
+    return claims
+
+
+def physical_networks(topology: HostTopology, options: PciOptions) -> dict[PciAddress, str]:
+    """Return the physical networks that device specifications give to functions."""
+    return {
+        device.address: spec.physical_network
+        for device, spec in _matched(topology, options.device_specs)
+        if spec.physical_network is not None
+    }
+
+
+def lay_out_pci(
+    root_name: str,
+    topology: HostTopology,
+    claims: Mapping[PciAddress, PciClaim],
+    parents: DeviceParents,
+    overrides: Mapping[PciAddress, int],
+) -> PciLayout:
+    """Lay out the devices claimed, by address of the provider's device."""
+    by_address = {device.address: device for device in topology.pci_devices}
+    grouped: dict[PciAddress, list[PciClaim]] = {}
+    for address in sorted(claims):
+        claim = claims[address]
+        grouped.setdefault(claim.device.physfn or address, []).append(claim)
+    providers, errors = [], []
+    for address, group in sorted(grouped.items()):
+        if problem := _contradiction(address, group):
+            errors.append(problem)
+            continue
+        owner = by_address.get(address)
+        numa_node = owner.numa_node if owner else group[0].device.numa_node
+        providers.append(
+            _provider(
+                names.pci_name(root_name, address),
+                address,
+                group,
+                parents.of(address, numa_node, overrides),
+            )
+        )
+    return PciLayout(tuple(providers), tuple(errors))
+
+
+def merge_pci(
+    providers: Sequence[WantedProvider], pci: Sequence[WantedProvider]
+) -> Iterator[WantedProvider]:
+    """Yield both, one provider per device: a port that is passed whole is still a port.
+
+    The parent, name and key of the first kind stay; the PCI layout adds inventory and traits.
+    """
+    waiting = {provider.address: provider for provider in pci}
+    for provider in providers:
+        same = waiting.pop(provider.address, None) if provider.address else None
+        if same is None:
+            yield provider
+            continue
+        yield replace(
+            provider,
+            inventory={**provider.inventory, **same.inventory},
+            traits=provider.traits | same.traits,
+            absent_traits=(provider.absent_traits | same.absent_traits) - same.traits,
+        )
+    yield from waiting.values()
+
+
+def _matched(
+    topology: HostTopology, specs: Sequence[DeviceSpec]
+) -> Iterator[tuple[PciDevice, DeviceSpec]]:
+    if not specs:
+        return
+    interfaces: dict[PciAddress, tuple[str, ...]] = {}
+    for nic in topology.nics:
+        interfaces[nic.address] = nic.names
+        interfaces.update({vf.address: (vf.netdev,) for vf in nic.vfs if vf.netdev})
+    for device in topology.pci_devices:
+        for spec in specs:
+            if spec.matches(device, interfaces.get(device.address, ())):
+                yield device, spec
+                break
+
+
+def _contradiction(address: PciAddress, group: Sequence[PciClaim]) -> str | None:
+    kinds = {claim.device.is_vf for claim in group}
+    if len(kinds) > 1:
+        vfs = ", ".join(claim.device.address for claim in group if claim.device.is_vf)
+        return (
+            f"[pci]device_spec gives guests both the PF {address} and its VFs {vfs}; a PF is "
+            "either passed whole or its VFs are: narrow the specification, for example by "
+            "product_id"
+        )
+    kinds_of_units = sorted(
+        {(claim.resource_class, ", ".join(claim.spec.traits) or "no traits") for claim in group}
+    )
+    if len(kinds_of_units) > 1:
+        told = "; ".join(f"{rc} with {traits}" for rc, traits in kinds_of_units)
+        return (
+            f"[pci]device_spec gives the VFs of {address} different classes or traits ({told}); "
+            "they are counted on one provider and must be the same"
+        )
+    one_time = [claim for claim in group if claim.spec.one_time_use and claim.device.is_vf]
+    if one_time:
+        return (
+            f"[pci]device_spec marks the VFs of {address} one_time_use, which is only possible "
+            "for whole devices and PFs"
+        )
+    return None
+
+
+def _provider(
+    name: str, address: PciAddress, group: Sequence[PciClaim], parent: str
+) -> WantedProvider:
+    spec = group[0].spec
+    flags = {
+        MANAGED: True,
+        LIVE_MIGRATABLE: bool(spec.live_migratable),
+        ONE_TIME_USE: spec.one_time_use,
+    }
+    known = usable(flags)
+    return WantedProvider(
+        address,
+        name,
+        parent=parent,
+        inventory={
+            group[0].resource_class: WantedRecord(
+                len(group), keep_reserved=True, reserve_when_held=spec.one_time_use
+            )
+        },
+        traits=usable(spec.traits) | frozenset(t for t in known if flags[t]),
+        absent_traits=frozenset(t for t in known if not flags[t]),
+        address=address,
+    )

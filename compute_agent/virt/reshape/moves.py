@@ -1,0 +1,100 @@
+"""Edits of allocations: amounts go from one provider, or class, to another; none is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compute_agent.discovery.facts import HostTopology
+from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.virt.driver import Allocations, InstanceDevices
+from compute_agent.virt.layout.adoption import Identities, descendants, is_owned
+from compute_agent.virt.layout.application import MISSING
+from compute_agent.virt.layout.wanted import HostLayout
+
+DevicesOf = Callable[[str], InstanceDevices | None]
+"""Consumer uuid -> what its guest holds; None = not a guest of this host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A class on a provider: where amounts come from, or go to."""
+
+    provider: str
+    resource_class: str
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """A tree as placement has it, beside the layout it should have."""
+
+    tree: ProviderTree
+    layout: HostLayout
+    identities: Identities
+    topology: HostTopology
+
+    @property
+    def root(self) -> ProviderData:
+        return self.tree.data(self.identities.root)
+
+    def owned(self) -> Iterator[ProviderData]:
+        """Yield the providers below the root that a layout made and that are still there."""
+        for provider in descendants(self.tree, self.identities.root):
+            if is_owned(provider, self.layout.root.name) and MISSING not in provider.traits:
+                yield provider
+
+    def name_of(self, uuid: str) -> str:
+        """Return the name a provider has, or will have."""
+        if self.tree.exists(uuid):
+            return self.tree.data(uuid).name
+        for wanted in self.layout.providers:
+            if self.identities.uuids[wanted.key] == uuid:
+                return wanted.name
+        return uuid
+
+
+def held(record: Mapping[str, Any], unit: Unit) -> int:
+    """Return how much of a unit a consumer's record has."""
+    entry = record["allocations"].get(unit.provider, {})
+    return int(entry.get("resources", {}).get(unit.resource_class, 0))
+
+
+def shift(record: dict[str, Any], source: Unit, target: Unit, amount: int) -> None:
+    """Move `amount` from one unit to another within a consumer's record.
+
+    An entry of which nothing is left is removed, as placement refuses one without resources.
+    """
+    if amount == 0 or source == target:
+        return
+    entries = record["allocations"]
+    resources = entries[source.provider]["resources"]
+    resources[source.resource_class] -= amount
+    if resources[source.resource_class] == 0:
+        del resources[source.resource_class]
+    if not resources:
+        del entries[source.provider]
+    received = entries.setdefault(target.provider, {"resources": {}})["resources"]
+    received[target.resource_class] = received.get(target.resource_class, 0) + amount
+
+
+def move_all(allocations: Allocations, source: Unit, target: Unit) -> None:
+    """Move everything anybody holds of a unit."""
+    for _consumer, record in sorted(allocations.items()):
+        shift(record, source, target, held(record, source))
+
+
+def used(allocations: Allocations, unit: Unit) -> int:
+    """Return how much of a unit is held in all."""
+    return sum(held(record, unit) for record in allocations.values())
+
+
+def held_by_provider(allocations: Allocations) -> dict[str, dict[str, int]]:
+    """Return what is held, by provider and class."""
+    sums: dict[str, dict[str, int]] = {}
+    for record in allocations.values():
+        for uuid, entry in record["allocations"].items():
+            on_provider = sums.setdefault(uuid, {})
+            for resource_class, amount in entry["resources"].items():
+                on_provider[resource_class] = on_provider.get(resource_class, 0) + amount
+    return sums

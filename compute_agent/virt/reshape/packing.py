@@ -1,0 +1,202 @@
+"""Finds room on NUMA cells for consumers that so far held the whole host.
+
+    known place      exactly there
+    else             larger consumers first, on the cell with the least free memory in which
+                     everything fits
+    else             split over as few cells as possible, every class in the same proportion
+
+Deterministic: ties go to the lower cell, consumers of one size in the order of their uuids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+Amounts = Mapping[str, int]
+"""Resource class -> units."""
+
+MEMORY = "MEMORY_MB"
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one consumer holds."""
+
+    consumer: str
+    amounts: Amounts
+    place: Mapping[int, Amounts] = field(default_factory=dict)
+    """Where its guest really is: cell -> units by class, as weights; empty = unknown."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        cpus = sum(n for rc, n in self.amounts.items() if rc != MEMORY)
+        return self.amounts.get(MEMORY, 0), cpus
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A consumer for which there is no room, and how much is missing of what."""
+
+    consumer: str
+    missing: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    parts: Mapping[str, Mapping[int, Amounts]]
+    """Consumer -> cell -> units; the sums are those of the demand."""
+    misfits: tuple[Misfit, ...]
+
+
+def pack(demands: Sequence[Demand], room: Mapping[int, Amounts]) -> Packing:
+    """Distribute the demands over cells.
+
+    :param room: free units by cell and class.
+    """
+    free = {cell: dict(amounts) for cell, amounts in sorted(room.items())}
+    parts: dict[str, Mapping[int, Amounts]] = {}
+    misfits = []
+    placed = [demand for demand in demands if demand.place]
+    floating = [demand for demand in demands if not demand.place]
+    for demand in sorted(placed, key=lambda d: d.consumer):
+        parts[demand.consumer] = _take(free, _follow(demand))
+    for demand in sorted(floating, key=lambda d: (-d.size[0], -d.size[1], d.consumer)):
+        found = _whole(demand.amounts, free) or _split(demand.amounts, free)
+        if found is None:
+            misfits.append(Misfit(demand.consumer, _missing(demand.amounts, free)))
+        else:
+            parts[demand.consumer] = _take(free, found)
+    return Packing(parts, tuple(misfits))
+
+
+def proportional(total: int, weights: Sequence[int], least: int = 0) -> list[int]:
+    """Divide whole units by weight, at least `least` each; the largest remainders go first."""
+    rest = total - least * len(weights)
+    whole = sum(weights)
+    if rest < 0:
+        raise ValueError(f"{total} cannot be divided into {len(weights)} parts of {least}")
+    if whole == 0:
+        weights, whole = [1] * len(weights), len(weights)
+    shares = [rest * weight // whole for weight in weights]
+    by_remainder = sorted(range(len(weights)), key=lambda i: (-(rest * weights[i] % whole), i))
+    for i in by_remainder[: rest - sum(shares)]:
+        shares[i] += 1
+    return [share + least for share in shares]
+
+
+def _follow(demand: Demand) -> dict[int, dict[str, int]]:
+    """Divide what placement says is held as the guest really has it."""
+    cells = sorted(demand.place)
+    parts: dict[int, dict[str, int]] = {cell: {} for cell in cells}
+    for resource_class, amount in sorted(demand.amounts.items()):
+        weights = [demand.place[cell].get(resource_class, 0) for cell in cells]
+        if not any(weights):
+            weights = [sum(demand.place[cell].values()) for cell in cells]
+        for cell, share in zip(cells, proportional(amount, weights), strict=True):
+            if share:
+                parts[cell][resource_class] = share
+    return {cell: amounts for cell, amounts in parts.items() if amounts}
+
+
+def _whole(
+    amounts: Amounts, free: Mapping[int, Mapping[str, int]]
+) -> dict[int, dict[str, int]] | None:
+    fitting = [
+        cell
+        for cell, room in free.items()
+        if all(room.get(rc, 0) >= amount for rc, amount in amounts.items())
+    ]
+    if not fitting:
+        return None
+    best = min(fitting, key=lambda cell: (free[cell].get(MEMORY, 0), cell))
+    return {best: dict(amounts)}
+
+
+def _split(
+    amounts: Amounts, free: Mapping[int, Mapping[str, int]]
+) -> dict[int, dict[str, int]] | None:
+    """Take as few cells as can be; on equal numbers those with the most room for this demand."""
+
+    def scarcest(cell: int) -> float:
+        return min(free[cell].get(rc, 0) / amount for rc, amount in amounts.items())
+
+    usable = [cell for cell in free if all(free[cell].get(rc, 0) > 0 for rc in amounts)]
+    usable.sort(key=lambda cell: (-scarcest(cell), cell))
+    most = min(len(usable), *amounts.values())
+    for divide in (_in_proportion, _as_it_fits):
+        for count in range(2, most + 1):
+            parts = divide(amounts, [(cell, free[cell]) for cell in sorted(usable[:count])])
+            if parts is not None:
+                return parts
+    return None
+
+
+def _in_proportion(
+    amounts: Amounts, cells: Sequence[tuple[int, Mapping[str, int]]]
+) -> dict[int, dict[str, int]] | None:
+    """Divide the class with the fewest units, and all others as that one was divided."""
+    lead = min(amounts, key=lambda rc: (amounts[rc], rc))
+    whole = amounts[lead]
+    caps = [
+        min(min(whole, room[rc] * whole // amount) for rc, amount in amounts.items())
+        for _cell, room in cells
+    ]
+    if sum(caps) < whole or not all(caps):
+        return None
+    leads = _fill(whole, caps)
+    parts: dict[int, dict[str, int]] = {cell: {} for cell, _room in cells}
+    for resource_class, amount in sorted(amounts.items()):
+        limits = [room[resource_class] for _cell, room in cells]
+        shares = _within(proportional(amount - len(cells), leads), [n - 1 for n in limits])
+        for (cell, _room), share in zip(cells, shares, strict=True):
+            parts[cell][resource_class] = share + 1
+    return parts
+
+
+def _as_it_fits(
+    amounts: Amounts, cells: Sequence[tuple[int, Mapping[str, int]]]
+) -> dict[int, dict[str, int]] | None:
+    """Give up the common proportion where whole units do not allow it."""
+    parts: dict[int, dict[str, int]] = {cell: {} for cell, _room in cells}
+    for resource_class, amount in sorted(amounts.items()):
+        caps = [room[resource_class] for _cell, room in cells]
+        if sum(caps) < amount:
+            return None
+        for (cell, _room), share in zip(cells, _fill(amount, caps), strict=True):
+            parts[cell][resource_class] = share
+    return parts
+
+
+def _fill(total: int, caps: Sequence[int]) -> list[int]:
+    """Divide by room, at least one unit each. The caps together hold the total."""
+    return _within(proportional(total, caps, least=1), caps)
+
+
+def _within(shares: Sequence[int], caps: Sequence[int]) -> list[int]:
+    """Move what rounding put above a cap to where there is room, first cells first."""
+    bounded = [min(share, cap) for share, cap in zip(shares, caps, strict=True)]
+    over = sum(shares) - sum(bounded)
+    for i, cap in enumerate(caps):
+        moved = min(over, cap - bounded[i])
+        bounded[i] += moved
+        over -= moved
+    return bounded
+
+
+def _take(free: dict[int, dict[str, int]], parts: Mapping[int, Amounts]) -> Mapping[int, Amounts]:
+    for cell, amounts in parts.items():
+        room = free.setdefault(cell, {})
+        for resource_class, amount in amounts.items():
+            room[resource_class] = room.get(resource_class, 0) - amount
+    return parts
+
+
+def _missing(amounts: Amounts, free: Mapping[int, Mapping[str, int]]) -> Amounts:
+    missing = {
+        rc: amount - sum(max(room.get(rc, 0), 0) for room in free.values())
+        for rc, amount in amounts.items()
+    }
+    short = {rc: n for rc, n in sorted(missing.items()) if n > 0}
+    # there is enough in all, but not together on cells that have every class
+    return short or dict(sorted(amounts.items()))

@@ -1,0 +1,204 @@
+"""From configuration options to the values layouts work with; every contradiction is found here.
+
+Nothing here looks at the machine: what does not fit it is found by the layout.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from compute_agent import errors
+from compute_agent.discovery.facts import PciAddress, pci_address
+from compute_agent.virt.cpu_sets import CpuSets, parse_cpu_set
+from compute_agent.virt.layout.device_spec import parse_device_specs
+from compute_agent.virt.layout.options import (
+    GpuOptions,
+    LayoutOptions,
+    MdevTypeOptions,
+    NicOptions,
+    PciOptions,
+    Ratio,
+    ReservedPages,
+)
+
+LOG = log.getLogger(__name__)
+
+_SIZE = re.compile(r"(?P<number>\d+)\s*(?P<unit>[KMGT]?)(?:i?B)?", re.IGNORECASE)
+_KIB = {"": 1, "K": 1, "M": 1024, "G": 1024**2, "T": 1024**3}
+_CUSTOM_CLASS = re.compile(r"CUSTOM_[A-Z0-9_]{1,248}")
+
+
+def layout_options(conf: cfg.ConfigOpts) -> LayoutOptions:
+    """Return the options of the layout.
+
+    :raises InvalidConfiguration: an option that cannot be used, with its value and a way out.
+    """
+    cpu_sets = _cpu_sets(conf)
+    if conf.reserved_host_cpus and (cpu_sets.shared is not None or cpu_sets.dedicated is not None):
+        raise errors.InvalidConfiguration(
+            f"[DEFAULT]reserved_host_cpus = {conf.reserved_host_cpus} cannot be combined with "
+            "[compute]cpu_shared_set or [compute]cpu_dedicated_set. CPUs in neither set are the "
+            "host's: leave those out of the sets and set reserved_host_cpus to 0."
+        )
+    file_backed = conf.libvirt.file_backed_memory
+    if file_backed and conf.reserved_host_memory_mb:
+        raise errors.InvalidConfiguration(
+            f"[libvirt]file_backed_memory = {file_backed} cannot be combined with "
+            f"[DEFAULT]reserved_host_memory_mb = {conf.reserved_host_memory_mb}. Set "
+            "reserved_host_memory_mb to 0."
+        )
+    return LayoutOptions(
+        nested=conf.compute.enable_numa_reporting_to_placement,
+        cpu_sets=cpu_sets,
+        cpu_power_management=conf.libvirt.cpu_power_management,
+        reserved_cpus=conf.reserved_host_cpus,
+        reserved_memory_mib=conf.reserved_host_memory_mb,
+        reserved_memory_mib_per_cell=dict(_memory_per_cell(conf)),
+        reserved_pages=tuple(map(_reserved_pages, conf.reserved_huge_pages or ())),
+        reserved_disk_mib=conf.reserved_host_disk_mb,
+        file_backed_memory_mib=file_backed,
+        tdx_guests=conf.libvirt.num_intel_tdx_guests,
+        ratios={
+            "VCPU": Ratio(conf.cpu_allocation_ratio, conf.initial_cpu_allocation_ratio),
+            "MEMORY_MB": Ratio(conf.ram_allocation_ratio, conf.initial_ram_allocation_ratio),
+            "DISK_GB": Ratio(conf.disk_allocation_ratio, conf.initial_disk_allocation_ratio),
+        },
+        gpu=_gpu(conf),
+        nic=_nic(conf),
+        pci=PciOptions(
+            conf.pci.report_in_placement,
+            parse_device_specs(conf.pci.device_spec, report=conf.pci.report_in_placement),
+        ),
+    )
+
+
+def _cpu_sets(conf: cfg.ConfigOpts) -> CpuSets:
+    shared, dedicated = conf.compute.cpu_shared_set, conf.compute.cpu_dedicated_set
+    shared_option = "[compute]cpu_shared_set"
+    if conf.vcpu_pin_set:
+        if shared or dedicated:
+            raise errors.InvalidConfiguration(
+                "[DEFAULT]vcpu_pin_set is obsolete and cannot be combined with "
+                "[compute]cpu_shared_set or [compute]cpu_dedicated_set. Remove it."
+            )
+        LOG.warning(
+            "[DEFAULT]vcpu_pin_set is obsolete; it is read as [compute]cpu_shared_set. Rename it."
+        )
+        shared, shared_option = conf.vcpu_pin_set, "[DEFAULT]vcpu_pin_set"
+    return CpuSets(
+        parse_cpu_set(shared, shared_option) if shared else None,
+        parse_cpu_set(dedicated, "[compute]cpu_dedicated_set") if dedicated else None,
+    )
+
+
+def _memory_per_cell(conf: cfg.ConfigOpts) -> Iterator[tuple[int, int]]:
+    for cell, mib in conf.compute.reserved_host_memory_mb_per_numa.items():
+        if not cell.strip().isdecimal():
+            raise errors.InvalidConfiguration(
+                f"[compute]reserved_host_memory_mb_per_numa: {cell!r} is not the number of a NUMA "
+                "cell; write for example 0:2048,1:512."
+            )
+        yield int(cell), mib
+
+
+def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
+    written = ",".join(f"{key}:{value}" for key, value in entry.items())
+    if set(entry) != {"node", "size", "count"}:
+        raise errors.InvalidConfiguration(
+            f"[DEFAULT]reserved_huge_pages = {written} needs node, size and count and nothing "
+            "else, for example node:0,size:2048,count:64."
+        )
+    size = _SIZE.fullmatch(entry["size"].strip())
+    if size is None or not entry["node"].isdecimal() or not entry["count"].isdecimal():
+        raise errors.InvalidConfiguration(
+            f"[DEFAULT]reserved_huge_pages = {written}: node and count are numbers, size is in "
+            "KiB or has a unit (2048, 2MB, 1GB)."
+        )
+    size_kib = int(size["number"]) * _KIB[size["unit"].upper()]
+    return ReservedPages(int(entry["node"]), size_kib, int(entry["count"]))
+
+
+def _gpu(conf: cfg.ConfigOpts) -> GpuOptions:
+    types = tuple(_mdev_types(conf))
+    _check_addresses(types)
+    return GpuOptions(
+        mdev_types=types,
+        vf_providers=conf.gpu.vf_providers,
+        max_vgpus_per_guest=conf.gpu.max_vgpus_per_guest,
+        type_traits=conf.gpu.type_traits,
+        mig_classes=conf.gpu.mig_classes,
+        report_memory_cells=conf.gpu.report_memory_cells,
+        numa_node_override=_overrides("[gpu]", conf.gpu.numa_node_override),
+    )
+
+
+def _mdev_types(conf: cfg.ConfigOpts) -> Iterator[MdevTypeOptions]:
+    for type_id in dict.fromkeys(conf.devices.enabled_mdev_types):
+        group: Any = conf[f"mdev_{type_id}"]
+        if group.mdev_class != "VGPU" and not _CUSTOM_CLASS.fullmatch(group.mdev_class):
+            raise errors.InvalidConfiguration(
+                f"[mdev_{type_id}]mdev_class = {group.mdev_class} is neither VGPU nor a name that "
+                "starts with CUSTOM_ and has upper case letters, digits and _ only."
+            )
+        option = f"[mdev_{type_id}]device_addresses"
+        yield MdevTypeOptions(
+            type_id,
+            tuple(_address(option, text) for text in group.device_addresses),
+            group.mdev_class,
+            group.max_instances,
+        )
+
+
+def _check_addresses(types: tuple[MdevTypeOptions, ...]) -> None:
+    owner: dict[PciAddress, str] = {}
+    for mdev_type in types:
+        for address in mdev_type.device_addresses:
+            if address in owner:
+                raise errors.InvalidConfiguration(
+                    f"[mdev_{mdev_type.type_id}]device_addresses and "
+                    f"[mdev_{owner[address]}]device_addresses both name {address}. A device makes "
+                    "one type: take it out of one of the two."
+                )
+            owner[address] = mdev_type.type_id
+    ignored = [t.type_id for t in types[1:] if not t.device_addresses]
+    if ignored:
+        LOG.warning(
+            "[devices]enabled_mdev_types: %s have no device_addresses and are not the first type, "
+            "so no device makes them",
+            ", ".join(ignored),
+        )
+
+
+def _nic(conf: cfg.ConfigOpts) -> NicOptions:
+    physnets = {}
+    for mapping in conf.nic.physnet_mappings:
+        network, colon, interface = mapping.partition(":")
+        if not (colon and network.strip() and interface.strip()):
+            raise errors.InvalidConfiguration(
+                f"[nic]physnet_mappings: {mapping!r} is not <physical network>:<interface>."
+            )
+        physnets[interface.strip()] = network.strip()
+    return NicOptions(
+        report_vfs=conf.nic.report_vfs,
+        report_bandwidth=conf.nic.report_bandwidth,
+        bandwidth_share=conf.nic.bandwidth_share,
+        physnets=physnets,
+        numa_node_override=_overrides("[nic]", conf.nic.numa_node_override),
+    )
+
+
+def _overrides(group: str, values: Mapping[str, int]) -> dict[PciAddress, int]:
+    option = f"{group}numa_node_override"
+    return {_address(option, text): cell for text, cell in values.items()}
+
+
+def _address(option: str, text: str) -> PciAddress:
+    try:
+        return pci_address(text)
+    except ValueError as error:
+        raise errors.InvalidConfiguration(f"{option}: {error}.") from error

@@ -1,0 +1,234 @@
+"""A driver whose nodes are topologies: facts in, tree out. Host driver and fakes build on it."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oslo_config import cfg
+from oslo_log import log
+
+from compute_agent import errors
+from compute_agent.discovery.facts import HostTopology
+from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree
+from compute_agent.virt import reshape
+from compute_agent.virt.cpu_sets import guest_cpus
+from compute_agent.virt.driver import Allocations, ComputeDriver
+from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
+from compute_agent.virt.layout.adoption import Identities, identify
+from compute_agent.virt.layout.application import Ratios, apply_layout
+from compute_agent.virt.layout.cells import host_memory_mib
+from compute_agent.virt.reshape.moves import Situation, held_by_provider
+from compute_agent.virt.settings import layout_options
+
+LOG = log.getLogger(__name__)
+
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposal:
+    topology: HostTopology
+    layout: HostLayout
+    identities: Identities
+    ratios: Ratios
+
+
+class TopologyDriver(ComputeDriver):
+    """Implements the contract for anything that can be described as a `HostTopology`."""
+
+    hypervisor_type = "host"
+    hypervisor_version = 0
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf)
+        self.options = layout_options(conf)
+        self._said: dict[str, frozenset[str]] = {}
+
+    @abstractmethod
+    def topology(self, nodename: str) -> HostTopology:
+        """Look at the node.
+
+        :raises ComputeHostNotFound: no such node.
+        :raises VirtDriverNotReady: it cannot be looked at now.
+        """
+
+    def current_options(self) -> LayoutOptions:
+        """Return the options with what is looked up anew for each pass."""
+        return self.options
+
+    def init_host(self, host: str) -> None:
+        """Check the options against the machine.
+
+        :raises InvalidConfiguration: everything that does not fit it.
+        """
+        super().init_host(host)
+        for nodename in self.get_available_nodes():
+            layout = lay_out(nodename, self.topology(nodename), self.current_options())
+            if layout.errors:
+                raise errors.InvalidConfiguration(
+                    f"The configuration does not fit this machine: {'; '.join(layout.errors)}."
+                )
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+    ) -> None:
+        proposal = self._propose(provider_tree, nodename)
+        situation = Situation(
+            provider_tree, proposal.layout, proposal.identities, proposal.topology
+        )
+        ratios = proposal.ratios
+        if allocations is None:
+            due = list(reshape.reasons(situation, self._has_pinned_guests))
+            if due:
+                raise errors.ReshapeNeeded(f"{nodename}: {'; '.join(due)}")
+            held = self.held
+        else:
+            reshape.move_allocations(situation, allocations, self.get_instance_devices, ratios)
+            sums = held_by_provider(allocations)
+
+            def held(provider_uuid: str) -> Mapping[str, int]:
+                return sums.get(provider_uuid, {})
+
+        kept = apply_layout(provider_tree, proposal.layout, proposal.identities, ratios, held)
+        self._say_once(
+            nodename,
+            kept=frozenset(
+                f"{k.provider} no longer has {k.resource_class}, of which {k.amount} are still "
+                "allocated: these stay, reserved, until they are released"
+                for k in kept
+            ),
+        )
+
+    def get_available_resource(self, nodename: str) -> dict[str, Any]:
+        topology = self.topology(nodename)
+        options = self.current_options()
+        cpus = guest_cpus(
+            options.cpu_sets,
+            topology.online_cpus,
+            topology.present_cpus,
+            power_management=options.cpu_power_management,
+        )
+        model = topology.cpu_model
+        return {
+            "hypervisor_hostname": nodename,
+            "hypervisor_type": self.hypervisor_type,
+            "hypervisor_version": self.hypervisor_version,
+            "vcpus": len(cpus.shared) + len(cpus.dedicated),
+            "vcpus_used": 0,
+            "memory_mb": options.file_backed_memory_mib or host_memory_mib(topology, options),
+            "memory_mb_used": 0,
+            "local_gb": topology.disk.size_bytes // _GIB if topology.disk else 0,
+            "local_gb_used": 0,
+            "cpu_info": json.dumps(
+                {
+                    "arch": model.arch,
+                    "vendor": model.vendor,
+                    "model": model.model_name,
+                    "features": list(model.flags),
+                    "topology": {"cells": len(topology.cells)},
+                }
+            ),
+            "numa_topology": json.dumps(
+                [
+                    {
+                        "id": cell.id,
+                        "cpus": list(cell.cpus),
+                        "memory_kib": cell.memory_kib,
+                        "huge_pages": {p.size_kib: p.total for p in cell.huge_pages},
+                    }
+                    for cell in topology.cells
+                ]
+            ),
+            "pci_passthrough_devices": json.dumps(
+                [
+                    {
+                        "address": device.address,
+                        "vendor_id": device.vendor_id,
+                        "product_id": device.product_id,
+                        "numa_node": device.numa_node,
+                        "dev_type": "type-VF"
+                        if device.is_vf
+                        else "type-PF"
+                        if device.is_pf
+                        else "type-PCI",
+                        "parent_addr": device.physfn,
+                    }
+                    for device in topology.pci_devices
+                ]
+            ),
+        }
+
+    def _propose(self, tree: ProviderTree, nodename: str) -> _Proposal:
+        topology = self.topology(nodename)
+        options = self.current_options()
+        root = tree.data(nodename)
+        names = frozenset(tree.data(u).name for u in tree.get_provider_uuids(root.uuid)[1:])
+        layout = lay_out(
+            nodename,
+            topology,
+            options,
+            existing_names=names,
+            shared_disk=self._disk_is_shared(tree, root),
+        )
+        self._say_once(
+            nodename, warnings=frozenset(layout.warnings), errors=frozenset(layout.errors)
+        )
+        identities = identify(tree, root.uuid, layout)
+        inherited = {rc: float(record["allocation_ratio"]) for rc, record in root.inventory.items()}
+        return _Proposal(topology, layout, identities, Ratios(options.ratios, inherited))
+
+    def _disk_is_shared(self, tree: ProviderTree, root: ProviderData) -> bool:
+        """Whether a sharing provider gives the disk, so that the root must not count it again.
+
+        Disk of the root that somebody may hold cannot be moved to a provider that many hosts
+        share: it stays until an operator has moved the allocations.
+        """
+        sharing = [
+            provider
+            for provider in tree.roots
+            if SHARING_TRAIT in provider.traits
+            and "DISK_GB" in provider.inventory
+            and provider.aggregates & root.aggregates
+        ]
+        if not sharing:
+            return False
+        if "DISK_GB" not in root.inventory:
+            return True
+        if self.usage_source is not None and not self.held(root.uuid).get("DISK_GB"):
+            return True
+        self._say_once(
+            root.name,
+            disk=frozenset(
+                {
+                    f"{root.name} counts its own DISK_GB although {sharing[0].name} "
+                    f"({sharing[0].uuid}) shares disk with it, so the same disk is counted twice. "
+                    "Some of it is allocated on the host: move these allocations to the sharing "
+                    "provider, then the host's own record goes by itself"
+                }
+            ),
+        )
+        return False
+
+    def _has_pinned_guests(self) -> bool:
+        for uuid in self.list_instance_uuids():
+            devices = self.get_instance_devices(uuid)
+            if devices is not None and devices.pinned_cpus:
+                return True
+        return False
+
+    def _say_once(self, nodename: str, **topics: frozenset[str]) -> None:
+        """Log sentences that were not true in the pass before."""
+        for topic, sentences in topics.items():
+            key = f"{nodename}/{topic}"
+            before = self._said.get(key, frozenset())
+            self._said[key] = sentences
+            log_it = LOG.error if topic in ("errors", "disk", "kept") else LOG.warning
+            for sentence in sorted(sentences - before):
+                log_it("%s", sentence)
