@@ -1,0 +1,165 @@
+"""The options of the server, under the names that operators of OpenStack Placement know.
+
+There is no global configuration: :func:`new_config` makes an object, and whoever needs options
+is given it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from keystonemiddleware.auth_token import _opts as keystone_opts
+from oslo_config import cfg
+from oslo_log import log
+from oslo_middleware import cors, http_proxy_to_wsgi
+from oslo_middleware.healthcheck import opts as healthcheck_opts
+from oslo_policy import opts as policy_opts
+
+from placement_server import __version__
+from placement_server.conf import api, database, paths, placement, server, workarounds
+
+PROJECT: Final = "placement"
+
+#: The web application looks for its file here before it looks at the usual places.
+CONFIG_DIR_VARIABLE: Final = "OS_PLACEMENT_CONFIG_DIR"
+
+_GROUPS: Final = (api, placement, workarounds, server)
+
+_CORS_METHODS: Final = ["GET", "PUT", "POST", "DELETE", "PATCH"]
+_CORS_ALLOW_HEADERS: Final = [
+    "X-Auth-Token",
+    "X-Openstack-Request-Id",
+    "X-Identity-Status",
+    "X-Roles",
+    "X-Service-Catalog",
+    "X-User-Id",
+    "X-Tenant-Id",
+    "OpenStack-API-Version",
+]
+_CORS_EXPOSE_HEADERS: Final = [
+    "X-Auth-Token",
+    "X-Openstack-Request-Id",
+    "X-Subject-Token",
+    "X-Service-Token",
+    "OpenStack-API-Version",
+]
+
+
+class InvalidConfiguration(Exception):
+    """The configuration cannot be used. The text says what is wrong, where, and what to do."""
+
+
+def new_config(
+    args: Sequence[str] = (), config_files: Sequence[str | os.PathLike[str]] | None = None
+) -> cfg.ConfigOpts:
+    """Every option, read from the command line, files and OS_* variables of the environment.
+
+    :param args: command line arguments of oslo.config, such as ``--config-file``.
+    :param config_files: read these instead of looking in the usual places; an empty list reads
+        none.
+    :raises InvalidConfiguration: a file cannot be read, or an option has a value of a wrong type.
+    """
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    parse(conf, args, config_files)
+    return conf
+
+
+def parse(
+    conf: cfg.ConfigOpts,
+    args: Sequence[str] = (),
+    config_files: Sequence[str | os.PathLike[str]] | None = None,
+) -> None:
+    """Read the configuration into options that are registered already; see :func:`new_config`."""
+    files = _files_of_environment() if config_files is None else config_files
+    try:
+        conf(
+            list(args),
+            project=PROJECT,
+            version=__version__,
+            default_config_files=None if files is None else [os.fspath(file) for file in files],
+            default_config_dirs=None if files is None else [],
+        )
+        _check_values(conf)
+    except cfg.ConfigFilesNotFoundError as error:
+        missing = ", ".join(error.config_files)
+        raise InvalidConfiguration(
+            f"The configuration file {missing} cannot be read: it does not exist."
+        ) from error
+    except cfg.ConfigFilesPermissionDeniedError as error:
+        denied = ", ".join(error.config_files)
+        raise InvalidConfiguration(
+            f"The configuration file {denied} cannot be read: permission denied."
+        ) from error
+    except (cfg.Error, ValueError, OSError) as error:
+        raise InvalidConfiguration(
+            f"The configuration is not valid: {' '.join(str(error).split())}"
+        ) from error
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register every option, those of libraries included."""
+    conf.register_opts(paths.OPTS)
+    for module in _GROUPS:
+        conf.register_opts(module.OPTS, group=module.GROUP)
+    database.register_opts(conf)
+    log.set_defaults(
+        default_log_levels=[*log.get_default_log_levels(), "routes=INFO"],
+    )
+    log.register_options(conf)
+    cors.set_defaults(
+        allow_methods=_CORS_METHODS,
+        allow_headers=_CORS_ALLOW_HEADERS,
+        expose_headers=_CORS_EXPOSE_HEADERS,
+    )
+    conf.register_opts(cors.OPTS, group="cors")
+    conf.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
+    conf.register_opts(healthcheck_opts.HEALTHCHECK_OPTS, group="healthcheck")
+    policy_opts._register(conf)
+    for group, options in keystone_opts.list_opts():
+        conf.register_opts(options, group=group)
+
+
+def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
+    """Our own options, for oslo-config-generator."""
+    own: list[tuple[str | None, list[cfg.Opt]]] = [(None, list(paths.OPTS))]
+    own += [(module.GROUP, list(module.OPTS)) for module in _GROUPS]
+    return [*own, *database.list_opts()]
+
+
+def set_sample_defaults() -> None:
+    """Give options of libraries our defaults, for oslo-config-generator."""
+    register_opts(cfg.ConfigOpts())
+
+
+def _files_of_environment() -> list[Path] | None:
+    directory = os.environ.get(CONFIG_DIR_VARIABLE, "").strip()
+    return [Path(directory) / f"{PROJECT}.conf"] if directory else None
+
+
+def _check_values(conf: cfg.ConfigOpts) -> None:
+    # oslo.config converts a value when it is first used; an operator wants to know at the start.
+    for name, group in _names(conf):
+        try:
+            values: Any = conf if group is None else conf[group]
+            values[name]
+        except cfg.NoSuchOptError:
+            continue
+        except (ValueError, cfg.Error) as error:
+            where = f"[{group or 'DEFAULT'}]{name}"
+            raise InvalidConfiguration(
+                f"The option {where} is not valid: {' '.join(str(error).split())}"
+            ) from error
+
+
+def _names(conf: cfg.ConfigOpts) -> list[tuple[str, str | None]]:
+    names: list[tuple[str, str | None]] = []
+    for name, value in conf.items():
+        if isinstance(value, cfg.ConfigOpts.GroupAttr):
+            names += [(option, name) for option in value]
+        else:
+            names.append((name, None))
+    return names

@@ -17,6 +17,10 @@ from oslo_utils import uuidutils
 
 Schema = Mapping[str, Any]
 
+#: Values in a body beyond which an error does not show it: laying out millions takes minutes.
+_VALUES_SHOWN: Final = 50_000
+_MESSAGE_SHOWN: Final = 10_000
+
 #: Errors compared to find the one to report. A hostile body has millions of them.
 _ERRORS_COMPARED: Final = 1000
 
@@ -91,7 +95,7 @@ class SchemaByVersion:
         try:
             errors = islice(self._validator(version).iter_errors(instance), _ERRORS_COMPARED)
             error = jsonschema.exceptions.best_match(errors)
-            text = str(error) if error else None
+            text = _text(error) if error else None
         except RecursionError as recursion:
             raise InvalidInstance("the value is nested too deeply") from recursion
         if text is not None:
@@ -102,6 +106,28 @@ class SchemaByVersion:
             if version[1] >= start:
                 return self._validators[start]
         raise LookupError(f"no schema for microversion {version}, the oldest is {self._starts[-1]}")
+
+
+def _text(error: ValidationError) -> str:
+    if _is_large(error.instance):
+        error.message = error.message[:_MESSAGE_SHOWN]
+        error.instance = "(too large to show)"
+    return str(error)
+
+
+def _is_large(instance: Any) -> bool:
+    waiting, seen = [instance], 0
+    while waiting and seen <= _VALUES_SHOWN:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            seen += len(value)
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            seen += len(value)
+            waiting.extend(value)
+        elif isinstance(value, str):
+            seen += len(value) // 10
+    return seen > _VALUES_SHOWN
 
 
 class InvalidInstance(ValueError):

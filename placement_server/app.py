@@ -1,0 +1,81 @@
+"""The WSGI application, assembled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oslo_config import cfg
+from oslo_middleware import cors, http_proxy_to_wsgi
+
+from placement_server.api.dispatch import PlacementApi
+from placement_server.api.services import Services
+from placement_server.candidates.service import CandidateService
+from placement_server.middleware import authentication, operations
+from placement_server.middleware.observation import Observation
+from placement_server.middleware.request_id import RequestId
+from placement_server.policies.enforcer import Enforcer
+from placement_server.store.store import Store
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+
+def build_app(
+    conf: cfg.ConfigOpts, store: Store | None = None, *, auth_strategy: str | None = None
+) -> WSGIApplication:
+    """The whole server as one WSGI callable.
+
+    :param store: where the data is; by default what ``[placement_database]`` describes.
+    :param auth_strategy: use this one whatever ``[api]auth_strategy`` says.
+    :raises placement_server.store.errors.StoreError: the database cannot be reached or has
+        another schema.
+    """
+    if store is None:
+        store = Store.from_conf(conf)
+    store.synchronise_standard_names()
+    api = PlacementApi(_services(conf, store))
+    return _stack(api, conf, auth_strategy or conf.api.auth_strategy)
+
+
+def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
+    options = conf.placement
+    return Services(
+        store=store,
+        candidates=CandidateService(
+            store,
+            randomize=options.randomize_allocation_candidates,
+            max_candidates=options.max_allocation_candidates,
+            strategy=options.allocation_candidates_generation_strategy,
+            deadline=conf.placement_server.search_deadline,
+        ),
+        enforcer=Enforcer(conf),
+        incomplete_project_id=options.incomplete_consumer_project_id,
+        incomplete_user_id=options.incomplete_consumer_user_id,
+    )
+
+
+def _stack(api: WSGIApplication, conf: cfg.ConfigOpts, auth_strategy: str) -> WSGIApplication:
+    """Wrap the API, from the inside out.
+
+    1. Authentication is next to the API: nothing of it is shown to strangers, not even that a
+       version or a path does not exist.
+    2. CORS is outside of authentication, because browsers send preflights without a token, and
+       because a 401 needs its headers too or the browser hides it from the page.
+    3. The request id is outside of both, so that every answer has one, and with it the Accept
+       header, by which even a 401 is rendered.
+    4. The log and the metrics see what the client gets, whoever answers.
+    5. Health and metrics paths are outside of the log, or scrapers would fill it.
+    6. Proxy headers come first of all: they say what client, host and scheme the request is about.
+
+    The fault barrier and the microversion are the API's own first steps: see
+    :class:`PlacementApi`.
+    """
+    application = authentication.wrap(api, conf, auth_strategy)
+    if conf.cors.allowed_origin:
+        application = cors.CORS(application, conf)
+    application = RequestId(application)
+    application = Observation(application)
+    application = operations.wrap(application, conf)
+    if conf.oslo_middleware.enable_proxy_headers_parsing:
+        application = http_proxy_to_wsgi.HTTPProxyToWSGI(application, conf)
+    return application

@@ -1,0 +1,276 @@
+"""placement-server: serve the API with an embedded HTTP server.
+
+    placement-server serve --config-file /etc/placement/placement.conf --host :: --port 8778
+
+The HTTP server is gunicorn with worker processes of several threads each; docs/placement-server.md
+says why. What can go wrong is looked at before any worker starts, and told in one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from gunicorn.app.base import BaseApplication
+from oslo_config import cfg
+from oslo_log import log
+
+from placement_server import __version__
+from placement_server.conf import InvalidConfiguration, parse, register_opts
+from placement_server.store.errors import StoreError
+from placement_server.store.store import Store
+
+_DEFAULT_PORT: Final = 8778
+
+#: Seconds that requests get to finish after SIGTERM.
+_GRACE: Final = 30
+
+_NO_DATABASE: Final = (
+    "No database is configured. Name one in a configuration file\n"
+    "    [placement_database]\n"
+    "    connection = postgresql+psycopg://placement:secret@db.example.org/placement\n"
+    "and give the file with --config-file, or give the URL with --database-url. To try the server "
+    "on this machine alone:\n"
+    "    placement-server serve --database-url sqlite:////tmp/placement.db --sync-database "
+    "--auth-strategy noauth2"
+)
+
+
+class CannotServe(Exception):
+    """The server cannot start. The text tells the operator why and what to do."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; the exit status is 0 after a graceful stop and 1 when it cannot start."""
+    arguments = _parser().parse_args(argv)
+    try:
+        _serve(arguments)
+    except (CannotServe, InvalidConfiguration, StoreError) as error:
+        print(f"placement-server: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="placement-server", description=__doc__.split("\n")[0])
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="serve the API until SIGTERM or SIGINT")
+    serve.add_argument(
+        "--config-file",
+        action="append",
+        metavar="PATH",
+        help="a configuration file, instead of the usual places; may be repeated",
+    )
+    serve.add_argument(
+        "--config-dir",
+        action="append",
+        metavar="DIR",
+        help="a directory of configuration files (*.conf); may be repeated",
+    )
+    serve.add_argument("--host", default="127.0.0.1", help="the address (default: %(default)s)")
+    serve.add_argument(
+        "--port",
+        type=_port,
+        default=_DEFAULT_PORT,
+        help="the TCP port, 0 for any free one (default: %(default)s)",
+    )
+    serve.add_argument(
+        "--workers",
+        type=_positive,
+        default=min(os.cpu_count() or 1, 8),
+        help="worker processes (default: one per CPU, at most 8; here %(default)s)",
+    )
+    serve.add_argument(
+        "--threads",
+        type=_positive,
+        default=8,
+        help="requests that one worker serves at a time (default: %(default)s)",
+    )
+    serve.add_argument("--tls-cert", metavar="PATH", help="serve HTTPS with this certificate")
+    serve.add_argument("--tls-key", metavar="PATH", help="the key of the certificate")
+    serve.add_argument(
+        "--database-url",
+        metavar="URL",
+        help="an SQLAlchemy URL, instead of [placement_database]connection",
+    )
+    serve.add_argument(
+        "--sync-database",
+        action="store_true",
+        help="bring the schema up to date first, as [placement_database]sync_on_startup does",
+    )
+    serve.add_argument(
+        "--auth-strategy",
+        choices=("keystone", "noauth2"),
+        help="instead of [api]auth_strategy; noauth2 believes every caller",
+    )
+    return parser
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"{port} is not a TCP port (0 to 65535)")
+    return port
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is less than 1")
+    return number
+
+
+def _serve(arguments: argparse.Namespace) -> None:
+    tls = _tls(arguments)
+    conf = _configuration(arguments)
+    log.setup(conf, "placement")
+    _prepare_database(conf)
+    listener = _listen(arguments.host, arguments.port)
+    address = _Address("https" if tls else "http", arguments.host, listener.getsockname()[1])
+    with tempfile.TemporaryDirectory(prefix="placement-metrics-") as metrics_directory:
+        if conf.placement_server.metrics_path:
+            # Before anything imports the metrics: see placement_server.metrics.
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics_directory
+        _Server(
+            lambda: _application(conf),
+            {
+                "bind": [f"fd://{listener.fileno()}"],
+                "workers": arguments.workers,
+                "threads": arguments.threads,
+                "worker_class": "placement_server.cmd.http_worker.HttpWorker",
+                "graceful_timeout": _GRACE,
+                "keepalive": 75,
+                # Candidate queries are long. Longer lines than the server reads (1 MiB) are 414.
+                "limit_request_line": 0,
+                "limit_request_field_size": 65_536,
+                "proc_name": "placement-server",
+                "control_socket_disable": True,
+                # Proxy headers are [oslo_middleware]'s business, or ignored.
+                "forwarded_allow_ips": "",
+                "secure_scheme_headers": {},
+                "when_ready": lambda server: _announce(address),
+                "child_exit": _forget_worker,
+                **tls,
+            },
+        ).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    scheme: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+
+def _announce(address: _Address) -> None:
+    print(f"placement-server: listening on {address}", flush=True)
+    log.getLogger(__name__).info("Listening on %s", address)
+
+
+def _tls(arguments: argparse.Namespace) -> dict[str, str]:
+    if not arguments.tls_cert and not arguments.tls_key:
+        return {}
+    if not arguments.tls_cert or not arguments.tls_key:
+        raise CannotServe("--tls-cert and --tls-key go together: give both or neither.")
+    for option in ("tls_cert", "tls_key"):
+        path = getattr(arguments, option)
+        if not os.access(path, os.R_OK):
+            raise CannotServe(f"The file {path} of --{option.replace('_', '-')} cannot be read.")
+    return {"certfile": arguments.tls_cert, "keyfile": arguments.tls_key}
+
+
+def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    directories = [f"--config-dir={directory}" for directory in arguments.config_dir or ()]
+    for file in arguments.config_file or ():
+        if not Path(file).is_file():
+            raise CannotServe(f"The configuration file {file} does not exist or is no file.")
+    parse(conf, directories, arguments.config_file)
+    if arguments.database_url:
+        conf.set_override("connection", arguments.database_url, group="placement_database")
+    if arguments.sync_database:
+        conf.set_override("sync_on_startup", True, group="placement_database")
+    if arguments.auth_strategy:
+        conf.set_override("auth_strategy", arguments.auth_strategy, group="api")
+    if not conf.placement_database.connection:
+        raise CannotServe(_NO_DATABASE)
+    return conf
+
+
+def _prepare_database(conf: cfg.ConfigOpts) -> None:
+    """Reach the database, and bring it up to date, before there are workers to do it at once."""
+    store = Store.from_conf(conf)
+    try:
+        store.synchronise_standard_names()
+    finally:
+        store.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except socket.gaierror as error:
+        raise CannotServe(f"The host {host} is not known: {error.strerror}.") from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CannotServe(
+                f"Port {port} of {host} is taken by another process. Stop that one, or choose "
+                "another port with --port (0 takes any free one)."
+            ) from error
+        raise CannotServe(f"Cannot listen on {host} port {port}: {error.strerror}.") from error
+    listener.set_inheritable(True)
+    return listener
+
+
+def _application(conf: cfg.ConfigOpts) -> Any:
+    from placement_server.app import build_app
+
+    return build_app(conf)
+
+
+def _forget_worker(server: Any, worker: Any) -> None:
+    del server
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        from prometheus_client import multiprocess
+
+        multiprocess.mark_process_dead(worker.pid)
+
+
+class _Server(BaseApplication):  # type: ignore[misc]
+    """Gunicorn with our settings; its own command line and files are not read."""
+
+    def __init__(self, load_application: Callable[[], Any], settings: dict[str, Any]) -> None:
+        self._load_application = load_application
+        self._settings = settings
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in self._settings.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        return self._load_application()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""The WSGI callable for servers that look for one: uWSGI, gunicorn, mod_wsgi.
+
+    uwsgi --module placement_server.wsgi:application ...
+
+The configuration is read from ``$OS_PLACEMENT_CONFIG_DIR/placement.conf`` or the usual places.
+Importing this module starts the application, in every process anew: do not preload it before
+forking, database connections do not survive a fork.
+"""
+
+import logging
+from typing import TYPE_CHECKING
+
+from oslo_log import log
+
+from placement_server.app import build_app
+from placement_server.conf import PROJECT, new_config
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+
+def _start() -> "WSGIApplication":
+    conf = new_config()
+    log.setup(conf, PROJECT)
+    if conf.log_options:
+        conf.log_opt_values(log.getLogger(__name__), logging.DEBUG)
+    return build_app(conf)
+
+
+application = _start()

@@ -1,0 +1,551 @@
+"""What every route has in common: headers, versions, methods, errors, content negotiation."""
+
+import re
+from typing import Any
+
+import pytest
+
+from placement_server.api.routes import ROUTES
+
+from .conftest import MakeApi
+from .wsgi_client import Client
+
+RP = "/resource_providers"
+UNKNOWN = "00000000-0000-0000-0000-00000000dead"
+REQUEST_ID = re.compile(r"req-[a-fA-F0-9-]{36}")
+
+
+def concrete(template: str) -> str:
+    return re.sub(r"\{\w+\}", UNKNOWN, template)
+
+
+def test_json_answers_and_errors_have_exactly_the_content_type_application_json(
+    api: Client,
+) -> None:
+    assert api.get(RP).headers["content-type"] == "application/json"
+    assert api.get("/nowhere").headers["content-type"] == "application/json"
+    assert api.get(RP, version="1.40").headers["content-type"] == "application/json"
+
+
+def test_answers_without_a_body_have_no_content_type(api: Client) -> None:
+    for answer in (
+        api.put("/traits/CUSTOM_A"),
+        api.put("/traits/CUSTOM_A"),
+        api.post("/resource_classes", {"name": "CUSTOM_A"}),
+        api.post(RP, {"name": "old"}, version="1.19"),
+        api.delete("/traits/CUSTOM_A"),
+    ):
+        assert answer.status in (201, 204)
+        assert "content-type" not in answer.headers
+        assert answer.body == b""
+        assert answer.headers["content-length"] == "0"
+
+
+def test_location_is_absolute_and_links_are_paths_and_both_carry_the_mount_point(
+    api: Client,
+) -> None:
+    mounted = {"SCRIPT_NAME": "/placement"}
+    answer = api.post(RP, {"name": "a"}, environ=mounted)
+    uuid = answer.json["uuid"]
+    url = f"http://placement.example.org/placement{RP}/{uuid}"
+    assert answer.headers["location"] == url
+    assert answer.json["links"][0] == {"rel": "self", "href": f"/placement{RP}/{uuid}"}
+    answer = api.put(
+        "/traits/CUSTOM_A", headers={"Host": "cloud.example.com:8778"}, environ=mounted
+    )
+    assert answer.headers["location"] == "http://cloud.example.com:8778/placement/traits/CUSTOM_A"
+    classes = api.get("/resource_classes", environ=mounted).json["resource_classes"]
+    assert classes[0]["links"] == [{"rel": "self", "href": "/placement/resource_classes/VCPU"}]
+
+
+@pytest.mark.parametrize("template", ROUTES)
+@pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "HEAD", "BREW"])
+def test_a_method_that_no_route_has_is_405_with_the_methods_there_are(
+    api: Client, template: str, method: str
+) -> None:
+    answer = api(method, concrete(template), version="1.0")
+    assert answer.status == 405
+    assert set(answer.headers["allow"].split(", ")) == set(ROUTES[template])
+    if method == "HEAD":
+        assert answer.body == b""
+    else:
+        assert answer.error["title"] == "Method Not Allowed"
+        assert answer.detail == "The method specified is not allowed for this resource."
+
+
+def test_allow_is_exactly_get_on_the_root_and_post_on_allocations_and_reshaper(
+    api: Client,
+) -> None:
+    assert api.post("/").headers["allow"] == "GET"
+    assert api.get("/allocations").headers["allow"] == "POST"
+    assert api.get("/reshaper").headers["allow"] == "POST"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/resource_providers/",
+        f"/resource_providers/{UNKNOWN}/",
+        "//resource_providers",
+        "/resource_providers//inventories",
+        f"/resource_providers/{UNKNOWN}/inventories/",
+        f"/resource_providers/{UNKNOWN}/nothing",
+        "/traits/",
+        "//",
+        "/nowhere",
+        "resource_providers",
+    ],
+)
+def test_a_trailing_or_doubled_slash_makes_an_unknown_path(api: Client, path: str) -> None:
+    answer = api.get(path)
+    assert answer.status == 404
+    assert answer.detail == ""
+
+
+def test_the_root_and_the_empty_path_serve_the_version_document(api: Client) -> None:
+    for path in ("/", ""):
+        answer = api.get(path)
+        assert answer.status == 200
+        assert answer.json == {
+            "versions": [
+                {
+                    "id": "v1.0",
+                    "max_version": "1.39",
+                    "min_version": "1.0",
+                    "status": "CURRENT",
+                    "links": [{"rel": "self", "href": ""}],
+                }
+            ]
+        }
+    assert api.get("/", environ={"SCRIPT_NAME": "/placement"}).json["versions"][0]["links"] == [
+        {"rel": "self", "href": ""}
+    ]
+
+
+def test_the_root_needs_no_token_and_everything_else_is_401_first(api: Client) -> None:
+    assert api.get("/", token=None).status == 200
+    for path in ("", RP, "/nowhere", "/usages"):
+        answer = api.get(path, token=None, version="pony.horse")
+        assert answer.status == 401
+        assert "openstack-api-version" not in answer.headers
+        assert REQUEST_ID.fullmatch(answer.headers["x-openstack-request-id"])
+
+
+def test_latest_is_answered_with_its_number(api: Client) -> None:
+    answer = api.get(RP, version="latest")
+    assert answer.headers["openstack-api-version"] == "placement 1.39"
+
+
+@pytest.mark.parametrize("version", ["pony.horse", "1.2.3", "1", "LATEST"])
+def test_a_malformed_version_is_400(api: Client, version: str) -> None:
+    answer = api.get(RP, version=version)
+    assert answer.status == 400
+    assert f"Invalid microversion: invalid version string: {version}; " in answer.detail
+    assert answer.code is None
+    assert "openstack-api-version" not in answer.headers
+    assert "vary" not in answer.headers
+
+
+@pytest.mark.parametrize("version", ["0.5", "1.40", "99.99"])
+def test_a_version_out_of_range_is_406_and_tells_the_range(api: Client, version: str) -> None:
+    answer = api.get(RP, version=version)
+    assert answer.status == 406
+    assert f"Invalid microversion: Unacceptable version header: {version}" in answer.detail
+    assert answer.error["max_version"] == "1.39"
+    assert answer.error["min_version"] == "1.0"
+    assert answer.code is None
+    assert "openstack-api-version" not in answer.headers
+    assert "vary" not in answer.headers
+
+
+def test_a_header_about_another_service_means_1_0(api: Client) -> None:
+    answer = api.get(RP, version=None, headers={"OpenStack-API-Version": "compute 2.1"})
+    assert answer.headers["openstack-api-version"] == "placement 1.0"
+
+
+def test_legacy_version_headers_are_ignored(api: Client) -> None:
+    answer = api.get(
+        RP, version=None, headers={"OpenStack-Placement-API-Version": "1.30", "X-OpenStack-A": "1"}
+    )
+    assert answer.headers["openstack-api-version"] == "placement 1.0"
+
+
+def test_the_406_of_accept_tells_no_versions(api: Client) -> None:
+    answer = api.get(RP, headers={"Accept": "text/plain"})
+    assert answer.status == 406
+    assert b"Only application/json is provided" in answer.body
+    assert b"max_version" not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("text/html", "text/html; charset=UTF-8"),
+        ("text/plain", "text/plain; charset=UTF-8"),
+        ("application/json", "application/json"),
+    ],
+)
+def test_the_text_of_an_error_is_in_every_rendering(
+    api: Client, accept: str, content_type: str
+) -> None:
+    for version, text in (
+        ("0.5", b"Unacceptable version header: 0.5"),
+        ("pony.horse", b"invalid version string: pony.horse"),
+        ("1.39", b"The resource could not be found"),
+    ):
+        answer = api.get("/nowhere", version=version, headers={"Accept": accept})
+        assert answer.headers["content-type"] == content_type
+        assert text in answer.body
+
+
+@pytest.mark.parametrize("accept", ["*/*", "", None])
+def test_no_preference_yields_json_errors(api: Client, accept: str | None) -> None:
+    answer = api.get("/nowhere", headers={} if accept is None else {"Accept": accept})
+    assert answer.error["title"] == "Not Found"
+
+
+@pytest.mark.parametrize(
+    ("accept", "status"),
+    [
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", 200),
+        ("text/html,application/xhtml+xml,application/xml;q=0.9", 406),
+        ("application/*", 200),
+        ("application/json;q=0.1", 200),
+        ("application/json;q=0", 406),
+        ("nonsense", 200),
+    ],
+)
+def test_accept_is_negotiated_with_wildcards_and_weights(
+    api: Client, accept: str, status: int
+) -> None:
+    assert api.get(RP, headers={"Accept": accept}).status == status
+
+
+def test_writes_and_single_traits_ignore_accept_on_success(api: Client) -> None:
+    html = {"Accept": "text/html"}
+    assert api.put("/traits/CUSTOM_A", headers=html).status == 201
+    assert api.get("/traits/CUSTOM_A", headers=html).status == 204
+    assert api.post(RP, {"name": "a"}, headers=html).status == 200
+    assert api.get("/", headers=html).status == 200
+
+
+def test_a_body_with_a_length_but_no_type_is_400(api: Client) -> None:
+    for method, path in (("POST", RP), ("GET", RP), ("GET", "/nowhere")):
+        answer = api(method, path, raw=b"{}", content_type=None)
+        assert answer.status == 400
+        assert answer.detail == "content-type header required when content-length > 0"
+
+
+def test_no_body_and_no_type_is_415(api: Client) -> None:
+    answer = api.post(RP)
+    assert answer.status == 415
+    assert answer.detail == "The media type None is not supported, use application/json"
+
+
+@pytest.mark.parametrize(
+    ("content_type", "status"),
+    [
+        ("application/json", 200),
+        ("application/json; charset=utf-8", 200),
+        ("application/json;charset=utf-8", 200),
+        ("Application/JSON", 415),
+        ("text/plain", 415),
+        ("json", 415),
+    ],
+)
+def test_the_media_type_is_exactly_application_json(
+    api: Client, content_type: str, status: int
+) -> None:
+    answer = api.post(RP, {"name": "a"}, content_type=content_type)
+    assert answer.status == status
+    if status == 415:
+        assert answer.detail == (
+            f"The media type {content_type} is not supported, use application/json"
+        )
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
+@pytest.mark.parametrize("path", ["/", RP, "/traits/X", "/nowhere"])
+def test_a_content_length_that_is_no_number_is_a_clean_400(
+    api: Client, method: str, path: str
+) -> None:
+    answer = api(method, path, headers={"Content-Length": "hi mom"})
+    assert answer.status == 400
+    assert answer.detail == "content-length header must be an integer"
+    assert answer.headers["openstack-api-version"] == "placement 1.39"
+
+
+def test_cache_headers_exist_from_1_15_only(api: Client) -> None:
+    api.provider("a")
+    for path in ("/", RP, "/traits", "/resource_classes"):
+        old = api.get(path, version="1.14").headers
+        new = api.get(path, version="1.15").headers
+        assert not {"cache-control", "last-modified"} & old.keys()
+        assert new["cache-control"] == "no-cache"
+        assert new["last-modified"].endswith(" GMT")
+
+
+def test_bodiless_trait_answers_have_cache_headers_and_class_writes_never(api: Client) -> None:
+    for answer in (
+        api.put("/traits/CUSTOM_A", version="1.15"),
+        api.put("/traits/CUSTOM_A", version="1.15"),
+        api.get("/traits/CUSTOM_A", version="1.15"),
+    ):
+        assert answer.headers["cache-control"] == "no-cache"
+        assert "last-modified" in answer.headers
+    for answer in (
+        api.put("/traits/CUSTOM_B", version="1.14"),
+        api.get("/traits/CUSTOM_B", version="1.14"),
+        api.put("/resource_classes/CUSTOM_A"),
+        api.put("/resource_classes/CUSTOM_A"),
+        api.post("/resource_classes", {"name": "CUSTOM_B"}),
+        api.delete("/resource_classes/CUSTOM_B"),
+        api.post(RP, {"name": "a"}, version="1.19"),
+        api.get("/nowhere"),
+    ):
+        assert not {"cache-control", "last-modified"} & answer.headers.keys()
+
+
+def test_inventories_of_an_empty_provider_have_cache_control_but_no_last_modified(
+    api: Client,
+) -> None:
+    provider = api.provider()
+    answer = api.get(f"{provider}/inventories", version="1.15")
+    assert answer.headers["cache-control"] == "no-cache"
+    assert "last-modified" not in answer.headers
+    api.inventory(provider, VCPU=1)
+    assert "last-modified" in api.get(f"{provider}/inventories", version="1.15").headers
+
+
+def test_vary_accompanies_the_version_header(api: Client) -> None:
+    for answer in (api.get(RP), api.get("/nowhere"), api.put("/traits/CUSTOM_A"), api.post(RP)):
+        assert answer.headers["openstack-api-version"] == "placement 1.39"
+        assert answer.headers["vary"] == "openstack-api-version"
+
+
+def test_code_appears_from_1_23_on(api: Client) -> None:
+    assert api.get("/nowhere", version="1.22").code is None
+    assert api.get("/nowhere", version="1.23").code == "placement.undefined_code"
+
+
+def test_every_answer_has_a_request_id_of_its_own_and_errors_repeat_it(api: Client) -> None:
+    inbound = "req-11111111-1111-1111-1111-111111111111"
+    seen = set()
+    for path in (RP, "/nowhere", "/"):
+        answer = api.get(path, headers={"X-Openstack-Request-Id": inbound})
+        request_id = answer.headers["x-openstack-request-id"]
+        assert REQUEST_ID.fullmatch(request_id)
+        seen.add(request_id)
+        if answer.status == 404:
+            assert answer.error["request_id"] == request_id
+    assert len(seen) == 3
+    assert inbound not in seen
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "newest_without"),
+    [
+        ("GET", "/resource_classes", "1.1"),
+        ("POST", "/resource_classes", "1.1"),
+        ("PUT", "/resource_classes/CUSTOM_A", "1.1"),
+        ("DELETE", "/resource_classes/CUSTOM_A", "1.1"),
+        ("GET", "/traits", "1.5"),
+        ("GET", "/traits/CUSTOM_A", "1.5"),
+        ("PUT", "/traits/CUSTOM_A", "1.5"),
+        ("DELETE", "/traits/CUSTOM_A", "1.5"),
+        ("GET", f"{RP}/{UNKNOWN}/traits", "1.5"),
+        ("PUT", f"{RP}/{UNKNOWN}/traits", "1.5"),
+        ("DELETE", f"{RP}/{UNKNOWN}/traits", "1.5"),
+        ("GET", "/usages", "1.8"),
+        ("GET", "/allocation_candidates", "1.9"),
+        ("POST", "/allocations", "1.12"),
+        ("POST", "/reshaper", "1.29"),
+    ],
+)
+def test_a_route_that_is_too_new_is_404_before_anything_else(
+    api: Client, method: str, path: str, newest_without: str
+) -> None:
+    answer = api(
+        method,
+        path,
+        version=newest_without,
+        token="nobody",
+        raw=b"no json",
+        content_type="text/plain",
+        headers={"Accept": "application/json, text/x-nothing"},
+    )
+    assert answer.status == 404
+    assert answer.detail == ""
+
+
+def test_on_aggregates_406_and_415_beat_the_404_of_the_version(api: Client) -> None:
+    path = f"{RP}/{UNKNOWN}/aggregates"
+    assert api.get(path, version="1.0", headers={"Accept": "text/plain"}).status == 406
+    assert api.put(path, version="1.0", raw=b"[]", content_type="text/plain").status == 415
+    assert api.get(path, version="1.0", token="nobody").status == 404
+    assert api.put(path, [], version="1.0", token="nobody").status == 404
+
+
+def test_delete_inventories_before_1_5_is_405_without_allow(api: Client) -> None:
+    answer = api.delete(f"{RP}/{UNKNOWN}/inventories", version="1.4")
+    assert answer.status == 405
+    assert "allow" not in answer.headers
+
+
+def test_unknown_parameters_are_400_where_there_are_any_and_ignored_where_there_are_none(
+    api: Client,
+) -> None:
+    provider = api.provider()
+    for path in (RP, "/traits", "/usages?project_id=p&", "/allocation_candidates"):
+        answer = api.get(f"{path}{'' if '?' in path else '?'}spam=1")
+        assert answer.status == 400
+        assert answer.detail.startswith("Invalid query string parameters: ")
+        assert "spam" in answer.detail
+    for path in (provider, f"{provider}/inventories", "/resource_classes", f"{provider}/usages"):
+        assert api.get(f"{path}?spam=1").status == 200
+    assert api.get("/allocations/x?spam=1").status == 200
+
+
+def test_query_values_are_utf_8(api: Client) -> None:
+    api.provider("\N{SNOWMAN}")
+    (found,) = api.get(f"{RP}?name=%e2%98%83").json["resource_providers"]
+    assert found["name"] == "\N{SNOWMAN}"
+    answer = api.get(f"{RP}?name=%ff")
+    assert answer.status == 400
+    assert answer.detail.startswith(
+        "Invalid query string parameters: 'utf-8' codec can't decode byte 0xff"
+    )
+
+
+CORS = {
+    "cors__allowed_origin": ["http://valid.example.com"],
+    "cors__allow_headers": ["openstack-api-version"],
+}
+
+
+def preflight(origin: str, method: str = "GET", headers: str | None = None) -> dict[str, str]:
+    sent = {"Origin": origin, "Access-Control-Request-Method": method}
+    if headers is not None:
+        sent["Access-Control-Request-Headers"] = headers
+    return sent
+
+
+def test_a_preflight_is_answered_before_authentication(make_api: MakeApi) -> None:
+    api = make_api(**CORS)
+    answer = api(
+        "OPTIONS",
+        "/any/path",
+        token=None,
+        headers=preflight("http://valid.example.com", "PUT", "OpenStack-API-Version"),
+    )
+    assert answer.status == 200
+    assert answer.body == b""
+    assert answer.headers["access-control-allow-origin"] == "http://valid.example.com"
+    assert answer.headers["access-control-allow-credentials"] == "true"
+    assert answer.headers["access-control-max-age"] == "3600"
+    assert answer.headers["access-control-allow-methods"] == "PUT"
+    assert answer.headers["access-control-allow-headers"] == "OpenStack-API-Version"
+    assert answer.headers["vary"] == "Origin"
+    assert "openstack-api-version" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        preflight("http://invalid.example.com"),
+        preflight("http://valid.example.com", "get"),
+        preflight("http://valid.example.com", "HEAD"),
+        preflight("http://valid.example.com", "GET", "X-Unknown"),
+    ],
+)
+def test_a_preflight_that_is_not_allowed_is_200_without_the_headers(
+    make_api: MakeApi, sent: dict[str, str]
+) -> None:
+    answer = make_api(**CORS)("OPTIONS", RP, token=None, headers=sent)
+    assert answer.status == 200
+    assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+def test_answers_to_an_allowed_origin_have_cors_headers_errors_too(make_api: MakeApi) -> None:
+    api = make_api(**CORS)
+    origin = {"Origin": "http://valid.example.com"}
+    for answer in (api.get(RP, headers=origin), api.get(RP, headers=origin, token=None)):
+        assert answer.headers["access-control-allow-origin"] == "http://valid.example.com"
+        assert answer.headers["access-control-allow-credentials"] == "true"
+        assert "OpenStack-API-Version" in answer.headers["access-control-expose-headers"]
+        assert answer.headers["vary"].endswith("Origin")
+    foreign = api.get(RP, headers={"Origin": "http://invalid.example.com"})
+    assert foreign.status == 200
+    assert not [name for name in foreign.headers if name.startswith("access-control-")]
+
+
+def test_without_allowed_origin_options_is_an_ordinary_405(api: Client) -> None:
+    answer = api("OPTIONS", RP, headers=preflight("http://valid.example.com"))
+    assert answer.status == 405
+    assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+PROXIED = [
+    ({"Forwarded": "proto=https;host=cloud.example.com;for=203.0.113.1"}, ""),
+    (
+        {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "cloud.example.com"},
+        "",
+    ),
+    (
+        {
+            "X-Forwarded-Proto": "https",
+            "X-Forwarded-Host": "cloud.example.com",
+            "X-Forwarded-Prefix": "/placement",
+        },
+        "/placement",
+    ),
+]
+
+
+@pytest.mark.parametrize(("headers", "prefix"), PROXIED)
+def test_proxy_headers_count_when_switched_on(
+    make_api: MakeApi, headers: dict[str, Any], prefix: str
+) -> None:
+    api = make_api(oslo_middleware__enable_proxy_headers_parsing=True)
+    answer = api.put("/traits/CUSTOM_A", headers=headers)
+    assert answer.headers["location"] == f"https://cloud.example.com{prefix}/traits/CUSTOM_A"
+
+
+@pytest.mark.parametrize(("headers", "prefix"), PROXIED)
+def test_proxy_headers_are_ignored_by_default(
+    api: Client, headers: dict[str, Any], prefix: str
+) -> None:
+    answer = api.put("/traits/CUSTOM_A", headers=headers)
+    assert answer.headers["location"] == "http://placement.example.org/traits/CUSTOM_A"
+
+
+def test_metrics_and_health_are_served_only_at_the_paths_that_options_name(
+    make_api: MakeApi,
+) -> None:
+    watched = make_api(
+        placement_server__metrics_path="/-/metrics",
+        placement_server__healthcheck_path="/-/healthy",
+    )
+    watched.get(RP)
+    metrics = watched.get("/-/metrics", token=None)
+    assert metrics.status == 200
+    assert b'placement_http_requests_total{method="GET",route="/resource_providers"' in metrics.body
+    assert watched.get("/-/healthy", token=None).status == 200
+    plain = make_api()
+    assert plain.get("/-/metrics", token=None).status == 401
+    assert plain.get("/-/metrics").status == 404
+
+
+def test_an_unforeseen_failure_is_a_500_in_the_usual_form(
+    api: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("the roof is on fire")
+
+    monkeypatch.setattr(api.store, "read", fail)
+    answer = api.get(RP)
+    assert answer.status == 500
+    assert answer.error["title"] == "Internal Server Error"
+    assert answer.detail == "the roof is on fire"
+    assert "openstack-api-version" not in answer.headers
+    assert answer.error["request_id"] == answer.headers["x-openstack-request-id"]

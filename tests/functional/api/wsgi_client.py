@@ -1,0 +1,200 @@
+"""A client that calls the WSGI application directly: no sockets, full control over headers."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from placement_server.store.store import Store
+
+LATEST = "1.39"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back. Header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> dict[str, Any]:
+        (only,) = self.json["errors"]
+        assert isinstance(only, dict)
+        assert only["status"] == self.status
+        return only
+
+    @property
+    def detail(self) -> str:
+        """The specific message, behind the lead sentence of the status."""
+        return str(self.error["detail"]).partition("\n\n")[2].strip()
+
+    @property
+    def code(self) -> str | None:
+        return self.error.get("code")
+
+
+class Client:
+    """Requests to one application, as the user ``admin`` at the newest version by default."""
+
+    def __init__(self, application: Any, store: Store) -> None:
+        self.application = application
+        self.store = store
+
+    def __call__(
+        self,
+        method: str,
+        url: str,
+        json_body: Any = None,
+        *,
+        version: str | None = LATEST,
+        token: str | None = "admin",
+        headers: Mapping[str, str] | None = None,
+        raw: bytes | None = None,
+        content_type: str | None = "application/json",
+        environ: Mapping[str, Any] | None = None,
+    ) -> Answer:
+        """Send a request.
+
+        :param url: path and query, percent-encoded.
+        :param raw: the body as bytes, instead of ``json_body``.
+        :param content_type: only sent with a body.
+        """
+        path, _, query = url.partition("?")
+        body = raw if raw is not None else b""
+        if json_body is not None:
+            body = json.dumps(json_body).encode()
+        variables: dict[str, Any] = {
+            "REQUEST_METHOD": method,
+            "SCRIPT_NAME": "",
+            "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
+            "QUERY_STRING": query,
+            "SERVER_NAME": "placement.example.org",
+            "SERVER_PORT": "80",
+            "SERVER_PROTOCOL": "HTTP/1.1",
+            "REMOTE_ADDR": "192.0.2.1",
+            "wsgi.version": (1, 0),
+            "wsgi.url_scheme": "http",
+            "wsgi.input": io.BytesIO(body),
+            "wsgi.errors": io.StringIO(),
+            "wsgi.multithread": False,
+            "wsgi.multiprocess": False,
+            "wsgi.run_once": False,
+        }
+        sent = dict(headers or {})
+        if token is not None:
+            sent.setdefault("X-Auth-Token", token)
+        if version is not None:
+            sent.setdefault("OpenStack-API-Version", f"placement {version}")
+        if json_body is not None or raw is not None:
+            variables["CONTENT_LENGTH"] = str(len(body))
+            if content_type is not None:
+                variables["CONTENT_TYPE"] = content_type
+        for name, value in sent.items():
+            variable = name.upper().replace("-", "_")
+            if variable not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+                variable = f"HTTP_{variable}"
+            variables[variable] = value
+        variables.update(environ or {})
+        started: list[tuple[str, list[tuple[str, str]]]] = []
+
+        def start_response(
+            status: str, headers: list[tuple[str, str]], exc_info: Any = None
+        ) -> None:
+            started.append((status, headers))
+
+        content = b"".join(self.application(variables, start_response))
+        status, received = started[-1]
+        return Answer(
+            int(status[:3]), {name.lower(): value for name, value in received}, content
+        )
+
+    def get(self, url: str, **kwargs: Any) -> Answer:
+        return self("GET", url, **kwargs)
+
+    def put(self, url: str, json_body: Any = None, **kwargs: Any) -> Answer:
+        return self("PUT", url, json_body, **kwargs)
+
+    def post(self, url: str, json_body: Any = None, **kwargs: Any) -> Answer:
+        return self("POST", url, json_body, **kwargs)
+
+    def delete(self, url: str, **kwargs: Any) -> Answer:
+        return self("DELETE", url, **kwargs)
+
+    # Things to test with.
+
+    def provider(self, name: str = "host", **more: Any) -> str:
+        """Create a provider; its path."""
+        answer = self.post("/resource_providers", {"name": name, **more})
+        assert answer.status == 200, answer.body
+        return f"/resource_providers/{answer.json['uuid']}"
+
+    def generation(self, provider: str) -> int:
+        return int(self.get(provider).json["generation"])
+
+    def inventory(self, provider: str, **totals: Any) -> None:
+        """Set the inventories of a provider: a total each, or a whole record."""
+        records = {
+            name: value if isinstance(value, dict) else {"total": value}
+            for name, value in totals.items()
+        }
+        answer = self.put(
+            f"{provider}/inventories",
+            {
+                "resource_provider_generation": self.generation(provider),
+                "inventories": records,
+            },
+        )
+        assert answer.status == 200, answer.body
+
+    def traits(self, provider: str, *names: str) -> None:
+        """Set the traits of a provider, making the custom ones."""
+        for name in names:
+            if name.startswith("CUSTOM_"):
+                assert self.put(f"/traits/{name}").status in (201, 204)
+        answer = self.put(
+            f"{provider}/traits",
+            {"resource_provider_generation": self.generation(provider), "traits": list(names)},
+        )
+        assert answer.status == 200, answer.body
+
+    def aggregates(self, provider: str, *uuids: str) -> None:
+        """Set the aggregates of a provider."""
+        answer = self.put(
+            f"{provider}/aggregates",
+            {
+                "resource_provider_generation": self.generation(provider),
+                "aggregates": list(uuids),
+            },
+        )
+        assert answer.status == 200, answer.body
+
+    def claim(self, consumer: str, **kwargs: Any) -> Answer:
+        """PUT allocations at the newest version; see :func:`claim_body`."""
+        return self.put(f"/allocations/{consumer}", claim_body(**kwargs))
+
+
+def claim_body(
+    held: Mapping[str, Mapping[str, Any]], generation: int | None = None, **more: Any
+) -> dict[str, Any]:
+    """The body of a claim at the newest version. ``held`` is keyed by provider path or uuid."""
+    return {
+        "allocations": {
+            provider.rpartition("/")[2]: {"resources": dict(resources)}
+            for provider, resources in held.items()
+        },
+        "project_id": "project",
+        "user_id": "user",
+        "consumer_generation": generation,
+        "consumer_type": "INSTANCE",
+        **more,
+    }
