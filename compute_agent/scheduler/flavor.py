@@ -15,6 +15,7 @@ from compute_agent.scheduler.request import (
     UNSUFFIXED,
     CandidateRequest,
     RequestGroup,
+    with_host_traits_on_root,
 )
 from compute_agent.scheduler.spec import PciRequest, RequestedGroup, RequestSpec
 
@@ -49,7 +50,7 @@ def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
     written = extra_specs.read(spec.flavor.extra_specs)
     request = replace(written.request, limit=options.limit)
     sizes = _sizes(spec, written)
-    group = request.group(UNSUFFIXED).adding(sizes)
+    group = _joined(request.group(UNSUFFIXED).adding(sizes), _group_of(spec.unsuffixed))
     request = request.with_group(
         UNSUFFIXED, group.requiring(*extra_specs.image_traits(spec.image.properties))
     )
@@ -65,6 +66,7 @@ def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
         root_forbidden=request.root_forbidden | spec.root_forbidden,
         same_subtree=request.same_subtree | spec.same_subtree,
     )
+    request = with_host_traits_on_root(request)
     _check(request)
     return request
 
@@ -91,6 +93,17 @@ def _group_of(requested: RequestedGroup) -> RequestGroup:
         member_of=requested.aggregates,
         forbidden_aggregates=requested.forbidden_aggregates,
         in_tree=requested.in_tree,
+    )
+
+
+def _joined(one: RequestGroup, other: RequestGroup) -> RequestGroup:
+    return replace(
+        one.adding(other.resources),
+        required=one.required | other.required,
+        forbidden=one.forbidden | other.forbidden,
+        member_of=one.member_of | other.member_of,
+        forbidden_aggregates=one.forbidden_aggregates | other.forbidden_aggregates,
+        in_tree=other.in_tree or one.in_tree,
     )
 
 
@@ -152,8 +165,15 @@ def _check(request: CandidateRequest) -> None:
             suffix,
             f"the suffix of a group: {', '.join(sorted(set(request.groups) - {UNSUFFIXED}))}",
         )
+    in_subtrees = set().union(*request.same_subtree)
     for suffix, group in request.groups.items():
-        named = f"the group {suffix!r}" if suffix else "the unsuffixed group"
+        named = f"group {suffix}" if suffix else "the unsuffixed group"
+        if not group.resources and suffix not in in_subtrees:
+            raise InvalidRequest(
+                named,
+                "without resources",
+                "resources, or its suffix in same_subtree" if suffix else "resources",
+            )
         for one in group.required:
             if one <= group.forbidden:
                 raise InvalidRequest(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -26,13 +26,10 @@ class UnknownName(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a consumer holds: provider to class to amount."""
+    """What a consumer holds: provider to class to amount; and the record as placement wrote it."""
 
     allocations: Mapping[str, Mapping[str, int]]
-    generation: int | None
-    project_id: str = ""
-    user_id: str = ""
-    consumer_type: str | None = None
+    record: Mapping[str, Any]
 
 
 class Placement(Protocol):
@@ -43,7 +40,7 @@ class Placement(Protocol):
     """
 
     def allocation_candidates(
-        self, query: str, minimum: Microversion
+        self, parameters: Sequence[tuple[str, str]], minimum: Microversion
     ) -> tuple[Mapping[str, Any], Microversion]:
         """Return the answer to a question, and the microversion in which it was asked.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 UNSUFFIXED = ""
 SUFFIX = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -113,9 +113,13 @@ class CandidateRequest:
         any_of = any(len(one) > 1 for group in self.groups.values() for one in group.required)
         return ANY_OF_MICROVERSION if any_of else PLAIN_MICROVERSION
 
+    def parameters(self) -> list[tuple[str, str]]:
+        """Return the query parameters of ``GET /allocation_candidates``, sorted, unquoted."""
+        return list(self._pairs())
+
     def query(self) -> str:
         """Return the query string of ``GET /allocation_candidates``."""
-        return "&".join(f"{quote(key)}={quote(value, safe=':,!')}" for key, value in self._pairs())
+        return urlencode(self.parameters(), safe=":,!")
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         if self.limit is not None:

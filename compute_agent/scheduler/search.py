@@ -17,11 +17,7 @@ from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.guest_numa import PAGE_SIZE_TRAIT_PREFIX, GuestNuma, guest_numa
 from compute_agent.scheduler.hosts import HostState
 from compute_agent.scheduler.placement_port import Microversion, Placement, UnknownName
-from compute_agent.scheduler.request import (
-    UNSUFFIXED,
-    CandidateRequest,
-    with_host_traits_on_root,
-)
+from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
 from compute_agent.scheduler.shapes import Shape
 from compute_agent.scheduler.spec import RequestSpec
 from compute_agent.scheduler.weighers import candidates as candidate_order
@@ -78,7 +74,6 @@ class Search:
         """
         request = flavor.request_of(spec, self._options.request)
         request = prefilters.apply(spec, request, self._options.prefilters)
-        request = with_host_traits_on_root(request)
         request = self._on_target(spec, request)
         answer, queries, version = self._ask(spec, request)
         found = self._host_states(spec, answer)
@@ -209,7 +204,7 @@ class _Questions:
         query = request.query()
         try:
             body, self.microversion = self._placement.allocation_candidates(
-                query, request.microversion
+                request.parameters(), request.microversion
             )
         except UnknownName as error:
             self._note(shape, query, returned=0)

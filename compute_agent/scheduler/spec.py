@@ -114,6 +114,7 @@ class RequestSpec:
     force_nodes: frozenset[str] = frozenset()
     retried_hosts: frozenset[str] = frozenset()
     instance_group: InstanceGroup | None = None
+    unsuffixed: RequestedGroup = RequestedGroup()
     requested_groups: tuple[RequestedGroup, ...] = ()
     pci_requests: tuple[PciRequest, ...] = ()
     root_required: frozenset[str] = frozenset()

@@ -1,0 +1,303 @@
+"""The command `compute-scheduler`: claim resources in placement, give them back, serve requests.
+
+    claim    find providers for some resources, claim them, print the consumer and where it landed
+    release  give back what a consumer holds
+    select   read a request specification as JSON, claim, print the selections
+    serve    answer select_destinations on the message bus
+
+Exit status: 0 done · 1 nothing fits, or there was nothing to release · 2 bad options, request or
+configuration · 3 placement cannot be used · 4 the consumer is claimed or changed by somebody else ·
+130 interrupted · 255 unexpected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import uuid
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import errors
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from compute_agent.scheduler.command_options import ClaimWords
+    from compute_agent.scheduler.manager import Scheduler
+    from compute_agent.scheduler.placement_client import PlacementClient
+
+DEFAULT_OWNER = "compute-scheduler"
+
+
+class Exit(IntEnum):
+    """Exit status of the command."""
+
+    DONE = 0
+    NOTHING_FITS = 1
+    BAD_INPUT = 2
+    PLACEMENT = 3
+    CONFLICT = 4
+    INTERRUPTED = 130
+    UNEXPECTED = 255
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command given by `argv` and return its exit status."""
+    namespace = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = namespace.function
+    try:
+        return int(command(namespace))
+    except KeyboardInterrupt:
+        print("compute-scheduler: interrupted", file=sys.stderr)
+        return Exit.INTERRUPTED
+    except errors.ComputeAgentError as error:
+        return _failed(namespace, error)
+    except Exception:  # noqa: BLE001 - the last line of defence of a command
+        import traceback
+
+        traceback.print_exc()
+        print(
+            f"compute-scheduler {namespace.command}: this is a defect of compute-scheduler; please "
+            "report it with the lines above.",
+            file=sys.stderr,
+        )
+        return Exit.UNEXPECTED
+
+
+def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+    from compute_agent.scheduler.errors import NoValidHost
+
+    print(f"compute-scheduler {namespace.command}: {error}", file=sys.stderr)
+    if isinstance(error, NoValidHost) and namespace.json:
+        print(json.dumps(error.as_dict(), indent=2))
+    return exit_of(error)
+
+
+def exit_of(error: errors.ComputeAgentError) -> Exit:
+    """Return the exit status that an error stands for."""
+    from compute_agent.scheduler.errors import AnswerMalformed, NoValidHost
+
+    if isinstance(error, NoValidHost):
+        return Exit.NOTHING_FITS
+    if isinstance(error, errors.AllocationUpdateFailed | errors.AllocationDeleteFailed):
+        return Exit.CONFLICT
+    if isinstance(error, errors.PlacementError | AnswerMalformed):
+        return Exit.PLACEMENT
+    return Exit.BAD_INPUT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="compute-scheduler",
+        description="Claims resources in placement before any host is told.",
+        epilog="Exit status: 0 done, 1 nothing fits or nothing to release, 2 bad input or "
+        "configuration, 3 placement cannot be used, 4 somebody else changes the consumer.",
+    )
+    parser.add_argument("--config-file", action="append", default=[], metavar="FILE")
+    parser.add_argument("--config-dir", action="append", default=[], metavar="DIR")
+    parser.add_argument("--debug", action="store_true", help="log every request to stderr")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_claim(commands)
+    release = commands.add_parser("release", help="give back what a consumer holds")
+    release.add_argument("consumer", metavar="CONSUMER", help="uuid that claim printed")
+    release.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    release.set_defaults(function=_release)
+    select = commands.add_parser("select", help="claim for a request specification")
+    select.add_argument("file", nargs="?", default="-", help="JSON; default: standard input")
+    select.add_argument("--alternates", action="store_true", help="list hosts to try later too")
+    select.add_argument("--json", action="store_true", default=True, help="the only format")
+    select.set_defaults(function=_select)
+    serve = commands.add_parser("serve", help="answer requests on the message bus")
+    serve.set_defaults(function=_serve, json=False)
+    return parser
+
+
+def _add_claim(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    claim = commands.add_parser(
+        "claim",
+        help="claim resources",
+        description="Claims resources on one host and prints the consumer and where it landed. "
+        "GROUP in an option is the suffix of a --group; without it, it is about --resources.",
+    )
+    repeated: dict[str, Any] = {"action": "append", "default": []}
+    claim.add_argument(
+        "--resources", metavar="CLASS=N,...", help="for example VCPU=2,MEMORY_MB=512", **repeated
+    )
+    claim.add_argument(
+        "--group",
+        metavar="GROUP:CLASS=N,...",
+        help="resources that one provider must give together, for example GPU:VGPU=1",
+        **repeated,
+    )
+    claim.add_argument(
+        "--required",
+        metavar="[GROUP:]TRAIT,...",
+        help="traits that must be there; in:A,B means any of them",
+        **repeated,
+    )
+    claim.add_argument(
+        "--forbidden", metavar="[GROUP:]TRAIT,...", help="traits that must not", **repeated
+    )
+    claim.add_argument(
+        "--member-of",
+        metavar="[GROUP:]UUID,...",
+        help="be in one of these aggregates; with ! before it: in none of them",
+        **repeated,
+    )
+    claim.add_argument(
+        "--in-tree", metavar="[GROUP:]UUID", help="be in the tree of this provider", **repeated
+    )
+    claim.add_argument(
+        "--root-required", metavar="TRAIT,!TRAIT,...", help="traits of the host", **repeated
+    )
+    claim.add_argument(
+        "--same-subtree", metavar="GROUP,GROUP,...", help="be below one of them", **repeated
+    )
+    claim.add_argument("--group-policy", choices=["none", "isolate"], default="none")
+    claim.add_argument("--host", default="", metavar="NAME", help="this host only")
+    claim.add_argument("--project", default=DEFAULT_OWNER, help="default: %(default)s")
+    claim.add_argument("--user", default=DEFAULT_OWNER, help="default: %(default)s")
+    claim.add_argument("--consumer", metavar="UUID", help="default: a new one")
+    claim.add_argument("--type", default="INSTANCE", help="consumer type; default: %(default)s")
+    claim.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    claim.set_defaults(function=_claim)
+
+
+def _claim(namespace: argparse.Namespace) -> int:
+    from compute_agent.scheduler import command_options
+    from compute_agent.scheduler.extra_specs import uuid_text
+
+    spec = command_options.spec_of(_words(namespace))
+    consumer = (
+        uuid_text("--consumer", namespace.consumer) if namespace.consumer else str(uuid.uuid4())
+    )
+    scheduler, client = _scheduler(namespace)
+    [[selection]] = scheduler.select_destinations(spec, [consumer])
+    request = json.loads(selection.allocation_request)
+    names = client.provider_names(request["allocations"])
+    document = {
+        "consumer": consumer,
+        "host": selection.nodename,
+        "root_provider": selection.compute_node_uuid,
+        "allocations": {
+            provider: {"name": names.get(provider, provider), **entry}
+            for provider, entry in request["allocations"].items()
+        },
+        "mappings": request["mappings"],
+    }
+    if namespace.json:
+        print(json.dumps(document, indent=2))
+    else:
+        from compute_agent.dev.claim_view import print_claim
+
+        print_claim(document)
+    return Exit.DONE
+
+
+def _words(namespace: argparse.Namespace) -> ClaimWords:
+    from compute_agent.scheduler.command_options import ClaimWords
+
+    return ClaimWords(
+        resources=namespace.resources,
+        groups=namespace.group,
+        required=namespace.required,
+        forbidden=namespace.forbidden,
+        member_of=namespace.member_of,
+        in_tree=namespace.in_tree,
+        root_required=namespace.root_required,
+        same_subtree=namespace.same_subtree,
+        group_policy=namespace.group_policy,
+        project=namespace.project,
+        user=namespace.user,
+        consumer_type=namespace.type,
+        host=namespace.host,
+    )
+
+
+def _release(namespace: argparse.Namespace) -> int:
+    from compute_agent.scheduler.extra_specs import uuid_text
+
+    consumer = uuid_text("CONSUMER", namespace.consumer)
+    _, client = _scheduler(namespace)
+    released = client.release(consumer)
+    if namespace.json:
+        print(json.dumps({"consumer": consumer, "released": released}))
+    elif released:
+        print(f"Released everything that consumer {consumer} held.")
+    if not released:
+        print(
+            f"compute-scheduler release: consumer {consumer} holds nothing: it was released "
+            "before, or never claimed.",
+            file=sys.stderr,
+        )
+        return Exit.NOTHING_FITS
+    return Exit.DONE
+
+
+def _select(namespace: argparse.Namespace) -> int:
+    from compute_agent.scheduler import spec_reader
+
+    body = _read_json(namespace.file)
+    instances = spec_reader.instances_of(body)
+    spec = spec_reader.read_spec(body)
+    scheduler, _ = _scheduler(namespace)
+    selections = scheduler.select_destinations(spec, instances, alternates=namespace.alternates)
+    print(json.dumps([[one.as_dict() for one in per] for per in selections], indent=2))
+    return Exit.DONE
+
+
+def _read_json(file: str) -> dict[str, Any]:
+    from compute_agent.scheduler.errors import InvalidRequest
+
+    named = "standard input" if file == "-" else file
+    try:
+        if file == "-":
+            body = json.load(sys.stdin)
+        else:
+            with open(file, encoding="utf-8") as stream:
+                body = json.load(stream)
+    except (OSError, ValueError) as error:
+        raise InvalidRequest("FILE", named, f"a JSON specification ({error})") from error
+    if not isinstance(body, dict):
+        raise InvalidRequest("FILE", named, "one JSON object, the request specification")
+    return body
+
+
+def _serve(namespace: argparse.Namespace) -> int:
+    from compute_agent.scheduler import rpc
+
+    conf = _configuration(namespace)
+    return rpc.serve(conf, _transport(conf))
+
+
+def _scheduler(namespace: argparse.Namespace) -> tuple[Scheduler, PlacementClient]:
+    from compute_agent.scheduler.assembly import scheduler_of
+
+    logging.basicConfig(
+        level=logging.DEBUG if namespace.debug else logging.ERROR,
+        format="%(levelname)s %(name)s: %(message)s",
+    )
+    conf = _configuration(namespace)
+    return scheduler_of(conf, _transport(conf))
+
+
+def _transport(conf: cfg.ConfigOpts) -> Any:
+    from compute_agent.report.keystone import KeystoneTransport
+
+    return KeystoneTransport.from_conf(conf)
+
+
+def _configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
+    from compute_agent import conf as agent_conf
+
+    argv = [f"--config-file={file}" for file in namespace.config_file]
+    argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
+    return agent_conf.new_config(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""A claim as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def claim_table(document: Mapping[str, Any]) -> Table:
+    """Return the allocations of a claim: provider, amount, and the groups it serves."""
+    table = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
+    for heading in ("provider", "claimed", "for group", "uuid"):
+        table.add_column(heading, overflow="fold")
+    for uuid, entry in document["allocations"].items():
+        amounts = " ".join(f"{name}={n}" for name, n in sorted(entry["resources"].items()))
+        groups = sorted(
+            suffix or "(unsuffixed)"
+            for suffix, uuids in document["mappings"].items()
+            if uuid in uuids
+        )
+        table.add_row(Text(entry["name"]), Text(amounts), Text(" ".join(groups)), Text(uuid))
+    return table
+
+
+def print_claim(document: Mapping[str, Any], console: Console | None = None) -> None:
+    """Print the consumer, the host and the allocations of a claim."""
+    out = console or Console(highlight=False)
+    out.print(Text.assemble("Consumer ", (document["consumer"], "bold")), soft_wrap=True)
+    host = Text.assemble(
+        "landed on ", (document["host"], "bold"), f" ({document['root_provider']})"
+    )
+    out.print(host, soft_wrap=True)
+    out.print(claim_table(document))

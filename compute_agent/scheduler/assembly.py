@@ -1,0 +1,144 @@
+"""Putting a scheduler together from configuration."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+import os_resource_classes
+import os_traits
+
+from compute_agent.errors import InvalidConfiguration
+from compute_agent.report.transport import Transport
+from compute_agent.scheduler import aggregates
+from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.filters import registry
+from compute_agent.scheduler.filters.host_filter import FilterOptions
+from compute_agent.scheduler.flavor import PciAlias, RequestOptions
+from compute_agent.scheduler.give_back import GiveBack
+from compute_agent.scheduler.journal import Journal
+from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.prefilters import PrefilterContext
+from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.weighers import order
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+
+def scheduler_of(
+    conf: cfg.ConfigOpts, transport: Transport, announcements: Announcements | None = None
+) -> tuple[Scheduler, PlacementClient]:
+    """Return a scheduler as `conf` describes it, and its client of placement.
+
+    :param announcements: where agents' announcements arrive, None without a bus.
+    :raises InvalidConfiguration: an option whose value no filter, weigher or file stands for.
+    """
+    client = PlacementClient(transport)
+    search = Search(client, search_options(conf), announcements)
+    give_back = GiveBack(client, Journal(conf.compute_scheduler.journal_path))
+    return Scheduler(client, search, claim_options(conf), give_back), client
+
+
+def search_options(conf: cfg.ConfigOpts) -> SearchOptions:
+    """Return what `conf` says about asking and filtering.
+
+    :raises InvalidConfiguration: an unknown filter, an unusable aggregate file or PCI alias.
+    """
+    scheduler, filtering = conf.scheduler, conf.filter_scheduler
+    source = conf.compute_scheduler.aggregate_source
+    return SearchOptions(
+        request=RequestOptions(
+            limit=scheduler.max_placement_results,
+            pci_aliases=pci_aliases(conf.pci.alias) if filtering.pci_in_placement else None,
+        ),
+        prefilters=PrefilterContext(
+            aggregates=aggregates.load(source) if source else aggregates.Aggregates(),
+            tenant_aggregates=scheduler.limit_tenants_to_placement_aggregate,
+            tenant_aggregate_required=scheduler.placement_aggregate_required_for_tenants,
+            image_type=scheduler.query_placement_for_image_type_support,
+            isolated_aggregates=scheduler.enable_isolated_aggregate_filtering,
+            image_metadata=scheduler.image_metadata_prefilter,
+            known_traits=frozenset(os_traits.get_traits()),
+        ),
+        filters=registry.make(
+            filtering.enabled_filters, filtering.available_filters, filter_options(conf)
+        ),
+        service_down_time=conf.service_down_time,
+    )
+
+
+def filter_options(conf: cfg.ConfigOpts) -> FilterOptions:
+    """Return the options that filters look at."""
+    filtering = conf.filter_scheduler
+    return FilterOptions(
+        max_io_ops_per_host=filtering.max_io_ops_per_host,
+        max_instances_per_host=filtering.max_instances_per_host,
+        isolated_images=frozenset(filtering.isolated_images),
+        isolated_hosts=frozenset(filtering.isolated_hosts),
+        restrict_isolated_hosts_to_isolated_images=(
+            filtering.restrict_isolated_hosts_to_isolated_images
+        ),
+    )
+
+
+def claim_options(conf: cfg.ConfigOpts) -> ClaimOptions:
+    """Return what `conf` says about ordering and claiming.
+
+    :raises InvalidConfiguration: an unknown weigher.
+    """
+    filtering = conf.filter_scheduler
+    weighers = order.make(filtering.weight_classes)
+    multipliers = {}
+    for one in weighers:
+        option = f"{one.option}_weight_multiplier"
+        # a weigher from elsewhere may have no option of ours; its own default counts then
+        if option in filtering:
+            multipliers[one.option] = filtering[option]
+    return ClaimOptions(
+        weighers=weighers,
+        weighing=order.WeighingOptions(
+            multipliers=multipliers,
+            subset_size=filtering.host_subset_size,
+            shuffle_best=filtering.shuffle_best_same_weighed_hosts,
+        ),
+        candidates_per_host=conf.compute_scheduler.claim_candidates_per_host,
+        max_attempts=conf.scheduler.max_attempts,
+    )
+
+
+def pci_aliases(written: list[str]) -> dict[str, PciAlias]:
+    """Return the aliases of option ``[pci]alias`` by name.
+
+    :raises InvalidConfiguration: one that is no JSON object with a name and a way to a class.
+    """
+    aliases = {}
+    for text in written:
+        try:
+            body: dict[str, Any] = json.loads(text)
+            aliases[str(body["name"])] = _alias(body)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidConfiguration(
+                f"Option [pci]alias is {text!r}: expected JSON with name, and resource_class or "
+                f"vendor_id and product_id ({type(error).__name__}: {error})."
+            ) from error
+    return aliases
+
+
+def _alias(body: dict[str, Any]) -> PciAlias:
+    wanted = body.get("resource_class") or f"CUSTOM_PCI_{body['vendor_id']}_{body['product_id']}"
+    names = body.get("traits", "")
+    listed = names.split(",") if isinstance(names, str) else names
+    return PciAlias(
+        _normalised(str(wanted), os_resource_classes.STANDARDS),
+        frozenset(_normalised(name, os_traits.get_traits()) for name in listed if name.strip()),
+    )
+
+
+def _normalised(name: str, standard: Collection[str]) -> str:
+    """Return a name as agents report it: upper case, and custom unless it is a standard one."""
+    upper = re.sub(r"[^A-Z0-9_]", "_", name.strip().upper())
+    return upper if upper in standard or upper.startswith("CUSTOM_") else f"CUSTOM_{upper}"

@@ -1,0 +1,152 @@
+"""The request of ``compute-scheduler claim``, from its options.
+
+A value may begin with the suffix of the group it belongs to, ``SUFFIX:VALUE``; without one it
+belongs to the unsuffixed group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from compute_agent.scheduler import extra_specs
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.request import SUFFIX, UNSUFFIXED, RequestGroup
+from compute_agent.scheduler.spec import Flavor, RequestedGroup, RequestSpec
+
+_CONSUMER_TYPE = re.compile(r"[A-Z0-9_]{1,255}")
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimWords:
+    """What was typed, option by option, each in the order given."""
+
+    resources: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    required: Sequence[str] = ()
+    forbidden: Sequence[str] = ()
+    member_of: Sequence[str] = ()
+    in_tree: Sequence[str] = ()
+    root_required: Sequence[str] = ()
+    same_subtree: Sequence[str] = ()
+    group_policy: str = "none"
+    project: str = ""
+    user: str = ""
+    consumer_type: str = "INSTANCE"
+    host: str = ""
+
+
+def spec_of(words: ClaimWords) -> RequestSpec:
+    """Return the specification that the options stand for.
+
+    :raises InvalidRequest: names the option, the value and what was expected.
+    """
+    groups: defaultdict[str, RequestGroup] = defaultdict(RequestGroup)
+    for text in words.resources:
+        groups[UNSUFFIXED] = groups[UNSUFFIXED].adding(_amounts("--resources", text, text))
+    for text in words.groups:
+        suffix, listed = _split("--group", text)
+        if not suffix:
+            raise InvalidRequest("--group", text, "SUFFIX:CLASS=AMOUNT, for example GPU:VGPU=1")
+        groups[suffix] = groups[suffix].adding(_amounts("--group", text, listed))
+    for text in words.required:
+        suffix, listed = _split("--required", text)
+        groups[suffix] = _requiring(groups[suffix], text, listed)
+    for text in words.forbidden:
+        suffix, listed = _split("--forbidden", text)
+        traits = (_trait("--forbidden", text, name) for name in listed.split(","))
+        groups[suffix] = groups[suffix].forbidding(*traits)
+    for text in words.member_of:
+        suffix, listed = _split("--member-of", text)
+        groups[suffix] = extra_specs.with_member_of(groups[suffix], "--member-of", listed)
+    for text in words.in_tree:
+        suffix, uuid = _split("--in-tree", text)
+        groups[suffix] = replace(groups[suffix], in_tree=extra_specs.uuid_text("--in-tree", uuid))
+    return _spec(words, groups)
+
+
+def _spec(words: ClaimWords, groups: dict[str, RequestGroup]) -> RequestSpec:
+    if not any(group.resources for group in groups.values()):
+        raise InvalidRequest("--resources", "", "CLASS=AMOUNT[,CLASS=AMOUNT...], or --group")
+    required: frozenset[str] = frozenset()
+    forbidden: frozenset[str] = frozenset()
+    for text in words.root_required:
+        more_required, more_forbidden = extra_specs.root_traits("--root-required", text)
+        required, forbidden = required | more_required, forbidden | more_forbidden
+    if not _CONSUMER_TYPE.fullmatch(words.consumer_type):
+        raise InvalidRequest(
+            "--type", words.consumer_type, "upper-case letters, digits and underscores"
+        )
+    unsuffixed = groups.pop(UNSUFFIXED, RequestGroup())
+    return RequestSpec(
+        project_id=words.project,
+        user_id=words.user,
+        flavor=Flavor(extra_specs={"group_policy": words.group_policy}),
+        unsuffixed=_requested("", unsuffixed),
+        requested_groups=tuple(_requested(suffix, one) for suffix, one in groups.items()),
+        root_required=required,
+        root_forbidden=forbidden,
+        same_subtree=frozenset(
+            extra_specs.suffixes("--same-subtree", text) for text in words.same_subtree
+        ),
+        force_hosts=frozenset({words.host} - {""}),
+        consumer_type=words.consumer_type,
+    )
+
+
+def _requested(suffix: str, group: RequestGroup) -> RequestedGroup:
+    return RequestedGroup(
+        requester_id=suffix,
+        resources=group.resources,
+        required_traits=group.required,
+        forbidden_traits=group.forbidden,
+        aggregates=group.member_of,
+        forbidden_aggregates=group.forbidden_aggregates,
+        in_tree=group.in_tree,
+    )
+
+
+def _split(option: str, text: str) -> tuple[str, str]:
+    """Return suffix and rest of ``SUFFIX:REST``; ``in:`` and ``!in:`` are no suffixes."""
+    head, colon, rest = text.partition(":")
+    if not colon or head.removeprefix("!") == "in":
+        return UNSUFFIXED, text
+    if not SUFFIX.fullmatch(head):
+        raise InvalidRequest(
+            option, text, "SUFFIX:VALUE with a suffix of 1 to 64 letters, digits, _ and -"
+        )
+    return head, rest
+
+
+def _amounts(option: str, text: str, listed: str) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for item in listed.split(","):
+        name, equals, number = item.strip().partition("=")
+        if (
+            not equals
+            or not extra_specs.RESOURCE_CLASS.match(name)
+            or not number.isdecimal()
+            or not 0 < int(number) < 2**31
+        ):
+            raise InvalidRequest(
+                option, text, "CLASS=AMOUNT[,CLASS=AMOUNT...], for example VCPU=2,MEMORY_MB=512"
+            )
+        if name in amounts:
+            raise InvalidRequest(option, text, f"{name} once")
+        amounts[name] = int(number)
+    return amounts
+
+
+def _requiring(group: RequestGroup, text: str, listed: str) -> RequestGroup:
+    if listed.startswith("in:"):
+        names = [_trait("--required", text, name) for name in listed[3:].split(",")]
+        return replace(group, required=group.required | {frozenset(names)})
+    return group.requiring(*(_trait("--required", text, one) for one in listed.split(",")))
+
+
+def _trait(option: str, text: str, name: str) -> str:
+    if not extra_specs.TRAIT.match(name.strip()):
+        raise InvalidRequest(option, text, "[SUFFIX:]TRAIT[,TRAIT...], for example HW_CPU_X86_AVX2")
+    return name.strip()

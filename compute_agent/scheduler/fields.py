@@ -1,0 +1,123 @@
+"""Reading typed fields out of JSON, with errors that name the field by its path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.extra_specs import amount, resource_class, trait, uuid_text
+
+
+class Fields:
+    """One JSON object; absent and null fields read as empty.
+
+    :param path: where the object stands in the whole, for messages.
+    """
+
+    def __init__(self, value: object, path: str = "") -> None:
+        if not isinstance(value, Mapping):
+            raise InvalidRequest(path or "the specification", value, "an object with named fields")
+        self._value: Mapping[str, Any] = value
+        self._path = path
+
+    def name(self, field: str) -> str:
+        """Return the path of a field."""
+        return f"{self._path}.{field}" if self._path else field
+
+    def has(self, field: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._value.get(field) is not None
+
+    def text(self, field: str, default: str = "") -> str:
+        """Return a string; a number is taken as its digits."""
+        value = self._value.get(field)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise InvalidRequest(self.name(field), value, "a string")
+        return str(value)
+
+    def number(self, field: str, default: int = 0) -> int:
+        """Return a whole number of at least 0."""
+        value = self._value.get(field)
+        if value is None:
+            return default
+        if isinstance(value, bool):
+            raise InvalidRequest(self.name(field), value, "a whole number of at least 0")
+        return amount(self.name(field), value)
+
+    def flag(self, field: str) -> bool:
+        """Return a boolean, False if absent."""
+        value = self._value.get(field, False)
+        if not isinstance(value, bool | None):
+            raise InvalidRequest(self.name(field), value, "true or false")
+        return bool(value)
+
+    def fields(self, field: str) -> Fields:
+        """Return an object, empty if absent."""
+        value = self._value.get(field)
+        return Fields({} if value is None else value, self.name(field))
+
+    def each(self, field: str) -> list[Fields]:
+        """Return a list of objects."""
+        return [
+            Fields(one, f"{self.name(field)}[{index}]")
+            for index, one in enumerate(self.list(field))
+        ]
+
+    def list(self, field: str) -> Sequence[Any]:
+        """Return a list of anything, empty if absent."""
+        value = self._value.get(field)
+        if value is None:
+            return ()
+        if not isinstance(value, list | tuple):
+            raise InvalidRequest(self.name(field), value, "a list")
+        return value
+
+    def texts(self, field: str) -> frozenset[str]:
+        """Return a list of strings as a set."""
+        return frozenset(Fields({field: one}, self._path).text(field) for one in self.list(field))
+
+    def strings(self, field: str) -> dict[str, str]:
+        """Return an object of strings by name."""
+        inner = self.fields(field)
+        return {key: inner.text(key) for key in inner._value}
+
+    def resources(self, field: str) -> dict[str, int]:
+        """Return amounts by resource class."""
+        inner = self.fields(field)
+        return {resource_class(inner.name(key), key): inner.number(key) for key in inner._value}
+
+    def traits(self, field: str) -> frozenset[str]:
+        """Return a list of traits as a set."""
+        return frozenset(trait(self.name(field), one) for one in self.texts(field))
+
+    def trait_sets(self, field: str) -> frozenset[frozenset[str]]:
+        """Return traits that are all required; an entry that is a list means any of them."""
+        sets = set()
+        for one in self.list(field):
+            names = one if isinstance(one, list | tuple) else [one]
+            sets.add(frozenset(trait(self.name(field), str(name)) for name in names))
+        return frozenset(sets)
+
+    def uuid_sets(self, field: str) -> frozenset[frozenset[str]]:
+        """Return sets of uuids, each written as a list or as a comma-separated string."""
+        sets = set()
+        for one in self.list(field):
+            uuids = one if isinstance(one, list | tuple) else str(one).split(",")
+            sets.add(frozenset(uuid_text(self.name(field), str(item)) for item in uuids))
+        return frozenset(sets)
+
+    def uuid(self, field: str) -> str | None:
+        """Return a uuid, None if absent or empty."""
+        value = self.text(field)
+        return uuid_text(self.name(field), value) if value else None
+
+    def uuids(self, field: str) -> frozenset[str]:
+        """Return a list of uuids as a set."""
+        return frozenset(uuid_text(self.name(field), one) for one in self.texts(field))
+
+    def as_mapping(self) -> Mapping[str, Any]:
+        """Return the whole object."""
+        return self._value

@@ -1,0 +1,179 @@
+"""Placement behind the scheduler's interface, spoken to with the report client's parts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from compute_agent import errors
+from compute_agent.report import answers
+from compute_agent.report.allocations import (
+    Allocations,
+    AlreadyClaimed,
+    NoCapacity,
+)
+from compute_agent.report.candidates import Candidates
+from compute_agent.report.connection import NEWEST, Connection, version_text
+from compute_agent.report.providers import Providers
+from compute_agent.report.transport import Transport
+from compute_agent.scheduler.placement_port import Holding, Microversion, Shortage, UnknownName
+
+_UNKNOWN = ("No such trait", "No such resource class")
+_NAMES_KEPT_SECONDS = 300.0
+_ASKED_ONE_BY_ONE = 8
+"""Names up to which each is asked for; beyond, one list of all compute roots is cheaper."""
+
+
+class PlacementClient:
+    """Implements `placement_port.Placement`.  Safe in several threads.
+
+    :param transport: how requests reach placement.
+    :param clock: seconds that only grow, for how long names are kept.
+    """
+
+    def __init__(self, transport: Transport, clock: Callable[[], float] = time.monotonic) -> None:
+        self._connection = Connection(transport)
+        self._providers = Providers(self._connection)
+        self._allocations = Allocations(self._connection, self._providers)
+        self._candidates = Candidates(self._connection)
+        self._clock = clock
+        self._names: dict[str, tuple[float, str]] = {}
+        self._lock = threading.Lock()
+
+    def connect(self) -> None:
+        """Ask placement for its versions, to know that it can be reached and used.
+
+        :raises PlacementError: it cannot.
+        """
+        self._connection.versions()
+
+    def allocation_candidates(
+        self, parameters: Sequence[tuple[str, str]], minimum: Microversion
+    ) -> tuple[Mapping[str, Any], Microversion]:
+        """See `placement_port.Placement`."""
+        version = self._connection.newest(NEWEST)
+        if version < minimum:
+            raise errors.PlacementTooOld(
+                f"The request needs microversion {version_text(minimum)}, placement offers "
+                f"{version_text(version)}: upgrade placement."
+            )
+        try:
+            answer = self._candidates.get_allocation_candidates(parameters, version)
+        except errors.AllocationCandidateRetrievalFailed as error:
+            if error.status == 400 and any(text in error.detail for text in _UNKNOWN):
+                unknown = error.detail.rpartition("No such ")[2].rstrip(".")
+                raise UnknownName(
+                    f"Placement knows no such {unknown}, so no provider can have it: check the "
+                    "spelling, or wait for a host that reports it."
+                ) from error
+            raise
+        body = {
+            "allocation_requests": answer.allocation_requests,
+            "provider_summaries": answer.provider_summaries,
+        }
+        return body, answer.version
+
+    def claim(
+        self,
+        consumer: str,
+        allocation_request: Mapping[str, Any],
+        *,
+        project_id: str,
+        user_id: str,
+        microversion: Microversion,
+        consumer_type: str,
+    ) -> Shortage | None:
+        """See `placement_port.Placement`."""
+        result = self._allocations.claim_resources(
+            consumer,
+            allocation_request,
+            project_id,
+            user_id,
+            microversion,
+            consumer_type=consumer_type,
+        )
+        if isinstance(result, NoCapacity):
+            return Shortage(result.provider or "", result.resource_class or "")
+        if isinstance(result, AlreadyClaimed):
+            raise errors.AllocationUpdateFailed(
+                f"Consumer {consumer} holds allocations already, on "
+                f"{', '.join(sorted(result.record['allocations']))}: release it first, or claim "
+                "for another consumer."
+            )
+        return None
+
+    def holding(self, consumer: str) -> Holding:
+        """See `placement_port.Placement`."""
+        record = self._allocations.get_allocs_for_consumer(consumer)
+        held = {uuid: dict(one["resources"]) for uuid, one in dict(record["allocations"]).items()}
+        return Holding(held, record)
+
+    def release(self, consumer: str) -> bool:
+        """See `placement_port.Placement`."""
+        return self._allocations.delete_allocation(consumer)
+
+    def release_exactly(self, consumer: str, holding: Holding) -> None:
+        """See `placement_port.Placement`."""
+        self._allocations.put_allocations(consumer, {**holding.record, "allocations": {}})
+
+    def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
+        """See `placement_port.Placement`."""
+        unknown = [uuid for uuid in uuids if self._name_kept(uuid) is None]
+        if len(unknown) > _ASKED_ONE_BY_ONE:
+            self._keep_names(self._list("required=COMPUTE_NODE"))
+            unknown = [uuid for uuid in unknown if self._name_kept(uuid) is None]
+        for uuid in unknown:
+            provider = self._providers.get(uuid)
+            if provider is not None:
+                self._keep_names([provider])
+        names = {uuid: self._name_kept(uuid) for uuid in uuids}
+        return {uuid: name for uuid, name in names.items() if name is not None}
+
+    def provider_roots(self, uuids: Collection[str]) -> Mapping[str, str]:
+        """See `placement_port.Placement`."""
+        roots = {}
+        for uuid in uuids:
+            provider = self._providers.get(uuid)
+            if provider is not None:
+                roots[uuid] = str(dict(provider)["root_provider_uuid"])
+        return roots
+
+    def root_named(self, name: str) -> str | None:
+        """See `placement_port.Placement`."""
+        provider = self._providers.by_name(name)
+        if provider is None or provider["parent_provider_uuid"] is not None:
+            return None
+        return provider["uuid"]
+
+    def traits_beginning(self, prefix: str) -> frozenset[str]:
+        """See `placement_port.Placement`."""
+        path = f"/traits?name=startswith:{quote(prefix)}"
+        return frozenset(self._get(path, "Reading the known traits", "traits"))
+
+    def _list(self, query: str) -> list[Mapping[str, Any]]:
+        path = f"/resource_providers?{query}"
+        providers: list[Mapping[str, Any]] = self._get(
+            path, "Reading the names of hosts", "resource_providers"
+        )
+        return providers
+
+    def _get(self, path: str, doing: str, key: str) -> Any:
+        response = self._connection.call("GET", path, doing)
+        kind = errors.ResourceProviderRetrievalFailed
+        if response.status != 200:
+            raise answers.failure(kind, doing, "GET", path, response)
+        return answers.body_of(response, kind, doing, "GET", path, key)[key]
+
+    def _keep_names(self, providers: Sequence[Mapping[str, Any]]) -> None:
+        now = self._clock()
+        with self._lock:
+            for provider in providers:
+                self._names[provider["uuid"]] = (now, provider["name"])
+
+    def _name_kept(self, uuid: str) -> str | None:
+        with self._lock:
+            since, name = self._names.get(uuid, (0.0, None))
+        return name if name and self._clock() - since < _NAMES_KEPT_SECONDS else None

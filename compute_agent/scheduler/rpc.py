@@ -1,0 +1,224 @@
+"""The scheduler on the message bus: topic ``scheduler``, version 4.5.
+
+    select_destinations(spec_obj, instance_uuids, return_objects, return_alternates)
+        -> [[Selection, ...], ...]
+    update_aggregates, delete_aggregate                         the aggregates are read anew
+    update_instance_info, delete_instance_info, sync_instance_info   taken note of, no answer
+
+Arguments are plain dictionaries, or versioned objects as their serialiser writes them; the answer
+comes in the form of the question. Agents announce themselves on topic ``compute-state``.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import oslo_messaging
+
+from compute_agent.errors import (
+    ComputeAgentError,
+    InvalidConfiguration,
+    PlacementUnavailable,
+)
+from compute_agent.report.transport import Transport
+from compute_agent.scheduler import assembly, spec_reader
+from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.manager import Scheduler
+from compute_agent.scheduler.selection import Selection
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+LOG = logging.getLogger(__name__)
+
+TOPIC = "scheduler"
+VERSION = "4.5"
+STATE_TOPIC = "compute-state"
+STATE_VERSION = "1.0"
+_OBJECT = "nova_object."
+
+
+class SchedulerEndpoint:
+    """What the bus can call."""
+
+    target = oslo_messaging.Target(version=VERSION)
+
+    def __init__(self, make: Callable[[], Scheduler]) -> None:
+        self._make = make
+        self._scheduler = make()
+
+    def select_destinations(
+        self,
+        _ctxt: Mapping[str, Any],
+        spec_obj: Any,
+        instance_uuids: Sequence[str],
+        return_objects: bool = True,  # noqa: ARG002 - part of the interface; the form follows spec_obj
+        return_alternates: bool = False,
+    ) -> list[list[dict[str, Any]]]:
+        """Claim a host for each instance; see `Scheduler.select_destinations`."""
+        wrapped = isinstance(spec_obj, Mapping) and f"{_OBJECT}data" in spec_obj
+        try:
+            body = unwrapped(spec_obj)
+            if not isinstance(body, Mapping):
+                raise InvalidRequest("spec_obj", body, "an object with named fields")
+            instances = spec_reader.instances_of({"instance_uuids": list(instance_uuids)})
+            found = self._scheduler.select_destinations(
+                spec_reader.read_spec(body), instances, alternates=return_alternates
+            )
+        except ComputeAgentError as error:
+            LOG.info("select_destinations for %s: %s", ", ".join(instance_uuids), error)
+            # told to the caller as it is; without this the bus would log it as a defect
+            raise oslo_messaging.ExpectedException() from error
+        return [[_answered(one, wrapped=wrapped) for one in per] for per in found]
+
+    def update_aggregates(self, _ctxt: Mapping[str, Any], aggregates: Any) -> None:
+        """Read the aggregates anew."""
+        LOG.debug("Aggregates changed: %s", aggregates)
+        self._scheduler = self._make()
+
+    def delete_aggregate(self, _ctxt: Mapping[str, Any], aggregate: Any) -> None:
+        """Read the aggregates anew."""
+        LOG.debug("Aggregate deleted: %s", aggregate)
+        self._scheduler = self._make()
+
+    def update_instance_info(
+        self, _ctxt: Mapping[str, Any], host_name: str, instance_info: Any
+    ) -> None:
+        """Take note of an instance: placement knows its consumers, nothing is kept here."""
+        LOG.debug("Instances on %s changed: %s", host_name, instance_info)
+
+    def delete_instance_info(
+        self, _ctxt: Mapping[str, Any], host_name: str, instance_uuid: str
+    ) -> None:
+        """Take note that an instance is gone."""
+        LOG.debug("Instance %s on %s is gone", instance_uuid, host_name)
+
+    def sync_instance_info(
+        self, _ctxt: Mapping[str, Any], host_name: str, instance_uuids: Any
+    ) -> None:
+        """Take note of all instances of a host."""
+        LOG.debug("Instances on %s: %s", host_name, instance_uuids)
+
+
+class StateEndpoint:
+    """Where agents announce themselves."""
+
+    target = oslo_messaging.Target(version=STATE_VERSION)
+
+    def __init__(self, announcements: Announcements) -> None:
+        self._announcements = announcements
+
+    def compute_state(self, _ctxt: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        """Take in one announcement."""
+        try:
+            self._announcements.receive(state)
+        except (KeyError, TypeError, ValueError) as error:
+            LOG.warning("An announcement is left out, it cannot be read (%s): %s", error, state)
+
+
+class SchedulerService:
+    """The scheduler's servers on one bus."""
+
+    def __init__(self, conf: cfg.ConfigOpts, bus: Any, placement: Transport, host: str) -> None:
+        announcements = Announcements()
+        endpoint = SchedulerEndpoint(
+            lambda: assembly.scheduler_of(conf, placement, announcements)[0]
+        )
+        self._servers = [
+            oslo_messaging.get_rpc_server(
+                bus,
+                oslo_messaging.Target(topic=topic, server=host),
+                [one],
+                executor="threading",
+            )
+            for topic, one in ((TOPIC, endpoint), (STATE_TOPIC, StateEndpoint(announcements)))
+        ]
+
+    def start(self) -> None:
+        """Begin to answer."""
+        for server in self._servers:
+            server.start()
+
+    def stop(self) -> None:
+        """Finish what is being answered, and end."""
+        for server in self._servers:
+            server.stop()
+            server.wait()
+
+
+class SchedulerClient:
+    """Calls a scheduler over the bus."""
+
+    def __init__(self, bus: Any, timeout: float = 60.0) -> None:
+        target = oslo_messaging.Target(topic=TOPIC, version=VERSION)
+        self._client = oslo_messaging.get_rpc_client(bus, target, timeout=timeout)
+
+    def select_destinations(
+        self, spec: Mapping[str, Any], instances: Sequence[str]
+    ) -> list[list[dict[str, Any]]]:
+        """Return the selections for `spec`; raises what the bus makes of the scheduler's error."""
+        selections: list[list[dict[str, Any]]] = self._client.call(
+            {}, "select_destinations", spec_obj=dict(spec), instance_uuids=list(instances)
+        )
+        return selections
+
+
+def serve(conf: cfg.ConfigOpts, placement: Transport) -> int:
+    """Answer on the bus until SIGTERM or SIGINT; return the exit status.
+
+    :raises InvalidConfiguration: there is no bus, or an option cannot be used.
+    :raises PlacementError: placement refuses this scheduler. One that cannot be reached is waited
+        for: requests are answered with an error that can be retried.
+    """
+    from oslo_log import log
+
+    log.setup(conf, "compute-scheduler")
+    oslo_messaging.TransportURL.parse(conf)
+    if conf.get_location("transport_url").location.name == "opt_default" or not conf.transport_url:
+        raise InvalidConfiguration(
+            "Option [DEFAULT]transport_url is not set: there is no message bus to serve on. Set it "
+            "(for example rabbit://user:password@host:5672/), or use compute-scheduler claim, "
+            "release and select, which need no bus."
+        )
+    _, client = assembly.scheduler_of(conf, placement)
+    try:
+        client.connect()
+    except PlacementUnavailable as error:
+        LOG.warning("Placement cannot be reached yet, requests are refused until it can: %s", error)
+    service = SchedulerService(conf, oslo_messaging.get_rpc_transport(conf), placement, conf.host)
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    service.start()
+    LOG.info("Serving topic %s as %s", TOPIC, conf.host)
+    stopped.wait()
+    LOG.info("Stopping")
+    service.stop()
+    return 0
+
+
+def unwrapped(value: Any) -> Any:
+    """Return plain values for versioned objects, at every depth."""
+    if isinstance(value, Mapping):
+        inner = value.get(f"{_OBJECT}data", value)
+        return {key: unwrapped(one) for key, one in inner.items()}
+    if isinstance(value, list | tuple):
+        return [unwrapped(one) for one in value]
+    return value
+
+
+def _answered(selection: Selection, *, wrapped: bool) -> dict[str, Any]:
+    plain = selection.as_dict()
+    if not wrapped:
+        return plain
+    return {
+        f"{_OBJECT}name": "Selection",
+        f"{_OBJECT}namespace": "nova",
+        f"{_OBJECT}version": "1.1",
+        f"{_OBJECT}data": plain,
+    }

@@ -1,0 +1,164 @@
+"""Request specifications from JSON, field by field, with errors that name the field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.extra_specs import uuid_text
+from compute_agent.scheduler.fields import Fields
+from compute_agent.scheduler.port import groups_of_port
+from compute_agent.scheduler.spec import (
+    Destination,
+    Flavor,
+    Image,
+    InstanceGroup,
+    PciRequest,
+    RequestedGroup,
+    RequestedNetwork,
+    RequestSpec,
+)
+
+
+def instances_of(body: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the uuids to claim for: ``instance_uuids``, or ``instance_uuid`` alone.
+
+    :raises InvalidRequest: none, one that is no uuid, or a number that contradicts num_instances.
+    """
+    fields = Fields(body)
+    listed = fields.list("instance_uuids") or [fields.text("instance_uuid")]
+    if listed == [""]:
+        raise InvalidRequest("instance_uuid", None, "the uuid of the instance to claim for")
+    uuids = tuple(uuid_text("instance_uuids", str(one)) for one in listed)
+    if len(set(uuids)) < len(uuids):
+        raise InvalidRequest("instance_uuids", listed, "each instance once")
+    wanted = fields.number("num_instances", len(uuids))
+    if wanted != len(uuids):
+        raise InvalidRequest("num_instances", wanted, f"{len(uuids)}, one per instance uuid")
+    return uuids
+
+
+def read_spec(body: Mapping[str, Any]) -> RequestSpec:
+    """Return the specification that a JSON object writes down; fields not known are left alone.
+
+    :raises InvalidRequest: a field of the wrong type or a value that cannot be.
+    """
+    fields = Fields(body)
+    for required in ("project_id", "user_id"):
+        if not fields.text(required):
+            raise InvalidRequest(required, body.get(required), "an id")
+    groups = [_requested_group(one) for one in fields.each("requested_resources")]
+    level = fields.fields("request_level_params")
+    subtrees = {_subtree(level.name("same_subtree"), one) for one in level.list("same_subtree")}
+    for network in fields.each("requested_networks"):
+        request = network.fields("resource_request")
+        if network.has("resource_request"):
+            more, together = groups_of_port(network.text("port_id"), request.as_mapping())
+            groups += more
+            subtrees |= together
+    return RequestSpec(
+        project_id=fields.text("project_id"),
+        user_id=fields.text("user_id"),
+        flavor=_flavor(fields.fields("flavor")),
+        image=_image(fields.fields("image")),
+        num_instances=fields.number("num_instances", 1),
+        is_bfv=fields.flag("is_bfv"),
+        availability_zone=fields.text("availability_zone"),
+        destination=_destination(fields.fields("requested_destination")),
+        ignore_hosts=fields.texts("ignore_hosts"),
+        force_hosts=fields.texts("force_hosts"),
+        force_nodes=fields.texts("force_nodes"),
+        retried_hosts=_retried(fields),
+        instance_group=_group(fields),
+        requested_groups=tuple(groups),
+        pci_requests=tuple(_pci_request(one) for one in fields.each("pci_requests")),
+        root_required=level.traits("root_required"),
+        root_forbidden=level.traits("root_forbidden"),
+        same_subtree=frozenset(subtrees),
+        requested_networks=tuple(_network(one) for one in fields.each("requested_networks")),
+        scheduler_hints=_hints(fields.fields("scheduler_hints")),
+        consumer_type=fields.text("consumer_type", "INSTANCE"),
+    )
+
+
+def _flavor(fields: Fields) -> Flavor:
+    return Flavor(
+        vcpus=fields.number("vcpus"),
+        memory_mb=fields.number("memory_mb"),
+        root_gb=fields.number("root_gb"),
+        ephemeral_gb=fields.number("ephemeral_gb"),
+        swap=fields.number("swap"),
+        extra_specs=fields.strings("extra_specs"),
+        flavor_id=fields.text("flavorid") or fields.text("name"),
+    )
+
+
+def _image(fields: Fields) -> Image:
+    return Image(fields.text("id"), fields.strings("properties"), fields.text("disk_format"))
+
+
+def _destination(fields: Fields) -> Destination:
+    return Destination(
+        host=fields.text("host"),
+        node=fields.text("node"),
+        aggregates=fields.uuid_sets("aggregates"),
+        forbidden_aggregates=fields.uuids("forbidden_aggregates"),
+    )
+
+
+def _retried(fields: Fields) -> frozenset[str]:
+    """Return the hosts tried before: names, or [host, node] pairs."""
+    hosts = fields.fields("retry").list("hosts")
+    return frozenset(str(one[-1] if isinstance(one, list | tuple) else one) for one in hosts)
+
+
+def _group(fields: Fields) -> InstanceGroup | None:
+    if not fields.has("instance_group"):
+        return None
+    group = fields.fields("instance_group")
+    rules = group.fields("rules")
+    return InstanceGroup(
+        policy=group.text("policy"),
+        rules={"max_server_per_host": rules.number("max_server_per_host", 1)},
+        hosts=group.texts("hosts"),
+        members=group.uuids("members"),
+    )
+
+
+def _requested_group(fields: Fields) -> RequestedGroup:
+    return RequestedGroup(
+        requester_id=fields.text("requester_id"),
+        resources=fields.resources("resources"),
+        required_traits=fields.trait_sets("required_traits"),
+        forbidden_traits=fields.traits("forbidden_traits"),
+        aggregates=fields.uuid_sets("aggregates"),
+        forbidden_aggregates=fields.uuids("forbidden_aggregates"),
+        in_tree=fields.uuid("in_tree"),
+    )
+
+
+def _pci_request(fields: Fields) -> PciRequest:
+    return PciRequest(
+        request_id=fields.text("request_id"),
+        alias_name=fields.text("alias_name"),
+        count=fields.number("count", 1),
+    )
+
+
+def _network(fields: Fields) -> RequestedNetwork:
+    return RequestedNetwork(fields.uuids("segment_aggregates"), fields.flag("remote_managed"))
+
+
+def _subtree(name: str, value: object) -> frozenset[str]:
+    if not isinstance(value, list | tuple):
+        raise InvalidRequest(name, value, "lists of suffixes")
+    return frozenset(map(str, value))
+
+
+def _hints(fields: Fields) -> dict[str, tuple[str, ...]]:
+    hints = {}
+    for name, value in fields.as_mapping().items():
+        values = value if isinstance(value, list | tuple) else [value]
+        hints[name] = tuple(str(one) for one in values)
+    return hints
