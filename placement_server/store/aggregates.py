@@ -83,12 +83,12 @@ def _ensure(tx: WriteTransaction, aggregates: Sequence[str]) -> dict[str, int]:
     uuids = sorted(set(aggregates))
     if not uuids:
         return {}
-    found: dict[str, int] = dict(tx.execute(_IDS, {"uuids": uuids}).tuples().all())
+    found: dict[str, int] = dict(tx.execute(_IDS, {"uuids": uuids}).all())
     new = [uuid for uuid in uuids if uuid not in found]
     if new:
         tx.execute(
             sa.insert(placement_aggregates),
             [{"uuid": uuid, "created_at": tx.now, "updated_at": tx.now} for uuid in new],
         )
-        found.update(tx.execute(_IDS, {"uuids": new}).tuples().all())
+        found.update(tx.execute(_IDS, {"uuids": new}).all())
     return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Row, bindparam, select
+from sqlalchemy import bindparam, select
 
 from placement_server.store import provider_rows
 from placement_server.store.records import AllocationRow, ConsumerRecord, Provider
@@ -17,7 +17,7 @@ from placement_server.store.tables import (
     resource_providers,
     users,
 )
-from placement_server.store.transaction import ReadTransaction, aware
+from placement_server.store.transaction import AnyRow, ReadTransaction, aware
 
 _A: Final = allocations.c
 
@@ -87,7 +87,7 @@ def of_provider(
     ]
 
 
-def _row(row: Row[Any]) -> AllocationRow:
+def _row(row: AnyRow) -> AllocationRow:
     provider, generation, resource_class, used, consumer, created, updated = row
     return AllocationRow(
         provider, generation, resource_class, used, consumer, aware(updated or created)

@@ -193,7 +193,7 @@ def _look(
         rows = tx.execute(_BY_ID, {"ids": ids})
     else:
         return scene
-    for provider_id, uuid, root_id, inventory_id, class_id, *numbers in rows.tuples():
+    for provider_id, uuid, root_id, inventory_id, class_id, *numbers in rows:
         scene.provider_ids[uuid] = provider_id
         scene.root_ids[provider_id] = provider_id if root_id is None else root_id
         if inventory_id is not None:

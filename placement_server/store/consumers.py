@@ -76,12 +76,12 @@ def hold(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> list[HeldCons
     """
     held = {write.uuid: HeldConsumer(write) for write in writes}
     for uuids in chunks(sorted(held)):
-        for row_id, uuid, generation in tx.execute(_HOLD, {"uuids": uuids}).tuples():
+        for row_id, uuid, generation in tx.execute(_HOLD, {"uuids": uuids}):
             held[uuid].id = row_id
             held[uuid].generation = generation
     for uuids in chunks(sorted(held)):
-        for uuid, *allocation in tx.execute(_ALLOCATIONS, {"uuids": uuids}).tuples():
-            held[uuid].old.append((allocation[0], allocation[1], allocation[2]))
+        for uuid, provider_id, class_id, used in tx.execute(_ALLOCATIONS, {"uuids": uuids}):
+            held[uuid].old.append((provider_id, class_id, used))
     for consumer in held.values():
         expected = consumer.write.expected_generation
         if expected is ANY:
@@ -143,6 +143,5 @@ def store_records(tx: WriteTransaction, held: Sequence[HeldConsumer]) -> None:
                 tx.execute(_RAISE, {"ids": ids, **values})
             else:
                 tx.execute(_RAISE_AND_SET_TYPE, {"ids": ids, "the_type": kept, **values})
-    tx.batches.insert(
-        tx.connection, "consumers", _COLUMNS, sorted(new, key=lambda row: row[0]), tx.now
-    )
+    new.sort()
+    tx.batches.insert(tx.connection, "consumers", _COLUMNS, new, tx.now)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Row, bindparam, select
+from sqlalchemy import bindparam, select
 
 from placement_server.store.capacity import single_precision, usable
 from placement_server.store.records import InventoryRecord, StoredInventory
 from placement_server.store.tables import inventories, resource_classes, resource_providers
-from placement_server.store.transaction import ReadTransaction, WriteTransaction, aware
+from placement_server.store.transaction import AnyRow, ReadTransaction, WriteTransaction, aware
 
 _C: Final = inventories.c
 _KEY_INDEX: Final = "FORCE INDEX (uniq_inventories0resource_provider_resource_class)"
@@ -104,7 +104,7 @@ _UPDATE: Final = (
 _DELETE: Final = sa.delete(inventories).where(_C.id.in_(bindparam("ids", expanding=True)))
 
 
-def stored(row: Row[Any]) -> tuple[str, StoredInventory]:
+def stored(row: AnyRow) -> tuple[str, StoredInventory]:
     """Class name and inventory of a row of SELECT_STORED."""
     name, total, reserved, min_unit, max_unit, step_size, ratio, created, updated = row
     return name, StoredInventory(

@@ -49,7 +49,7 @@ def class_ids(tx: ReadTransaction, names: Collection[str], *, hold: bool = False
     if len(found) < len(names):
         others = [name for name in names if name not in found]
         statement = _CLASSES.with_for_update(read=True) if hold else _CLASSES
-        found.update(tx.execute(statement, {"names": sorted(others)}).tuples().all())
+        found.update(tx.execute(statement, {"names": sorted(others)}).all())
         missing = [name for name in names if name not in found]
         if missing:
             raise ResourceClassNotFound(missing)
@@ -61,7 +61,7 @@ def class_names(tx: ReadTransaction, ids: Sequence[int]) -> list[str]:
     custom = [i for i in ids if i >= FIRST_CUSTOM_CLASS_ID]
     names = _STANDARD_NAMES
     if custom:
-        names = names | dict(tx.execute(_CLASSES_BY_ID, {"ids": custom}).tuples().all())
+        names = names | dict(tx.execute(_CLASSES_BY_ID, {"ids": custom}).all())
     return [names[i] for i in ids]
 
 
@@ -69,7 +69,7 @@ def trait_ids(tx: ReadTransaction, names: Collection[str]) -> dict[str, int]:
     """The ids of traits. Raises TraitNotFound with every unknown name."""
     if not names:
         return {}
-    found: dict[str, int] = dict(tx.execute(_TRAITS, {"names": sorted(set(names))}).tuples().all())
+    found: dict[str, int] = dict(tx.execute(_TRAITS, {"names": sorted(set(names))}).all())
     missing = sorted(name for name in set(names) if name not in found)
     if missing:
         raise TraitNotFound(missing)
@@ -84,8 +84,8 @@ class Names:
         self._tables = ({}, {}, {}, {})
 
     def refresh(self, tx: ReadTransaction) -> None:
-        class_names: dict[int, str] = dict(tx.execute(_ALL_CLASSES).tuples().all())
-        trait_names: dict[int, str] = dict(tx.execute(_ALL_TRAITS).tuples().all())
+        class_names: dict[int, str] = dict(tx.execute(_ALL_CLASSES).all())
+        trait_names: dict[int, str] = dict(tx.execute(_ALL_TRAITS).all())
         self._tables = (
             {name: i for i, name in class_names.items()},
             class_names,

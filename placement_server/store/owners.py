@@ -49,7 +49,7 @@ def ensure(
     wanted = (sorted(set(project_ids)), sorted(set(user_ids)), sorted(set(type_names)))
     found: OwnerIds = OwnerIds({}, {}, {})
     parameters = dict(zip(("projects", "users", "types"), wanted, strict=True))
-    for kind, row_id, name in tx.execute(_FIND, parameters).tuples():
+    for kind, row_id, name in tx.execute(_FIND, parameters):
         found[kind][name] = row_id
     for kind, names in enumerate(wanted):
         for name in names:
@@ -58,5 +58,5 @@ def ensure(
                     sa.insert(_TABLES[kind]),
                     {_NAME_COLUMNS[kind].name: name, "created_at": tx.now, "updated_at": tx.now},
                 )
-                found[kind][name] = inserted.inserted_primary_key[0]
+                found[kind][name] = tx.new_id(inserted)
     return found

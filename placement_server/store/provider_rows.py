@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import Row, bindparam, select
+from sqlalchemy import bindparam, select
 
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import Provider
 from placement_server.store.tables import resource_providers
-from placement_server.store.transaction import ReadTransaction, aware
+from placement_server.store.transaction import AnyRow, ReadTransaction, aware
 
 PROVIDER: Final = resource_providers.alias("p")
 _PARENT: Final = resource_providers.alias("parent")
@@ -34,7 +34,7 @@ SELECT_PROVIDERS: Final = select(
 _BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid == bindparam("uuid"))
 
 
-def provider_of(row: Row[Any]) -> Provider:
+def provider_of(row: AnyRow) -> Provider:
     """The provider in a row of SELECT_PROVIDERS."""
     provider_id, uuid, name, generation, parent, root, created, updated, root_id = row
     return Provider(

@@ -114,7 +114,7 @@ def create(
             updated_at=tx.now,
         )
     )
-    (provider_id,) = inserted.inserted_primary_key
+    provider_id = tx.new_id(inserted)
     if root_id is None:
         tx.execute(
             sa.update(resource_providers)
@@ -132,7 +132,7 @@ def _hold_parent(tx: WriteTransaction, parent_uuid: str) -> tuple[int, int]:
     if row is None:
         raise ParentNotFound(parent_uuid)
     parent_id, root_id = row
-    held = dict(tx.execute(_PARENT_AND_ROOT, {"ids": [parent_id, root_id]}).tuples().all())
+    held: dict[int, int] = dict(tx.execute(_PARENT_AND_ROOT, {"ids": [parent_id, root_id]}).all())
     if held.get(parent_id) != root_id or held.get(root_id) != root_id:
         raise LostRace(f"Provider {parent_uuid} moved meanwhile.")
     return parent_id, root_id

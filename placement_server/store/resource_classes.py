@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy import Row, bindparam, func, select
+from sqlalchemy import bindparam, func, select
 
 from placement_server.store.errors import (
     ResourceClassExists,
@@ -16,7 +16,7 @@ from placement_server.store.errors import (
 from placement_server.store.names import FIRST_CUSTOM_CLASS_ID, is_standard
 from placement_server.store.records import NameRow, ResourceClassRow
 from placement_server.store.tables import inventories, resource_classes
-from placement_server.store.transaction import ReadTransaction, WriteTransaction, aware
+from placement_server.store.transaction import AnyRow, ReadTransaction, WriteTransaction, aware
 
 _C: Final = resource_classes.c
 _ROWS: Final = select(_C.id, _C.name, _C.created_at, _C.updated_at)
@@ -24,7 +24,7 @@ _ONE: Final = _ROWS.where(_C.name == bindparam("name"))
 _ALL: Final = _ROWS.order_by(_C.id)
 
 
-def _resource_class(row: Row[Any]) -> ResourceClassRow:
+def _resource_class(row: AnyRow) -> ResourceClassRow:
     return NameRow(row[0], row[1], aware(row[3] or row[2]))
 
 

@@ -47,9 +47,10 @@ def is_worth_retrying(error: BaseException) -> bool:
     if isinstance(cause, sqlite3.Error):
         return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _SQLITE
     if hasattr(cause, "sqlstate"):
+        code = getattr(cause, "sqlstate", None)
         # psycopg cannot give a code when there was no server to give one
-        no_server = cause.sqlstate is None and isinstance(error, OperationalError)
-        return no_server or cause.sqlstate in _POSTGRESQL
+        no_server = code is None and isinstance(error, OperationalError)
+        return no_server or code in _POSTGRESQL
     number = cause.args[0] if cause is not None and cause.args else None
     return isinstance(number, int) and number in _MYSQL
 
@@ -67,7 +68,7 @@ def retrying(once: Callable[[], _Result], *, tries: int, doing: str) -> _Result:
     try:
         # nearly every call ends here; it does not pay for the machinery below
         return once()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - all are raised again
         if tries <= 1 or not is_worth_retrying(error):
             _raise_translated(error, doing)
     again = tenacity.Retrying(
@@ -79,7 +80,7 @@ def retrying(once: Callable[[], _Result], *, tries: int, doing: str) -> _Result:
     )
     try:
         return again(once)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - all are raised again
         _raise_translated(error, doing)
 
 

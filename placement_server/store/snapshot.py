@@ -1,6 +1,51 @@
 """Consistent reads of whole provider trees, as the search for candidates wants them."""
 
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, or_, select
+
+from placement_server.store import tables
+from placement_server.store.dialects import chunks
+from placement_server.store.transaction import ReadTransaction
+
+_P = tables.resource_providers.c
+_I = tables.inventories.c
+_T = tables.resource_provider_traits.c
+_A = tables.resource_provider_aggregates.c
+_C = tables.changes.c
+
+_PROVIDERS = select(_P.id, _P.uuid, _P.parent_provider_id, _P.root_provider_id)
+_INVENTORIES = select(
+    _I.resource_provider_id,
+    _I.resource_class_id,
+    _I.total,
+    _I.reserved,
+    _I.min_unit,
+    _I.max_unit,
+    _I.step_size,
+    _I.allocation_ratio,
+    _I.capacity,
+    _I.used,
+)
+_TRAITS = select(_T.resource_provider_id, _T.trait_id)
+_AGGREGATES = select(_A.resource_provider_id, tables.placement_aggregates.c.uuid).join_from(
+    tables.resource_provider_aggregates,
+    tables.placement_aggregates,
+    _A.aggregate_id == tables.placement_aggregates.c.id,
+)
+_USAGE = select(_P.root_provider_id, _P.id, _I.resource_class_id, _I.used).join_from(
+    tables.resource_providers, tables.inventories, _I.resource_provider_id == _P.id
+)
+_CLASS_NAMES = select(tables.resource_classes.c.id, tables.resource_classes.c.name)
+_TRAIT_NAMES = select(tables.traits.c.id, tables.traits.c.name)
+_CHANGES = select(_C.id, _C.root_provider_id, _C.kind)
+_NEWEST_IDS = select(_C.id).order_by(_C.id.desc())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +99,117 @@ class NameRows:
 
     class_ids: dict[str, int]
     trait_ids: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """One note that a tree was touched."""
+
+    id: int
+    root_id: int
+    kind: int
+
+
+def names(tx: ReadTransaction) -> NameRows:
+    """Read the names of all resource classes and traits."""
+    return NameRows(
+        {name: number for number, name in tx.execute(_CLASS_NAMES)},
+        {name: number for number, name in tx.execute(_TRAIT_NAMES)},
+    )
+
+
+def all_trees(tx: ReadTransaction) -> list[TreeRows]:
+    """Read every tree, by ascending root id."""
+    trees = _assemble(
+        tx.execute(_PROVIDERS).all(),
+        tx.execute(_INVENTORIES),
+        tx.execute(_TRAITS),
+        tx.execute(_AGGREGATES),
+    )
+    return [trees[root_id] for root_id in sorted(trees)]
+
+
+def trees(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, TreeRows | None]:
+    """Read some trees; None stands for a root that has no providers any more."""
+    found: dict[int, TreeRows | None] = dict.fromkeys(root_ids)
+    for roots in chunks(sorted(root_ids), 1000):
+        providers = tx.execute(_PROVIDERS.where(_P.root_provider_id.in_(roots))).all()
+        ids = [row.id for row in providers]
+        found.update(
+            _assemble(
+                providers,
+                _of(tx, _INVENTORIES, _I.resource_provider_id, ids),
+                _of(tx, _TRAITS, _T.resource_provider_id, ids),
+                _of(tx, _AGGREGATES, _A.resource_provider_id, ids),
+            )
+        )
+    return found
+
+
+def usage(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, dict[tuple[int, int], int]]:
+    """Read what is used in some trees, by (provider id, class id)."""
+    found: dict[int, dict[tuple[int, int], int]] = {root_id: {} for root_id in root_ids}
+    for roots in chunks(sorted(root_ids), 1000):
+        for root_id, provider_id, class_id, used in tx.execute(
+            _USAGE.where(_P.root_provider_id.in_(roots))
+        ):
+            found[root_id][provider_id, class_id] = used
+    return found
+
+
+def changes_since(tx: ReadTransaction, last: int, gaps: Collection[int]) -> list[ChangeRow]:
+    """Read the changes from the id ``last`` on, itself among them, and those with ids in gaps."""
+    statement = _CHANGES.where(or_(_C.id >= last, _C.id.in_(gaps)) if gaps else _C.id >= last)
+    return [ChangeRow(*row) for row in tx.execute(statement).tuples()]
+
+
+def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:
+    """Return the highest ids among the changes, ascending."""
+    return sorted(tx.execute(_NEWEST_IDS.limit(count)).scalars())
+
+
+def _of(
+    tx: ReadTransaction, statement: Select[Any], column: ColumnElement[int], ids: Sequence[int]
+) -> Iterator[Any]:
+    for some in chunks(ids):
+        yield from tx.execute(statement.where(column.in_(some)))
+
+
+def _assemble(
+    providers: Iterable[Any],
+    inventories: Iterable[Any],
+    traits: Iterable[Any],
+    aggregates: Iterable[Any],
+) -> dict[int, TreeRows]:
+    """Put the rows of the four tables together, tree by tree."""
+    stock: defaultdict[int, list[InventoryRow]] = defaultdict(list)
+    for provider_id, *columns in inventories:
+        stock[provider_id].append(InventoryRow(*columns))
+    trait_ids: defaultdict[int, list[int]] = defaultdict(list)
+    for provider_id, trait_id in traits:
+        trait_ids[provider_id].append(trait_id)
+    member_of: defaultdict[int, list[str]] = defaultdict(list)
+    for provider_id, uuid in aggregates:
+        member_of[provider_id].append(uuid)
+    trees: defaultdict[int, list[ProviderRow]] = defaultdict(list)
+    for provider_id, uuid, parent_id, root_id in providers:
+        # Databases that came a long way may have roots that do not name themselves.
+        root = provider_id if root_id is None and parent_id is None else root_id
+        trees[root].append(
+            ProviderRow(
+                id=provider_id,
+                uuid=uuid,
+                parent_id=parent_id,
+                root_id=root,
+                inventories=tuple(sorted(stock.get(provider_id, ()), key=_class_id)),
+                trait_ids=tuple(sorted(trait_ids.get(provider_id, ()))),
+                aggregates=tuple(sorted(member_of.get(provider_id, ()))),
+            )
+        )
+    return {
+        root: TreeRows(root, tuple(sorted(rows, key=_provider_id))) for root, rows in trees.items()
+    }
+
+
+_class_id = attrgetter("resource_class_id")
+_provider_id = attrgetter("id")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from placement_server.store import outcome, retry, standard_names
+from placement_server.store import configuration, outcome, retry, schema, standard_names
 from placement_server.store.engine import Engines, create_engines
 from placement_server.store.names import Names
 from placement_server.store.options import StoreOptions
@@ -50,8 +50,6 @@ class Store:
         An SQLite database in memory is born with the schema. Raises StoreUnavailable when the
         database cannot be reached, SchemaOutOfDate when it has another schema.
         """
-        from placement_server.store import schema
-
         options = options or StoreOptions()
         engines = create_engines(url, options)
         store = cls(engines, options, url=url)
@@ -68,9 +66,7 @@ class Store:
     @classmethod
     def from_conf(cls, conf: ConfigOpts) -> Store:
         """The store that ``[placement_database]`` describes."""
-        from placement_server.conf import database
-
-        return cls.open(database.connection(conf), options=database.store_options(conf))
+        return cls.open(configuration.connection(conf), options=configuration.store_options(conf))
 
     @property
     def engine(self) -> Engine:

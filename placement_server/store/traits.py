@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy import Row, bindparam, select
+from sqlalchemy import bindparam, select
 
 from placement_server.store import provider_rows
 from placement_server.store.errors import (
@@ -21,6 +21,7 @@ from placement_server.store.records import NameRow, Provider, TraitRow
 from placement_server.store.tables import resource_provider_traits, traits
 from placement_server.store.transaction import (
     STRUCTURE,
+    AnyRow,
     ReadTransaction,
     WriteTransaction,
     aware,
@@ -41,7 +42,7 @@ _LINKED: Final = select(_LINKS.c.trait_id).where(
 )
 
 
-def _trait(row: Row[Any]) -> TraitRow:
+def _trait(row: AnyRow) -> TraitRow:
     return NameRow(row[0], row[1], aware(row[3] or row[2]))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, CursorResult, Executable
+from sqlalchemy import Connection, CursorResult, Executable, Row
 
 from placement_server.store.dialects import Batches
 
@@ -19,6 +19,9 @@ NAMES: Final = 2
 
 # NAMES rows belong to no tree.
 NO_ROOT: Final = 0
+
+AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
+AnyResult: TypeAlias = "CursorResult[*tuple[Any, ...]]"
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -36,8 +39,8 @@ class ReadTransaction:
         self,
         statement: Executable,
         parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-    ) -> CursorResult[Any]:
-        return self.connection.execute(statement, parameters)  # type: ignore[return-value]
+    ) -> AnyResult:
+        return self.connection.execute(statement, parameters)
 
 
 class WriteTransaction(ReadTransaction):
@@ -64,6 +67,13 @@ class WriteTransaction(ReadTransaction):
     def touch_names(self) -> None:
         """Note that resource classes or traits were created, renamed or deleted."""
         self._touched[NO_ROOT] = NAMES
+
+    @staticmethod
+    def new_id(inserted: AnyResult) -> int:
+        """The id that the database gave to the one row inserted."""
+        key = inserted.inserted_primary_key
+        assert key is not None, "one row was inserted into a table with a key"
+        return int(key[0])
 
     def append_changes(self) -> None:
         """Write the notes into ``changes``. The last statement of a transaction."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Select, bindparam, distinct, func, select
 
@@ -18,6 +18,8 @@ from placement_server.store.tables import (
     users,
 )
 from placement_server.store.transaction import ReadTransaction
+
+AnySelect: TypeAlias = "Select[*tuple[Any, ...]]"
 
 UNKNOWN: Final = "unknown"
 """What consumers without a type are shown as."""
@@ -35,7 +37,7 @@ _OF_PROVIDER: Final = (
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, int]]:
     """The use of every class that the provider has inventory of. Raises ProviderNotFound."""
     provider = provider_rows.get(tx, uuid)
-    rows = tx.execute(_OF_PROVIDER, {"provider_id": provider.id}).tuples().all()
+    rows = tx.execute(_OF_PROVIDER, {"provider_id": provider.id}).all()
     return provider, {name: int(used) for name, used in rows}
 
 
@@ -48,7 +50,7 @@ def of_project(tx: ReadTransaction, project_id: str, user_id: str | None = None)
         project_id,
         user_id,
     ).join(resource_classes, resource_classes.c.id == allocations.c.resource_class_id)
-    return {name: int(used) for name, used in tx.execute(statement).tuples()}
+    return {name: int(used) for name, used in tx.execute(statement)}
 
 
 def by_consumer_type(
@@ -84,16 +86,16 @@ def by_consumer_type(
         consumer_type,
     )
     resources: dict[str, dict[str, int]] = {}
-    for *key, resource_class, used in tx.execute(sums).tuples():
+    for *key, resource_class, used in tx.execute(sums):
         name = (key[0] or UNKNOWN) if group else ALL
         resources.setdefault(name, {})[resource_class] = int(used)
     number: dict[str, int] = {}
-    for *key, count in tx.execute(counts).tuples():
+    for *key, count in tx.execute(counts):
         number[(key[0] or UNKNOWN) if group else ALL] = count
     return {name: TypeUsage(number[name], amounts) for name, amounts in resources.items()}
 
 
-def _owned(statement: Select[Any], project_id: str, user_id: str | None) -> Select[Any]:
+def _owned(statement: AnySelect, project_id: str, user_id: str | None) -> AnySelect:
     """Allocations of the consumers of a project and, if given, of a user."""
     statement = (
         statement.select_from(allocations)
@@ -108,7 +110,7 @@ def _owned(statement: Select[Any], project_id: str, user_id: str | None) -> Sele
     return statement
 
 
-def _typed(statement: Select[Any], consumer_type: str | None) -> Select[Any]:
+def _typed(statement: AnySelect, consumer_type: str | None) -> AnySelect:
     statement = statement.outerjoin(
         consumer_types, consumer_types.c.id == consumers.c.consumer_type_id
     )

@@ -1,0 +1,60 @@
+"""Reading the store's settings from the options of group ``placement_database``."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from oslo_config import cfg
+
+from placement_server.store.errors import StoreUnavailable
+from placement_server.store.options import StoreOptions
+
+LOG = logging.getLogger(__name__)
+
+GROUP: Final = "placement_database"
+
+
+def connection(conf: cfg.ConfigOpts) -> str:
+    """The URL of the database. Raises StoreUnavailable when it is not configured."""
+    url = conf[GROUP].connection
+    if not url:
+        raise StoreUnavailable(
+            "No database is configured: set [placement_database]connection, for example to "
+            "sqlite:////var/lib/placement/placement.db."
+        )
+    if conf[GROUP].slave_connection:
+        LOG.warning(
+            "[placement_database]slave_connection is not used: all reads go to connection, so "
+            "that clients see what they wrote."
+        )
+    return str(url)
+
+
+def store_options(conf: cfg.ConfigOpts) -> StoreOptions:
+    """The store's settings as configured."""
+    group: Any = conf[GROUP]
+    return StoreOptions(
+        connection_parameters=group.connection_parameters,
+        sqlite_synchronous=group.sqlite_synchronous,
+        mysql_sql_mode=group.mysql_sql_mode,
+        connection_recycle_time=group.connection_recycle_time,
+        max_pool_size=group.max_pool_size,
+        max_overflow=group.max_overflow,
+        pool_timeout=group.pool_timeout,
+        connect_tries=group.max_retries if group.max_retries < 0 else group.max_retries + 1,
+        connect_interval=group.retry_interval,
+        connection_debug=group.connection_debug,
+        connection_trace=group.connection_trace,
+        sync_on_startup=group.sync_on_startup,
+        claim_tries=_claim_tries(conf),
+    )
+
+
+def _claim_tries(conf: cfg.ConfigOpts) -> int:
+    """``[placement]allocation_conflict_retry_count`` where that group is registered."""
+    try:
+        count = conf.placement.allocation_conflict_retry_count
+    except cfg.NoSuchOptError:
+        return StoreOptions().claim_tries
+    return max(1, int(count))
