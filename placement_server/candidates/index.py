@@ -184,6 +184,11 @@ class IndexWriter:
             return self.load(names, list(before.trees()))
         return self._publish(before.roots, before.root_ids, links)
 
+    def tree(self, root_id: int) -> TreeRows | None:
+        """Return a living tree as it is now, None when there is none with this root."""
+        base = self._base.get(root_id)
+        return self.index.tree(base) if base is not None else None
+
     def apply(self, changed: Mapping[int, TreeRows | None]) -> Index:
         """Replace trees by root id; None or a tree without providers removes it."""
         before = self.index

@@ -54,17 +54,17 @@ def _grouped(suffix: str, *keywords: str, names: tuple[str, ...] = ()) -> JsonSc
 
 _FOUR = ("resources", "required", "member_of", "in_tree")
 
-#: by the minor version from which on each is valid
-SCHEMAS: dict[int, JsonSchema] = {
-    10: _plain(),
-    16: _plain("limit"),
-    17: _plain("limit", "required"),
-    21: _plain("limit", "required", "member_of"),
-    25: _grouped(_NUMBER, *_FOUR[:3]),
-    31: _grouped(_NUMBER, *_FOUR),
-    33: _grouped(_SUFFIX, *_FOUR),
-    35: _grouped(_SUFFIX, *_FOUR, names=("root_required",)),
-    36: _grouped(_SUFFIX, *_FOUR, names=("root_required", "same_subtree")),
+#: by the microversion from which on each is valid
+SCHEMAS: dict[Microversion, JsonSchema] = {
+    (1, 10): _plain(),
+    (1, 16): _plain("limit"),
+    (1, 17): _plain("limit", "required"),
+    (1, 21): _plain("limit", "required", "member_of"),
+    (1, 25): _grouped(_NUMBER, *_FOUR[:3]),
+    (1, 31): _grouped(_NUMBER, *_FOUR),
+    (1, 33): _grouped(_SUFFIX, *_FOUR),
+    (1, 35): _grouped(_SUFFIX, *_FOUR, names=("root_required",)),
+    (1, 36): _grouped(_SUFFIX, *_FOUR, names=("root_required", "same_subtree")),
 }
 
 
@@ -74,9 +74,9 @@ def schema_for(microversion: Microversion, *, extensions: bool = False) -> JsonS
     :param extensions: add the parameters of ``placement-ext 1.0``. They build on the parameters of
         1.36, so below that microversion nothing is added.
     """
-    since = max(minor for minor in SCHEMAS if (1, minor) <= microversion)
+    since = max(version for version in SCHEMAS if version <= microversion)
     schema = SCHEMAS[since]
-    if not extensions or since < 36:
+    if not extensions or since < (1, 36):
         return schema
     extended = copy.deepcopy(schema)
     extended["properties"].update({name: {"type": ["string"]} for name in EXTENDED_NAMES})

@@ -1,0 +1,240 @@
+"""Keeps the index equal to the store.
+
+Every write transaction notes in the table ``changes`` which trees it touched. Before a search the
+feed reads, in one consistent view of the database, the notes after the last one that it knows, and
+the trees that they name, as they are in that same view. So a search sees everything that was
+committed before it was asked for, on whichever worker, and never half a transaction.
+
+Ids of notes are given out before transactions commit, so a lower id may appear after a higher one::
+
+    seen     1 2 3 . 5 6 . . 9        last = 9, gaps = {4, 7, 8}
+
+The gaps are asked for again each time until they appear, or are older than any transaction may
+be; some never appear, because the transaction was rolled back or the database (Galera) gives ids out in
+steps. Old notes are pruned from the low end, so when the note ``last`` is gone, others after it
+may be gone as well, and everything is read again.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from placement_server.candidates.index import Index, IndexWriter
+from placement_server.store import changes, snapshot
+from placement_server.store.errors import StoreError
+from placement_server.store.snapshot import ChangeRow, NameRows, TreeRows
+from placement_server.store.store import Store
+from placement_server.store.transaction import NAMES, NO_ROOT, STRUCTURE, ReadTransaction
+
+LOG = logging.getLogger(__name__)
+
+GAP_SECONDS = 60.0
+PRUNE_SECONDS = 900.0
+# Gaps are listed one by one up to here; beyond, everything from the first of them on is read.
+_LISTED_GAPS = 300
+# How far back a fresh feed looks for ids that are still to appear.
+_FIRST_LOOK = 10_000
+# More changed trees than this share of all are not worth reading one by one.
+_RELOAD_SHARE = 0.5
+_RELOAD_LEAST = 500
+# After this long without reading notes, those that filled gaps may have been pruned already.
+_LONGEST_SLEEP = changes.KEPT_FOR.total_seconds() / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far the notes have been read.
+
+    :param last: the highest id seen, 0 when there was none.
+    :param gaps: ids below it that have not appeared, each with the time since when it is awaited.
+    """
+
+    last: int = 0
+    gaps: Mapping[int, float] = field(default_factory=dict)
+
+    def after(self, ids: Iterable[int], now: float, gap_seconds: float) -> "Position":
+        """Return the position once these ids have appeared as well."""
+        appeared = set(ids)
+        gaps = {
+            number: since
+            for number, since in self.gaps.items()
+            if number not in appeared and now - since < gap_seconds
+        }
+        last = self.last
+        for number in sorted(appeared):
+            if number > last:
+                gaps.update(dict.fromkeys(range(last + 1, number), now))
+                last = number
+        return Position(last, gaps)
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """All trees, as of one moment."""
+
+    position: Position
+    names: NameRows
+    trees: list[TreeRows]
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What changed up to one moment; None for a tree that is no more."""
+
+    position: Position
+    names: NameRows | None = None
+    trees: Mapping[int, TreeRows | None] = field(default_factory=dict)
+
+
+class Feed:
+    """The index of one process. Thread safe.
+
+    :param gap_seconds: for how long a missing id is waited for; longer than any write
+        transaction may take from its last statement to its commit.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        gap_seconds: float = GAP_SECONDS,
+        prune_seconds: float = PRUNE_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._gap_seconds = gap_seconds
+        self._prune_seconds = prune_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._writer: IndexWriter | None = None
+        self._position = Position()
+        self._rounds_begun = 0
+        self._last_good_round = 0
+        self._followed_at = clock()
+        self._pruned_at = clock()
+
+    def index(self) -> Index:
+        """Return an index with everything that was committed before this call.
+
+        :raises placement_server.store.errors.StoreError: the database cannot be read.
+        """
+        begun_before = self._rounds_begun
+        with self._lock:
+            # While this call waited, another one may have read the notes. If it began to after
+            # this call was made, it has read what this call must see.
+            if self._writer is None or self._last_good_round <= begun_before:
+                self._rounds_begun += 1
+                self._follow()
+                self._last_good_round = self._rounds_begun
+            assert self._writer is not None
+            return self._writer.index
+
+    def _follow(self) -> None:
+        now = self._clock()
+        read = self._store.read(self._read, now)
+        if isinstance(read, Everything):
+            if self._writer is None:
+                self._writer = IndexWriter(read.names, read.trees)
+            else:
+                self._writer.load(read.names, read.trees)
+            LOG.info(
+                "Read all %d provider trees, up to change %d", len(read.trees), read.position.last
+            )
+        else:
+            assert self._writer is not None
+            if read.names is not None:
+                self._writer.rename(read.names)
+            if read.trees:
+                self._writer.apply(read.trees)
+        self._position = read.position
+        self._followed_at = now
+        self._prune_now_and_then(now)
+
+    def _read(self, tx: ReadTransaction, now: float) -> Everything | News:
+        """Read what is new. Changes nothing: the store may run it again."""
+        writer, position = self._writer, self._position
+        if writer is None:
+            return self._read_everything(tx, now)
+        if position.gaps and now - self._followed_at > _LONGEST_SLEEP:
+            # A gap may have been filled and pruned since.
+            return self._read_everything(tx, now)
+        start, gaps = position.last, sorted(position.gaps)
+        if len(gaps) > _LISTED_GAPS:
+            start, gaps = gaps[0], []
+        rows = snapshot.changes_since(tx, start, gaps)
+        if position.last and not any(row.id == position.last for row in rows):
+            LOG.info("Change %d has been pruned, reading all trees again", position.last)
+            return self._read_everything(tx, now)
+        rows = [row for row in rows if row.id > position.last or row.id in position.gaps]
+        reached = position.after((row.id for row in rows), now, self._gap_seconds)
+        return self._read_news(tx, writer, rows, reached, now) if rows else News(reached)
+
+    @staticmethod
+    def _read_everything(tx: ReadTransaction, now: float) -> Everything:
+        # The first statement fixes the moment as of which all is read.
+        ids = snapshot.newest_change_ids(tx, _FIRST_LOOK)
+        position = Position(ids[0] if ids else 0).after(ids[1:], now, float("inf"))
+        return Everything(position, snapshot.names(tx), snapshot.all_trees(tx))
+
+    def _read_news(
+        self,
+        tx: ReadTransaction,
+        writer: IndexWriter,
+        rows: list[ChangeRow],
+        reached: Position,
+        now: float,
+    ) -> Everything | News:
+        kinds: dict[int, int] = {}
+        for row in rows:
+            if row.root_id != NO_ROOT:
+                kinds[row.root_id] = min(row.kind, kinds.get(row.root_id, row.kind))
+        if len(kinds) > max(_RELOAD_LEAST, _RELOAD_SHARE * len(writer.index.roots)):
+            return self._read_everything(tx, now)
+        structure = {root for root, kind in kinds.items() if kind == STRUCTURE}
+        trees: dict[int, TreeRows | None] = {}
+        if len(structure) < len(kinds):
+            for root, used in snapshot.usage(tx, kinds.keys() - structure).items():
+                tree = writer.tree(root)
+                if tree is None or _inventory_keys(tree) != used.keys():
+                    structure.add(root)
+                else:
+                    trees[root] = _with_usage(tree, used)
+        if structure:
+            trees.update(snapshot.trees(tx, structure))
+        names = snapshot.names(tx) if any(row.kind == NAMES for row in rows) else None
+        return News(reached, names, trees)
+
+    def _prune_now_and_then(self, now: float) -> None:
+        if now - self._pruned_at < self._prune_seconds:
+            return
+        self._pruned_at = now
+        try:
+            self._store.write(changes.prune)
+        except StoreError as error:
+            LOG.warning(
+                "Old rows of the table changes were not deleted, the next try is in %d s: %s",
+                self._prune_seconds,
+                error,
+            )
+
+
+def _inventory_keys(tree: TreeRows) -> set[tuple[int, int]]:
+    return {(row.id, each.resource_class_id) for row in tree.providers for each in row.inventories}
+
+
+def _with_usage(tree: TreeRows, used: Mapping[tuple[int, int], int]) -> TreeRows:
+    return TreeRows(
+        tree.root_id,
+        tuple(
+            replace(
+                row,
+                inventories=tuple(
+                    replace(each, used=used[row.id, each.resource_class_id])
+                    for each in row.inventories
+                ),
+            )
+            for row in tree.providers
+        ),
+    )
