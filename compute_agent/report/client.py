@@ -105,6 +105,11 @@ class ReportClient(Allocations, Candidates):
         return self._connection.total
 
     @property
+    def created_uuids(self) -> frozenset[str]:
+        """Providers this process created, also those of a flush that failed afterwards."""
+        return frozenset(self._created)
+
+    @property
     def refused_names(self) -> frozenset[str]:
         """Traits and resource classes left out because placement does not take them."""
         return self._names.refused
