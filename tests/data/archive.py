@@ -1,0 +1,18 @@
+"""Unpacks machines that are kept as archives, because nobody needs to look at each file of them."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def unpack(name: str, directory: Path) -> Path:
+    """Unpack tests/data/<name>.tar.xz below `directory`; returns where the machine is."""
+    with tarfile.open(HERE / f"{name}.tar.xz") as archive:
+        if hasattr(tarfile, "tar_filter"):
+            archive.extractall(directory, filter="tar")
+        else:  # before Python 3.11.4
+            archive.extractall(directory)
+    return directory / name

@@ -1,0 +1,63 @@
+"""What a real kernel shows of a machine with two cells and SR-IOV cards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compute_agent.discovery.capture import replay
+from compute_agent.discovery.facts import HostTopology
+from tests.data.archive import unpack
+
+
+@pytest.fixture(scope="module")
+def topology(tmp_path_factory: pytest.TempPathFactory) -> HostTopology:
+    return replay(unpack("emulated-numa", tmp_path_factory.mktemp("machine")))
+
+
+def test_nothing_in_it_is_odd(topology: HostTopology) -> None:
+    assert topology.warnings == ()
+    assert topology.numa_reported
+
+
+def test_the_offline_cpu_is_on_no_cell(topology: HostTopology) -> None:
+    assert topology.present_cpus == (0, 1, 2, 3)
+    assert [cell.cpus for cell in topology.cells] == [(0, 1), (2,)]
+    assert [cell.distances for cell in topology.cells] == [((0, 10), (1, 21)), ((0, 21), (1, 10))]
+    assert [[(p.size_kib, p.total) for p in cell.huge_pages] for cell in topology.cells] == [
+        [(2048, 32), (1048576, 0)]
+    ] * 2
+
+
+def test_ports_hang_off_their_cells_and_their_links_are_down(topology: HostTopology) -> None:
+    assert [
+        (nic.address, nic.numa_node, nic.driver, nic.link_up, nic.speed_mbps, nic.total_vfs)
+        for nic in topology.nics
+    ] == [
+        ("0000:41:00.0", 0, "igb", False, None, 7),
+        ("0000:82:00.0", 1, "igb", False, None, 7),
+    ]
+
+
+def test_vfs_are_the_hosts_the_guests_or_free(topology: HostTopology) -> None:
+    first, second = topology.nics
+    # the first VF got an address by `ip addr add`, one of the other card went to vfio-pci
+    assert [vf.in_use_by_host for vf in first.vfs] == [True, False, False]
+    assert [(vf.driver, vf.netdev is None) for vf in second.vfs] == [
+        ("igbvf", False),
+        ("vfio-pci", True),
+        ("igbvf", False),
+    ]
+
+
+def test_every_vf_has_an_iommu_group_of_its_own(topology: HostTopology) -> None:
+    groups = [device.iommu_group for device in topology.pci_devices if device.is_vf]
+    assert len(groups) == len(set(groups)) == 6
+    assert None not in groups
+
+
+def test_a_drive_with_sriov_is_a_pf_and_no_port(topology: HostTopology) -> None:
+    (drive,) = (device for device in topology.pci_devices if device.class_code == "010802")
+    assert (drive.total_vfs, drive.vfs, drive.numa_node) == (4, (), 1)
+    assert drive.address not in [nic.address for nic in topology.nics]
