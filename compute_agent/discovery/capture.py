@@ -46,7 +46,7 @@ SYS_TREES = (
     "module/kvm_amd/parameters",
     "module/kvm_intel/parameters",
 )
-PCI_TREES = "devices/pci"  # and one for each domain and root bus: devices/pci0000:80
+ROOT_BUSES = "pci"  # below devices, one for each domain and root bus: pci0000:80
 PROC_FILES = ("cpuinfo", "meminfo", "net/route", "net/if_inet6", "version", HOSTNAME, BOOT_ID)
 
 SKIPPED = frozenset(
@@ -58,6 +58,17 @@ SKIPPED = frozenset(
         *("power", "msi_irqs", "trace", "statistics", "queues", "cpufreq", "cpuidle", "cache"),
         *("thermal_throttle", "microcode", "crash_notes", "crash_notes_size", "hwmon", "ptp"),
         *("ata_port", "scsi_host", "block", "nvme", "sound", "drm", "graphics", "usb_device"),
+        *(
+            "counters",
+            "gid_attrs",
+            "gids",
+            "hw_counters",
+            "pkeys",
+            "input",
+            "leds",
+            "rtc",
+            "sas_host",
+        ),
         *("vmstat", "numastat", "memory_failure", "compact", "product_uuid"),
     }
 )
@@ -83,7 +94,7 @@ def capture(
     if any(directory.iterdir()):
         raise FileExistsError(f"{directory} is not empty; a capture wants a directory of its own")
     copy = _Copy()
-    roots = [name for name in _names(f"{sysfs_root}/devices") if name.startswith("pci")]
+    roots = [name for name in _names(f"{sysfs_root}/devices") if name.startswith(ROOT_BUSES)]
     for tree in (*SYS_TREES, *(f"devices/{name}" for name in roots)):
         copy.tree(f"{sysfs_root}/{tree}", directory / "sys" / tree)
     for name in PROC_FILES:
@@ -138,28 +149,27 @@ def recorded_gpus(directory: Path) -> tuple[NvmlGpu, ...]:
 
 
 class _Copy:
-    """Copies trees; remembers what it could not read."""
+    """Copies trees; remembers what it could not read. What it cannot *write* raises OSError."""
 
     def __init__(self) -> None:
         self.unreadable: set[str] = set()
 
     def tree(self, source: str, target: Path, limit: int = FILE_LIMIT) -> None:
-        try:
-            if os.path.islink(source):
-                self._link(source, target)
-            elif os.path.isdir(source):
-                self._directory(source, target)
-            elif os.path.exists(source):
-                self._file(source, target, limit)
-        except OSError as error:
-            if error.filename is not None and str(error.filename).startswith(str(target)):
-                raise
-            if error.errno not in NO_VALUE:
-                self.unreadable.add(f"{source}: {error.strerror}")
+        if os.path.islink(source):
+            self._link(source, target)
+        elif os.path.isdir(source):
+            self._directory(source, target)
+        elif os.path.exists(source):
+            self._file(source, target, limit)
 
     def _directory(self, source: str, target: Path) -> None:
+        try:
+            names = sorted(os.listdir(source))
+        except OSError as error:
+            self._note(source, error)
+            return
         target.mkdir(parents=True, exist_ok=True)
-        for name in _names(source):
+        for name in names:
             if name in SKIPPED or name.startswith(SKIPPED_STARTS):
                 continue
             if name == "vpd" and not _is_ethernet(source):
@@ -167,18 +177,29 @@ class _Copy:
             self.tree(f"{source}/{name}", target / name)
 
     def _link(self, source: str, target: Path) -> None:
+        try:
+            where = os.readlink(source)
+        except OSError as error:
+            self._note(source, error)
+            return
         if not os.path.lexists(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.symlink_to(os.readlink(source))
+            target.symlink_to(where)
 
     def _file(self, source: str, target: Path, limit: int) -> None:
-        if not os.access(source, os.R_OK) or os.stat(source).st_mode & 0o444 == 0:
-            if os.stat(source).st_mode & 0o444:
-                self.unreadable.add(f"{source}: Permission denied")
+        try:
+            if not os.stat(source).st_mode & 0o444:
+                return  # to be written only
+            data = read_file(source, limit)
+        except OSError as error:
+            self._note(source, error)
             return
-        data = read_file(source, limit)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
+
+    def _note(self, source: str, error: OSError) -> None:
+        if error.errno not in NO_VALUE:
+            self.unreadable.add(f"{source}: {error.strerror}")
 
 
 def _names(directory: str) -> list[str]:

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent.discovery import capture as capture_module
 from compute_agent.discovery.capture import capture, replay
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import MigDevice, MigProfile, VgpuInstance, VgpuType
 from compute_agent.discovery.nvml.facts import NvmlGpu
 from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json, to_json
+from compute_agent.discovery.sysfs.reader import read_file
 from compute_agent.discovery.topology import Discovery
+from tests.data.machine_builder import MachineBuilder
 from tests.data.make_two_cells import TWO_CELLS
 from tests.unit.discovery.test_nics import vpd
 
@@ -46,8 +49,6 @@ def test_replaying_a_capture_gives_the_machine_it_was_taken_from(tmp_path: Path)
 
 
 def test_serial_numbers_come_along(tmp_path: Path) -> None:
-    from tests.data.machine_builder import MachineBuilder
-
     machine = MachineBuilder()
     machine.nic("0000:81:00.0", "ens1")
     machine.sys(f"{machine.device('0000:81:00.0')}/vpd", vpd(b"MT2043X01234"))
@@ -100,3 +101,29 @@ def test_a_damaged_description_is_named(tmp_path: Path, text: str) -> None:
 def test_a_directory_that_is_no_capture_is_named(tmp_path: Path) -> None:
     with pytest.raises(DiscoveryError, match=r"cannot read .*capture\.json"):
         replay(tmp_path)
+
+
+def test_what_cannot_be_read_is_listed_and_the_rest_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: str, limit: int) -> bytes:
+        if path.endswith("0000:17:00.0/config"):
+            raise PermissionError(13, "Permission denied", path)
+        return read_file(path, limit)
+
+    monkeypatch.setattr(capture_module, "read_file", refuse)
+    sysfs, procfs = str(TWO_CELLS / "sys"), str(TWO_CELLS / "proc")
+    capture(tmp_path / "copy", sysfs_root=sysfs, procfs_root=procfs)
+    description = json.loads((tmp_path / "copy/capture.json").read_text())
+    (sentence,) = description["unreadable"]
+    assert sentence.endswith("0000:17:00.0/config: Permission denied")
+    assert len(replay(tmp_path / "copy").gpus) == 2
+
+
+def test_a_full_disk_is_no_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left"):
+        capture(tmp_path / "copy", sysfs_root=str(TWO_CELLS / "sys"))
