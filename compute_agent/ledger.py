@@ -30,9 +30,12 @@ class Ledger:
     """The memory of one agent, in files of its state directory. Safe for several threads.
 
     Only what changes is written, at once: a crash afterwards loses nothing.
+
+    :param read_only: changes are known to this object only, for commands that look.
     """
 
-    def __init__(self, state_path: Path) -> None:
+    def __init__(self, state_path: Path, *, read_only: bool = False) -> None:
+        self._read_only = read_only
         self._mutex = threading.Lock()
         self._providers_file = StateFile(state_path / "ledger.json")
         self._additions_file = StateFile(state_path / "provider-config.json")
@@ -54,7 +57,7 @@ class Ledger:
         with self._mutex:
             wanted = (self._created | frozenset(added)) - frozenset(removed)
             if wanted != self._created:
-                self._providers_file.save({"created": sorted(wanted)})
+                self._save(self._providers_file, {"created": sorted(wanted)})
                 self._created = wanted
 
     def additions(self) -> Additions:
@@ -70,7 +73,7 @@ class Ledger:
         }
         with self._mutex:
             if wanted != self._additions:
-                self._additions_file.save(wanted)
+                self._save(self._additions_file, wanted)
                 self._additions = wanted
 
     def service_state(self, *, default_enabled: bool) -> ServiceState:
@@ -89,6 +92,10 @@ class Ledger:
         with self._mutex:
             self._save_service(state)
 
+    def _save(self, file: StateFile, document: Mapping[str, Any]) -> None:
+        if not self._read_only:
+            file.save(document)
+
     def _save_service(self, state: ServiceState) -> None:
         document: dict[str, Any] = {
             "enabled": state.enabled,
@@ -96,5 +103,5 @@ class Ledger:
             "automatic": state.automatic,
         }
         if document != self._service:
-            self._service_file.save(document)
+            self._save(self._service_file, document)
             self._service = document

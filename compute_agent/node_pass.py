@@ -9,19 +9,20 @@ the rest of the tree usable are collected and handed back with the pass.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from compute_agent import agent_traits, errors, identity, reshape_check
 from compute_agent.normalise import Correction, normalise
-from compute_agent.provider import SHARING_TRAIT, ProviderData
+from compute_agent.provider import SHARING_TRAIT
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.report.operations import KeepProvider, Operation
 
 if TYPE_CHECKING:
     from compute_agent.ledger import Ledger
+    from compute_agent.provider_config_merger import Merged, ProviderConfigMerger
     from compute_agent.report.client import ReportClient
-    from compute_agent.report.operations import Operation
     from compute_agent.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
@@ -45,13 +46,6 @@ class ReshapeNeededAgain(errors.ComputeAgentError):
     """A driver asked for a reshape while it was doing one: a defect of the driver."""
 
 
-class ConfigMerger(Protocol):
-    """Puts what the operator's provider config files add into a wanted tree."""
-
-    def merge(self, tree: ProviderTree, root_uuids: Sequence[str]) -> list[Exception]:
-        """Edit `tree`; return what was wrong with the files, all of it."""
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
     """The node a pass is about, and what the pass may do."""
@@ -70,6 +64,7 @@ class Proposal:
     wanted: ProviderTree
     allocations: Mapping[str, Mapping[str, Any]] | None
     original_allocations: Mapping[str, Mapping[str, Any]] | None
+    merged: Merged
     problems: list[Exception] = field(default_factory=list)
 
 
@@ -77,6 +72,7 @@ class NodePass:
     """Makes proposals for nodes and carries them out.
 
     :param merger: what puts provider config files into the tree.
+    :param read_only: a root that placement lacks is proposed and not created.
     """
 
     def __init__(
@@ -84,12 +80,15 @@ class NodePass:
         driver: ComputeDriver,
         report: ReportClient,
         ledger: Ledger,
-        merger: ConfigMerger,
+        merger: ProviderConfigMerger,
+        *,
+        read_only: bool = False,
     ) -> None:
         self._driver = driver
         self._report = report
         self._ledger = ledger
         self._merger = merger
+        self._read_only = read_only
 
     def propose(self, target: Target, *, reshape: bool = False) -> Proposal:
         """Find out what the node's tree should be.
@@ -106,22 +105,22 @@ class NodePass:
                 f"The driver's facts about node {target.name} lack {', '.join(missing)}. This is a "
                 "defect of the driver; nothing is reported for the node."
             )
-        self._ledger.remember_providers(added=[target.uuid])
-        base = self._base(target)
+        base = self._base(target, fresh=reshape)
         wanted = base.snapshot()
-        problems = self._follow_name(wanted, target)
+        if not wanted.exists(target.uuid):
+            wanted.new_root(target.name, target.uuid)
+        self._follow_name(wanted, target)
         before, allocations = None, None
         if reshape:
             before = self._report.get_allocations_for_provider_tree(target.uuid)
             allocations = reshape_check.editable(before)
         self._ask_driver(wanted, target, allocations)
         self._add_what_is_ours(base, wanted, target)
-        problems += self._merger.merge(wanted, [target.uuid])
-        problems += self._normalised(wanted, target)
+        merged = self._merger.merge(base, wanted, target.uuid)
+        problems = [*merged.problems, *self._normalised(wanted, target)]
         if before is not None and allocations is not None:
             reshape_check.check(base, wanted, before, allocations, target.uuid)
-            allocations = reshape_check.changed(before, allocations)
-        return Proposal(base, wanted, allocations, before, problems)
+        return Proposal(base, wanted, allocations, before, merged, problems)
 
     def flush(self, proposal: Proposal) -> list[Operation]:
         """Bring placement to the wanted tree and return the operations done.
@@ -132,33 +131,51 @@ class NodePass:
         had = set(proposal.base.get_provider_uuids())
         has = set(proposal.wanted.get_provider_uuids())
         self._ledger.remember_providers(added=has - had)
+        self._merger.before_flush(proposal.merged)
         done = self._report.update_from_provider_tree(
             proposal.base,
             proposal.wanted,
-            allocations=proposal.allocations,
+            proposal.allocations,
+            owned=self._owner_of(proposal.base),
             original_allocations=proposal.original_allocations,
-            owned=self.owned,
         )
-        self._ledger.remember_providers(added=(), removed=had - has)
-        return list(done)
+        self._merger.after_flush(proposal.merged)
+        kept = {provider.uuid for provider in done.kept}
+        self._ledger.remember_providers(added=(), removed=had - has - kept)
+        return [op for op in done.operations if not isinstance(op, KeepProvider)]
 
-    def owned(self, provider: ProviderData) -> bool:
-        """Whether this agent made the provider or took it over: only then may it delete it."""
-        return agent_traits.is_marked(provider) or self._ledger.owns(provider.uuid)
+    def operations(self, proposal: Proposal) -> list[Operation]:
+        """Return what `flush` would do, doing nothing."""
+        return self._report.plan(
+            proposal.base,
+            proposal.wanted,
+            proposal.allocations,
+            owned=self._owner_of(proposal.base),
+            original_allocations=proposal.original_allocations,
+        )
 
-    def _base(self, target: Target) -> ProviderTree:
+    def _owner_of(self, base: ProviderTree) -> Callable[[str], bool]:
+        """Whether this agent made a provider or took it over: only then may it delete it."""
+        return lambda uuid: self._ledger.owns(uuid) or agent_traits.is_marked(base.data(uuid))
+
+    def _base(self, target: Target, *, fresh: bool) -> ProviderTree:
+        if self._read_only:
+            return self._report.get_provider_tree(target.uuid, fresh=fresh)
+        self._ledger.remember_providers(added=[target.uuid])
         try:
-            return self._report.get_provider_tree_and_ensure_root(target.uuid, target.name)
+            return self._report.get_provider_tree_and_ensure_root(
+                target.uuid, target.name, fresh=fresh
+            )
         except errors.ResourceProviderCreationFailed as error:
             if error.name_conflict_uuid is None:
                 raise
             raise name_taken(target, error.name_conflict_uuid) from error
 
-    def _follow_name(self, wanted: ProviderTree, target: Target) -> list[Exception]:
+    def _follow_name(self, wanted: ProviderTree, target: Target) -> None:
         """Rename the root and what is named after it when the host has another name now."""
         known_as = wanted.data(target.uuid).name
         if known_as == target.name:
-            return []
+            return
         if not target.rename_allowed:
             raise errors.InvalidNodeConfiguration(
                 f"This host is named {target.name!r}, but its root resource provider "
@@ -173,7 +190,6 @@ class NodePass:
         )
         for uuid, name in identity.renamed(names, known_as, target.name).items():
             wanted.rename(uuid, name)
-        return []
 
     def _ask_driver(
         self,
@@ -201,11 +217,12 @@ class NodePass:
             )
 
     def _add_what_is_ours(self, base: ProviderTree, wanted: ProviderTree, target: Target) -> None:
+        is_ours = self._owner_of(base)
         made = {uuid for uuid in wanted.get_provider_uuids() if not base.exists(uuid)}
         kept = {
             uuid
-            for uuid in base.get_provider_uuids(target.uuid)
-            if wanted.exists(uuid) and self.owned(base.data(uuid))
+            for uuid in wanted.get_provider_uuids(target.uuid)
+            if base.exists(uuid) and is_ours(uuid)
         }
         agent_traits.synchronise(
             wanted,

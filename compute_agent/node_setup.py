@@ -133,6 +133,5 @@ class NodeSetup:
         provider = self._report.find_provider_by_name(name)
         if provider is None:
             return None
-        traits = self._report.get_provider_traits(provider.uuid)
-        tree = self._report.get_allocations_for_provider_tree(provider.uuid)
-        return RootFacts(provider.uuid, name, frozenset(traits), has_allocations=bool(tree))
+        consumers = self._report.get_allocations_for_provider_tree(provider.uuid)
+        return RootFacts(provider.uuid, name, provider.traits, has_allocations=bool(consumers))

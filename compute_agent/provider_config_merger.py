@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from compute_agent import errors, provider_config
 
 if TYPE_CHECKING:
-    from compute_agent.ledger import Ledger
+    from compute_agent.ledger import Additions, Ledger
     from compute_agent.provider_tree import ProviderTree
 
 LOG = logging.getLogger(__name__)
@@ -23,19 +24,39 @@ LOG = logging.getLogger(__name__)
 _Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What the files did to one wanted tree."""
+
+    problems: tuple[Exception, ...] = ()
+    uuids: frozenset[str] = frozenset()
+    """The providers of the tree, with additions or without."""
+    additions: Additions | None = None
+
+
 class ProviderConfigMerger:
     """Puts what the operator's files say into wanted trees. Safe for several threads.
 
     :param directory: where the files are.
     :param ledger: remembers what was added, so that what leaves the files is taken back.
+    :param held: provider uuid to what consumers hold of it, by class.
     """
 
-    def __init__(self, directory: Path, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        ledger: Ledger,
+        held: Callable[[str], Mapping[str, int]] | None = None,
+    ) -> None:
         self._directory = directory
         self._ledger = ledger
+        self._held = held
         self._mutex = threading.Lock()
         self._seen: _Fingerprint | None = None
         self._configs = provider_config.ProviderConfigs()
+        self._announcements = provider_config.Announcements()
+        self._absent: dict[str, frozenset[str]] = {}
+        self._kept: dict[str, frozenset[str]] = {}
 
     def load(self) -> None:
         """Read the files.
@@ -46,10 +67,40 @@ class ProviderConfigMerger:
             self._seen = self._fingerprint()
             self._configs = provider_config.load(self._directory)
 
-    def merge(self, tree: ProviderTree, root_uuids: Sequence[str]) -> list[Exception]:
-        """Edit `tree`; return what was wrong with the files, all of it."""
+    def merge(self, base: ProviderTree, tree: ProviderTree, root_uuid: str) -> Merged:
+        """Edit the wanted `tree` of one node; what placement has is `base`."""
         self._notice_changes()
-        raise NotImplementedError(root_uuids, tree)
+        result = provider_config.merge(
+            self._configs, tree, remembered=self._ledger.additions(), base=base, held=self._held
+        )
+        self._announce(root_uuid, result)
+        uuids = frozenset(tree.get_provider_uuids())
+        additions = {uuid: kinds for uuid, kinds in result.additions.items() if uuid in uuids}
+        return Merged(tuple(result.problems), uuids, additions)
+
+    def before_flush(self, merged: Merged) -> None:
+        """Remember what is about to be added besides what was: the flush may do any part of it."""
+        known = self._ledger.additions()
+        union: Additions = dict(known)
+        for uuid, kinds in (merged.additions or {}).items():
+            union[uuid] = {
+                kind: sorted({*known.get(uuid, {}).get(kind, ()), *names})
+                for kind, names in kinds.items()
+            }
+        self._ledger.remember_additions(union)
+
+    def after_flush(self, merged: Merged) -> None:
+        """Remember what is there now, and forget what was taken back."""
+        others = {u: k for u, k in self._ledger.additions().items() if u not in merged.uuids}
+        self._ledger.remember_additions({**others, **(merged.additions or {})})
+
+    def _announce(self, root_uuid: str, result: provider_config.MergeResult) -> None:
+        with self._mutex:
+            self._absent[root_uuid] = frozenset(result.absent)
+            self._kept[root_uuid] = frozenset(result.kept)
+            # a provider may be in another node's tree
+            absent = frozenset.intersection(*self._absent.values())
+            self._announcements.announce(absent, frozenset().union(*self._kept.values()))
 
     def _notice_changes(self) -> None:
         if self._fingerprint() == self._seen:

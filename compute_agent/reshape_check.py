@@ -50,20 +50,6 @@ def check(
         raise errors.ReshapeFailed("; ".join(faults))
 
 
-def changed(
-    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
-) -> Allocations:
-    """Return the consumers that the driver moved: the only ones worth sending.
-
-    A consumer that is sent without need turns an unrelated change of it into a conflict.
-    """
-    return {
-        consumer: dict(record)
-        for consumer, record in after.items()
-        if _amounts(record) != _amounts(before[consumer])
-    }
-
-
 def _sharing_faults(base: ProviderTree, wanted: ProviderTree) -> list[str]:
     faults = []
     for root in base.roots:

@@ -1,7 +1,7 @@
 """The life of the agent: the first pass in `main`, then the service loop, then a clean end.
 
 The first pass runs in the main thread before anything is served, so that what is fatal at start
-ends the process with its own status. Only then oslo.service gets the service, through its in-process
+ends the process with its own status. Only then oslo.service gets the service, by its in-process
 launcher: the launcher that forks would start a dead agent again and again inside itself, and the
 service manager would never hear of it. A fatal event later sets the exit status and stops the
 launcher.

@@ -117,10 +117,10 @@ class StatusBoard:
             self._counters.passes[outcome] += 1
             self._counters.pass_seconds += seconds
 
-    def count_requests(self, requests: Mapping[tuple[str, str], int]) -> None:
-        """Count requests by method and status."""
+    def count_request(self, method: str, status: int | None) -> None:
+        """Count a request to placement; `status` None: there was no answer."""
         with self._mutex:
-            self._counters.requests.update(requests)
+            self._counters.requests[method, "none" if status is None else str(status)] += 1
 
     def count_retry(self, *, conflict: bool) -> None:
         """Count a pass that is repeated."""

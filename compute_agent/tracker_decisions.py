@@ -207,6 +207,14 @@ _KINDS: tuple[tuple[EventKind, tuple[type[Exception], ...]], ...] = (
 )
 
 
+def exit_code_of(error: Exception) -> ExitCode:
+    """Return the status of a process that ends because of `error`."""
+    kind = classify(error)
+    if kind is EventKind.PLACEMENT_UNAVAILABLE:
+        return ExitCode.PLACEMENT_REJECTED
+    return _FATAL_AT_START.get(kind, ExitCode.DRIVER_FAILED)
+
+
 def decide(state: NodeState, event: Event, limits: Limits) -> Decision:
     """Return what to do after `event`, for a node in `state`."""
     kind = event.kind

@@ -7,18 +7,20 @@ import socket
 from oslo_config import cfg
 from oslo_config import types as cfg_types
 
-service_opts = [
-    cfg.StrOpt(
-        "host",
-        sample_default="<fully qualified name of this machine>",
-        help="""
+host_opt = cfg.StrOpt(
+    "host",
+    sample_default="<fully qualified name of this machine>",
+    help="""
 Name of this service on the message bus and in logs.
 
-Must be unique among all agents that share a message bus. It is not the name of the resource
-provider: that is the hypervisor's host name, as the driver reports it. Unset: the fully qualified
-name of this machine.
+Must be unique among all agents that share a message bus. It is also the name of the root resource
+provider where the driver has no name of its own for the host, as a hypervisor has. Unset: the fully
+qualified name of this machine.
 """,
-    ),
+)
+"""Read as ``conf.DEFAULT.host``: the group of the same name hides it elsewhere."""
+
+service_opts = [
     cfg.StrOpt(
         "my_ip",
         sample_default="<source address of the default route>",
@@ -72,6 +74,25 @@ Seconds between two announcements of this agent's state on the message bus.
 Seconds after which the scheduler takes an agent that has not announced itself for down.
 
 Must be larger than report_interval; several times as large to survive a lost message.
+""",
+    ),
+]
+
+bus_opts = [
+    cfg.StrOpt(
+        "transport_url",
+        default="",
+        secret=True,
+        help="""
+Message bus, for example rabbit://user:password@broker:5672//. Empty: no bus. Reporting works
+without one; schedulers and operators then cannot reach this agent.
+""",
+    ),
+    cfg.StrOpt(
+        "control_exchange",
+        default="compute-agent",
+        help="""
+Exchange of the message bus in which the topics of agents and schedulers are.
 """,
     ),
 ]
@@ -212,12 +233,21 @@ CPUs that instances may use, as a set such as 4-12,^8,15.
 
 def opts() -> list[cfg.Opt]:
     """Return every option of group DEFAULT."""
-    return [*service_opts, *periodic_opts, *reserve_opts, *_ratio_opts(), *cpu_opts]
+    return [
+        host_opt,
+        *service_opts,
+        *bus_opts,
+        *periodic_opts,
+        *reserve_opts,
+        *_ratio_opts(),
+        *cpu_opts,
+    ]
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of group DEFAULT on `conf`."""
-    conf.register_opts(opts())
+    conf.register_opt(host_opt, group="DEFAULT")
+    conf.register_opts([opt for opt in opts() if opt is not host_opt])
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
@@ -230,8 +260,8 @@ def set_machine_defaults(conf: cfg.ConfigOpts) -> None:
 
     Apart from `register_opts`, as resolving a name may ask the network.
     """
-    if conf.host is None:
-        conf.set_default("host", socket.getfqdn())
+    if conf.DEFAULT.host is None:
+        conf.set_default("host", socket.getfqdn(), group="DEFAULT")
     if conf.my_ip is None:
         conf.set_default("my_ip", _default_route_source())
 

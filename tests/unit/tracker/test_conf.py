@@ -87,9 +87,15 @@ def test_a_relative_default_follows_the_state_path(tmp_path):
     assert conf.compute_agent.status_socket == f"{tmp_path}/status.sock"
 
 
+def test_the_name_of_the_service_is_read_although_a_group_has_the_same_name(tmp_path):
+    conf = configured(written(tmp_path, "[DEFAULT]\nhost = agent1\n[host]\nsysfs_root = /x\n"))
+    assert conf.DEFAULT.host == "agent1"
+    assert conf.host.sysfs_root == "/x"
+
+
 def test_host_and_address_default_to_those_of_the_machine(tmp_path):
     conf = configured(written(tmp_path, ""))
-    assert conf.host
+    assert conf.DEFAULT.host
     assert conf.my_ip.count(".") == 3
 
 

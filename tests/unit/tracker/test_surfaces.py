@@ -25,7 +25,9 @@ OUTCOME = PassOutcome(
 def board() -> StatusBoard:
     board = StatusBoard("agent1")
     board.set_node("host1", UUID, last_pass=OUTCOME, last_success=1.0, startup=False)
-    board.count_requests({("GET", "200"): 2, ("PUT", "409"): 1})
+    board.count_request("GET", 200)
+    board.count_request("GET", 200)
+    board.count_request("PUT", 409)
     board.count_pass("completed", 0.5)
     board.placement_is(up=True, max_version="1.39")
     return board

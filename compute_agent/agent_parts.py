@@ -1,0 +1,172 @@
+"""Putting an agent together from its configuration: the one place where the parts meet."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compute_agent import identity, state_files
+from compute_agent.conf.compute import provider_config_location
+from compute_agent.ledger import Ledger
+from compute_agent.node_pass import NodePass
+from compute_agent.node_setup import NodeSetup
+from compute_agent.pass_schedule import NEVER
+from compute_agent.provider_config_merger import ProviderConfigMerger
+from compute_agent.report.client import ReportClient
+from compute_agent.report.transport import KeystoneTransport, ReadOnlyTransport
+from compute_agent.state_files import AgentLock
+from compute_agent.status import StatusBoard
+from compute_agent.tracker import ResourceTracker, TrackerOptions
+from compute_agent.virt.driver import load_driver
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from compute_agent.report.transport import Transport
+    from compute_agent.virt.driver import ComputeDriver
+
+DEFAULT_PERIOD = 60.0
+CACHE = "placement-cache.json"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentParts:
+    """What an agent consists of.
+
+    `lock` is held as long as the parts live, None for parts that only look.
+    """
+
+    conf: cfg.ConfigOpts
+    driver: ComputeDriver
+    report: ReportClient
+    ledger: Ledger
+    merger: ProviderConfigMerger
+    setup: NodeSetup
+    node_pass: NodePass
+    board: StatusBoard
+    lock: AgentLock | None
+
+    @property
+    def socket_path(self) -> Path | None:
+        """Where the agent is asked for its status, None for nowhere."""
+        path = self.conf.compute_agent.status_socket
+        return Path(path) if path else None
+
+    def options(self) -> TrackerOptions:
+        """Return what is configured for passes now."""
+        return tracker_options(self.conf)
+
+    def tracker(
+        self, *, is_enabled: Callable[[], bool], wait: Callable[[float], bool]
+    ) -> ResourceTracker:
+        """Return a tracker of these parts."""
+        return ResourceTracker(
+            self.node_pass,
+            self.report,
+            self.board,
+            self.options(),
+            is_enabled=is_enabled,
+            wait=wait,
+            on_registered=self.setup.registered,
+            rng=random.Random(),
+        )
+
+    def reload(self) -> None:
+        """Read provider config files again, and forget what is known of placement.
+
+        :raises InvalidConfiguration: the files cannot be used; those read before stay in force.
+        """
+        self.report.association_refresh = refresh_seconds(self.conf)
+        self.report.drop_cache()
+        self.merger.load()
+
+    def close(self) -> None:
+        """Let the driver, the connections and the state directory go."""
+        self.setup.release()
+        self.report.close()
+        if self.lock is not None:
+            self.lock.release()
+
+
+def build(
+    conf: cfg.ConfigOpts,
+    *,
+    adopt_asked: bool = False,
+    read_only: bool = False,
+    transport: Transport | None = None,
+) -> AgentParts:
+    """Put an agent together and check what can be checked without asking anybody.
+
+    :param read_only: nothing is written, neither to placement nor to the state directory.
+    :param transport: how placement is reached, instead of what is configured.
+    :raises InvalidConfiguration: an option, a file or the state directory cannot be used.
+    :raises InvalidNodeConfiguration: the identity of this node is lost or contradictory.
+    """
+    state_path = Path(conf.state_path)
+    lock = None
+    if not read_only:
+        state_files.prepare_directory(state_path)
+        lock = AgentLock(state_path)
+        lock.acquire()
+    board = StatusBoard(conf.DEFAULT.host)
+    driver = load_driver(conf.compute_driver, conf)
+    transport = transport or KeystoneTransport.from_conf(conf)
+    report = ReportClient(
+        ReadOnlyTransport(transport) if read_only else transport,
+        cache_path=None if read_only else state_path / CACHE,
+        connections=conf.compute_agent.placement_connections,
+        association_refresh=refresh_seconds(conf),
+        max_listed=conf.compute.sharing_providers_max_uuids_per_request,
+        bulk_inventories=conf.compute_agent.bulk_inventory == "auto",
+        on_request=lambda method, _path, status: board.count_request(method, status),
+    )
+
+    def held(uuid: str) -> Mapping[str, int]:
+        return usage_of(report, uuid)
+
+    driver.usage_source = held
+    ledger = Ledger(state_path, read_only=read_only)
+    merger = ProviderConfigMerger(provider_config_location(conf), ledger, held)
+    merger.load()
+    setup = NodeSetup(
+        driver,
+        report,
+        host=conf.DEFAULT.host,
+        state_path=state_path,
+        places=identity.directories(conf.config_file or (), state_path),
+        adopt_asked=adopt_asked,
+        write=not read_only,
+    )
+    setup.check_files()
+    node_pass = NodePass(driver, report, ledger, merger, read_only=read_only)
+    return AgentParts(conf, driver, report, ledger, merger, setup, node_pass, board, lock)
+
+
+def tracker_options(conf: cfg.ConfigOpts) -> TrackerOptions:
+    """Return what is configured for passes."""
+    interval = conf.update_resources_interval
+    period = float(interval) if interval > 0 else DEFAULT_PERIOD
+    if interval < 0 or not conf.periodic_enable:
+        period = NEVER
+    return TrackerOptions(
+        period=period,
+        startup_placement_timeout=float(conf.compute_agent.startup_placement_timeout),
+        rename_allowed=conf.compute_agent.on_hostname_change == "rename",
+    )
+
+
+def refresh_seconds(conf: cfg.ConfigOpts) -> float:
+    """Return after how long associations in placement are read again; 0 for never."""
+    return float(conf.compute.resource_provider_association_refresh)
+
+
+def usage_of(report: ReportClient, provider_uuid: str) -> Mapping[str, int]:
+    """Return what consumers hold of a provider, by class."""
+    used: Counter[str] = Counter()
+    for consumer in report.get_allocations_for_provider(provider_uuid).values():
+        used.update(consumer["resources"])
+    return used

@@ -1,0 +1,261 @@
+"""The command `compute-agent`: run the agent, or look at what it does.
+
+    run      report this host and keep reporting it
+    plan     print what a pass would change, and change nothing
+    show     print the tree of resource providers that placement has
+    status   print what the running agent says about itself
+    report   ask the running agent for a pass now
+    capture  copy the machine's description into a directory, for a bug report
+    dev      agent, scheduler and placement in one, for trying things out
+
+Exit status: 0 fine · 1 configuration · 2 reshape failed · 3 placement rejected, or cannot be used ·
+4 driver failed · 5 identity · 6 `plan`: something would change · 7 no agent answers · 127 bad
+arguments · 255 unexpected.
+
+Whatever only one command needs is imported by that command, so that each stays light.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from compute_agent.agent_parts import AgentParts
+
+
+class CommandExit(IntEnum):
+    """Exit status of the commands beyond those of the daemon."""
+
+    FINE = 0
+    CONFIGURATION = 1
+    WOULD_CHANGE = 6
+    NO_AGENT = 7
+    BAD_ARGUMENTS = 127
+    UNEXPECTED = 255
+
+
+STATUS_TIMEOUT = 10.0
+REPORT_TIMEOUT = 330.0
+
+
+class _Parser(argparse.ArgumentParser):
+    """2 means "the reshape failed" here, so bad arguments have a status of their own."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(CommandExit.BAD_ARGUMENTS, f"{self.prog}: {message}\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command given by `argv` and return its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["dev"]:
+        # it has options of its own, so it parses them itself
+        from compute_agent.cmd import dev
+
+        return int(dev.run(arguments[1:]))
+    namespace = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = namespace.function
+    try:
+        return int(command(namespace))
+    except KeyboardInterrupt:
+        print("compute-agent: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # whoever read the output has seen enough; Python would complain once more when it flushes
+        sys.stdout = None
+        return CommandExit.FINE
+    except Exception as error:  # noqa: BLE001 - the last line of defence of a command
+        return _failed(namespace.command, error)
+
+
+def _failed(command: str, error: Exception) -> int:
+    """Say what went wrong in one sentence and return the exit status for it."""
+    from compute_agent import errors
+    from compute_agent.local_socket import AgentNotRunning
+    from compute_agent.tracker_decisions import exit_code_of
+
+    if isinstance(error, errors.ComputeAgentError):
+        print(f"compute-agent {command}: {error}", file=sys.stderr)
+        if isinstance(error, AgentNotRunning):
+            return CommandExit.NO_AGENT
+        return int(exit_code_of(error))
+    import traceback
+
+    traceback.print_exc()
+    print(
+        f"compute-agent {command}: this is a defect of compute-agent; please report it with the "
+        "lines above.",
+        file=sys.stderr,
+    )
+    return CommandExit.UNEXPECTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="compute-agent",
+        description="Reports this host to placement as a tree of resource providers.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    run = _command(commands, "run", _run, "report this host and keep reporting it")
+    run.add_argument(
+        "--adopt",
+        action="store_true",
+        help="take over the provider that placement has under this host's name, for once",
+    )
+    plan = _command(commands, "plan", _plan, "print what a pass would change; changes nothing")
+    _node_and_json(plan)
+    _capture_source(plan)
+    show = _command(commands, "show", _show, "print the tree that placement has")
+    _node_and_json(show)
+    status = _command(commands, "status", _status, "print what the running agent says")
+    status.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    report = _command(commands, "report", _report, "ask the running agent for a pass now")
+    report.add_argument("--node", help="of this node only")
+    report.add_argument("--no-wait", action="store_true", help="do not wait for its end")
+    report.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    capture = _command(commands, "capture", _capture, "copy this machine's description")
+    capture.add_argument("directory", help="a directory that is new or empty")
+    commands.add_parser("dev", help="agent, scheduler and placement in one", add_help=False)
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction[_Parser],
+    name: str,
+    function: Callable[[argparse.Namespace], int],
+    text: str,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.set_defaults(function=function)
+    parser.add_argument(
+        "--config-file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="configuration file; may be given several times; default: "
+        "/etc/compute-agent/compute-agent.conf",
+    )
+    parser.add_argument(
+        "--config-dir", action="append", default=[], metavar="DIR", help="directory of *.conf files"
+    )
+    parser.add_argument("--debug", action="store_true", help="log everything")
+    return parser
+
+
+def _node_and_json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--node", help="of this node only")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def _capture_source(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from-capture",
+        metavar="DIR",
+        help="describe the machine captured in DIR instead of this one (driver host.HostDriver)",
+    )
+
+
+def _configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
+    """Parse the configuration and set up logging for a command.
+
+    :raises InvalidConfiguration: it cannot be used.
+    """
+    from compute_agent import conf as agent_conf
+
+    argv = [f"--config-file={file}" for file in namespace.config_file]
+    argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
+    argv += ["--debug"] if namespace.debug else []
+    return agent_conf.new_config(argv)
+
+
+def _parts(namespace: argparse.Namespace) -> AgentParts:
+    """Put an agent together that only looks."""
+    from compute_agent import agent_parts
+    from compute_agent.cmd import agent_logging
+
+    conf = _configuration(namespace)
+    agent_logging.set_up(conf, quiet=not namespace.debug)
+    directory = getattr(namespace, "from_capture", None)
+    if directory is not None:
+        conf.set_override("sysfs_root", f"{directory}/sys", group="host")
+        conf.set_override("procfs_root", f"{directory}/proc", group="host")
+    return agent_parts.build(conf, read_only=True)
+
+
+def _run(namespace: argparse.Namespace) -> int:
+    from compute_agent import agent_parts
+    from compute_agent.cmd import agent_logging
+
+    conf = _configuration(namespace)
+    agent_logging.set_up(conf)
+    try:
+        parts = agent_parts.build(conf, adopt_asked=namespace.adopt)
+        from compute_agent.service import Agent
+
+        return Agent(conf, parts).run()
+    except Exception as error:  # noqa: BLE001 - logged where an operator looks, then said
+        agent_logging.log_fatal(error)
+        return _failed("run", error)
+
+
+def _plan(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd import inspection
+
+    return inspection.plan(_parts(namespace), namespace.node, as_json=namespace.json)
+
+
+def _show(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd import inspection
+
+    return inspection.show(_parts(namespace), namespace.node, as_json=namespace.json)
+
+
+def _status(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd import inspection
+
+    document = _ask(namespace, "status", STATUS_TIMEOUT)
+    return inspection.print_status(document, as_json=namespace.json)
+
+
+def _report(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd import inspection
+
+    arguments = {"node": namespace.node, "wait": not namespace.no_wait}
+    document = _ask(namespace, "report", REPORT_TIMEOUT, **arguments)
+    return inspection.print_status(document, as_json=namespace.json)
+
+
+def _ask(
+    namespace: argparse.Namespace, command: str, timeout: float, **arguments: object
+) -> dict[str, object]:
+    from pathlib import Path
+
+    from compute_agent import local_socket
+
+    conf = _configuration(namespace)
+    path = conf.compute_agent.status_socket
+    if not path:
+        raise local_socket.AgentNotRunning(
+            "[compute_agent]status_socket is empty, so the agent cannot be asked. Set it, restart "
+            "the agent and try again."
+        )
+    answer: dict[str, object] = local_socket.ask(Path(path), command, timeout, **arguments)
+    return answer
+
+
+def _capture(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd import capture
+
+    return capture.run(_configuration(namespace), namespace.directory)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

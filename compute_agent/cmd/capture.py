@@ -1,0 +1,40 @@
+"""`compute-agent capture DIR`: the machine's description as a directory, for a bug report."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+from compute_agent.discovery import capture
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+
+def run(conf: cfg.ConfigOpts, directory: str) -> int:
+    """Write the capture and say where it is.
+
+    :raises InvalidConfiguration: the directory cannot be used.
+    """
+    target = Path(directory)
+    try:
+        written = capture.capture(
+            target,
+            sysfs_root=conf.host.sysfs_root,
+            procfs_root=conf.host.procfs_root,
+            instances_path=conf.instances_path,
+            hostname=socket.getfqdn(),
+        )
+    except FileExistsError as error:
+        raise errors.InvalidConfiguration(f"{error}.") from error
+    except OSError as error:
+        raise errors.InvalidConfiguration(
+            f"The capture cannot be written to {target}: {error.strerror}. Name a directory that "
+            "is new and that this user may write to."
+        ) from error
+    print(f"The description of this machine is in {written}.")
+    print("It holds serial numbers and MAC addresses; look through it before you share it.")
+    print(f"See what the agent makes of it: compute-agent plan --from-capture {written}")
+    return 0

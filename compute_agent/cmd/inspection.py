@@ -1,0 +1,189 @@
+"""What `plan`, `show`, `status` and `report` print: for people, or one JSON document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import errors
+from compute_agent.agent_parts import usage_of
+from compute_agent.report.operations import KeepProvider, describe
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+    from compute_agent.agent_parts import AgentParts
+    from compute_agent.node_pass import Proposal
+    from compute_agent.provider import ProviderData
+    from compute_agent.provider_tree import ProviderTree
+
+WOULD_CHANGE = 6
+
+
+def plan(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
+    """Print the operations a pass would do; 6 if there are some.
+
+    :raises ComputeAgentError: they cannot be found out.
+    """
+    tracker = parts.tracker(
+        is_enabled=lambda: parts.ledger.service_state(default_enabled=True).enabled,
+        wait=lambda _seconds: False,
+    )
+    documents, planned = [], 0
+    for name, uuid in chosen(parts.setup.nodes(), only).items():
+        tracker.add_node(name, uuid)
+        proposal = tracker.propose(name)
+        operations = parts.node_pass.operations(proposal)
+        lines = [describe(operation) for operation in operations]
+        planned += sum(not isinstance(operation, KeepProvider) for operation in operations)
+        documents.append(
+            {
+                "node": name,
+                "uuid": uuid,
+                "reshape": proposal.allocations is not None,
+                "operations": lines,
+                "problems": [str(problem) for problem in proposal.problems],
+            }
+        )
+        if not as_json:
+            _print_plan(name, proposal, lines)
+    if as_json:
+        print(json.dumps({"nodes": documents}, indent=2))
+    return WOULD_CHANGE if planned else 0
+
+
+def show(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
+    """Print the tree placement has for each node.
+
+    :raises ComputeAgentError: it cannot be read.
+    """
+    documents = []
+    for name, uuid in chosen(parts.setup.nodes(), only).items():
+        tree = parts.report.get_provider_tree(uuid)
+        usages = {
+            provider: usage_of(parts.report, provider) for provider in tree.get_provider_uuids()
+        }
+        if not tree.exists(uuid):
+            raise errors.ComputeHostNotFound(
+                f"Placement has no resource provider {uuid} for node {name}. Start the agent with "
+                "`compute-agent run` to report it; `compute-agent plan` shows what it would do."
+            )
+        documents.append({"node": name, "uuid": uuid, "providers": providers(tree, usages)})
+        if not as_json:
+            _print_tree(tree, uuid, usages)
+    if as_json:
+        print(json.dumps({"nodes": documents}, indent=2))
+    return 0
+
+
+def print_status(document: Mapping[str, Any], *, as_json: bool) -> int:
+    """Print the status document."""
+    if as_json:
+        print(json.dumps(document, indent=2))
+        return 0
+    placement = document["placement"]
+    reachable = {True: "answers", False: "cannot be reached", None: "was not asked yet"}
+    print(f"agent      {document['host']}, pid {document['pid']}, since {document['started']}")
+    print(f"placement  {reachable[placement['up']]} since {placement['since'] or '-'}")
+    for node in document["nodes"]:
+        _print_node_status(node)
+    return 0
+
+
+def chosen(nodes: Mapping[str, str], only: str | None) -> dict[str, str]:
+    """Return the nodes asked for.
+
+    :raises ComputeHostNotFound: there is none of that name.
+    """
+    if only is None:
+        return dict(nodes)
+    if only not in nodes:
+        raise errors.ComputeHostNotFound(
+            f"Node {only} is not managed here; this agent manages: {', '.join(nodes) or 'none'}."
+        )
+    return {only: nodes[only]}
+
+
+def providers(tree: ProviderTree, usages: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
+    """Return a tree as plain JSON types, parents first."""
+    return [
+        {
+            "uuid": data.uuid,
+            "name": data.name,
+            "parent_uuid": data.parent_uuid,
+            "generation": data.generation,
+            "inventories": {rc: dict(record) for rc, record in sorted(data.inventory.items())},
+            "usages": dict(sorted(usages[data.uuid].items())),
+            "traits": sorted(data.traits),
+            "aggregates": sorted(data.aggregates),
+        }
+        for data in map(tree.data, tree.get_provider_uuids())
+    ]
+
+
+def _print_plan(name: str, proposal: Proposal, lines: list[str]) -> None:
+    print(f"{name}: {len(lines)} operation(s)" if lines else f"{name}: nothing to do")
+    if proposal.allocations is not None:
+        print("  a reshape: it is done at the start of the agent only")
+    for line in lines:
+        print("  - " + line.replace("\n", "\n    "))
+    for problem in proposal.problems:
+        print(f"  ! {problem}")
+
+
+def _print_tree(
+    tree: ProviderTree, root_uuid: str, usages: Mapping[str, Mapping[str, int]]
+) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    for root in sorted(tree.roots, key=lambda data: data.uuid != root_uuid):
+        console.print(_branch(tree, root, usages))
+
+
+def _branch(
+    tree: ProviderTree, provider: ProviderData, usages: Mapping[str, Mapping[str, int]]
+) -> Tree:
+    from rich.markup import escape
+    from rich.tree import Tree
+
+    label = [f"[bold]{escape(provider.name)}[/bold]  [dim]{provider.uuid}[/dim]"]
+    for resource_class, record in sorted(provider.inventory.items()):
+        used = usages[provider.uuid].get(resource_class, 0)
+        line = f"{resource_class}: {used} of {record['total']} used"
+        if record["reserved"]:
+            line += f", {record['reserved']} reserved"
+        if record["allocation_ratio"] != 1.0:
+            line += f", ratio {record['allocation_ratio']:g}"
+        label.append(line)
+    if provider.traits:
+        label.append("[cyan]" + escape(" ".join(sorted(provider.traits))) + "[/cyan]")
+    if provider.aggregates:
+        label.append("aggregates " + " ".join(sorted(provider.aggregates)))
+    branch = Tree("\n".join(label))
+    for child in tree.children(provider.uuid):
+        branch.add(_branch(tree, child, usages))
+    return branch
+
+
+def _print_node_status(node: Mapping[str, Any]) -> None:
+    print(f"node       {node['name']}  {node['uuid']}")
+    if not node["enabled"]:
+        print(f"  disabled: {node['disabled_reason'] or 'no reason given'}")
+    last = node["last_pass"]
+    if last is not None:
+        print(
+            f"  last pass {last['at']}: {last['outcome']}, {last['seconds']} s, "
+            f"{last['requests']} request(s), {last['changes']} change(s), "
+            f"{last['providers']} provider(s)"
+        )
+    print(f"  last success {node['last_success'] or 'never'}")
+    if node["reshape_pending"]:
+        print("  a reshape is pending: restart the agent")
+    if node["trouble"] is not None:
+        trouble = node["trouble"]
+        print(
+            f"  trouble since {trouble['since']}, seen {trouble['seen']} time(s): "
+            f"{trouble['what']}: {trouble['message']}"
+        )
