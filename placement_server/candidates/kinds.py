@@ -9,8 +9,8 @@ solved once, however many hosts there are.
     word 1.. per contested class: how much it can give, rounded down to what items can come to
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,7 @@ Words = npt.NDArray[np.uint64]
 _WORD_BITS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class TreeView:
+class TreeView(NamedTuple):
     """A tree as one search sees it: its root and the sharing providers it may use."""
 
     root: int
@@ -49,7 +48,10 @@ class Relations:
 
 
 class KindFinder:
-    """Sorts the eligible roots of one search into kinds."""
+    """Sorts the eligible roots of one search into kinds.
+
+    :ivar problems: the problem of each kind, by its number.
+    """
 
     def __init__(self, index: Index, plan: Plan, eligible: Eligible) -> None:
         self.index = index
@@ -64,39 +66,53 @@ class KindFinder:
         self._flags = len(plan.items) + len(eligible.terms) + 1
         self._flag_words = -(-self._flags // _WORD_BITS)
         self._relations: dict[tuple[int, ...], Relations] = {}
+        self._numbers: dict[tuple[int, object, bytes], int] = {}
+        self.problems: list[Problem] = []
 
-    def kinds(self, roots: IntArray) -> Iterator[tuple[TreeView, bytes, Words]]:
-        """Yield for each root, in order, its view, the key of its kind and its row of words."""
+    def kinds(self, roots: IntArray) -> list[tuple[TreeView, int]]:
+        """Return for each root, in order, its view and the number of its kind."""
         index = self.index
-        sizes = (index.end[roots] - roots).tolist()
-        shares = self._shares(roots)
         shapes = index.shape[roots].tolist()
+        shares = self._shares(roots)
+        if shares is None and shapes.count(shapes[0]) == len(shapes):
+            return self._alike(roots, shapes[0], [()] * len(roots))
+        if shares is None:
+            shares = [()] * len(roots)
         groups: dict[tuple[int, int], list[int]] = {}
         for at, (shape, shared) in enumerate(zip(shapes, shares, strict=True)):
             groups.setdefault((shape, len(shared)), []).append(at)
-        found: list[tuple[TreeView, bytes, Words] | None] = [None] * len(roots)
-        for (shape, count), members in groups.items():
-            size = sizes[members[0]]
-            chosen = roots[members]
-            words = self._words(chosen[:, None] + np.arange(size), foreign=False)
-            if count:
-                linked = np.array([shares[at] for at in members], dtype=np.int64)
-                words = np.concatenate((words, self._words(linked, foreign=True)), axis=1)
-            words = np.ascontiguousarray(words)
-            rows = words.reshape(len(members), -1).view(f"V{words[0].nbytes}").ravel().tolist()
-            for at, root, row, key in zip(members, chosen.tolist(), words, rows, strict=True):
-                prefix = b"%d:" % shape
-                if count:
-                    prefix += repr(self.relations(shares[at])).encode()
-                found[at] = (TreeView(root, size, shares[at]), prefix + key, row)
-        for each in found:
-            assert each is not None
-            yield each
+        found: dict[int, tuple[TreeView, int]] = {}
+        for (shape, _count), members in groups.items():
+            views = self._alike(roots[members], shape, [shares[at] for at in members])
+            found.update(zip(members, views, strict=True))
+        return [found[at] for at in range(len(roots))]
 
-    def _shares(self, roots: IntArray) -> list[tuple[int, ...]]:
+    def _alike(
+        self, roots: IntArray, shape: int, shares: list[tuple[int, ...]]
+    ) -> list[tuple[TreeView, int]]:
+        """Return what :meth:`kinds` does for trees of one shape with equally many shares."""
+        size = self.index.columns.shapes[shape].size
+        words = self._words(roots[:, None] + np.arange(size), foreign=False)
+        if shares[0]:
+            linked = self._words(np.array(shares, dtype=np.int64), foreign=True)
+            words = np.ascontiguousarray(np.concatenate((words, linked), axis=1))
+        rows = words.reshape(len(roots), -1).view(f"V{words[0].nbytes}").ravel().tolist()
+        numbers = self._numbers
+        found = []
+        for at, (root, shared, row) in enumerate(zip(roots.tolist(), shares, rows, strict=True)):
+            view = TreeView(root, size, shared)
+            key = (shape, self.relations(shared) if shared else None, row)
+            number = numbers.get(key)
+            if number is None:
+                number = numbers[key] = len(self.problems)
+                self.problems.append(self._problem(view, words[at]))
+            found.append((view, number))
+        return found
+
+    def _shares(self, roots: IntArray) -> list[tuple[int, ...]] | None:
         links = self.eligible.links
         if not len(links.share):
-            return [()] * len(roots)
+            return None
         starts = np.searchsorted(links.anchor, roots, side="left").tolist()
         stops = np.searchsorted(links.anchor, roots, side="right").tolist()
         return [
@@ -156,7 +172,7 @@ class KindFinder:
             self._relations[shares] = known
         return known
 
-    def problem(self, tree: TreeView, row: Words) -> Problem:
+    def _problem(self, tree: TreeView, row: Words) -> Problem:
         """Build the problem of one kind from the row of any of its trees."""
         shape = self.index.columns.shapes[int(self.index.shape[tree.root])]
         relations = self.relations(tree.shares)

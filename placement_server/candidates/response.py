@@ -1,7 +1,8 @@
 """The body of GET /allocation_candidates as bytes, in the form of every microversion.
 
-Candidates of one placement differ in nothing but uuids, so a placement is written once, as a
-template, and filled in for each tree.
+Candidates of one placement differ in nothing but uuids, so a placement that comes a second time is
+made a template to be filled in. One that comes once (a host with many ways to serve a request) is
+put together from the texts of its items.
 """
 
 from collections.abc import Iterable
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 
 from placement_server.candidates.filters import Microversion
 from placement_server.candidates.index import Index
+from placement_server.candidates.kinds import TreeView
 from placement_server.candidates.plan import Plan
 from placement_server.candidates.query import CandidateQuery
 from placement_server.candidates.search import Candidate, Placement
@@ -28,6 +30,9 @@ class _Template:
     contributing: tuple[int, ...]
 
 
+_SEEN_ONCE = object()
+
+
 class Renderer:
     """Writes the answer to one query on one index."""
 
@@ -44,56 +49,110 @@ class Renderer:
         self.index = index
         self.microversion = microversion
         self.summaries = summaries
+        self._nested = microversion >= (1, 29)
+        self._takes = [bool(item.amounts) for item in plan.items]
+        self._one_item_each = len(plan.items) == len(query.groups)
         self._resources: dict[tuple[int, ...], str] = {}
+        self._parts: dict[tuple[int, ...], str] = {}
+        self._mapped: dict[tuple[int, int], str] = {}
 
     def body(self, candidates: Iterable[Candidate]) -> bytes:
         """Return the whole JSON body."""
-        nested = self.microversion >= (1, 29)
+        nested = self._nested
+        # Most answers are of trees by themselves, so that case is kept short.
         uuid = self.index.columns.uuid
         requests: list[str] = []
         seen: dict[int, None] = {}
-        for candidate in candidates:
-            placement, tree = candidate.placement, candidate.tree
+        for placement, tree in candidates:
             template = placement.form
             if template is None:
+                placement.form = _SEEN_ONCE
+                requests.append(self._written(placement, tree, seen))
+                continue
+            if template is _SEEN_ONCE:
                 template = placement.form = self._template(placement)
-            assert isinstance(template, _Template)
-            root = tree.root
             if tree.shares or not nested:
-                slots = [tree.slot(place) for place in template.places]
                 for place in template.contributing:
-                    slot = tree.slot(place)
-                    seen[int(self.index.root[slot]) if nested else slot] = None
+                    seen[self._summarised_by(tree.slot(place), tree)] = None
+                uuids = [uuid[tree.slot(place)] for place in template.places]
             else:
-                slots = [root + place for place in template.places]
+                root = tree.root
                 seen[root] = None
-            requests.append(template.text % tuple([uuid[slot] for slot in slots]))
-        if nested:
-            members = self.summaries.trees(self.index, seen)
-        else:
-            requested = {number for item in self.plan.items for number, _ in item.amounts}
-            members = self.summaries.providers(self.index, seen, self.microversion, requested)
+                uuids = [uuid[root + place] for place in template.places]
+            requests.append(template.text % tuple(uuids))
         return (
             f'{{"allocation_requests":[{",".join(requests)}],'
-            f'"provider_summaries":{{{",".join(members)}}}}}'
+            f'"provider_summaries":{{{",".join(self._summaries(seen))}}}}}'
         ).encode()
 
-    def _template(self, placement: Placement) -> _Template:
-        items_at: dict[int, list[int]] = {}
+    def _summaries(self, seen: Iterable[int]) -> list[str]:
+        if self._nested:
+            return self.summaries.trees(self.index, seen)
+        requested = {number for item in self.plan.items for number, _ in item.amounts}
+        return self.summaries.providers(self.index, seen, self.microversion, requested)
+
+    def _items_at(self, placement: Placement) -> dict[int, tuple[int, ...]]:
+        """Return the items that take resources at each position."""
+        items_at: dict[int, tuple[int, ...]] = {}
         for item, position in enumerate(placement.positions):
-            if self.plan.items[item].amounts:
-                items_at.setdefault(position, []).append(item)
-        places = list(items_at)
-        resources = [self._resources_of(tuple(items)) for items in items_at.values()]
+            if self._takes[item]:
+                items_at[position] = (*items_at.get(position, ()), item)
+        return items_at
+
+    def _written(self, placement: Placement, tree: TreeView, seen: dict[int, None]) -> str:
+        """Write one candidate without a template; note in ``seen`` what it is summarised by."""
+        root, size, shares = tree
+        parts = []
+        known = self._parts
+        for position, items in self._items_at(placement).items():
+            slot = root + position if position < size else shares[position - size]
+            seen[self._summarised_by(slot, tree)] = None
+            key = (slot, *items)
+            part = known.get(key)
+            if part is None:
+                part = known[key] = self._part(items) % self.index.columns.uuid[slot]
+            parts.append(part)
+        text = self._allocations(parts)
+        if self.microversion < (1, 34):
+            return text + "}"
+        mapped = []
+        if self._one_item_each:
+            for item, position in enumerate(placement.positions):
+                at = (item, root + position if position < size else shares[position - size])
+                member = self._mapped.get(at)
+                if member is None:
+                    suffix = self.query.groups[item].suffix
+                    member = f'"{suffix}":["{self.index.columns.uuid[at[1]]}"]'
+                    self._mapped[at] = member
+                mapped.append(member)
+            return f'{text},"mappings":{{{",".join(mapped)}}}}}'
+        members, places = self._mappings(placement)
+        uuids = tuple(self.index.columns.uuid[tree.slot(place)] for place in places)
+        return f'{text},"mappings":{{{members % uuids}}}}}'
+
+    def _summarised_by(self, slot: int, tree: TreeView) -> int:
+        """Return what stands for a slot in the summaries: itself, or the root of its tree."""
+        if not self._nested:
+            return slot
+        return int(self.index.root[slot]) if tree.shares else tree.root
+
+    def _part(self, items: tuple[int, ...]) -> str:
+        """Return the member of the allocations for one provider, its uuid left open."""
+        resources = self._resources_of(items)
         if self.microversion >= (1, 12):
-            members = ",".join(f'"%s":{{"resources":{{{each}}}}}' for each in resources)
-            text = f'{{"allocations":{{{members}}}'
-        else:
-            members = ",".join(
-                f'{{"resource_provider":{{"uuid":"%s"}},"resources":{{{each}}}}}'
-                for each in resources
-            )
-            text = f'{{"allocations":[{members}]'
+            return f'"%s":{{"resources":{{{resources}}}}}'
+        return f'{{"resource_provider":{{"uuid":"%s"}},"resources":{{{resources}}}}}'
+
+    def _allocations(self, parts: list[str]) -> str:
+        """Return a candidate up to the end of its allocations."""
+        if self.microversion >= (1, 12):
+            return f'{{"allocations":{{{",".join(parts)}}}'
+        return f'{{"allocations":[{",".join(parts)}]'
+
+    def _template(self, placement: Placement) -> _Template:
+        items_at = self._items_at(placement)
+        places = list(items_at)
+        text = self._allocations([self._part(items) for items in items_at.values()])
         if self.microversion >= (1, 34):
             mappings, mapped = self._mappings(placement)
             text += f',"mappings":{{{mappings}}}'

@@ -15,6 +15,8 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
 
 from placement_server.candidates.eligible import Eligible, find_eligible
 from placement_server.candidates.errors import SearchGaveUp
@@ -36,6 +38,8 @@ _RANDOM_ORDERS = 16
 class Placement:
     """Where the items go in one kind of tree; shared by all trees of the kind.
 
+    :ivar all_shared: whether only sharing providers take part, so that other trees may give the
+        same candidate.
     :ivar form: what a renderer keeps about it.
     """
 
@@ -44,11 +48,10 @@ class Placement:
     def __init__(self, positions: Positions, all_shared: bool) -> None:
         self.positions = positions
         self.all_shared = all_shared
-        self.form: object = None
+        self.form: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One way to satisfy all groups: a placement in a tree."""
 
     placement: Placement
@@ -56,7 +59,7 @@ class Candidate:
 
     def slots(self) -> tuple[int, ...]:
         """Return the slot that serves each item of the plan."""
-        return tuple(self.tree.slot(position) for position in self.placement.positions)
+        return tuple([self.tree.slot(position) for position in self.placement.positions])
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,50 +78,49 @@ class Limits:
     seconds: float = float("inf")
 
 
-class _Kind:
-    """The placements of one kind of tree, found as they are asked for."""
+class _Series:
+    """Placements of one kind of tree, found as they are asked for."""
 
-    __slots__ = ("_found", "_more", "_more_swaps", "_shared", "_swapped", "reason")
+    __slots__ = ("_more", "_shared", "found")
 
-    def __init__(self, solver: Solver) -> None:
-        self._shared = solver.problem.shared
-        self._found: list[Placement] = []
-        self._swapped: list[Placement] = []
-        self._more: Iterator[Positions] | None = solver.solutions()
-        self._more_swaps: Iterator[Positions] | None = None
-        if solver.reason == "" and solver.alike:
-            self._more_swaps = (
-                swap for each in self._found for swap in solver.swaps(each.positions)
-            )
-        self.reason = solver.reason or "no combination of the providers that fit"
+    def __init__(self, more: Iterator[Positions], shared: int) -> None:
+        self.found: list[Placement] = []
+        self._more: Iterator[Positions] | None = more
+        self._shared = shared
 
-    def distinct(self, number: int) -> Placement | None:
-        """Return a placement that differs in amounts from those before it."""
-        if number < len(self._found):
-            return self._found[number]
-        if self._more is not None:
-            for positions in self._more:
-                self._found.append(self._placement(positions))
-                return self._found[-1]
+    def get(self, number: int) -> Placement | None:
+        """Return the placement with a number, one more than found at most; None at the end."""
+        if number < len(self.found):
+            return self.found[number]
+        if self._more is None:
+            return None
+        positions = next(self._more, None)
+        if positions is None:
             self._more = None
-        return None
-
-    def swap(self, number: int) -> Placement | None:
-        """Return a placement that exchanges alike groups. Only once all distinct are found."""
-        if number < len(self._swapped):
-            return self._swapped[number]
-        if self._more_swaps is not None:
-            for positions in self._more_swaps:
-                self._swapped.append(self._placement(positions))
-                return self._swapped[-1]
-            self._more_swaps = None
-        return None
-
-    def _placement(self, positions: Positions) -> Placement:
+            return None
         shared = self._shared
-        return Placement(
+        placement = Placement(
             positions, bool(shared) and all(shared >> each & 1 for each in positions)
         )
+        self.found.append(placement)
+        return placement
+
+
+class _Kind:
+    """What one kind of tree has: placements of distinct amounts, and exchanges of alike items."""
+
+    __slots__ = ("distinct", "reason", "swaps")
+
+    def __init__(self, solver: Solver) -> None:
+        shared = solver.problem.shared
+        self.distinct = _Series(solver.solutions(), shared)
+        # Only asked for when all distinct ones have been found.
+        known = self.distinct.found
+        self.swaps: _Series | None = None
+        if not solver.reason and solver.alike:
+            swaps = (swap for each in known for swap in solver.swaps(each.positions))
+            self.swaps = _Series(swaps, shared)
+        self.reason = solver.reason or "no combination of the providers that fit"
 
 
 @dataclass(slots=True)
@@ -140,7 +142,7 @@ class Search:
     plan: Plan = field(init=False)
     _eligible: Eligible = field(init=False)
     _ends_at: float = field(init=False)
-    _yielded: int = field(init=False, default=0)
+    _found: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         """Find what is eligible: names are checked here.
@@ -161,31 +163,26 @@ class Search:
         """
         if not len(self._eligible.roots):
             return iter(())
-        found = self._distinct(self._in_order())
+        found = self._in_order()
+        if len(self._eligible.links.share):
+            found = self._distinct(found)
         if self.limits.maximum >= 0:
-            found = _first(found, self.limits.maximum)
+            found = islice(found, self.limits.maximum)
             if self.one_per_tree and self.index.nested:
                 found = (each for each in found if self._one_per_tree(each))
-            if self.shuffle is not None:
-                generated = list(found)
-                self.shuffle.shuffle(generated)
-                found = iter(generated)
-        if self.limits.limit is not None:
-            found = _first(found, self.limits.limit)
-        elif self.shuffle is not None:
-            everything = list(found)
-            self.shuffle.shuffle(everything)
-            found = iter(everything)
-        return self._counted(found)
+        if self.shuffle is not None and (self.limits.maximum >= 0 or self.limits.limit is None):
+            found = self._shuffled(found)
+        return islice(found, self.limits.limit)
 
-    def _counted(self, found: Iterable[Candidate]) -> Iterator[Candidate]:
-        for candidate in found:
-            self._yielded += 1
-            yield candidate
+    def _shuffled(self, found: Iterator[Candidate]) -> Iterator[Candidate]:
+        assert self.shuffle is not None
+        candidates = list(found)
+        self.shuffle.shuffle(candidates)
+        return iter(candidates)
 
     def _tick(self) -> None:
         if self.clock() > self._ends_at:
-            raise SearchGaveUp(self.limits.seconds, self._yielded)
+            raise SearchGaveUp(self.limits.seconds, self._found)
 
     def _in_order(self) -> Iterator[Candidate]:
         if self.limits.maximum >= 0 and not self.limits.breadth_first:
@@ -194,43 +191,42 @@ class Search:
 
     def _depth_first(self) -> Iterator[Candidate]:
         for tree, kind in self._trees():
-            for get in (kind.distinct, kind.swap):
+            for series in (kind.distinct, kind.swaps):
                 number = 0
-                while (placement := get(number)) is not None:
+                while series is not None and (placement := series.get(number)) is not None:
+                    self._found += 1
                     yield Candidate(placement, tree)
                     number += 1
 
     def _breadth_first(self) -> Iterator[Candidate]:
-        alive: list[tuple[TreeView, _Kind]] = []
+        distinct: list[tuple[TreeView, _Series]] = []
+        swaps: list[tuple[TreeView, _Series]] = []
         for tree, kind in self._trees():
-            placement = kind.distinct(0)
+            placement = kind.distinct.get(0)
             if placement is not None:
-                alive.append((tree, kind))
+                distinct.append((tree, kind.distinct))
+                if kind.swaps is not None:
+                    swaps.append((tree, kind.swaps))
+                self._found += 1
                 yield Candidate(placement, tree)
-        every = alive
-        number = 1
-        while alive:
-            left = []
-            for each in alive:
-                placement = each[1].distinct(number)
-                if placement is not None:
-                    left.append(each)
-                    yield Candidate(placement, each[0])
-            alive = left
-            number += 1
+        yield from self._rounds(distinct, 1)
+        yield from self._rounds(swaps, 0)
+
+    def _rounds(self, left: list[tuple[TreeView, _Series]], number: int) -> Iterator[Candidate]:
+        every = list(dict.fromkeys(series for _tree, series in left))
+        # Asking the few kinds first spares a last round over the many trees.
+        while left and any(series.get(number) is not None for series in every):
             self._tick()
-        alive = every
-        number = 0
-        while alive:
-            left = []
-            for each in alive:
-                placement = each[1].swap(number)
+            going_on = []
+            for each in left:
+                tree, series = each
+                placement = series.get(number)
                 if placement is not None:
-                    left.append(each)
-                    yield Candidate(placement, each[0])
-            alive = left
+                    going_on.append(each)
+                    self._found += 1
+                    yield Candidate(placement, tree)
+            left = going_on
             number += 1
-            self._tick()
 
     def _trees(self) -> Iterator[tuple[TreeView, _Kind]]:
         """Yield the trees that may have candidates, each with the placements of its kind."""
@@ -240,27 +236,35 @@ class Search:
             order = list(range(len(roots)))
             self.shuffle.shuffle(order)
             roots = roots[order]
-        kinds: dict[bytes, list[_Kind]] = {}
+        kinds: list[list[_Kind]] = []
         start, chunk = 0, max(_FIRST_CHUNK, min(self.limits.limit or 0, _LARGEST_CHUNK))
         while start < len(roots):
             self._tick()
-            for tree, key, row in finder.kinds(roots[start : start + chunk]):
-                known = kinds.setdefault(key, [])
-                if not known or (self.shuffle is not None and len(known) < _RANDOM_ORDERS):
-                    known.append(
-                        _Kind(Solver(self.plan, finder.problem(tree, row), self._tick, self.shuffle))
-                    )
-                    kind = known[-1]
-                else:
-                    kind = known[0] if self.shuffle is None else self.shuffle.choice(known)
+            for tree, number in finder.kinds(roots[start : start + chunk]):
+                if number >= len(kinds):
+                    kinds.append([self._kind(finder, number)])
+                kind = kinds[number][0]
+                if self.shuffle is not None:
+                    kind = self._any_order(kinds[number], finder, number)
                 if self.reporter.wants:
                     self._report(tree, kind)
                 yield tree, kind
             start += chunk
             chunk = min(2 * chunk, _LARGEST_CHUNK)
 
+    def _kind(self, finder: KindFinder, number: int) -> _Kind:
+        return _Kind(Solver(self.plan, finder.problems[number], self._tick, self.shuffle))
+
+    def _any_order(self, orders: list[_Kind], finder: KindFinder, number: int) -> _Kind:
+        """Return one of several random orders of a kind, so that alike trees differ."""
+        assert self.shuffle is not None
+        if len(orders) < _RANDOM_ORDERS:
+            orders.append(self._kind(finder, number))
+            return orders[-1]
+        return self.shuffle.choice(orders)
+
     def _report(self, tree: TreeView, kind: _Kind) -> None:
-        if kind.distinct(0) is None:
+        if kind.distinct.get(0) is None:
             self.reporter.tree_rejected(tree.root, kind.reason)
         else:
             self.reporter.candidate(tree.root)
@@ -287,12 +291,3 @@ class _AnyName(dict[str, int]):
 
     def __missing__(self, key: str) -> int:
         return -1
-
-
-def _first(found: Iterable[Candidate], count: int) -> Iterator[Candidate]:
-    if count <= 0:
-        return
-    for number, candidate in enumerate(found, 1):
-        yield candidate
-        if number == count:
-            return
