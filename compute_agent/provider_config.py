@@ -1,0 +1,293 @@
+"""Provider config files: inventories and traits that an operator adds to providers of this agent.
+
+    meta:
+      schema_version: '1.0'
+    providers:
+      - identification:
+          uuid: '$COMPUTE_NODE'      # every compute node of this agent; or a uuid, or name: <name>
+        inventories:
+          additional:
+            - CUSTOM_CACHE_WAY: {total: 20, max_unit: 8}
+        traits:
+          additional: [CUSTOM_RACK_COLD_AISLE]
+
+The files are the whole truth: what leaves them is taken back out of placement. For that the caller
+remembers what `merge` says it added, and hands it in again.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid as uuidlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from compute_agent import errors
+from compute_agent.inventory import InventoryRecord, complete_record, equal_records
+from compute_agent.provider_tree import ProviderData, ProviderTree
+
+LOG = logging.getLogger(__name__)
+
+COMPUTE_NODE: Final = "$COMPUTE_NODE"
+COMPUTE_NODE_TRAIT: Final = "COMPUTE_NODE"
+
+Additions: TypeAlias = dict[str, dict[str, list[str]]]
+"""Provider uuid -> {"inventories": classes, "traits": names} that came from files; sorted."""
+
+Held: TypeAlias = Callable[[str], Mapping[str, int]]
+"""Provider uuid -> what consumers hold of it, by class."""
+
+
+class ProviderConfigException(errors.InvalidConfiguration):
+    """A provider config file cannot be used; the message names the file and what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfig:
+    """What the files say about one provider. Exactly one of `uuid` and `name` is set."""
+
+    source_file: str
+    uuid: str | None = None
+    """Canonical, or `$COMPUTE_NODE`."""
+    name: str | None = None
+    inventories: Mapping[str, InventoryRecord] = field(default_factory=dict)
+    """Complete records, by class."""
+    traits: tuple[str, ...] = ()
+
+    @property
+    def identification(self) -> str:
+        return f"uuid {self.uuid}" if self.uuid else f"name {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfigs:
+    """Everything the files of a directory say."""
+
+    providers: tuple[ProviderConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MergeResult:
+    """What a merge did. `additions` is to be remembered once placement has been told."""
+
+    additions: Additions
+    problems: list[errors.InvalidConfiguration]
+    """Contradictions with what the driver or somebody else reports; that addition is left out."""
+    touched: frozenset[str]
+    """Uuids of providers that something was added to."""
+    absent: tuple[str, ...]
+    """Providers the files name and the tree does not have, as written."""
+    kept: tuple[str, ...]
+    """Sentences on classes that left the files and stay because consumers hold them."""
+
+
+def load(directory: Path) -> ProviderConfigs:
+    """Read every `*.yaml` directly in `directory`, in the order of their names.
+
+    :raises ProviderConfigException: a file that cannot be read or says something impossible.
+    """
+    try:
+        paths = sorted(path for path in directory.iterdir() if path.name.endswith(".yaml"))
+    except FileNotFoundError:
+        LOG.info("There is no directory %s: no provider config files are read.", directory)
+        return ProviderConfigs()
+    except OSError as error:
+        raise ProviderConfigException(
+            f"The provider config directory {directory} cannot be read: {error.strerror}. Correct "
+            "its permissions or [compute]provider_config_location."
+        ) from error
+    if not paths:
+        LOG.info("The directory %s holds no provider config files (*.yaml).", directory)
+        return ProviderConfigs()
+    # loaded only where there are files, as parser and validator take longer than all the rest
+    from compute_agent import provider_config_file
+
+    providers: list[ProviderConfig] = []
+    for path in paths:
+        providers.extend(provider_config_file.read(path))
+    _refuse_duplicates(providers)
+    return ProviderConfigs(tuple(providers))
+
+
+def merge(
+    configs: ProviderConfigs,
+    tree: ProviderTree,
+    *,
+    remembered: Mapping[str, Mapping[str, Sequence[str]]],
+    base: ProviderTree | None = None,
+    held: Held | None = None,
+) -> MergeResult:
+    """Put what the files say into a tree, and take out what they no longer say. Edits `tree`.
+
+    To be called after the driver and after the traits that the agent sets itself.
+
+    :param remembered: the additions of earlier merges. Those of providers that are not in the tree
+        are carried over.
+    :param base: the tree as placement has it; gives back a class that must stay.
+    :param held: what consumers hold; asked only about classes that left the files. None: unknown,
+        placement itself refuses to drop what is in use.
+    """
+    assigned, absent, problems = _assign(configs, tree)
+    additions: Additions = {
+        uuid: {kind: sorted(names) for kind, names in kinds.items()}
+        for uuid, kinds in remembered.items()
+        if not tree.exists(uuid)
+    }
+    kept: list[str] = []
+    for uuid in tree.get_provider_uuids():
+        config = assigned.get(uuid)
+        before = remembered.get(uuid, {})
+        if config is None and not before:
+            continue
+        known = frozenset(before.get("inventories", ()))
+        classes, refused = _add(tree, uuid, config, known)
+        problems.extend(refused)
+        traits = set(config.traits) if config else set()
+        gone = known - classes
+        staying = _take_back_classes(tree, uuid, gone, base, held)
+        kept.extend(
+            f"{rc} on provider {tree.data(uuid).name} is in no provider config file any more, but "
+            f"{amount} of it are allocated: it stays until they are released"
+            for rc, amount in sorted(staying.items())
+        )
+        tree.remove_traits(uuid, *(frozenset(before.get("traits", ())) - traits))
+        if classes or staying or traits:
+            additions[uuid] = {
+                "inventories": sorted({*classes, *staying}),
+                "traits": sorted(traits),
+            }
+    return MergeResult(additions, problems, frozenset(assigned), tuple(absent), tuple(kept))
+
+
+class Announcements:
+    """Says once what would else be said in every pass, and again when it has been otherwise."""
+
+    def __init__(self) -> None:
+        self._absent: frozenset[str] = frozenset()
+        self._kept: frozenset[str] = frozenset()
+
+    def announce(self, absent: Iterable[str], kept: Iterable[str]) -> None:
+        """Log what is new.
+
+        :param absent: providers that are in none of the agent's trees.
+        :param kept: as in `MergeResult`.
+        """
+        absent, kept = frozenset(absent), frozenset(kept)
+        for written in sorted(absent - self._absent):
+            LOG.warning(
+                "A provider config file names the provider with %s, which is in no tree of this "
+                "agent: its additions wait until it is.",
+                written,
+            )
+        for sentence in sorted(kept - self._kept):
+            LOG.error("%s.", sentence)
+        self._absent, self._kept = absent, kept
+
+
+def _refuse_duplicates(providers: Sequence[ProviderConfig]) -> None:
+    seen: dict[str, str] = {}
+    for provider in providers:
+        other = seen.setdefault(provider.identification, provider.source_file)
+        if other is not provider.source_file:
+            raise ProviderConfigException(
+                f"{other} and {provider.source_file} both have an entry for the provider with "
+                f"{provider.identification}. Keep one of them."
+            )
+
+
+def _assign(
+    configs: ProviderConfigs, tree: ProviderTree
+) -> tuple[dict[str, ProviderConfig], list[str], list[errors.InvalidConfiguration]]:
+    """Say which entry is for which provider of the tree."""
+    assigned: dict[str, ProviderConfig] = {}
+    absent: list[str] = []
+    problems: list[errors.InvalidConfiguration] = []
+    for config in configs.providers:
+        if config.uuid == COMPUTE_NODE:
+            continue
+        provider = _named(tree, config)
+        if provider is None:
+            absent.append(config.identification)
+        elif provider.uuid in assigned:
+            other = assigned[provider.uuid]
+            problems.append(
+                errors.ProviderConfigConflict(
+                    f"{other.source_file} and {config.source_file} both speak of provider "
+                    f"{provider.name} ({provider.uuid}), one by {other.identification}, the other "
+                    f"by {config.identification}. Join the two entries."
+                )
+            )
+        else:
+            assigned[provider.uuid] = config
+    for config in configs.providers:
+        if config.uuid == COMPUTE_NODE:
+            for root in tree.roots:
+                if COMPUTE_NODE_TRAIT in root.traits:
+                    # an entry for this very node says all there is to say about it
+                    assigned.setdefault(root.uuid, config)
+    return assigned, absent, problems
+
+
+def _named(tree: ProviderTree, config: ProviderConfig) -> ProviderData | None:
+    wanted = config.uuid or config.name or ""
+    if not tree.exists(wanted):
+        return None
+    provider = tree.data(wanted)
+    return provider if wanted == (provider.uuid if config.uuid else provider.name) else None
+
+
+def _add(
+    tree: ProviderTree, uuid: str, config: ProviderConfig | None, known: Collection[str]
+) -> tuple[frozenset[str], list[errors.InvalidConfiguration]]:
+    """Add classes and traits; the classes that are in, and what was refused."""
+    if config is None:
+        return frozenset(), []
+    provider = tree.data(uuid)
+    problems: list[errors.InvalidConfiguration] = []
+    added: dict[str, InventoryRecord] = {}
+    for resource_class, record in config.inventories.items():
+        present = provider.inventory.get(resource_class)
+        if present is None or resource_class in known or equal_records(present, record):
+            added[resource_class] = record
+            continue
+        problems.append(
+            errors.ProviderConfigConflict(
+                f"{config.source_file} adds {resource_class} to provider {provider.name} ({uuid}), "
+                "which has it already from the driver or another service. Remove it from the file."
+            )
+        )
+    tree.update_inventory(uuid, {**provider.inventory, **added})
+    tree.add_traits(uuid, *config.traits)
+    return frozenset(added), problems
+
+
+def _take_back_classes(
+    tree: ProviderTree,
+    uuid: str,
+    gone: Collection[str],
+    base: ProviderTree | None,
+    held: Held | None,
+) -> dict[str, int]:
+    """Drop classes that left the files; those that stay because they are held, and how much."""
+    if not gone:
+        return {}
+    in_use = held(uuid) if held is not None else {}
+    staying = {rc: in_use[rc] for rc in gone if in_use.get(rc)}
+    inventory = {rc: record for rc, record in tree.data(uuid).inventory.items() if rc not in gone}
+    source = base if base is not None and base.exists(uuid) else tree
+    stored = source.data(uuid).inventory
+    inventory.update({rc: stored[rc] for rc in sorted(staying) if rc in stored})
+    tree.update_inventory(uuid, inventory)
+    return staying
+
+
+def canonical_uuid(text: str) -> str:
+    """Return a uuid in the form placement writes it; ValueError when it is none."""
+    return str(uuidlib.UUID(text))
+
+
+def completed(record: Mapping[str, Any]) -> InventoryRecord:
+    """Return a record of a file with placement's defaults for what it does not say."""
+    return complete_record(record, operator_keys=())
