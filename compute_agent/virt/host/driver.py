@@ -37,7 +37,7 @@ class HostDriver(TopologyDriver):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
         self.hypervisor_version = kernel_version(platform.release())
-        self._nodename: str = conf.service_host
+        self._nodename: str = conf.DEFAULT.host
         self._mutex = threading.Lock()
         sysfs_root, procfs_root = conf.host.sysfs_root, conf.host.procfs_root
         # NVML speaks of the machine that runs this, not of one that was captured elsewhere

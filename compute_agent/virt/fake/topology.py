@@ -1,0 +1,187 @@
+"""Machines that do not exist: a topology of any size, regular and the same every time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compute_agent.discovery.facts import (
+    CellId,
+    CoreId,
+    Cpu,
+    CpuId,
+    CpuModel,
+    DiskStore,
+    HostTopology,
+    HugePages,
+    MdevType,
+    NicCard,
+    NicPort,
+    NicVf,
+    NumaCell,
+    PciAddress,
+    PciDevice,
+    PhysicalGpu,
+    SocketId,
+    pci_address,
+)
+
+MDEV_TYPE = "nvidia-35"
+_GIB = 1024**3
+_GPU_IDS = ("10de", "2230", "030200")
+_NIC_IDS = ("8086", "1593")
+_FLAGS = ("aes", "avx", "avx2", "fma", "pni", "sse", "sse2", "sse4_1", "sse4_2", "ssse3", "vmx")
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSize:
+    """How much of everything."""
+
+    cells: int = 2
+    cpus_per_cell: int = 16
+    memory_mib_per_cell: int = 65536
+    pages_2mib_per_cell: int = 0
+    gpus: int = 8
+    vgpus_per_gpu: int = 4
+    nics: int = 2
+    pfs_per_nic: int = 2
+    vfs_per_pf: int = 8
+    disk_gib: int = 1024
+
+
+def fake_topology(hostname: str, size: MachineSize) -> HostTopology:
+    """Build a machine: hyper-threaded CPUs, GPUs and NICs spread over the cells in turn."""
+    cells = tuple(_cell(cell, size) for cell in range(size.cells))
+    cards, ports, functions = _nics(size)
+    gpus = tuple(_gpu(index, size) for index in range(size.gpus))
+    cpus = tuple(cpu for cell in cells for cpu in cell.cpus)
+    return HostTopology(
+        hostname=hostname,
+        cells=cells,
+        cpus=tuple(_cpu(cpu, size) for cpu in cpus),
+        online_cpus=cpus,
+        present_cpus=cpus,
+        cpu_model=CpuModel("x86_64", "GenuineIntel", "Fake CPU", _FLAGS),
+        memory_kib=sum(cell.memory_kib for cell in cells),
+        pci_devices=tuple(sorted([*functions, *map(_gpu_function, gpus)], key=lambda d: d.address)),
+        nics=ports,
+        nic_cards=cards,
+        gpus=gpus,
+        disk=DiskStore("/fake", size.disk_gib * _GIB) if size.disk_gib else None,
+    )
+
+
+def _cell(cell: int, size: MachineSize) -> NumaCell:
+    first = cell * size.cpus_per_cell
+    pages = size.pages_2mib_per_cell
+    return NumaCell(
+        CellId(cell),
+        tuple(CpuId(cpu) for cpu in range(first, first + size.cpus_per_cell)),
+        size.memory_mib_per_cell * 1024,
+        (HugePages(2048, pages, pages),) if pages else (),
+        tuple((CellId(other), 10 if other == cell else 21) for other in range(size.cells)),
+    )
+
+
+def _cpu(cpu: CpuId, size: MachineSize) -> Cpu:
+    core = cpu // 2
+    last = size.cells * size.cpus_per_cell
+    siblings = tuple(CpuId(c) for c in (2 * core, 2 * core + 1) if c < last)
+    return Cpu(cpu, SocketId(cpu // size.cpus_per_cell), None, CoreId(core), siblings)
+
+
+def _gpu(index: int, size: MachineSize) -> PhysicalGpu:
+    return PhysicalGpu(
+        pci_address(f"{0x20 + index:x}:00.0"),
+        *_GPU_IDS,
+        numa_node=CellId(index % size.cells),
+        driver="nvidia",
+        mdev_types=(MdevType(MDEV_TYPE, size.vgpus_per_gpu, "FAKE-4Q", "vfio-pci"),),
+        nvml=True,
+        model="Fake A40",
+        uuid=f"GPU-00000000-0000-4000-8000-{index:012x}",
+        memory_mib=46068,
+        compute_capability=(8, 6),
+    )
+
+
+def _gpu_function(gpu: PhysicalGpu) -> PciDevice:
+    return PciDevice(gpu.address, *_GPU_IDS, numa_node=gpu.numa_node, driver=gpu.driver)
+
+
+def _nics(
+    size: MachineSize,
+) -> tuple[tuple[NicCard, ...], tuple[NicPort, ...], tuple[PciDevice, ...]]:
+    cards: list[NicCard] = []
+    ports: list[NicPort] = []
+    functions: list[PciDevice] = []
+    for nic in range(size.nics):
+        node = CellId(nic % size.cells)
+        bus = 0x80 + nic
+        card_ports = [_port(bus, function, nic, node, size) for function in range(size.pfs_per_nic)]
+        if not card_ports:
+            continue
+        ports.extend(card_ports)
+        functions.extend(f for port in card_ports for f in _port_functions(port, node))
+        addresses = tuple(port.address for port in card_ports)
+        cards.append(NicCard(addresses[0], addresses, node, mac=card_ports[0].mac))
+    return tuple(cards), tuple(ports), tuple(functions)
+
+
+def _port(bus: int, function: int, nic: int, node: CellId, size: MachineSize) -> NicPort:
+    # eight functions to a device; more ports than that continue on the next device of the bus
+    address = pci_address(f"{bus:x}:{function // 8:02x}.{function % 8}")
+    vfs = tuple(
+        NicVf(_vf_address(bus, function, vf, size), vf, "vfio-pci", None, in_use_by_host=False)
+        for vf in range(size.vfs_per_pf)
+    )
+    return NicPort(
+        address,
+        *_NIC_IDS,
+        numa_node=node,
+        driver="ice",
+        name=f"enp{bus}s0f{function}",
+        names=(f"enp{bus}s0f{function}",),
+        mac=f"02:00:00:00:{nic:02x}:{function:02x}",
+        mac_permanent=True,
+        speed_mbps=25000,
+        link_up=True,
+        phys_port_name=None,
+        phys_switch_id=None,
+        switchdev=False,
+        rdma=False,
+        is_pf=True,
+        total_vfs=max(size.vfs_per_pf, 1),
+        vfs=vfs,
+    )
+
+
+def _vf_address(bus: int, function: int, vf: int, size: MachineSize) -> PciAddress:
+    # VFs of all ports of a card share a bus of their own domain, numbered through
+    number = function * size.vfs_per_pf + vf
+    return pci_address(f"{number // 256 + 1:x}:{bus:x}:{number // 8 % 32:x}.{number % 8}")
+
+
+def _port_functions(port: NicPort, node: CellId) -> list[PciDevice]:
+    vfs = tuple(vf.address for vf in port.vfs)
+    whole = PciDevice(
+        port.address,
+        *_NIC_IDS,
+        "020000",
+        numa_node=node,
+        driver=port.driver,
+        total_vfs=port.total_vfs,
+        vfs=vfs,
+    )
+    parts = [
+        PciDevice(
+            vf,
+            port.vendor_id,
+            "1889",
+            "020000",
+            numa_node=node,
+            driver="vfio-pci",
+            physfn=port.address,
+        )
+        for vf in vfs
+    ]
+    return [whole, *parts]

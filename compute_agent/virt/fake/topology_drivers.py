@@ -1,0 +1,273 @@
+"""Fakes with a whole machine behind them, and fakes that make a tracker's life hard.
+
+Their sizes and misdeeds come from group [fake], which they register themselves: it is no part of
+the configuration of a real agent.
+"""
+
+from __future__ import annotations
+
+import builtins
+import threading
+import uuid as uuidlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from oslo_config import cfg
+
+from compute_agent import errors
+from compute_agent.discovery.facts import HostTopology
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.virt.driver import Allocations
+from compute_agent.virt.fake.driver import FakeDriver
+from compute_agent.virt.fake.hypervisor import FakeHypervisor
+from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
+from compute_agent.virt.layout.options import MdevTypeOptions
+from compute_agent.virt.topology_driver import TopologyDriver
+
+GROUP = "fake"
+
+size_opts = [
+    cfg.IntOpt(field.name, default=field.default, min=0, help=f"{field.name} of the fake machine")
+    for field in fields(MachineSize)
+]
+behaviour_opts = [
+    cfg.IntOpt("nodes", default=10, min=0, help="How many nodes FakeManyNodesDriver has"),
+    cfg.FloatOpt("delay", default=5.0, min=0.0, help="Seconds FakeSlowDriver takes for a pass"),
+    cfg.StrOpt("failing_method", default="update_provider_tree", help="What fails"),
+    cfg.StrOpt("failing_error", default="RuntimeError", help="Class of the error it raises"),
+    cfg.IntOpt("failing_call", default=1, min=1, help="Which call is the first that fails"),
+    cfg.IntOpt("failing_calls", default=1, min=0, help="How many calls fail; 0: all from then on"),
+]
+
+
+def _options(conf: cfg.ConfigOpts) -> Any:
+    conf.register_opts([*size_opts, *behaviour_opts], group=GROUP)
+    return conf[GROUP]
+
+
+class FakeNumaDriver(FakeHypervisor, TopologyDriver):
+    """One machine with NUMA cells, GPUs and NICs, in the nested layout; any topology by `machine`.
+
+    Where no mdev type is enabled, the one its GPUs offer is.
+    """
+
+    hypervisor_type = "fake"
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf)
+        options = _options(conf)
+        self._nodename: str = conf.service_host
+        size = MachineSize(**{f.name: options[f.name] for f in fields(MachineSize)})
+        self.machine: HostTopology = fake_topology(self._nodename, size)
+        """What the driver sees; replace it to change the hardware."""
+        gpu = self.options.gpu
+        if not gpu.mdev_types:
+            gpu = replace(gpu, mdev_types=(MdevTypeOptions(MDEV_TYPE),))
+        self.options = replace(self.options, nested=True, gpu=gpu)
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:  # noqa: ARG002 (contract)
+        return [self._nodename]
+
+    def topology(self, nodename: str) -> HostTopology:
+        if nodename != self._nodename:
+            raise errors.ComputeHostNotFound(
+                f"There is no fake node {nodename!r}; there is {self._nodename}."
+            )
+        return self.machine
+
+
+class FakeReshapeDriver(FakeNumaDriver):
+    """Flat on odd starts, nested on even ones: every restart needs a reshape.
+
+    Starts are counted in a file of the state directory, so that they survive `kill -9`.
+    """
+
+    COUNTER: ClassVar[str] = "fake-reshape-starts"
+
+    def init_host(self, host: str) -> None:
+        path = Path(self.conf.state_path, self.COUNTER)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        starts = (int(path.read_text()) if path.exists() else 0) + 1
+        path.write_text(str(starts))
+        self.options = replace(self.options, nested=starts % 2 == 0)
+        super().init_host(host)
+
+
+class FakeDriverWithPciResources(FakeNumaDriver):
+    """A flat node of the size of FakeDriver with two NICs of four VFs, for [pci]device_spec."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf)
+        size = MachineSize(
+            cells=1,
+            cpus_per_cell=FakeDriver.vcpus,
+            memory_mib_per_cell=FakeDriver.memory_mb,
+            disk_gib=FakeDriver.local_gb,
+            gpus=2,
+            vfs_per_pf=4,
+        )
+        self.machine = fake_topology(self._nodename, size)
+        self.options = replace(
+            self.options, nested=False, gpu=replace(self.options.gpu, mdev_types=())
+        )
+
+
+class FakeLiveMigrateDriverWithPciResources(FakeDriverWithPciResources):
+    """The same, with live migrations that go on until `instances.end_migration`."""
+
+    def live_migration(self, uuid: str, timeout: float) -> bool:
+        """Migrate a guest away; whether somebody ended it before `timeout` seconds."""
+        with self.instances.migrating(uuid) as ended:
+            done = ended.wait(timeout)
+        if done:
+            self.instances.remove(uuid)
+        return done
+
+
+@dataclass(frozen=True, slots=True)
+class Misdeed:
+    """Which calls of which method fail, and with what."""
+
+    method: str
+    error: BaseException
+    first: int = 1
+    calls: int = 1
+    """0 = all from the first on."""
+
+    def due(self, call: int) -> bool:
+        return call >= self.first and (not self.calls or call < self.first + self.calls)
+
+
+class FakeMisbehavingDriver(FakeNumaDriver):
+    """Raises what it was told to, at the call it was told: by [fake] or by `misbehave`."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf)
+        self._calls: Counter[str] = Counter()
+        options = _options(conf)
+        self._misdeeds = [
+            Misdeed(
+                options.failing_method,
+                error_named(options.failing_error),
+                options.failing_call,
+                options.failing_calls,
+            )
+        ]
+
+    def misbehave(self, *misdeeds: Misdeed) -> None:
+        """Do these from now on, counting calls from now; none = behave."""
+        self._misdeeds = list(misdeeds)
+        self._calls.clear()
+
+    def init_host(self, host: str) -> None:
+        self._perhaps_fail("init_host")
+        super().init_host(host)
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        self._perhaps_fail("get_available_nodes")
+        return super().get_available_nodes(refresh)
+
+    def get_available_resource(self, nodename: str) -> dict[str, Any]:
+        self._perhaps_fail("get_available_resource")
+        return super().get_available_resource(nodename)
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+    ) -> None:
+        """Edits the tree before it raises, as a driver does that breaks half way."""
+        super().update_provider_tree(provider_tree, nodename, allocations)
+        self._perhaps_fail("update_provider_tree")
+
+    def _perhaps_fail(self, method: str) -> None:
+        self._calls[method] += 1
+        for misdeed in self._misdeeds:
+            if misdeed.method == method and misdeed.due(self._calls[method]):
+                raise misdeed.error
+
+
+def error_named(name: str) -> BaseException:
+    """Make the error of a class of `compute_agent.errors` or a built-in one.
+
+    :raises InvalidConfiguration: there is no such error.
+    """
+    found = getattr(errors, name, None) or getattr(builtins, name, None)
+    if not (isinstance(found, type) and issubclass(found, Exception)):
+        raise errors.InvalidConfiguration(
+            f"[fake]failing_error = {name} is no error of compute_agent.errors or Python's own."
+        )
+    message = f"{name}, raised because [fake]failing_error says so"
+    return found(error=message) if issubclass(found, errors.ReshapeFailed) else found(message)
+
+
+class FakeSlowDriver(FakeNumaDriver):
+    """Takes [fake]delay seconds for a pass; `cleanup_host` and `hurry` end the waiting."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf)
+        self.delay: float = _options(conf).delay
+        self._hurry = threading.Event()
+
+    def hurry(self) -> None:
+        """Do not wait any more."""
+        self._hurry.set()
+
+    def cleanup_host(self, host: str) -> None:
+        self.hurry()
+        super().cleanup_host(host)
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,
+    ) -> None:
+        self._hurry.wait(self.delay)
+        super().update_provider_tree(provider_tree, nodename, allocations)
+
+
+class FakeManyNodesDriver(FakeDriver):
+    """Bare metal nodes, named by their uuids, that come and go."""
+
+    rebalances_nodes: ClassVar[bool] = True
+    NODE_CLASS: ClassVar[str] = "CUSTOM_BAREMETAL_FAKE"
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf)
+        self._deleted: set[str] = set()
+        self.set_nodes(
+            [str(uuidlib.uuid5(uuidlib.NAMESPACE_OID, str(n))) for n in range(_options(conf).nodes)]
+        )
+
+    def node_uuid(self, nodename: str) -> str:
+        return nodename
+
+    def set_nodes(self, nodenames: Sequence[str], *, deleted: Sequence[str] = ()) -> None:
+        """Manage these nodes from now on. `deleted`: nodes that are gone for good."""
+        super().set_nodes(nodenames)
+        self._deleted.update(deleted)
+
+    def is_node_deleted(self, nodename: str) -> bool:
+        return nodename in self._deleted
+
+    def update_provider_tree(
+        self,
+        provider_tree: ProviderTree,
+        nodename: str,
+        allocations: Allocations | None = None,  # noqa: ARG002 (nothing ever moves)
+    ) -> None:
+        self._check_node(nodename)
+        record: Mapping[str, int | float] = {
+            "total": 1,
+            "reserved": 0,
+            "min_unit": 1,
+            "max_unit": 1,
+            "step_size": 1,
+            "allocation_ratio": 1.0,
+        }
+        provider_tree.update_inventory(nodename, {self.NODE_CLASS: record})
