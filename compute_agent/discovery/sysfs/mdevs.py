@@ -82,7 +82,7 @@ class MdevTypes:
         for type_id in tree.names(here):
             key = (device.vendor_id, device.product_id, type_id)
             try:
-                available = tree.integer(f"{here}/{type_id}/{AVAILABLE}")
+                available = tree.count(f"{here}/{type_id}/{AVAILABLE}")
             except DiscoveryError as error:
                 self._machine.warn(f"{error}; mdev type {type_id} of {device.address} left out")
                 continue

@@ -46,8 +46,8 @@ def huge_pages(machine: Machine, directory: str) -> tuple[HugePages, ...]:
         if match is None:
             continue
         try:
-            total = machine.sys.integer(f"{directory}/{name}/{TOTAL}")
-            free = machine.sys.integer(f"{directory}/{name}/{FREE}")
+            total = machine.sys.count(f"{directory}/{name}/{TOTAL}")
+            free = machine.sys.count(f"{directory}/{name}/{FREE}")
         except DiscoveryError as error:
             machine.warn(f"{error}; huge pages of {match[1]} KiB in {directory} left out")
             continue

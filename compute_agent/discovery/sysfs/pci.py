@@ -143,7 +143,7 @@ def _function(machine: Machine, address: PciAddress, here: str, locality: Locali
 
 
 def _total_vfs(machine: Machine, here: str) -> int:
-    return machine.sys.optional_integer(f"{here}/{TOTAL_VFS}") or 0
+    return max(0, machine.sys.optional_integer(f"{here}/{TOTAL_VFS}") or 0)
 
 
 def _physfn(machine: Machine, here: str) -> PciAddress | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable
 
 from compute_agent.discovery.errors import FactMalformed, FactMissing, FactUnreadable
@@ -33,6 +34,9 @@ NO_VALUE = frozenset(
     }
 )
 """Errors by which the kernel says "this has no value (now)": not worth a warning."""
+
+_COUNT = re.compile(r"[0-9]{1,19}")
+_HEXADECIMAL = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
 
 ReadFile = Callable[[str, int], bytes]
 
@@ -82,17 +86,23 @@ class Tree:
         except OSError as error:
             raise _unreadable(path, error) from error
 
-    def integer(self, relative: str, base: int = 10) -> int:
-        """The file's number. Raises FactMissing, FactUnreadable, FactMalformed."""
+    def count(self, relative: str) -> int:
+        """The file's number, 0 or more. Raises FactMissing, FactUnreadable, FactMalformed."""
         text = self.text(relative)
-        try:
-            return int(text, base)
-        except ValueError:
-            raise FactMalformed(self.path(relative), text, f"a number of base {base}") from None
+        if not _COUNT.fullmatch(text):
+            raise FactMalformed(self.path(relative), text, "a number that is not negative")
+        return int(text)
 
     def hexadecimal(self, relative: str, digits: int) -> str:
-        """A number written 0x..., as lower-case hex of that many digits without the 0x."""
-        return f"{self.integer(relative, 16):0{digits}x}"
+        """A number written 0x..., as lower-case hex of that many digits without the 0x.
+
+        Raises FactMissing, FactUnreadable, FactMalformed.
+        """
+        text = self.text(relative)
+        match = _HEXADECIMAL.fullmatch(text)
+        if match is None or len(match[1]) > digits:
+            raise FactMalformed(self.path(relative), text, f"0x and up to {digits} digits")
+        return match[1].lower().rjust(digits, "0")
 
     # -- what may be there ----------------------------------------------------------------
 
@@ -118,9 +128,15 @@ class Tree:
             return None
 
     def optional_hexadecimal(self, relative: str, digits: int) -> str | None:
-        """Like `hexadecimal`, None when there is no value."""
-        number = self.optional_integer(relative)
-        return None if number is None else f"{number:0{digits}x}"
+        """Like `hexadecimal`, None when there is no value. Warns as `optional_text` does."""
+        try:
+            return self.hexadecimal(relative, digits)
+        except FactUnreadable as error:
+            if error.errno not in NO_VALUE:
+                self._warn(f"{error}; treated as unknown")
+        except FactMalformed as error:
+            self._warn(f"{error}; treated as unknown")
+        return None
 
     def names(self, relative: str) -> tuple[str, ...]:
         """What a directory holds, sorted; () when it does not exist. Warns if it is shut."""
