@@ -1,4 +1,4 @@
-"""Fake drivers of fixed size: three classes on the root, some with a child that has a custom one."""
+"""Fake drivers of fixed size: three classes on the root, and some have a child."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class FakeDriver(FakeHypervisor):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
         self.options: LayoutOptions = layout_options(conf)
-        self._nodes: list[str] = [conf.service_host]
+        self._nodes: list[str] = [conf.DEFAULT.host]
 
     def set_nodes(self, nodenames: Sequence[str]) -> None:
         """Manage these nodes from now on."""

@@ -59,7 +59,7 @@ class FakeNumaDriver(FakeHypervisor, TopologyDriver):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
         options = _options(conf)
-        self._nodename: str = conf.service_host
+        self._nodename: str = conf.DEFAULT.host
         size = MachineSize(**{f.name: options[f.name] for f in fields(MachineSize)})
         self.machine: HostTopology = fake_topology(self._nodename, size)
         """What the driver sees; replace it to change the hardware."""
