@@ -60,7 +60,7 @@ class Allocations:
 
     def __init__(self, connection: Connection, providers: Providers) -> None:
         self._connection = connection
-        self._providers = providers
+        self.providers = providers
 
     # -- claims ------------------------------------------------------------------------------
 
@@ -196,7 +196,7 @@ class Allocations:
 
         :raises errors.AllocationUpdateFailed: it changed meanwhile.
         """
-        members = {provider["uuid"] for provider in self._providers.in_tree(root)}
+        members = {provider["uuid"] for provider in self.providers.in_tree(root)}
         if not members.intersection(self.get_allocs_for_consumer(consumer)["allocations"]):
             return
         self._change(

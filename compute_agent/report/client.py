@@ -72,7 +72,7 @@ class ReportClient(Allocations, Candidates):
         self._retries = retries
         providers = Providers(connection, max_listed)
         Allocations.__init__(self, connection, providers)
-        self._names = Names(providers)
+        self.names = Names(providers)
         self._reader = TreeReader(
             providers, self._workers, retries, lambda: self.association_refresh
         )
@@ -112,7 +112,7 @@ class ReportClient(Allocations, Candidates):
     @property
     def refused_names(self) -> frozenset[str]:
         """Traits and resource classes left out because placement does not take them."""
-        return self._names.refused
+        return self.names.refused
 
     def close(self) -> None:
         """Write what is unwritten of the cache and end the threads."""
@@ -139,7 +139,7 @@ class ReportClient(Allocations, Candidates):
         self._reader.read(cache, fresh=fresh)
         tally = self._connection.tally
         cache.probed_by = tally.global_request_id if tally else None
-        self._names.learn(cache.tree)
+        self.names.learn(cache.tree)
         self._save_if_changed()
         return cache.tree.snapshot()
 
@@ -158,7 +158,7 @@ class ReportClient(Allocations, Candidates):
             return tree
         cache = self._cache(root_uuid)
         with cache.lock:
-            made = self._providers.create(root_uuid, name, None)
+            made = self.providers.create(root_uuid, name, None)
             cache.tree.new_root(name, root_uuid, made.generation)
             cache.dirty = True
             if not made.content:
@@ -190,8 +190,8 @@ class ReportClient(Allocations, Candidates):
             allocations=allocations,
             original_allocations=original_allocations,
             bulk=self._bulk_inventories and self._reshaper.allowed,
-            known_traits=self._names.known_traits,
-            known_classes=self._names.known_classes,
+            known_traits=self.names.known_traits,
+            known_classes=self.names.known_classes,
         )
 
     def update_from_provider_tree(
@@ -225,8 +225,8 @@ class ReportClient(Allocations, Candidates):
             flush = Flush(
                 root_uuid=cache.root_uuid,
                 live=cache.tree,
-                providers=self._providers,
-                names=self._names,
+                providers=self.providers,
+                names=self.names,
                 reader=self._reader,
                 reshaper=self._reshaper,
                 workers=self._workers,
@@ -261,7 +261,7 @@ class ReportClient(Allocations, Candidates):
             )
         members = [cache.tree.data(u) for u in cache.tree.get_provider_uuids_in_tree(root_uuid)]
         per_provider = self._workers.results(
-            [partial(self._providers.allocations, p.uuid, p.name) for p in members]
+            [partial(self.providers.allocations, p.uuid, p.name) for p in members]
         )
         consumers = list(dict.fromkeys(c for found in per_provider for c in found))
         records = self._workers.results(
@@ -277,17 +277,17 @@ class ReportClient(Allocations, Candidates):
 
     def find_provider_by_name(self, name: str) -> ProviderData | None:
         """A provider with its inventory, traits and aggregates; None when there is none."""
-        found = self._providers.by_name(name)
+        found = self.providers.by_name(name)
         return self._with_associations(found) if found is not None else None
 
     def find_provider(self, uuid: str) -> ProviderData | None:
         """As :meth:`find_provider_by_name`, by uuid."""
-        found = self._providers.get(uuid)
+        found = self.providers.get(uuid)
         return self._with_associations(found) if found is not None else None
 
     def get_allocations_for_provider(self, uuid: str) -> Consumers:
         """Consumer uuid -> ``resources`` and ``consumer_generation`` on one provider."""
-        return self._providers.allocations(uuid, uuid)
+        return self.providers.allocations(uuid, uuid)
 
     def change_traits(
         self, uuid: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()
@@ -296,11 +296,11 @@ class ReportClient(Allocations, Candidates):
 
         :raises errors.ResourceProviderUpdateFailed: it could not be written.
         """
-        held = self._providers.traits(uuid, uuid)
+        held = self.providers.traits(uuid, uuid)
         wanted = (held.content | frozenset(add)) - frozenset(remove)
         if wanted == held.content:
             return
-        written = self._providers.put_traits(uuid, uuid, held.generation, wanted)
+        written = self.providers.put_traits(uuid, uuid, held.generation, wanted)
         for cache in list(self._caches.values()):
             if cache.tree.exists(uuid) and cache.tree.data(uuid).generation == held.generation:
                 cache.tree.update_traits(uuid, wanted, written.generation)
@@ -315,10 +315,10 @@ class ReportClient(Allocations, Candidates):
         """
 
         def attempt() -> None:
-            held = self._providers.aggregates(uuid, uuid)
+            held = self.providers.aggregates(uuid, uuid)
             wanted = (held.content | frozenset(add)) - frozenset(remove)
             if wanted != held.content:
-                self._providers.put_aggregates(uuid, uuid, held.generation, wanted)
+                self.providers.put_aggregates(uuid, uuid, held.generation, wanted)
 
         self._retries.while_conflicting(attempt)
 
@@ -328,17 +328,17 @@ class ReportClient(Allocations, Candidates):
         :param cascade: remove all allocations on its providers before.
         :raises errors.ResourceProviderInUse: a provider has allocations.
         """
-        listed = {provider["uuid"]: provider for provider in self._providers.in_tree(root_uuid)}
+        listed = {provider["uuid"]: provider for provider in self.providers.in_tree(root_uuid)}
         tree = ProviderTree()
         tree.populate_from_iterable(listed.values())
         if tree.exists(root_uuid):
             doomed = [tree.data(uuid) for uuid in reversed(tree.get_provider_uuids(root_uuid))]
             if cascade:
                 for provider in doomed:
-                    for consumer in self._providers.allocations(provider.uuid, provider.name):
+                    for consumer in self.providers.allocations(provider.uuid, provider.name):
                         self.delete_allocation(consumer, force=True)
             for provider in doomed:
-                self._providers.delete(provider.uuid, provider.name)
+                self.providers.delete(provider.uuid, provider.name)
         self.drop_cache(root_uuid)
 
     # -- inside ------------------------------------------------------------------------------
@@ -365,9 +365,9 @@ class ReportClient(Allocations, Candidates):
             name,
             found["generation"],
             found.get("parent_provider_uuid"),
-            self._providers.inventories(uuid, name).content,
-            self._providers.traits(uuid, name).content,
-            self._providers.aggregates(uuid, name).content,
+            self.providers.inventories(uuid, name).content,
+            self.providers.traits(uuid, name).content,
+            self.providers.aggregates(uuid, name).content,
         )
 
     def _say_kept(self, report: FlushReport) -> None:

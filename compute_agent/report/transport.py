@@ -95,7 +95,7 @@ class InProcessTransport:
     """Calls the server's WSGI callable directly: same requests, same middleware, no socket.
 
     :param app: a placement application that authenticates by headers (``auth_strategy = noauth2``).
-        The caller is a context with the roles admin, service and reader.
+        The caller has the roles admin, service and reader.
     """
 
     def __init__(self, app: WSGIApplication) -> None:
@@ -111,8 +111,7 @@ class InProcessTransport:
         from placement_server import conf as server_conf
 
         conf = server_conf.new_config(config_files=list(config_files))
-        conf.set_override("auth_strategy", "noauth2", group="api")
-        return cls(server_app.build_app(conf))
+        return cls(server_app.build_app(conf, auth_strategy="noauth2"))
 
     def request(
         self,
