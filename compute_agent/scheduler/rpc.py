@@ -17,8 +17,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import oslo_messaging
-
 from compute_agent.errors import (
     ComputeAgentError,
     InvalidConfiguration,
@@ -29,6 +27,7 @@ from compute_agent.scheduler import assembly, spec_reader
 from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.manager import Scheduler
+from compute_agent.scheduler.messaging import open_bus, oslo_messaging
 from compute_agent.scheduler.selection import Selection
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ class SchedulerService:
         self._servers = [
             oslo_messaging.get_rpc_server(
                 bus,
-                oslo_messaging.Target(topic=topic, server=host),
+                oslo_messaging.Target(exchange=conf.control_exchange, topic=topic, server=host),
                 [one],
                 executor="threading",
             )
@@ -154,8 +153,8 @@ class SchedulerService:
 class SchedulerClient:
     """Calls a scheduler over the bus."""
 
-    def __init__(self, bus: Any, timeout: float = 60.0) -> None:
-        target = oslo_messaging.Target(topic=TOPIC, version=VERSION)
+    def __init__(self, bus: Any, exchange: str, timeout: float = 60.0) -> None:
+        target = oslo_messaging.Target(exchange=exchange, topic=TOPIC, version=VERSION)
         self._client = oslo_messaging.get_rpc_client(bus, target, timeout=timeout)
 
     def select_destinations(
@@ -178,8 +177,7 @@ def serve(conf: cfg.ConfigOpts, placement: Transport) -> int:
     from oslo_log import log
 
     log.setup(conf, "compute-scheduler")
-    oslo_messaging.TransportURL.parse(conf)
-    if conf.get_location("transport_url").location.name == "opt_default" or not conf.transport_url:
+    if not conf.transport_url:
         raise InvalidConfiguration(
             "Option [DEFAULT]transport_url is not set: there is no message bus to serve on. Set it "
             "(for example rabbit://user:password@host:5672/), or use compute-scheduler claim, "
@@ -190,12 +188,14 @@ def serve(conf: cfg.ConfigOpts, placement: Transport) -> int:
         client.connect()
     except PlacementUnavailable as error:
         LOG.warning("Placement cannot be reached yet, requests are refused until it can: %s", error)
-    service = SchedulerService(conf, oslo_messaging.get_rpc_transport(conf), placement, conf.host)
+    service = SchedulerService(
+        conf, open_bus(conf.transport_url, conf), placement, conf.DEFAULT.host
+    )
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     service.start()
-    LOG.info("Serving topic %s as %s", TOPIC, conf.host)
+    LOG.info("Serving topic %s as %s", TOPIC, conf.DEFAULT.host)
     stopped.wait()
     LOG.info("Stopping")
     service.stop()

@@ -1,0 +1,147 @@
+"""`compute-agent dev`: placement-server, agent and scheduler on this machine, in one command.
+
+Starts them on loopback, reports this very machine, claims through the scheduler and releases
+again, and says what to type next. Stays up until Ctrl-C; with --once it ends there.
+
+Exit status: 0 fine · 1 something did not start, ended by itself or did not fit · 2 bad options ·
+130 interrupted while starting · 255 unexpected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+DEFAULT_PORT = 8778
+DEFAULT_INTERVAL = 10
+PLAIN_WIDTH = 120
+"""Columns where the output is no terminal: a log or a pipe breaks no lines."""
+INTERRUPTED = 130
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the command and return its exit status."""
+    namespace = _parser().parse_args(argv)
+    up, stop = threading.Event(), threading.Event()
+    signals = _Signals(up, stop)
+    try:
+        return _run(namespace, up, stop)
+    except KeyboardInterrupt:
+        print("compute-agent dev: interrupted while starting", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # whoever read the output has seen enough; Python would complain once more when it flushes
+        sys.stdout = None
+        return 0
+    finally:
+        signals.restore()
+
+
+def _run(namespace: argparse.Namespace, up: threading.Event, stop: threading.Event) -> int:
+    from rich.console import Console
+
+    from compute_agent.dev.session import DevOptions, DevRun
+    from compute_agent.dev.state_directory import StateDirectory, default_path
+    from compute_agent.errors import ComputeAgentError
+
+    path = Path(namespace.state_dir) if namespace.state_dir else default_path(os.environ)
+    state = StateDirectory(path.absolute())
+    console = Console(highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(highlight=False, width=PLAIN_WIDTH)
+    options = DevOptions(
+        state=state,
+        port=namespace.port,
+        interval=namespace.interval,
+        once=namespace.once,
+        nested=not namespace.flat,
+    )
+    # what libraries log belongs to nobody who looks at a demonstration
+    logging.getLogger().addHandler(logging.NullHandler())
+    try:
+        DevRun(options, console).run(up, stop)
+    except ComputeAgentError as error:
+        print(f"compute-agent dev: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class _Signals:
+    """SIGINT and SIGTERM: end what is being waited for, or interrupt what is being started."""
+
+    def __init__(self, up: threading.Event, stop: threading.Event) -> None:
+        self._up = up
+        self._stop = stop
+        self._before = {
+            number: signal.signal(number, self._handle)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self._stop.is_set():
+            # asked for already: the children are being ended, and each has a deadline
+            return
+        self._stop.set()
+        if not self._up.is_set():
+            raise KeyboardInterrupt
+
+    def restore(self) -> None:
+        """Put the handlers back that were there before."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="compute-agent dev",
+        description="Runs placement-server, compute-agent and compute-scheduler on this machine, "
+        "reporting this very machine. Needs no privileges and nothing but Python.",
+        epilog="Everything listens on 127.0.0.1 only, without authentication.",
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="end after the demonstration instead of staying up"
+    )
+    parser.add_argument(
+        "--port",
+        type=_port,
+        default=DEFAULT_PORT,
+        help="TCP port of the Placement API, 0 for any free one (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--state-dir",
+        metavar="DIR",
+        help="where database, identity and logs are kept (default: $XDG_STATE_HOME/compute-agent, "
+        "or ~/.local/state/compute-agent)",
+    )
+    parser.add_argument(
+        "--interval",
+        type=_interval,
+        default=DEFAULT_INTERVAL,
+        metavar="SECONDS",
+        help="how often the agent looks at the machine (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--flat",
+        action="store_true",
+        help="report everything on one provider instead of one per NUMA cell",
+    )
+    return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a TCP port: expected 0 to 65535")
+    return int(text)
+
+
+def _interval(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
+    return int(text)

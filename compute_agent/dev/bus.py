@@ -1,0 +1,42 @@
+"""A scheduler on a message bus that lives in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from compute_agent import conf as agent_conf
+from compute_agent.report.keystone import KeystoneTransport
+from compute_agent.scheduler.messaging import open_bus
+from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService
+
+_IN_MEMORY = "fake://"
+
+
+@dataclass(frozen=True, slots=True)
+class Bus:
+    """The two ends a caller needs: the scheduler over the bus, and placement."""
+
+    scheduler: SchedulerClient
+    placement: PlacementClient
+
+
+@contextmanager
+def scheduler_on_bus(config_file: Path) -> Iterator[Bus]:
+    """Run a scheduler service on a bus in memory, and stop it on the way out.
+
+    :raises InvalidConfiguration: the file cannot be used.
+    """
+    conf = agent_conf.new_config([f"--config-file={config_file}"])
+    transport = KeystoneTransport.from_conf(conf)
+    bus = open_bus(_IN_MEMORY, conf)
+    service = SchedulerService(conf, bus, transport, conf.DEFAULT.host)
+    service.start()
+    try:
+        yield Bus(SchedulerClient(bus, conf.control_exchange), PlacementClient(transport))
+    finally:
+        service.stop()
+        bus.cleanup()

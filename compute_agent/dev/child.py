@@ -1,0 +1,117 @@
+"""A process that the development command starts, watches and ends."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from compute_agent.dev.errors import DevFailed
+
+_PR_SET_PDEATHSIG = 1
+"""prctl(2): the signal a process gets when its parent dies."""
+_POLL_SECONDS = 0.05
+_LOG_PREFIX = re.compile(r"^\S+ \S+ \d+ (ERROR|CRITICAL) \S+ (\[[^]]*\] )?")
+
+
+class Child:
+    """One process, running a module of this installation, with a log file of its own.
+
+    It is ended by its process id, and ends by itself if this process is killed.
+
+    :param name: what it is called in messages.
+    :param arguments: module and its arguments, as after ``python -m``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.log = log
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                # Ctrl-C in a terminal reaches the whole process group: the order of the end is
+                # decided here
+                start_new_session=True,
+                preexec_fn=_die_with_parent(os.getpid()),
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def check(self) -> None:
+        """Make sure that it runs.
+
+        :raises DevFailed: it ended; the text has its last words.
+        """
+        status = self._process.poll()
+        if status is None:
+            return
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        words = self.last_words()
+        said = f": {words}" if words else " without a word."
+        raise DevFailed(f"{self.name} {how}{said} (all of it: {self.log})")
+
+    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
+        """Return once `condition` holds.
+
+        :raises DevFailed: the process ended, or the time is over.
+        """
+        deadline = time.monotonic() + seconds
+        while not condition():
+            self.check()
+            if time.monotonic() > deadline:
+                words = self.last_words()
+                raise DevFailed(
+                    f"{self.name} did not {what} within {seconds:.0f} seconds"
+                    f"{f'; it last said: {words}' if words else ''} (all of it: {self.log})"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def last_words(self) -> str:
+        """Return the last line of its log that tells something, or an empty string."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        told = [line.strip() for line in lines if line.strip()]
+        errors = [line for line in told if _LOG_PREFIX.match(line) or line.startswith(self.name)]
+        last = (errors or told or [""])[-1]
+        return _LOG_PREFIX.sub("", last).removeprefix(f"{self.name}: ")
+
+    def stop(self, seconds: float = 10.0) -> None:
+        """End it: politely first, by force after `seconds`."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+        self._process.wait()
+
+
+def _die_with_parent(parent: int) -> Callable[[], None]:
+    # looked up before the fork: the child must not take the import lock
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def ask_kernel() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            # it died between fork and prctl
+            os._exit(1)
+
+    return ask_kernel

@@ -1,0 +1,74 @@
+"""The tree of this machine as placement has it, with usage, for showing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compute_agent.report.connection import Connection
+from compute_agent.report.providers import Providers
+
+
+@dataclass(frozen=True, slots=True)
+class InventoryLine:
+    """One inventory and what is used of it."""
+
+    total: int
+    reserved: int
+    allocation_ratio: float
+    used: int
+
+    @property
+    def free(self) -> int:
+        """What can still be allocated."""
+        return int((self.total - self.reserved) * self.allocation_ratio) - self.used
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderLines:
+    """One provider with everything that is shown of it."""
+
+    uuid: str
+    name: str
+    parent: str | None
+    inventories: Mapping[str, InventoryLine] = field(default_factory=dict)
+    traits: tuple[str, ...] = ()
+
+
+def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
+    """Return the providers of a tree, parents before children, siblings by name.
+
+    :raises PlacementError: placement cannot be asked.
+    """
+    providers = Providers(connection)
+    lines = []
+    for provider in providers.in_tree(root):
+        uuid, name = provider["uuid"], provider["name"]
+        used = _usages(connection, uuid, name)
+        inventories: Mapping[str, Any] = providers.inventories(uuid, name).content
+        lines.append(
+            ProviderLines(
+                uuid,
+                name,
+                provider["parent_provider_uuid"],
+                {
+                    resource_class: InventoryLine(
+                        total=record["total"],
+                        reserved=record["reserved"],
+                        allocation_ratio=record["allocation_ratio"],
+                        used=used.get(resource_class, 0),
+                    )
+                    for resource_class, record in inventories.items()
+                },
+                tuple(sorted(providers.traits(uuid, name).content)),
+            )
+        )
+    return tuple(sorted(lines, key=lambda one: (one.parent is not None, one.name)))
+
+
+def _usages(connection: Connection, uuid: str, name: str) -> Mapping[str, int]:
+    path = f"/resource_providers/{uuid}/usages"
+    response = connection.call("GET", path, f"Reading the usage of {name}")
+    usages: Mapping[str, int] = (response.json or {}).get("usages", {})
+    return usages

@@ -1,0 +1,101 @@
+"""A provider tree in a terminal: every provider with inventories, usage and traits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from compute_agent.dev.tree_reading import ProviderLines
+
+_TRAIT_PREFIXES = (
+    "HW_CPU_X86_",
+    "HW_CPU_AARCH64_",
+    "COMPUTE_STORAGE_",
+    "COMPUTE_NET_",
+    "COMPUTE_",
+    "HW_NIC_",
+    "HW_GPU_",
+    "HW_",
+    "CUSTOM_",
+)
+
+
+def provider_tree(
+    providers: Sequence[ProviderLines], *, traits: bool = True, only: Collection[str] = ()
+) -> Tree:
+    """Return a tree of the providers.
+
+    :param traits: show the traits too.
+    :param only: uuids of providers whose inventories are shown; empty for all.
+    """
+    children: dict[str | None, list[ProviderLines]] = {}
+    for one in providers:
+        children.setdefault(one.parent, []).append(one)
+    [root] = children[None]
+    tree = Tree(_label(root, traits=traits, only=only), guide_style="dim")
+    _grow(tree, root, children, traits=traits, only=only)
+    return tree
+
+
+def _grow(
+    tree: Tree,
+    parent: ProviderLines,
+    children: dict[str | None, list[ProviderLines]],
+    *,
+    traits: bool,
+    only: Collection[str],
+) -> None:
+    for one in sorted(children.get(parent.uuid, ()), key=lambda each: _natural(each.name)):
+        branch = tree.add(_label(one, traits=traits, only=only))
+        _grow(branch, one, children, traits=traits, only=only)
+
+
+def _label(one: ProviderLines, *, traits: bool, only: Collection[str]) -> RenderableType:
+    parts: list[RenderableType] = [Text.assemble((one.name, "bold"), (f"  {one.uuid}", "dim"))]
+    if one.inventories and (not only or one.uuid in only):
+        parts.append(Padding(inventory_table(one), (0, 0, 0, 1)))
+    if traits and one.traits:
+        parts.append(Padding(trait_text(one.traits), (0, 0, 0, 1)))
+    return Group(*parts)
+
+
+def inventory_table(one: ProviderLines) -> Table:
+    """Return the inventories of a provider, a line each."""
+    table = Table(box=None, show_header=True, header_style="dim", pad_edge=False)
+    table.add_column("", style="cyan", overflow="fold")
+    for heading in ("total", "reserved", "ratio", "used", "free"):
+        table.add_column(heading, justify="right", overflow="fold")
+    for name, line in sorted(one.inventories.items()):
+        used = Text(str(line.used), style="bold yellow" if line.used else "dim")
+        ratio = f"{line.allocation_ratio:g}"
+        table.add_row(name, str(line.total), str(line.reserved), ratio, used, str(line.free))
+    return table
+
+
+def trait_text(traits: Sequence[str]) -> Text:
+    """Return the traits by prefix: ``HW_CPU_X86_ AVX AVX2``, the parts of a name put together."""
+    grouped: dict[str, list[str]] = {}
+    for name in traits:
+        prefix = next((one for one in _TRAIT_PREFIXES if name.startswith(one)), "")
+        grouped.setdefault(prefix, []).append(name.removeprefix(prefix))
+    text = Text("traits", style="dim")
+    for prefix, names in grouped.items():
+        shown = [*names] if len(names) > 1 else [prefix + names[0]]
+        if len(names) > 1:
+            text.append(f" {prefix}{{", style="green dim")
+            text.append(" ".join(shown), style="green")
+            text.append("}", style="green dim")
+        else:
+            text.append(f" {shown[0]}", style="green")
+    return text
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a sort key under which NUMA2 comes before NUMA10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
