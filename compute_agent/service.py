@@ -12,16 +12,14 @@ from __future__ import annotations
 import logging
 import random
 import signal
-import sys
 import threading
 import time
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import conf as agent_conf
-from compute_agent import errors, signals, state_dump
+from compute_agent import errors, signals
 from compute_agent import tracker_decisions as decisions
-from compute_agent.ledger import ServiceState
+from compute_agent.agent_commands import NODE_LIST, AgentCommands, service_state
 from compute_agent.local_socket import LocalServer
 from compute_agent.metrics import MetricsServer
 from compute_agent.pass_loop import PassLoop
@@ -37,10 +35,6 @@ if TYPE_CHECKING:
     from compute_agent.rpc import RpcServer
 
 LOG = logging.getLogger(__name__)
-
-NODE_LIST = ""
-"""Name under which looking for nodes is scheduled, as if it were the pass of a node."""
-REPORT_TIMEOUT = 300.0
 
 
 class Agent:
@@ -72,7 +66,7 @@ class Agent:
         self._schedule = PassSchedule(time.monotonic)
         self._schedule.set_nodes([NODE_LIST], first_due=NEVER)
         self.tracker: ResourceTracker = parts.tracker(
-            is_enabled=lambda: self.service_state().enabled, wait=self._stop.wait
+            is_enabled=lambda: service_state(conf, parts).enabled, wait=self._stop.wait
         )
         self._loop = PassLoop(
             self._schedule,
@@ -85,6 +79,7 @@ class Agent:
             workers=conf.compute.update_resources_max_workers,
         )
         self._rpc: RpcServer | None = None
+        self.commands = AgentCommands(conf, parts, self.tracker, self._schedule, self._loop.wake)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -94,7 +89,7 @@ class Agent:
             signal.SIGTERM: self._asked_to_stop,
             signal.SIGINT: self._asked_to_stop,
             signal.SIGHUP: self.request_reload,
-            signal.SIGUSR2: self.dump_state,
+            signal.SIGUSR2: self.commands.dump_state,
         }
         with signals.handled(handlers):
             surfaces = self._surfaces()
@@ -117,7 +112,10 @@ class Agent:
     def _surfaces(self) -> list[LocalServer | MetricsServer]:
         surfaces: list[LocalServer | MetricsServer] = []
         if self._parts.socket_path is not None:
-            commands = {"status": self._parts.board.document, "report": self.report_now}
+            commands = {
+                "status": self.commands.status,
+                "report": self.commands.report_now,
+            }
             surfaces.append(LocalServer(self._parts.socket_path, commands))
         bind = self._conf.compute_agent.metrics_bind
         if bind:
@@ -157,18 +155,14 @@ class Agent:
         launcher.wait()
 
     def _launcher(self) -> tuple[Any, Any]:
-        # imported here: it costs more memory than the rest of the agent together, which an agent
-        # that fails at start and the other commands need not pay
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # eventlet says that it is deprecated; it is not used
-            from oslo_service import backend
+        # imported here: an agent that fails at start, and the other commands, need not pay for it
+        from compute_agent import bus
 
-            backend.init_backend(backend.BackendType.THREADING)
-            from oslo_service import service
-
+        service = bus.use_threads()
         agent = self
+        base: Any = service.ServiceBase
 
-        class LaunchedAgent(service.ServiceBase):  # type: ignore[misc]
+        class LaunchedAgent(base):  # type: ignore[misc]
             """What oslo.service starts and stops."""
 
             def start(self) -> None:
@@ -290,7 +284,7 @@ class Agent:
         if reported and self._rpc is None and self._conf.transport_url:
             from compute_agent.rpc import RpcServer
 
-            self._rpc = RpcServer(self._conf, self)
+            self._rpc = RpcServer(self._conf, self.commands)
             self._rpc.start()
 
     def _tell_ready(self) -> None:
@@ -316,56 +310,3 @@ class Agent:
         self._schedule.trigger("reload")
         LOG.info("Reloaded; every node gets a pass.")
         self._tell_ready()
-
-    def report_now(self, node: str | None = None, wait: bool = True) -> dict[str, Any]:
-        """Run a pass of one node, or of all, and return the status afterwards.
-
-        :raises ComputeHostNotFound: the node is not managed here.
-        """
-        nodes = list(self.tracker.nodes()) if node is None else [node]
-        for name in nodes:
-            if name not in self.tracker.nodes():
-                raise errors.ComputeHostNotFound(
-                    f"Node {name} is not managed by this agent; it manages: "
-                    f"{', '.join(self.tracker.nodes()) or 'none yet'}."
-                )
-            self._schedule.trigger("report", name)
-        if not nodes:
-            self._schedule.trigger("report", NODE_LIST)
-        self._loop.wake()
-        if wait:
-            for name in nodes:
-                self._schedule.wait_for_pass(name, REPORT_TIMEOUT)
-        return self._parts.board.document()
-
-    def service_state(self) -> ServiceState:
-        """Return whether the host may be scheduled to."""
-        return self._parts.ledger.service_state(default_enabled=self._conf.enable_new_services)
-
-    def set_host_enabled(self, enabled: bool, reason: str = "") -> None:
-        """Enable or disable the host, over restarts, and tell placement at once."""
-        self._parts.ledger.set_service_state(ServiceState(enabled, "" if enabled else reason))
-        LOG.info("The host is %s now. %s", "enabled" if enabled else "disabled", reason)
-        self._schedule.trigger("enabled" if enabled else "disabled")
-        self._loop.wake()
-
-    def dump_state(self) -> None:
-        """Write what is going on to stderr."""
-        options: list[str] = []
-        self._conf.log_opt_values(_Lines(options), logging.INFO)
-        details = {
-            "passes at work": self._schedule.running(),
-            "seconds to the next pass": self._schedule.seconds_to_next(),
-        }
-        sys.stderr.write(state_dump.text(self._parts.board.document(), details, options))
-        sys.stderr.flush()
-
-
-class _Lines:
-    """A logger that keeps its lines, for the one method of oslo.config that lists values."""
-
-    def __init__(self, lines: list[str]) -> None:
-        self._lines = lines
-
-    def log(self, _level: int, text: str, *values: object) -> None:
-        self._lines.append(text % values)

@@ -166,11 +166,20 @@ class ResourceTracker:
 
         :raises Exception: as a pass; nothing is decided about it.
         """
-        target = self._target(self._nodes[name])
-        try:
-            return self._pass.propose(target)
-        except errors.ReshapeNeeded:
-            return self._pass.propose(target, reshape=True)
+        node = self._nodes[name]
+        target = self._target(node)
+        with node.lock, self._report.tracing():
+            try:
+                return self._pass.propose(target)
+            except errors.ReshapeNeeded:
+                return self._pass.propose(target, reshape=True)
+
+    def planned(self, name: str) -> list[Operation]:
+        """Return the operations a pass would do now.
+
+        :raises Exception: as a pass; nothing is decided about it.
+        """
+        return self._pass.operations(self.propose(name))
 
     def run_pass(self, name: str) -> PassResult:
         """Run a pass of the node, with the repetitions that conflicts call for."""

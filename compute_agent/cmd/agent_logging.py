@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("compute_agent")
 
-LIBRARIES = ("keystoneauth", "urllib3", "requests", "stevedore", "oslo", "amqp", "kombu")
+LIBRARIES = (
+    *("keystoneauth", "urllib3", "requests", "stevedore", "amqp", "kombu"),
+    *("oslo_service", "oslo_messaging", "oslo_config"),
+)
 
 
 def set_up(conf: cfg.ConfigOpts, *, quiet: bool = False) -> None:

@@ -1,0 +1,147 @@
+"""The agent on the message bus: topic ``compute-agent``, server = the name of the service.
+
+    ping(), status(node), plan(node), report_now(node, wait), set_host_enabled(enabled, reason),
+    list_instances(node)
+
+and, every `report_interval` seconds, a cast to all that listen on topic ``compute-state``.
+Reporting to placement works without the bus, so a broker that is away is said once and waited for.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from compute_agent import bus, errors
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from compute_agent.agent_commands import AgentCommands
+
+LOG = logging.getLogger(__name__)
+
+TOPIC = "compute-agent"
+VERSION = "1.0"
+STATE_TOPIC = "compute-state"
+STATE_VERSION = "1.0"
+SEND_RETRIES = 2
+"""Tries to send an announcement: without a bound a send waits for a broker for ever."""
+
+T = TypeVar("T")
+
+
+class AgentEndpoint:
+    """What the bus can call."""
+
+    def __init__(self, commands: AgentCommands) -> None:
+        import oslo_messaging
+
+        self.target = oslo_messaging.Target(version=VERSION)
+        self._expected = oslo_messaging.ExpectedException
+        self._commands = commands
+
+    def ping(self, _ctxt: Mapping[str, Any]) -> str:
+        """Answer, to show that the agent is there."""
+        return "pong"
+
+    def status(self, _ctxt: Mapping[str, Any], node: str | None = None) -> dict[str, Any]:
+        """Return the status document, of one node or of all."""
+        return self._told(lambda: self._commands.status(node))
+
+    def plan(self, _ctxt: Mapping[str, Any], node: str) -> list[str]:
+        """Return what a pass would change now, one line for each operation."""
+        return self._told(lambda: self._commands.plan(node))
+
+    def report_now(
+        self, _ctxt: Mapping[str, Any], node: str | None = None, wait: bool = False
+    ) -> dict[str, Any]:
+        """Run a pass and return the status document."""
+        return self._told(lambda: self._commands.report_now(node, wait))
+
+    def set_host_enabled(
+        self, _ctxt: Mapping[str, Any], enabled: bool, reason: str = ""
+    ) -> dict[str, Any]:
+        """Enable or disable the host and return the status document."""
+        self._commands.set_host_enabled(enabled, reason)
+        return self._commands.status()
+
+    def list_instances(self, _ctxt: Mapping[str, Any], node: str | None = None) -> list[str]:
+        """Return the uuids of the instances that run here."""
+        return self._told(lambda: self._commands.list_instances(node))
+
+    def _told(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except errors.ComputeAgentError as error:
+            # told to the caller as it is; without this the bus would log it as a defect
+            raise self._expected() from error
+
+
+class RpcServer:
+    """Answers calls and announces the agent, in threads of its own."""
+
+    def __init__(self, conf: cfg.ConfigOpts, commands: AgentCommands) -> None:
+        self._transport = bus.open_transport(conf)
+        import oslo_messaging
+
+        self._messaging = oslo_messaging
+        self._commands = commands
+        self._interval = float(conf.report_interval)
+        self._server = oslo_messaging.get_rpc_server(
+            self._transport,
+            oslo_messaging.Target(topic=TOPIC, server=conf.DEFAULT.host, version=VERSION),
+            [AgentEndpoint(commands)],
+            executor="threading",
+        )
+        self._client = oslo_messaging.get_rpc_client(
+            self._transport,
+            oslo_messaging.Target(topic=STATE_TOPIC, version=STATE_VERSION, fanout=True),
+            retry=SEND_RETRIES,
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="bus", daemon=True)
+        self._sequence = 0
+        self._unheard = False
+
+    def start(self) -> None:
+        """Begin; a broker that is away is waited for in a thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what is being answered, and leave the bus."""
+        self._stopping.set()
+        self._thread.join(timeout=5.0)
+        if not self._thread.is_alive():
+            self._server.stop()
+            self._server.wait()
+        self._transport.cleanup()
+
+    def _run(self) -> None:
+        self._server.start()
+        LOG.info("Serving topic %s on the message bus.", TOPIC)
+        while not self._stopping.is_set():
+            self._announce()
+            self._stopping.wait(self._interval)
+
+    def _announce(self) -> None:
+        self._sequence += 1
+        try:
+            self._client.cast(
+                {}, "compute_state", state=self._commands.announcement(self._sequence)
+            )
+        except self._messaging.MessagingException as error:
+            if not self._unheard:
+                LOG.warning(
+                    "The agent cannot announce itself (%s); it goes on reporting and tries again "
+                    "every %.0f s.",
+                    error,
+                    self._interval,
+                )
+            self._unheard = True
+        else:
+            if self._unheard:
+                LOG.info("The agent announces itself again.")
+            self._unheard = False
