@@ -15,7 +15,7 @@ from placement_server.store.transaction import NAMES, STRUCTURE, USAGE, WriteTra
 __all__ = ["NAMES", "STRUCTURE", "USAGE", "append", "prune"]
 
 KEPT_ROWS: Final = 20_000
-KEPT_FOR: Final = timedelta(hours=1)
+KEPT_FOR: Final = timedelta(minutes=10)
 
 
 def append(tx: WriteTransaction, root_ids: Iterable[int], kind: int) -> None:

@@ -20,6 +20,9 @@ _Family = Literal["sqlite", "postgresql", "mysql"]
 # Parameters in one statement: SQLite takes 32,766, PostgreSQL 65,535.
 CHUNK: Final = 8000
 
+# Some 100 bytes a row, far below the smallest max_allowed_packet.
+_MYSQL_ROWS: Final = 4000
+
 
 def chunks(items: Sequence[_Item], size: int = CHUNK) -> Iterator[Sequence[_Item]]:
     """``items`` in pieces that fit into one IN list."""
@@ -47,6 +50,21 @@ class InventoryChange:
     smallest: int = 2147483647
     largest: int = -2147483648
     step_size: int = 0
+
+
+class _Quoted(dict[_Value, str]):
+    """SQL literals by value, as the driver of a MySQL connection writes them."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__()
+        self._driver = connection.connection.dbapi_connection
+
+    def __missing__(self, value: _Value) -> str:
+        assert self._driver is not None, "the connection is open"
+        # the driver takes the whole statement for a format
+        literal: str = self._driver.literal(value).replace("%", "%%")
+        self[value] = literal
+        return literal
 
 
 class Batches:
@@ -82,12 +100,19 @@ class Batches:
             )
             return
         stamp = _stamp(now)
-        marks = ", ".join(self._mark for _ in columns)
-        connection.exec_driver_sql(
-            f"INSERT INTO {table} ({names}, created_at, updated_at) "
-            f"VALUES ({marks}, '{stamp}', '{stamp}')",
-            list(rows),
-        )
+        head = f"INSERT INTO {table} (created_at, updated_at, {names}) VALUES "
+        if self.family == "sqlite":
+            marks = ", ".join("?" for _ in columns)
+            connection.exec_driver_sql(f"{head}('{stamp}', '{stamp}', {marks})", list(rows))
+            return
+        # the driver quotes value by value; most values of a large batch repeat
+        quote = _Quoted(connection)
+        for some in chunks(rows, _MYSQL_ROWS):
+            values = ", ".join(
+                f"('{stamp}', '{stamp}', {', '.join([quote[value] for value in row])})"
+                for row in some
+            )
+            connection.exec_driver_sql(head + values)
 
     def change_inventories(self, connection: Connection, changes: Sequence[InventoryChange]) -> int:
         """Apply ``changes``, each only where it still fits; returns how many did.
@@ -155,13 +180,12 @@ class Batches:
             )
         else:
             change = "generation = generation"
+        order = ("FORCE INDEX (PRIMARY)", "ORDER BY id") if self.family == "mysql" else ("", "")
         statement = (
-            f"UPDATE resource_providers SET {change} "
+            f"UPDATE resource_providers {order[0]} SET {change} "
             f"WHERE id IN ({', '.join(map(str, sorted(provider_ids)))}) "
-            f"AND root_provider_id IN ({', '.join(map(str, sorted(root_ids)))})"
+            f"AND root_provider_id IN ({', '.join(map(str, sorted(root_ids)))}) {order[1]}"
         )
-        if self.family == "mysql":
-            statement += " ORDER BY id"
         return int(connection.exec_driver_sql(statement).rowcount)
 
     def append_changes(

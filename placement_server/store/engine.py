@@ -101,6 +101,8 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
             f"pip install 'compute-agent[{_EXTRAS.get(backend, backend)}]'."
         ) from error
     for engine in engines:
+        if options.connection_trace:
+            _trace(engine)
         if backend == "postgresql":
             _prepare_postgresql(engine, options)
         else:
@@ -120,6 +122,9 @@ def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -
         engine = create_engine(url, connect_args=connect_args, poolclass=StaticPool)
     else:
         engine = create_engine(url, connect_args=connect_args, **settings)
+
+    if options.connection_trace:
+        _trace(engine)
 
     @event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: Any, _record: object) -> None:
@@ -141,6 +146,22 @@ def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -
     return Engines(
         reader=engine, writer=engine.execution_options(store_writes=True), in_memory=in_memory
     )
+
+
+def _trace(engine: Engine) -> None:
+    """Say in a comment of each statement for which function of the store it is."""
+
+    @event.listens_for(engine, "before_cursor_execute", retval=True)
+    def on_execute(
+        connection: Connection,
+        _cursor: object,
+        statement: str,
+        parameters: Any,
+        _context: object,
+        _executemany: bool,
+    ) -> tuple[str, Any]:
+        doing = connection.info.get("store_function")
+        return (f"{statement} -- {doing}" if doing else statement), parameters
 
 
 def _prepare_postgresql(engine: Engine, options: StoreOptions) -> None:

@@ -24,7 +24,8 @@
     │   ├── ConsumerGenerationConflict
     │   └── ReshapeGenerationConflict
     ├── StoreUnavailable
-    └── SchemaOutOfDate
+    ├── SchemaOutOfDate
+    └── SchemaRevisionUnknown
 
 ``str(error)`` is a full sentence; the attributes hold what it names.
 """
@@ -309,3 +310,15 @@ class SchemaOutOfDate(StoreError):
         )
         self.found = found
         self.wanted = wanted
+
+
+class SchemaRevisionUnknown(StoreError):
+    """A schema revision was named, or is recorded in the database, that this version lacks."""
+
+    def __init__(self, found: str | None, reason: str) -> None:
+        super().__init__(
+            f"The schema (now at revision {found}) cannot be taken there: {reason}. A database of "
+            "OpenStack Placement must be at its newest revision, a082b8bb98d0, first: run its own "
+            "'placement-manage db sync' there."
+        )
+        self.found = found

@@ -15,12 +15,12 @@ from typing import Final
 import tenacity
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, text
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
-from placement_server.store.errors import SchemaOutOfDate, StoreUnavailable
+from placement_server.store.errors import SchemaOutOfDate, SchemaRevisionUnknown, StoreUnavailable
 from placement_server.store.options import StoreOptions
 
 LOG = logging.getLogger(__name__)
@@ -32,8 +32,9 @@ _LOCK_NUMBER: Final = 0x706C6163
 _LOCK_WAIT: Final = 600
 
 
-def _config() -> Config:
+def _config(connection: Connection | None = None) -> Config:
     config = Config()
+    config.attributes["connection"] = connection
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     return config
 
@@ -46,8 +47,8 @@ def newest_revision() -> str:
 
 def current_revision(engine: Engine) -> str | None:
     """The revision that the database says it has; None for a database without one."""
-    with engine.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+    with engine.connect() as connection, connection.begin():
+        return _revision(connection)
 
 
 def require_newest(engine: Engine) -> None:
@@ -59,25 +60,36 @@ def require_newest(engine: Engine) -> None:
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
     """Take the database forward. Any number of processes may ask for it at the same time."""
-    with _alone(engine) as connection:
-        config = _config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+    with _alone(engine) as connection, _known_revisions(connection):
+        command.upgrade(_config(connection), revision)
 
 
 def downgrade(engine: Engine, revision: str) -> None:
-    with _alone(engine) as connection:
-        config = _config()
-        config.attributes["connection"] = connection
-        command.downgrade(config, revision)
+    """Take the database back to an older revision."""
+    with _alone(engine) as connection, _known_revisions(connection):
+        command.downgrade(_config(connection), revision)
 
 
 def stamp(engine: Engine, revision: str) -> None:
     """Record a revision without changing anything else."""
-    with _alone(engine) as connection:
-        config = _config()
-        config.attributes["connection"] = connection
-        command.stamp(config, revision)
+    with _alone(engine) as connection, _known_revisions(connection):
+        command.stamp(_config(connection), revision)
+
+
+@contextlib.contextmanager
+def _known_revisions(connection: Connection) -> Iterator[None]:
+    """Turns alembic's complaint about a revision into one that says what to do."""
+    try:
+        yield
+    except CommandError as error:
+        raise SchemaRevisionUnknown(_revision(connection), str(error)) from error
+
+
+def _revision(connection: Connection) -> str | None:
+    # alembic could tell as well, but not without two lines in the log
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.scalar(text("SELECT version_num FROM alembic_version"))
 
 
 def await_database(engine: Engine, options: StoreOptions) -> None:

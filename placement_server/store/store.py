@@ -6,13 +6,14 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-from placement_server.store import configuration, outcome, retry, schema, standard_names
+from placement_server.store import changes, configuration, outcome, retry, schema, standard_names
 from placement_server.store.engine import Engines, create_engines
+from placement_server.store.errors import StoreError
 from placement_server.store.names import Names
 from placement_server.store.options import StoreOptions
 from placement_server.store.transaction import ReadTransaction, WriteTransaction
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from oslo_config.cfg import ConfigOpts
 
 LOG = logging.getLogger(__name__)
+
+PRUNE_EVERY: Final = 2000
+"""Rows of the feed of changes after which whoever wrote the last one cuts it short."""
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -90,6 +94,7 @@ class Store:
 
         def once() -> _Result:
             with self._readers_turn, self._engines.reader.connect() as connection:
+                self._note(connection, function)
                 transaction = connection.begin()
                 try:
                     result = function(ReadTransaction(connection), *args, **kwargs)
@@ -116,8 +121,12 @@ class Store:
         time, StoreUnavailable when the database fails.
         """
 
+        change_id: int | None = None
+
         def once() -> _Result:
+            nonlocal change_id
             with self._turn, self._engines.writer.connect() as connection:
+                self._note(connection, function)
                 transaction = connection.begin()
                 tx = WriteTransaction(connection)
                 try:
@@ -137,9 +146,24 @@ class Store:
                         self._engines.writer, tx.change_id, tx.write_id, self.options
                     ):
                         raise
+                change_id = tx.change_id
                 return result
 
-        return retry.retrying(once, tries=self.options.claim_tries, doing=_doing(function))
+        result = retry.retrying(once, tries=self.options.claim_tries, doing=_doing(function))
+        if change_id is not None and change_id % PRUNE_EVERY == 0:
+            self._prune()
+        return result
+
+    def _prune(self) -> None:
+        """Cut the feed of changes short; it may fail, the next one comes."""
+        try:
+            self.write(changes.prune)
+        except StoreError as error:
+            LOG.warning("The feed of changes was not cut short, it will be later: %s", error)
+
+    def _note(self, connection: Connection, function: Callable[..., object]) -> None:
+        if self.options.connection_trace:
+            connection.info["store_function"] = _doing(function).removeprefix("doing ")
 
     def synchronise_standard_names(self) -> None:
         """Insert the standard resource classes and traits that are missing, and load all names.

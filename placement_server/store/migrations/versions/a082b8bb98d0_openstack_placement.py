@@ -11,10 +11,21 @@ branch_labels = None
 depends_on = None
 
 
+# MySQL commits each statement here by itself: a run that was interrupted leaves some tables, and
+# the next one goes on from there.
+
+
 def _table(name: str, *items: sa.schema.SchemaItem) -> None:
-    op.create_table(
-        name, sa.Column("created_at", sa.DateTime), sa.Column("updated_at", sa.DateTime), *items
-    )
+    if not sa.inspect(op.get_bind()).has_table(name):
+        op.create_table(
+            name, sa.Column("created_at", sa.DateTime), sa.Column("updated_at", sa.DateTime), *items
+        )
+
+
+def _index(name: str, table: str, columns: list[str]) -> None:
+    present = {index["name"] for index in sa.inspect(op.get_bind()).get_indexes(table)}
+    if name not in present:
+        op.create_index(name, table, columns)
 
 
 def _id() -> sa.Column[int]:
@@ -30,13 +41,13 @@ def upgrade() -> None:
         sa.Column("resource_class_id", sa.Integer, nullable=False),
         sa.Column("used", sa.Integer, nullable=False),
     )
-    op.create_index(
+    _index(
         "allocations_resource_provider_class_used_idx",
         "allocations",
         ["resource_provider_id", "resource_class_id", "used"],
     )
-    op.create_index("allocations_resource_class_id_idx", "allocations", ["resource_class_id"])
-    op.create_index("allocations_consumer_id_idx", "allocations", ["consumer_id"])
+    _index("allocations_resource_class_id_idx", "allocations", ["resource_class_id"])
+    _index("allocations_consumer_id_idx", "allocations", ["consumer_id"])
 
     _table(
         "consumer_types",
@@ -59,11 +70,9 @@ def upgrade() -> None:
         ),
         sa.UniqueConstraint("uuid", name="uniq_consumers0uuid"),
     )
-    op.create_index(
-        "consumers_project_id_user_id_uuid_idx", "consumers", ["project_id", "user_id", "uuid"]
-    )
-    op.create_index("consumers_project_id_uuid_idx", "consumers", ["project_id", "uuid"])
-    op.create_index("consumers_consumer_type_id_idx", "consumers", ["consumer_type_id"])
+    _index("consumers_project_id_user_id_uuid_idx", "consumers", ["project_id", "user_id", "uuid"])
+    _index("consumers_project_id_uuid_idx", "consumers", ["project_id", "uuid"])
+    _index("consumers_consumer_type_id_idx", "consumers", ["consumer_type_id"])
 
     _table(
         "inventories",
@@ -82,7 +91,7 @@ def upgrade() -> None:
             name="uniq_inventories0resource_provider_resource_class",
         ),
     )
-    op.create_index("inventories_resource_class_id_idx", "inventories", ["resource_class_id"])
+    _index("inventories_resource_class_id_idx", "inventories", ["resource_class_id"])
 
     _table(
         "placement_aggregates",
@@ -112,7 +121,7 @@ def upgrade() -> None:
         sa.Column("resource_provider_id", sa.Integer, primary_key=True, autoincrement=False),
         sa.Column("aggregate_id", sa.Integer, primary_key=True, autoincrement=False),
     )
-    op.create_index(
+    _index(
         "resource_provider_aggregates_aggregate_id_idx",
         "resource_provider_aggregates",
         ["aggregate_id"],
@@ -130,7 +139,7 @@ def upgrade() -> None:
         sa.UniqueConstraint("name", name="uniq_resource_providers0name"),
     )
     for column in ("root_provider_id", "parent_provider_id"):
-        op.create_index(f"resource_providers_{column}_idx", "resource_providers", [column])
+        _index(f"resource_providers_{column}_idx", "resource_providers", [column])
 
     _table(
         "resource_provider_traits",
@@ -142,7 +151,7 @@ def upgrade() -> None:
             primary_key=True,
         ),
     )
-    op.create_index(
+    _index(
         "resource_provider_traits_resource_provider_trait_idx",
         "resource_provider_traits",
         ["resource_provider_id", "trait_id"],

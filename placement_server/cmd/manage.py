@@ -1,0 +1,238 @@
+"""placement-manage: the schema, repairs of the data, and checking it.
+
+placement-manage [--config-file F] [--config-dir D] db sync|version|stamp|downgrade
+placement-manage [...] db online_data_migrations [--max-count N]
+placement-manage [...] audit [--repair]
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import logging
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from oslo_config import cfg
+from oslo_log import log
+from sqlalchemy.exc import SQLAlchemyError
+
+from placement_server import conf as configuration
+from placement_server.cmd.tables import text_table
+from placement_server.store import audit, data_migrations, schema
+from placement_server.store.configuration import connection, store_options
+from placement_server.store.data_migrations import Batch, Migration
+from placement_server.store.engine import Engines, create_engines
+from placement_server.store.errors import StoreError
+from placement_server.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+BATCH: Final = 50
+
+# Exit statuses of ``audit``; 1 is "could not look", as for every other command.
+AUDIT_CLEAN: Final = 0
+AUDIT_FAILED: Final = 1
+AUDIT_MENDABLE: Final = 3
+AUDIT_NEEDS_A_PERSON: Final = 4
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=_add_commands))
+    try:
+        configuration.parse(conf, given)
+        if conf.command.name is None:
+            conf.print_help()
+            return 1
+        log.setup(conf, "placement")
+        status: int = conf.command.run(conf)
+    except (StoreError, configuration.InvalidConfiguration) as error:
+        print(f"placement-manage: {error}", file=sys.stderr)
+        return 1
+    except SQLAlchemyError as error:
+        print(f"placement-manage: the database refused: {error}", file=sys.stderr)
+        return 1
+    return status
+
+
+def _add_commands(subparsers: Any) -> None:
+    # without a command it is we who say what there is
+    subparsers.required = False
+    db = subparsers.add_parser("db", help="the schema, and repairs of old data")
+    db.set_defaults(run=lambda _conf: _help(db))
+    actions = db.add_subparsers(dest="action", metavar="ACTION")
+
+    sync = actions.add_parser("sync", help="take the schema to the newest revision")
+    sync.set_defaults(run=_sync)
+
+    version = actions.add_parser("version", help="print the current revision of the schema")
+    version.set_defaults(run=_version)
+
+    stamp = actions.add_parser("stamp", help="record a revision without changing anything")
+    stamp.add_argument("version", help="id of the revision, or head")
+    stamp.set_defaults(run=_stamp)
+
+    downgrade = actions.add_parser(
+        "downgrade",
+        help="take the schema back, by default to the one of OpenStack Placement",
+    )
+    downgrade.add_argument("version", nargs="?", default=schema.OPENSTACK_REVISION)
+    downgrade.set_defaults(run=_downgrade)
+
+    migrations = actions.add_parser(
+        "online_data_migrations", help="repair data of old software, while services run"
+    )
+    migrations.add_argument(
+        "--max-count", type=int, default=None, metavar="N", help="one pass of at most N rows"
+    )
+    migrations.set_defaults(run=_online_data_migrations)
+
+    check = subparsers.add_parser(
+        "audit",
+        help="check what must always be true of the data",
+        epilog=(
+            f"Exit status: {AUDIT_CLEAN} nothing is wrong (any more), {AUDIT_FAILED} could not "
+            f"look, {AUDIT_MENDABLE} something is wrong and --repair can mend it, "
+            f"{AUDIT_NEEDS_A_PERSON} something is wrong that needs a decision."
+        ),
+    )
+    check.add_argument("--repair", action="store_true", help="compute derived data anew")
+    check.set_defaults(run=_audit)
+
+
+def _help(parser: argparse.ArgumentParser) -> int:
+    parser.print_help()
+    return 0
+
+
+@contextlib.contextmanager
+def _engines(conf: cfg.ConfigOpts) -> Iterator[Engines]:
+    options = store_options(conf)
+    engines = create_engines(connection(conf), options)
+    try:
+        schema.await_database(engines.writer, options)
+        yield engines
+    finally:
+        engines.dispose()
+
+
+@contextlib.contextmanager
+def _store(conf: cfg.ConfigOpts) -> Iterator[Store]:
+    store = Store.from_conf(conf)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _sync(conf: cfg.ConfigOpts) -> int:
+    with _engines(conf) as engines:
+        schema.upgrade(engines.writer)
+    return 0
+
+
+def _version(conf: cfg.ConfigOpts) -> int:
+    with _engines(conf) as engines:
+        print(schema.current_revision(engines.reader))
+    return 0
+
+
+def _stamp(conf: cfg.ConfigOpts) -> int:
+    with _engines(conf) as engines:
+        schema.stamp(engines.writer, conf.command.version)
+    return 0
+
+
+def _downgrade(conf: cfg.ConfigOpts) -> int:
+    with _engines(conf) as engines:
+        schema.downgrade(engines.writer, conf.command.version)
+    return 0
+
+
+def _online_data_migrations(conf: cfg.ConfigOpts) -> int:
+    max_count: int | None = conf.command.max_count
+    if max_count is not None and max_count < 1:
+        print("Must supply a positive value for max_count")
+        return 127
+    migrations: list[tuple[str, Migration]] = [
+        ("set_root_provider_ids", data_migrations.set_root_provider_ids),
+        (
+            "create_incomplete_consumers",
+            functools.partial(
+                data_migrations.create_incomplete_consumers,
+                project_id=conf.placement.incomplete_consumer_project_id,
+                user_id=conf.placement.incomplete_consumer_user_id,
+            ),
+        ),
+    ]
+    with _store(conf) as store:
+        return _run_migrations(store, migrations, max_count)
+
+
+def _run_migrations(
+    store: Store, migrations: Sequence[tuple[str, Migration]], max_count: int | None
+) -> int:
+    """Batch after batch until nothing is left, or one pass of ``max_count`` rows."""
+    if max_count is None:
+        print(f"Running batches of {BATCH} until complete")
+    totals = {name: Batch(0, 0) for name, _ in migrations}
+    failed = False
+    while True:
+        left = BATCH if max_count is None else max_count
+        progress = 0
+        for name, migration in migrations:
+            if left < 1:
+                break
+            try:
+                found, done = store.write(migration, left)
+            except (StoreError, SQLAlchemyError):
+                LOG.exception("Error attempting to run %s", name)
+                failed = True
+                continue
+            if found:
+                print(f"{found} rows matched query {name}, {done} migrated")
+            totals[name] = Batch(totals[name].found + found, totals[name].done + done)
+            left -= done
+            progress += done
+        if max_count is not None or not progress:
+            break
+    _print_totals(totals)
+    if failed and not progress:
+        print("Some migrations failed unexpectedly. Check log for details.")
+        return 2
+    return 1 if max_count is not None and progress else 0
+
+
+def _print_totals(totals: Mapping[str, Batch]) -> None:
+    rows = [("Migration", "Total Found", "Completed")]
+    rows += [(name, str(batch.found), str(batch.done)) for name, batch in totals.items()]
+    for line in text_table(rows):
+        print(line)
+
+
+def _audit(conf: cfg.ConfigOpts) -> int:
+    with _store(conf) as store:
+        problems = store.read(audit.audit)
+        for problem in problems:
+            print(problem)
+        for line in store.read(audit.over_capacity):
+            print(f"note: over capacity: {line} (legal: an inventory may shrink below its use)")
+        if conf.command.repair and any(problem.mendable for problem in problems):
+            store.write(audit.repair)
+            before, problems = problems, store.read(audit.audit)
+            print(f"Mended {len(before) - len(problems)} of {len(before)} problems.")
+    if not problems:
+        print("Nothing is wrong.")
+        return AUDIT_CLEAN
+    if all(problem.mendable for problem in problems):
+        print(f"{len(problems)} problems; --repair mends them.")
+        return AUDIT_MENDABLE
+    people = sum(not problem.mendable for problem in problems)
+    print(f"{len(problems)} problems, {people} of which need a decision.")
+    return AUDIT_NEEDS_A_PERSON

@@ -1,0 +1,162 @@
+"""placement-status: is this deployment ready for the software that is installed?
+
+    placement-status [--config-file F] [--config-dir D] upgrade check [--json]
+
+Exit status: 0 all is well, 1 at least one warning, 2 at least one failure, 255 could not look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from oslo_config import cfg
+from oslo_log import log
+from sqlalchemy.exc import SQLAlchemyError
+
+from placement_server import conf as configuration
+from placement_server.store import data_migrations, schema
+from placement_server.store.configuration import connection, store_options
+from placement_server.store.engine import create_engines
+from placement_server.store.errors import StoreError
+from placement_server.store.transaction import ReadTransaction
+
+UNEXPECTED: Final = 255
+_REMEDY: Final = 'Run the "placement-manage db online_data_migrations" command.'
+
+
+class Code(IntEnum):
+    """How a check went; the worst one is the exit status."""
+
+    SUCCESS = 0
+    WARNING = 1
+    FAILURE = 2
+
+
+class Result(NamedTuple):
+    check: str
+    code: Code
+    details: str | None = None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    conf = cfg.ConfigOpts()
+    configuration.register_opts(conf)
+    conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=_add_commands))
+    try:
+        configuration.parse(conf, given)
+        log.setup(conf, "placement")
+        results = _check(conf)
+    except (StoreError, configuration.InvalidConfiguration, SQLAlchemyError) as error:
+        print(f"placement-status: {error}", file=sys.stderr)
+        return UNEXPECTED
+    if conf.command.json:
+        print(_as_json(results))
+    else:
+        print("\n".join(_as_table(results)))
+    return max(result.code for result in results)
+
+
+def _add_commands(subparsers: Any) -> None:
+    upgrade = subparsers.add_parser("upgrade", help="readiness for the installed version")
+    upgrade.add_argument("check", choices=["check"], help="run all checks")
+    upgrade.add_argument("--json", action="store_true", help="print the results as JSON")
+
+
+def _check(conf: cfg.ConfigOpts) -> list[Result]:
+    with _transaction(conf) as tx:
+        return [_roots(tx), _consumers(tx), _policy_file(conf)]
+
+
+@contextlib.contextmanager
+def _transaction(conf: cfg.ConfigOpts) -> Iterator[ReadTransaction]:
+    """A look at the database, whichever revision it has: the checks are for before a sync too."""
+    options = store_options(conf)
+    engines = create_engines(connection(conf), options)
+    try:
+        schema.await_database(engines.reader, options)
+        with engines.reader.connect() as database, database.begin():
+            yield ReadTransaction(database)
+    finally:
+        engines.dispose()
+
+
+def _roots(tx: ReadTransaction) -> Result:
+    check = "Missing Root Provider IDs"
+    if not data_migrations.count_rootless(tx):
+        return Result(check, Code.SUCCESS)
+    return Result(
+        check,
+        Code.FAILURE,
+        "There is at least one resource provider table record which misses its root provider "
+        f"id. {_REMEDY}",
+    )
+
+
+def _consumers(tx: ReadTransaction) -> Result:
+    check = "Incomplete Consumers"
+    number = data_migrations.count_incomplete_consumers(tx)
+    if not number:
+        return Result(check, Code.SUCCESS)
+    return Result(
+        check,
+        Code.WARNING,
+        f"There are {number} incomplete consumers table records for existing allocations. "
+        f"{_REMEDY}",
+    )
+
+
+def _policy_file(conf: cfg.ConfigOpts) -> Result:
+    check = "Policy File JSON to YAML Migration"
+    name = conf.oslo_policy.policy_file
+    found = conf.find_file(name) if name else None
+    if found is None or not _is_json(Path(found)):
+        return Result(check, Code.SUCCESS)
+    return Result(
+        check,
+        Code.FAILURE,
+        f"The policy file {found} is JSON, which is no longer read. Convert it with "
+        "oslopolicy-convert-json-to-yaml and name the new file in [oslo_policy]policy_file.",
+    )
+
+
+def _is_json(path: Path) -> bool:
+    """JSON is YAML too; a policy file that a JSON parser takes was written as JSON."""
+    try:
+        json.loads(path.read_text())
+    except (ValueError, OSError):
+        return False
+    return True
+
+
+def _as_json(results: Sequence[Result]) -> str:
+    return json.dumps(
+        {
+            "name": "Upgrade Check Results",
+            "checks": [
+                {"check": check, "result": int(code), "details": details}
+                for check, code, details in results
+            ],
+        }
+    )
+
+
+def _as_table(results: Sequence[Result]) -> Iterator[str]:
+    blocks = [["Upgrade Check Results"]]
+    for check, code, details in results:
+        text = f"Details: {details}"
+        blocks.append([f"Check: {check}", f"Result: {code.name.title()}", *textwrap.wrap(text, 60)])
+    width = max(len(line) for block in blocks for line in block)
+    rule = f"+{'-' * (width + 2)}+"
+    yield rule
+    for block in blocks:
+        yield from (f"| {line.ljust(width)} |" for line in block)
+        yield rule

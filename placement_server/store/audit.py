@@ -1,0 +1,358 @@
+"""Checking what must always be true of the data, and mending what can be computed anew.
+
+Each check is a query that finds what contradicts an invariant (docs/database.md lists them). Only
+derived data is mended; what would need a guess is reported and left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import sqlalchemy as sa
+from sqlalchemy import bindparam, func, select
+
+from placement_server.store import inventory_rows
+from placement_server.store.capacity import usable
+from placement_server.store.dialects import chunks
+from placement_server.store.tables import (
+    allocations,
+    consumers,
+    inventories,
+    resource_classes,
+    resource_provider_aggregates,
+    resource_providers,
+)
+from placement_server.store.transaction import (
+    STRUCTURE,
+    USAGE,
+    ReadTransaction,
+    WriteTransaction,
+)
+
+_A: Final = allocations.c
+_I: Final = inventories.c
+_P: Final = resource_providers.c
+
+_SUMS: Final = (
+    select(
+        _A.resource_provider_id,
+        _A.resource_class_id,
+        func.sum(_A.used).label("total"),
+    )
+    .group_by(_A.resource_provider_id, _A.resource_class_id)
+    .subquery("sums")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is not as it must be. ``mendable``: ``repair`` can put it right."""
+
+    check: str
+    subject: str
+    detail: str
+    mendable: bool
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.subject}: {self.detail}"
+
+
+def audit(tx: ReadTransaction) -> list[Problem]:
+    """Everything that is wrong, in one consistent view of the database."""
+    return [problem for check in _CHECKS for problem in check(tx)]
+
+
+def _uses(tx: ReadTransaction) -> Iterator[Problem]:
+    total = func.coalesce(_SUMS.c.total, 0)
+    statement = (
+        select(_P.uuid, resource_classes.c.name, _I.resource_class_id, _I.used, total)
+        .select_from(inventories)
+        .outerjoin(
+            _SUMS,
+            sa.and_(
+                _SUMS.c.resource_provider_id == _I.resource_provider_id,
+                _SUMS.c.resource_class_id == _I.resource_class_id,
+            ),
+        )
+        .outerjoin(resource_providers, _P.id == _I.resource_provider_id)
+        .outerjoin(resource_classes, resource_classes.c.id == _I.resource_class_id)
+        .where(_I.used != total)
+    )
+    for uuid, name, class_id, used, held in tx.execute(statement):
+        yield Problem(
+            "use",
+            f"{name or class_id} of provider {uuid}",
+            f"{used} in use by the inventory, {int(held)} by the sum of its allocations",
+            True,
+        )
+
+
+def _capacities(tx: ReadTransaction) -> Iterator[Problem]:
+    statement = (
+        select(
+            _P.uuid,
+            _I.resource_class_id,
+            _I.total,
+            _I.reserved,
+            _I.allocation_ratio,
+            _I.capacity,
+        )
+        .select_from(inventories)
+        .outerjoin(resource_providers, _P.id == _I.resource_provider_id)
+    )
+    for uuid, class_id, total, reserved, ratio, capacity in tx.execute(statement):
+        right = usable(total, reserved, ratio)
+        if capacity != right:
+            yield Problem(
+                "capacity",
+                f"class {class_id} of provider {uuid}",
+                f"is {capacity}, and {right} by total, reserved and ratio",
+                True,
+            )
+
+
+def _allocations_without_inventory(tx: ReadTransaction) -> Iterator[Problem]:
+    statement = (
+        select(_A.consumer_id, _A.resource_provider_id, _A.resource_class_id, _A.used)
+        .outerjoin(
+            inventories,
+            sa.and_(
+                _I.resource_provider_id == _A.resource_provider_id,
+                _I.resource_class_id == _A.resource_class_id,
+            ),
+        )
+        .where(_I.id.is_(None))
+    )
+    for consumer, provider_id, class_id, used in tx.execute(statement):
+        yield Problem(
+            "allocation",
+            f"consumer {consumer}",
+            f"holds {used} of class {class_id} of provider number {provider_id}, which has no "
+            "such inventory; add the inventory, or rewrite the consumer's allocations",
+            False,
+        )
+
+
+def _allocations_without_consumer(tx: ReadTransaction) -> Iterator[Problem]:
+    statement = (
+        select(_A.consumer_id)
+        .where(~sa.exists().where(consumers.c.uuid == _A.consumer_id))
+        .distinct()
+    )
+    for (consumer,) in tx.execute(statement):
+        yield Problem(
+            "consumer",
+            f"consumer {consumer}",
+            "has allocations but no record; run 'placement-manage db online_data_migrations'",
+            False,
+        )
+
+
+def _consumers_without_allocations(tx: ReadTransaction) -> Iterator[Problem]:
+    for uuid, generation in tx.execute(
+        select(consumers.c.uuid, consumers.c.generation).where(_IS_ORPHAN)
+    ):
+        yield Problem(
+            "consumer",
+            f"consumer {uuid}",
+            f"has a record of generation {generation} but no allocations",
+            True,
+        )
+
+
+def _trees(tx: ReadTransaction) -> Iterator[Problem]:
+    providers = _provider_rows(tx)
+    for provider_id, (uuid, parent_id, root_id) in providers.items():
+        if parent_id is not None and parent_id not in providers:
+            yield Problem("tree", f"provider {uuid}", f"its parent {parent_id} is gone", False)
+            continue
+        top = _top(providers, provider_id)
+        if top is None:
+            yield Problem(
+                "tree",
+                f"provider {uuid}",
+                "is its own ancestor; take it out with PUT /resource_providers/{uuid} and "
+                "parent_provider_uuid null",
+                False,
+            )
+        elif top != root_id:
+            yield Problem(
+                "tree",
+                f"provider {uuid}",
+                f"has root number {root_id}, its topmost ancestor is number {top}",
+                True,
+            )
+
+
+def _strays(tx: ReadTransaction) -> Iterator[Problem]:
+    for table in (inventories, resource_provider_aggregates):
+        for (provider_id,) in tx.execute(_stray_owners(table)):
+            yield Problem(
+                "stray",
+                f"table {table.name}",
+                f"has rows of provider number {provider_id}, which does not exist",
+                True,
+            )
+
+
+_IS_ORPHAN: Final = ~sa.exists().where(_A.consumer_id == consumers.c.uuid)
+
+_CHECKS: Final[tuple[Callable[[ReadTransaction], Iterator[Problem]], ...]] = (
+    _uses,
+    _capacities,
+    _allocations_without_inventory,
+    _allocations_without_consumer,
+    _consumers_without_allocations,
+    _trees,
+    _strays,
+)
+
+
+def over_capacity(tx: ReadTransaction) -> list[str]:
+    """Inventories used beyond their capacity. Legal: an inventory may shrink below its use."""
+    statement = (
+        select(_P.uuid, resource_classes.c.name, _I.used, _I.capacity)
+        .select_from(inventories)
+        .join(resource_providers, _P.id == _I.resource_provider_id)
+        .join(resource_classes, resource_classes.c.id == _I.resource_class_id)
+        .where(_I.used > _I.capacity)
+        .order_by(_P.id, _I.resource_class_id)
+    )
+    return [
+        f"{name} of provider {uuid}: {used} of {capacity} in use"
+        for uuid, name, used, capacity in tx.execute(statement)
+    ]
+
+
+def repair(tx: WriteTransaction) -> None:
+    """Mend everything that is mendable. May run while services do."""
+    _remove_strays(tx)
+    _repair_trees(tx)
+    _repair_inventories(tx)
+    _remove_orphans(tx)
+    tx.touch_names()
+
+
+def _remove_strays(tx: WriteTransaction) -> None:
+    for table in (inventories, resource_provider_aggregates):
+        owners = sorted(tx.execute(_stray_owners(table)).scalars())
+        for ids in chunks(owners):
+            tx.execute(sa.delete(table).where(table.c.resource_provider_id.in_(ids)))
+
+
+def _repair_trees(tx: WriteTransaction) -> None:
+    wrong = _wrong_roots(_provider_rows(tx))
+    if not wrong:
+        return
+    # all trees are held, in the order in which claims take providers, and looked at again
+    tx.execute(select(_P.id).order_by(_P.id).with_for_update(key_share=True)).all()
+    providers = _provider_rows(tx)
+    for provider_id, top in sorted(_wrong_roots(providers).items()):
+        tx.execute(
+            sa.update(resource_providers).where(_P.id == provider_id).values(root_provider_id=top)
+        )
+        old = providers[provider_id][2]
+        tx.touch([top] if old is None else [top, old], STRUCTURE)
+
+
+def _repair_inventories(tx: WriteTransaction) -> None:
+    """Hold the inventories of providers with a wrong number, then count again and set it.
+
+    A claim inserts its allocations before it takes the inventory. One that waits here is not
+    in the sum yet and adds itself afterwards; one that is in the sum is over.
+    """
+    suspects = set(tx.execute(_WRONG_USE).scalars()) | set(_wrong_capacity(tx))
+    for ids in chunks(sorted(suspects), 500):
+        held = inventory_rows.hold_many(tx, ids)
+        sums = {
+            (provider_id, class_id): int(total)
+            for provider_id, class_id, total in tx.execute(
+                select(_SUMS).where(_SUMS.c.resource_provider_id.in_(ids))
+            )
+        }
+        updates = [
+            {
+                "the_id": inventory.id,
+                "right_used": sums.get(key, 0),
+                "right_capacity": usable(
+                    inventory.total, inventory.reserved, inventory.allocation_ratio
+                ),
+            }
+            for key, inventory in held.items()
+        ]
+        tx.execute(_SET_NUMBERS, updates)
+        roots = tx.execute(select(_P.root_provider_id).where(_P.id.in_(ids))).scalars()
+        tx.touch([root for root in roots if root is not None], USAGE)
+
+
+def _wrong_capacity(tx: ReadTransaction) -> Iterable[int]:
+    statement = select(
+        _I.resource_provider_id, _I.total, _I.reserved, _I.allocation_ratio, _I.capacity
+    )
+    for provider_id, total, reserved, ratio, capacity in tx.execute(statement):
+        if capacity != usable(total, reserved, ratio):
+            yield provider_id
+
+
+def _remove_orphans(tx: WriteTransaction) -> None:
+    ids = tx.execute(
+        select(consumers.c.id).where(_IS_ORPHAN).order_by(consumers.c.uuid).with_for_update()
+    ).scalars()
+    for some in chunks(list(ids)):
+        # asked again under the lock: a claim may just have made use of the record
+        tx.execute(sa.delete(consumers).where(consumers.c.id.in_(some), _IS_ORPHAN))
+
+
+_WRONG_USE: Final = (
+    select(_I.resource_provider_id)
+    .outerjoin(
+        _SUMS,
+        sa.and_(
+            _SUMS.c.resource_provider_id == _I.resource_provider_id,
+            _SUMS.c.resource_class_id == _I.resource_class_id,
+        ),
+    )
+    .where(_I.used != func.coalesce(_SUMS.c.total, 0))
+)
+_SET_NUMBERS: Final = (
+    sa.update(inventories)
+    .where(_I.id == bindparam("the_id"))
+    .values(used=bindparam("right_used"), capacity=bindparam("right_capacity"))
+)
+
+
+def _stray_owners(table: sa.Table) -> sa.Select[int]:
+    column: sa.Column[int] = table.c.resource_provider_id
+    return select(column).where(~sa.exists().where(_P.id == column)).distinct()
+
+
+ProviderRows = dict[int, tuple[str, int | None, int | None]]
+"""Provider id -> uuid, parent id, root id."""
+
+
+def _provider_rows(tx: ReadTransaction) -> ProviderRows:
+    statement = select(_P.id, _P.uuid, _P.parent_provider_id, _P.root_provider_id)
+    return {row[0]: (row[1], row[2], row[3]) for row in tx.execute(statement)}
+
+
+def _top(providers: ProviderRows, provider_id: int) -> int | None:
+    """The topmost ancestor; None where the parents run in a circle or end nowhere."""
+    seen = {provider_id}
+    while True:
+        parent_id = providers[provider_id][1]
+        if parent_id is None:
+            return provider_id
+        if parent_id in seen or parent_id not in providers:
+            return None
+        seen.add(parent_id)
+        provider_id = parent_id
+
+
+def _wrong_roots(providers: ProviderRows) -> dict[int, int]:
+    return {
+        provider_id: top
+        for provider_id, (_, _, root_id) in providers.items()
+        if (top := _top(providers, provider_id)) is not None and top != root_id
+    }
