@@ -199,7 +199,9 @@ def resident_mib() -> float:
 
 def growth(runs: int) -> None:
     """Print how load time, memory, queries and changes grow with the number of hosts."""
-    print("\nflat hosts | load s | peak RSS MiB | limit=10 ms | limit=1000 ms | one host changed ms")
+    print(
+        "\nflat hosts | load s | peak RSS MiB | limit=10 ms | limit=1000 ms | one host changed ms"
+    )
     for count in (1_000, 10_000, 100_000):
         trees = list(flat_hosts(count))
         start = time.perf_counter()

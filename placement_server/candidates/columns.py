@@ -27,6 +27,7 @@ from placement_server.candidates.shape import Shape
 from placement_server.store.snapshot import ProviderRow
 
 IntArray = npt.NDArray[np.int64]
+SlotArray = npt.NDArray[np.int32]
 BoolArray = npt.NDArray[np.bool_]
 
 UNIT_MAX = 2**31 - 1
@@ -136,7 +137,7 @@ class ClassView:
     :param shown_capacity: capacity before truncation, as provider summaries show it.
     """
 
-    slot: npt.NDArray[np.int32]
+    slot: SlotArray
     fit: npt.NDArray[np.int32]
     min_unit: npt.NDArray[np.int32]
     max_unit: npt.NDArray[np.int32]
@@ -147,7 +148,7 @@ class ClassView:
     largest_min_unit: int
     largest_step_size: int
 
-    def slots_fitting(self, amount: int) -> npt.NDArray[np.int32]:
+    def slots_fitting(self, amount: int) -> SlotArray:
         """Return the slots whose inventory fits an amount, dead ones included."""
         if amount > UNIT_MAX:
             return self.slot[:0]
@@ -275,8 +276,8 @@ class Columns:
 
     def _append_class(self, columns: ClassColumns, batch: _InventoryBatch) -> None:
         min_unit, max_unit, step_size, capacity, shown, used = zip(*batch.rows, strict=True)
-        columns.largest_min_unit = max(columns.largest_min_unit, *min_unit)
-        columns.largest_step_size = max(columns.largest_step_size, *step_size)
+        columns.largest_min_unit = max(columns.largest_min_unit, max(min_unit))
+        columns.largest_step_size = max(columns.largest_step_size, max(step_size))
         free = np.array(capacity, dtype=np.int64) - np.array(used, dtype=np.int64)
         limit = np.array(max_unit, dtype=np.int64)
         columns.fit.extend(np.clip(np.minimum(free, limit), -1, UNIT_MAX))

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from placement_server.candidates.columns import BoolArray, IntArray
+from placement_server.candidates.columns import BoolArray, IntArray, SlotArray
 from placement_server.candidates.errors import QueryError
 from placement_server.candidates.index import Index
 from placement_server.candidates.query import CandidateQuery, RequestGroup
@@ -127,8 +127,7 @@ class _Filter:
         for name, _amount in group.resources:
             if name not in known:
                 raise UnknownName(
-                    "Invalid resource class in resources parameter: No such resource class "
-                    f"{name}."
+                    f"Invalid resource class in resources parameter: No such resource class {name}."
                 )
         if group.member_of and not self._aggregate_sets(group.member_of, frozenset()).any():
             self._nothing(group, "member_of")
@@ -146,11 +145,9 @@ class _Filter:
         self._keep_roots(np.zeros(len(self.roots), dtype=bool), group.suffix, reason)
         raise _Nothing
 
-    def _fitting(self, class_id: int, amount: int) -> IntArray:
+    def _fitting(self, class_id: int, amount: int) -> SlotArray:
         view = self.index.classes.get(class_id)
-        if view is None:
-            return np.empty(0, dtype=np.int64)
-        return view.slots_fitting(amount)
+        return view.slots_fitting(amount) if view is not None else np.empty(0, dtype=np.int32)
 
     def _suffixed(self, group: RequestGroup) -> None:
         kind = RequestGroup(
@@ -169,14 +166,11 @@ class _Filter:
     def _suffixed_mask(self, group: RequestGroup) -> BoolArray:
         index, reporter = self.index, self.reporter
         known, terms, forbidden, tree = self._names_and_tree(group)
-        slots: IntArray = np.arange(index.size) if not group.resources else np.empty(0, np.int64)
+        slots: SlotArray = np.arange(index.size if not group.resources else 0, dtype=np.int32)
         for number, (name, amount) in enumerate(group.resources):
             fitting = self._fitting(known[name], amount)
             reporter.providers_left(group.suffix, f"resources {name}:{amount}", fitting)
-            if number == 0:
-                slots = fitting
-            else:
-                slots = slots[_mask(index.size, fitting)[slots]]
+            slots = slots[_mask(index.size, fitting)[slots]] if number else fitting
         if terms or forbidden:
             slots = slots[self._trait_sets(terms, forbidden)[index.trait_set[slots]]]
             reporter.providers_left(group.suffix, "required", slots)
@@ -274,7 +268,7 @@ class _Filter:
         return Links(links.share[kept], links.anchor[kept])
 
 
-def _mask(size: int, slots: IntArray) -> BoolArray:
+def _mask(size: int, slots: SlotArray | IntArray) -> BoolArray:
     mask = np.zeros(size, dtype=bool)
     mask[slots] = True
     return mask

@@ -1,9 +1,9 @@
 """The errors of the candidate search.
 
-    CandidatesError
-     ├── QueryError          the request cannot be answered as it was put: 400
-     ├── SearchGaveUp        the deadline passed before the search was through: 503
-     └── InconsistentRows    the rows read from the store do not form trees
+CandidatesError
+ ├── QueryError          the request cannot be answered as it was put: 400
+ ├── SearchGaveUp        the deadline passed before the search was through: 503
+ └── InconsistentRows    the rows read from the store do not form trees
 """
 
 

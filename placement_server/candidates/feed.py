@@ -10,9 +10,9 @@ Ids of notes are given out before transactions commit, so a lower id may appear 
     seen     1 2 3 . 5 6 . . 9        last = 9, gaps = {4, 7, 8}
 
 The gaps are asked for again each time until they appear, or are older than any transaction may
-be; some never appear, because the transaction was rolled back or the database (Galera) gives ids out in
-steps. Old notes are pruned from the low end, so when the note ``last`` is gone, others after it
-may be gone as well, and everything is read again.
+be; some never appear, because the transaction was rolled back or the database (Galera) gives ids
+out in steps. Old notes are pruned from the low end, so when the note ``last`` is gone, others
+after it may be gone as well, and everything is read again.
 """
 
 import logging

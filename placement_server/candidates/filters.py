@@ -19,9 +19,7 @@ _HEX = frozenset("0123456789abcdef")
 
 def is_uuid_like(value: str) -> bool:
     """Tell whether a value is a uuid in any of the accepted spellings (dashless, braces, urn)."""
-    digits = (
-        value.replace("urn:", "").replace("uuid:", "").strip("{}").replace("-", "").lower()
-    )
+    digits = value.replace("urn:", "").replace("uuid:", "").strip("{}").replace("-", "").lower()
     return len(digits) == 32 and _HEX.issuperset(digits)
 
 

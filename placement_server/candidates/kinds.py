@@ -19,8 +19,8 @@ from placement_server.candidates.columns import BoolArray, IntArray
 from placement_server.candidates.eligible import Eligible
 from placement_server.candidates.index import Index
 from placement_server.candidates.plan import Contested, Plan
+from placement_server.candidates.problem import Problem
 from placement_server.candidates.sharing import SHARING_TRAIT
-from placement_server.candidates.solver import Problem
 
 Words = npt.NDArray[np.uint64]
 _WORD_BITS = 64

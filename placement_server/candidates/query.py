@@ -237,11 +237,7 @@ def _check_shape(
             "There must be at least one resources or resources[$S] parameter.", MISSING_VALUE
         )
     named = [suffix for subtree in subtrees for suffix in sorted(subtree.together | subtree.apart)]
-    idle = [
-        group.suffix
-        for group in groups
-        if not group.resources and group.suffix not in named
-    ]
+    idle = [group.suffix for group in groups if not group.resources and group.suffix not in named]
     if idle:
         raise QueryError(
             "Resourceless suffixed group request should be specified in `same_subtree` query "
@@ -282,9 +278,7 @@ def _check_all_have_resources(groups: list[RequestGroup]) -> None:
     if idle:
         raise QueryError("All request groups must specify resources.")
     if not groups:
-        raise QueryError(
-            "At least one request group (`resources` or `resources{$S}`) is required."
-        )
+        raise QueryError("At least one request group (`resources` or `resources{$S}`) is required.")
 
 
 def _check_contradictions(groups: list[RequestGroup], microversion: Microversion) -> None:

@@ -6,7 +6,7 @@ listens to costs a method call for each decision.
 
 from collections.abc import Sequence
 
-from placement_server.candidates.columns import IntArray
+from placement_server.candidates.columns import IntArray, SlotArray
 
 
 class Reporter:
@@ -17,7 +17,7 @@ class Reporter:
 
     wants = False
 
-    def providers_left(self, group: str, reason: str, slots: IntArray) -> None:
+    def providers_left(self, group: str, reason: str, slots: SlotArray) -> None:
         """A filter of a group left these slots, dead ones possibly among them."""
 
     def roots_rejected(self, group: str, reason: str, roots: IntArray | Sequence[int]) -> None:

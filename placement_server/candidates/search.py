@@ -23,9 +23,11 @@ from placement_server.candidates.errors import SearchGaveUp
 from placement_server.candidates.index import Index
 from placement_server.candidates.kinds import KindFinder, TreeView
 from placement_server.candidates.plan import Plan, plan
+from placement_server.candidates.problem import Positions
 from placement_server.candidates.query import CandidateQuery
 from placement_server.candidates.reporter import SILENT, Reporter
-from placement_server.candidates.solver import Positions, Solver
+from placement_server.candidates.solver import Solver
+from placement_server.candidates.swaps import swaps
 
 Clock = Callable[[], float]
 
@@ -118,8 +120,8 @@ class _Kind:
         known = self.distinct.found
         self.swaps: _Series | None = None
         if not solver.reason and solver.alike:
-            swaps = (swap for each in known for swap in solver.swaps(each.positions))
-            self.swaps = _Series(swaps, shared)
+            exchanges = (swap for each in known for swap in swaps(solver.alike, each.positions))
+            self.swaps = _Series(exchanges, shared)
         self.reason = solver.reason or "no combination of the providers that fit"
 
 
@@ -200,17 +202,17 @@ class Search:
 
     def _breadth_first(self) -> Iterator[Candidate]:
         distinct: list[tuple[TreeView, _Series]] = []
-        swaps: list[tuple[TreeView, _Series]] = []
+        exchanges: list[tuple[TreeView, _Series]] = []
         for tree, kind in self._trees():
             placement = kind.distinct.get(0)
             if placement is not None:
                 distinct.append((tree, kind.distinct))
                 if kind.swaps is not None:
-                    swaps.append((tree, kind.swaps))
+                    exchanges.append((tree, kind.swaps))
                 self._found += 1
                 yield Candidate(placement, tree)
         yield from self._rounds(distinct, 1)
-        yield from self._rounds(swaps, 0)
+        yield from self._rounds(exchanges, 0)
 
     def _rounds(self, left: list[tuple[TreeView, _Series]], number: int) -> Iterator[Candidate]:
         every = list(dict.fromkeys(series for _tree, series in left))
@@ -236,16 +238,15 @@ class Search:
             order = list(range(len(roots)))
             self.shuffle.shuffle(order)
             roots = roots[order]
-        kinds: list[list[_Kind]] = []
+        kinds: dict[int, list[_Kind]] = {}
         start, chunk = 0, max(_FIRST_CHUNK, min(self.limits.limit or 0, _LARGEST_CHUNK))
         while start < len(roots):
             self._tick()
             for tree, number in finder.kinds(roots[start : start + chunk]):
-                if number >= len(kinds):
-                    kinds.append([self._kind(finder, number)])
-                kind = kinds[number][0]
-                if self.shuffle is not None:
-                    kind = self._any_order(kinds[number], finder, number)
+                known = kinds.get(number)
+                if known is None:
+                    known = kinds[number] = [self._kind(finder, number)]
+                kind = known[0] if self.shuffle is None else self._any_order(known, finder, number)
                 if self.reporter.wants:
                     self._report(tree, kind)
                 yield tree, kind

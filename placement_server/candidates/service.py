@@ -11,7 +11,6 @@ from placement_server.candidates.summaries import SummaryCache
 from placement_server.store.store import Store
 
 
-
 class CandidateService:
     """Answers queries from an index that it keeps equal to a store. Thread safe.
 

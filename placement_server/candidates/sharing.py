@@ -48,7 +48,11 @@ def find_links(columns: Columns, roots: IntArray, sharing_trait: int | None) -> 
     :param roots: the slots of the living roots.
     :param sharing_trait: the id of the sharing trait, None where the store does not know it.
     """
-    if sharing_trait is None or not columns.trait_sets.numbers_with(sharing_trait) or not len(roots):
+    if (
+        sharing_trait is None
+        or not columns.trait_sets.numbers_with(sharing_trait)
+        or not len(roots)
+    ):
         return NO_LINKS
     count = columns.size
     edges = np.zeros(count + 1, dtype=np.int64)

@@ -23,59 +23,12 @@ The stack, for items in the order in which they are placed::
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from placement_server.candidates.matching import can_match
 from placement_server.candidates.plan import Plan
+from placement_server.candidates.problem import Positions, Problem, bits
 
 Tick = Callable[[], None]
-Positions = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One kind of tree, as far as a query can tell trees apart.
-
-    Positions count the providers of the tree in preorder and after them the sharing providers that
-    it is linked to. Sets of positions are integers with one bit each.
-
-    :param eligible: by item, the positions that can serve it alone.
-    :param covers: by position, the required terms of the unsuffixed group that it meets, as bits.
-    :param terms: all required terms of the unsuffixed group, as bits.
-    :param caps: by contested class and position, how much it can give in sum.
-    :param trees: sets of positions that belong to one tree; the first is the tree itself.
-    :param own: how many positions the tree itself has.
-    :param shared: positions of sharing providers, which other trees may use as well.
-    """
-
-    parents: tuple[int, ...]
-    ancestors: tuple[int, ...]
-    descendants: tuple[int, ...]
-    eligible: tuple[int, ...]
-    covers: tuple[int, ...]
-    terms: int
-    caps: tuple[tuple[int, ...], ...]
-    trees: tuple[int, ...]
-    own: int
-    shared: int
-
-    @cached_property
-    def labels(self) -> tuple[int, ...]:
-        """A number for each position of the tree itself; equal numbers mean equal subtrees."""
-        numbers: dict[tuple[object, ...], int] = {}
-        labels = [0] * self.own
-        children: list[list[int]] = [[] for _ in range(self.own)]
-        for position in range(self.own - 1, -1, -1):
-            column = (
-                tuple(mask >> position & 1 for mask in self.eligible),
-                self.covers[position],
-                tuple(caps[position] for caps in self.caps),
-                tuple(reversed(children[position])),
-            )
-            labels[position] = numbers.setdefault(column, len(numbers))
-            if position:
-                children[self.parents[position]].append(labels[position])
-        return tuple(labels)
 
 
 @dataclass(slots=True)
@@ -93,16 +46,6 @@ class _Frame:
     named: int = 0
     blocked: int = 0
     covered: int = 0
-
-
-def bits(mask: int) -> list[int]:
-    """List the positions of a set, ascending."""
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found
 
 
 class Solver:
@@ -137,7 +80,7 @@ class Solver:
                 wants[item].append((number, amount))
         return wants
 
-    # -- before the search: what refuses the whole tree -----------------------------------------
+    # -- before the search: what refuses the whole tree
 
     def _impossible(self) -> str:
         """Return why nothing can work here at all, "" when something may."""
@@ -186,7 +129,7 @@ class Solver:
             return True
         return can_match(needs)
 
-    # -- before the search: the order of items ---------------------------------------------------
+    # -- before the search: the order of items
 
     def _order_items(self) -> None:
         """Put items with few choices first, alike ones side by side."""
@@ -214,12 +157,8 @@ class Solver:
 
     def _prepare_bounds(self) -> None:
         plan, sequence = self.plan, self.sequence
-        self.exclusive = [
-            item.named or (plan.isolated and item.suffixed) for item in plan.items
-        ]
-        exclusive_kinds = {
-            self.eligible[item] for item in sequence if self.exclusive[item]
-        }
+        self.exclusive = [item.named or (plan.isolated and item.suffixed) for item in plan.items]
+        exclusive_kinds = {self.eligible[item] for item in sequence if self.exclusive[item]}
         self.match_again = len(exclusive_kinds) > 1
         self.lists: list[list[int]] = [
             [number for number, each in enumerate(plan.subtrees) if item in each.together]
@@ -245,7 +184,7 @@ class Solver:
             for position in bits(tree):
                 self.tree_of[position] = tree
 
-    # -- the search -------------------------------------------------------------------------------
+    # -- the search
 
     def solutions(self) -> Iterator[Positions]:
         """Yield placements, the position of each item, alike items in one order only."""
@@ -344,9 +283,7 @@ class Solver:
             mask &= ~frame.named
             if self.plan.isolated and rules.suffixed:
                 mask &= ~frame.suffixed
-        if self.problem.terms and (
-            (frame.covered | self.coming_terms[step]) != self.problem.terms
-        ):
+        if self.problem.terms and ((frame.covered | self.coming_terms[step]) != self.problem.terms):
             return []
         if self.match_again and not self.follows[step] and not self._distinct_left(step, frame):
             return []
@@ -378,9 +315,13 @@ class Solver:
         room = 0
         for at in range(len(choices) - 1, -1, -1):
             position = choices[at]
-            room += 1 if self.exclusive[item] else min(
-                (self.problem.caps[number][position] - self.loads[number][position]) // amount
-                for number, amount in self.wants[item]
+            room += (
+                1
+                if self.exclusive[item]
+                else min(
+                    (self.problem.caps[number][position] - self.loads[number][position]) // amount
+                    for number, amount in self.wants[item]
+                )
             )
             if room >= needed:
                 return choices[: at + 1]
@@ -410,7 +351,7 @@ class Solver:
                 kept |= 1 << position
         return kept
 
-    # -- twins --------------------------------------------------------------------------------------
+    # -- twins
 
     def _next_choice(self, frame: _Frame, step: int) -> int:
         while frame.next < len(frame.choices):
@@ -451,40 +392,3 @@ class Solver:
             if self.alike_left[step] > 1:
                 break
         return keys
-
-    # -- swaps --------------------------------------------------------------------------------------
-
-    def swaps(self, solution: Positions) -> Iterator[Positions]:
-        """Yield the other placements that give the same amounts by exchanging alike items."""
-        yield from self._swapped(list(solution), 0, changed=False)
-
-    def _swapped(self, placed: list[int], at: int, *, changed: bool) -> Iterator[Positions]:
-        if at == len(self.alike):
-            if changed:
-                yield tuple(placed)
-            return
-        items = self.alike[at]
-        original = [placed[item] for item in items]
-        for arrangement in _arrangements(original):
-            for item, position in zip(items, arrangement, strict=True):
-                placed[item] = position
-            yield from self._swapped(placed, at + 1, changed=changed or arrangement != original)
-        for item, position in zip(items, original, strict=True):
-            placed[item] = position
-
-
-def _arrangements(positions: list[int]) -> Iterator[list[int]]:
-    """Yield the distinct orders of some positions, the given (sorted by rank) one among them."""
-    current = sorted(positions)
-    while True:
-        yield list(current)
-        pivot = len(current) - 2
-        while pivot >= 0 and current[pivot] >= current[pivot + 1]:
-            pivot -= 1
-        if pivot < 0:
-            return
-        other = len(current) - 1
-        while current[other] <= current[pivot]:
-            other -= 1
-        current[pivot], current[other] = current[other], current[pivot]
-        current[pivot + 1 :] = reversed(current[pivot + 1 :])

@@ -37,8 +37,7 @@ class SummaryCache:
             text = known.get(root)
             if text is None:
                 text = known[root] = ",".join(
-                    self._nested_member(index, slot)
-                    for slot in range(root, int(index.end[root]))
+                    self._nested_member(index, slot) for slot in range(root, int(index.end[root]))
                 )
                 self._characters += len(text)
             texts.append(text)

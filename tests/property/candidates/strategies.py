@@ -58,7 +58,9 @@ def _terms(values: tuple[str, ...]) -> st.SearchStrategy[tuple[frozenset[str], .
 
 def _forbidden(values: tuple[str, ...]) -> st.SearchStrategy[frozenset[str]]:
     none: frozenset[str] = frozenset()
-    return st.one_of(st.just(none), st.just(none), st.frozensets(st.sampled_from(values), max_size=1))
+    return st.one_of(
+        st.just(none), st.just(none), st.frozensets(st.sampled_from(values), max_size=1)
+    )
 
 
 @st.composite

@@ -155,13 +155,14 @@ def results(body: Mapping[str, Any]) -> list[Result]:
 
 def amounts(body: Mapping[str, Any]) -> list[str]:
     """The allocations of an answer, each as a sorted text such as ``host(VCPU:1) pool(DISK:2)``."""
-    return sorted(
-        " ".join(
-            f"{provider}({','.join(f'{name}:{n}' for name, n in sorted(each['resources'].items()))})"
-            for provider, each in sorted(request["allocations"].items())
-        )
-        for request in body["allocation_requests"]
-    )
+    found = []
+    for request in body["allocation_requests"]:
+        parts = []
+        for provider, each in sorted(request["allocations"].items()):
+            wanted = ",".join(f"{name}:{n}" for name, n in sorted(each["resources"].items()))
+            parts.append(f"{provider}({wanted})")
+        found.append(" ".join(parts))
+    return sorted(found)
 
 
 def mapping(body: Mapping[str, Any], *suffixes: str) -> set[tuple[str, ...]]:

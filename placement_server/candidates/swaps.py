@@ -1,0 +1,47 @@
+"""Exchanges of alike items: other placements of the same amounts, made without a search."""
+
+from collections.abc import Iterator, Sequence
+
+from placement_server.candidates.problem import Positions
+
+Alike = Sequence[tuple[int, ...]]
+
+
+def swaps(alike: Alike, placement: Positions) -> Iterator[Positions]:
+    """Yield the placements that differ from one only by who of alike items took which provider.
+
+    :param alike: sets of items that may be exchanged with each other.
+    """
+    return _swapped(alike, list(placement), 0, changed=False)
+
+
+def _swapped(alike: Alike, placed: list[int], at: int, *, changed: bool) -> Iterator[Positions]:
+    if at == len(alike):
+        if changed:
+            yield tuple(placed)
+        return
+    items = alike[at]
+    original = [placed[item] for item in items]
+    for arrangement in arrangements(original):
+        for item, position in zip(items, arrangement, strict=True):
+            placed[item] = position
+        yield from _swapped(alike, placed, at + 1, changed=changed or arrangement != original)
+    for item, position in zip(items, original, strict=True):
+        placed[item] = position
+
+
+def arrangements(positions: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the distinct orders of some positions, in lexical order."""
+    current = sorted(positions)
+    while True:
+        yield list(current)
+        pivot = len(current) - 2
+        while pivot >= 0 and current[pivot] >= current[pivot + 1]:
+            pivot -= 1
+        if pivot < 0:
+            return
+        other = len(current) - 1
+        while current[other] <= current[pivot]:
+            other -= 1
+        current[pivot], current[other] = current[other], current[pivot]
+        current[pivot + 1 :] = reversed(current[pivot + 1 :])
