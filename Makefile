@@ -1,0 +1,37 @@
+# run    install into .venv and start placement-server, agent and scheduler on this machine
+#        (make run ARGS=--once, make run ARGS="--port 9000 --state-dir DIR")
+# test   install what the tests need and run them all (make test ARGS="-e unit")
+# clean  remove what run and test made in this checkout; the state of `make run` stays
+
+VENV := .venv
+STAMP := $(VENV)/.installed
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help run test clean
+
+help:
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
+
+# `exec`, so that Ctrl-C and SIGTERM reach the program itself and its exit status is make's.
+run: $(STAMP)
+	@exec $(VENV)/bin/compute-agent dev $(ARGS)
+
+test:
+	@exec sh tools/test.sh $(ARGS)
+
+clean:
+	rm -rf $(VENV) .tox .run build dist *.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamp is written last: an installation that was interrupted is done again.
+$(STAMP): setup.cfg pyproject.toml constraints.txt
+	@sh tools/check_python.sh
+	@if ! $(VENV)/bin/python -c 'import pip' 2>/dev/null; then \
+	    echo "== making a virtual environment in $(VENV)"; \
+	    python3 -m venv --clear $(VENV); \
+	fi
+	@echo "== installing compute-agent and what it needs into $(VENV); the first time takes a minute"
+	@$(VENV)/bin/python -m pip install --disable-pip-version-check \
+	    --constraint constraints.txt --editable .
+	@touch $(STAMP)
