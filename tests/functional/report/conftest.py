@@ -25,6 +25,7 @@ def placement_app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     database = tmp_path_factory.mktemp("placement") / "placement.db"
     conf.set_override("connection", f"sqlite:///{database}", group="placement_database")
     conf.set_override("sync_on_startup", True, group="placement_database")
+    conf.set_override("sqlite_synchronous", False, group="placement_database")
     return build_app(conf, auth_strategy="noauth2")
 
 
