@@ -62,7 +62,7 @@ class _Quoted(dict[_Value, str]):
     def __missing__(self, value: _Value) -> str:
         assert self._driver is not None, "the connection is open"
         # the driver takes the whole statement for a format
-        literal: str = self._driver.literal(value).replace("%", "%%")
+        literal: str = self._driver.escape(value).replace("%", "%%")
         self[value] = literal
         return literal
 

@@ -89,7 +89,8 @@ def _revision(connection: Connection) -> str | None:
     # alembic could tell as well, but not without two lines in the log
     if not inspect(connection).has_table("alembic_version"):
         return None
-    return connection.scalar(text("SELECT version_num FROM alembic_version"))
+    found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return found
 
 
 def await_database(engine: Engine, options: StoreOptions) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -172,12 +172,6 @@ class Store:
         """
         self.write(standard_names.synchronise)
         self.read(self.names.refresh)
-
-    @contextlib.contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """A bare connection for tools (audit, data migrations); the caller ends transactions."""
-        with self._turn, self._engines.writer.connect() as connection:
-            yield connection
 
 
 def _roll_back(connection: Connection) -> None:

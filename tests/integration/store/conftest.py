@@ -1,0 +1,93 @@
+"""One store per database and module; tests keep apart by the uuids they make."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from placement_server.store import inventories, providers, usages
+from placement_server.store.options import StoreOptions
+from placement_server.store.records import (
+    ANY,
+    KEEP,
+    AnyGeneration,
+    ConsumerWrite,
+    InventoryRecord,
+    Keep,
+)
+from placement_server.store.store import Store
+from tests.fixtures.databases import DATABASES, fresh_database
+
+OPTIONS = StoreOptions(sqlite_synchronous=False, connect_tries=1)
+
+
+@pytest.fixture(scope="module", params=DATABASES)
+def module_database_url(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A migrated database of each kind in turn, shared by the tests of a module."""
+    if request.param == "sqlite":
+        path: Path = tmp_path_factory.mktemp("database") / "placement.db"
+        shutil.copy(request.getfixturevalue("_migrated_sqlite"), path)
+        yield f"sqlite:///{path}"
+        return
+    server = request.getfixturevalue(f"{request.param}_server")
+    with fresh_database(server, migrated=True) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def store(module_database_url: str) -> Iterator[Store]:
+    opened = Store.open(module_database_url, options=OPTIONS)
+    yield opened
+    opened.close()
+
+
+def new_uuid() -> str:
+    return str(uuid.uuid4())
+
+
+def new_provider(
+    store: Store,
+    inventory: Mapping[str, int | InventoryRecord] | None = None,
+    parent: str | None = None,
+) -> str:
+    """A provider of generation 1 with an inventory (totals by class), or of generation 0."""
+    created = new_uuid()
+    store.write(providers.create, uuid=created, name=f"name-{created}", parent_uuid=parent)
+    if inventory:
+        store.write(
+            inventories.replace,
+            created,
+            generation=0,
+            records={
+                name: record if isinstance(record, InventoryRecord) else InventoryRecord(record)
+                for name, record in inventory.items()
+            },
+            reserved_may_equal_total=True,
+        )
+    return created
+
+
+def set_of(
+    consumer: str,
+    allocations: Mapping[str, Mapping[str, int]],
+    expected: int | None | AnyGeneration = ANY,
+    *,
+    project: str = "project",
+    user: str = "user",
+    consumer_type: str | None | Keep = KEEP,
+) -> ConsumerWrite:
+    return ConsumerWrite(consumer, allocations, project, user, consumer_type, expected)
+
+
+def generation_of(store: Store, provider: str) -> int:
+    return store.read(providers.get, provider).generation
+
+
+def use_of(store: Store, provider: str) -> dict[str, int]:
+    return store.read(usages.of_provider, provider)[1]

@@ -1,0 +1,131 @@
+"""The rules of a claim, apart from any database."""
+
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_server.store.claims import Asked, Key, changes, check
+from placement_server.store.errors import (
+    CapacityExceeded,
+    ClaimRefused,
+    ConstraintViolated,
+    InvalidInventoryForAllocation,
+)
+
+
+class Stock(NamedTuple):
+    id: int = 1
+    min_unit: int = 1
+    max_unit: int = 100
+    step_size: int = 1
+    capacity: int = 10
+    used: int = 0
+
+
+def ask(amount: int, provider: int = 1, class_id: int = 0, consumer: str = "c") -> Asked:
+    return Asked(consumer, f"p{provider}", provider, f"RC{class_id}", class_id, amount)
+
+
+def test_a_claim_up_to_the_last_unit_is_granted_and_one_more_is_not() -> None:
+    assert check([ask(4)], {(1, 0): Stock(used=6)}, {})[1, 0].total == 4
+    with pytest.raises(CapacityExceeded) as refused:
+        check([ask(5)], {(1, 0): Stock(used=6)}, {})
+    assert (refused.value.asked, refused.value.free) == (5, 4)
+    assert (refused.value.uuid, refused.value.resource_class) == ("p1", "RC0")
+
+
+def test_amounts_of_several_consumers_add_up_and_the_first_that_does_not_fit_is_named() -> None:
+    asked = [ask(4, consumer="a"), ask(4, consumer="b"), ask(4, consumer="c")]
+    with pytest.raises(CapacityExceeded) as refused:
+        check(asked, {(1, 0): Stock()}, {})
+    assert refused.value.free == 2
+
+
+def test_minimum_maximum_and_step_apply_to_each_amount_and_never_to_the_sum() -> None:
+    stock = {(1, 0): Stock(min_unit=2, max_unit=4, step_size=2)}
+    assert check([ask(4, consumer="a"), ask(4, consumer="b")], stock, {})[1, 0] == (8, 4, 4)
+    for amount in (1, 3, 6):
+        with pytest.raises(ConstraintViolated):
+            check([ask(amount)], stock, {})
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "granted"),
+    [(5, 5, True), (5, 4, True), (4, 5, False), (0, 1, False), (5, 6, False)],
+)
+def test_an_over_full_inventory_may_be_kept_or_relieved_but_not_filled_further(
+    held: int, asked: int, granted: bool
+) -> None:
+    stock = {(1, 0): Stock(capacity=4, used=held + 5)}
+    if granted:
+        assert check([ask(asked)], stock, {(1, 0): held})[1, 0].total == asked
+    else:
+        with pytest.raises(CapacityExceeded):
+            check([ask(asked)], stock, {(1, 0): held})
+
+
+def test_use_moves_between_consumers_of_one_request_on_an_over_full_inventory() -> None:
+    stock = {(1, 0): Stock(capacity=4, used=10)}
+    assert check([ask(7, consumer="new")], stock, {(1, 0): 7})[1, 0].total == 7
+
+
+def test_a_provider_without_any_of_the_classes_is_named_with_all_of_them_by_id() -> None:
+    asked = [ask(1, provider=1, class_id=2), ask(1, provider=2, class_id=0)]
+    with pytest.raises(InvalidInventoryForAllocation) as refused:
+        check(asked, {(1, 2): Stock()}, {})
+    assert refused.value.resource_classes == ("RC0", "RC2")
+    assert refused.value.uuids == ("p2",)
+
+
+def test_a_missing_class_at_a_provider_that_has_another_is_named_alone() -> None:
+    with pytest.raises(InvalidInventoryForAllocation) as refused:
+        check([ask(1), ask(1, class_id=7)], {(1, 0): Stock()}, {})
+    assert refused.value.resource_classes == ("RC7",)
+
+
+def test_changes_come_in_the_global_lock_order() -> None:
+    stock = {(p, c): Stock(id=10 * p + c) for p in (1, 2) for c in (0, 1)}
+    asked = [ask(1, 2, 1), ask(2, 1, 1), ask(3, 2, 0)]
+    result = changes(check(asked, stock, {(1, 0): 4}), stock, {(1, 0): 4})
+    assert [(c.provider_id, c.class_id, c.delta) for c in result] == [
+        (1, 0, -4),
+        (1, 1, 2),
+        (2, 0, 3),
+        (2, 1, 1),
+    ]
+
+
+def test_an_unchanged_amount_is_still_proved_against_the_inventory() -> None:
+    stock = {(1, 0): Stock(step_size=2)}
+    (change,) = changes(check([ask(4)], stock, {(1, 0): 4}), stock, {(1, 0): 4})
+    assert (change.delta, change.smallest, change.largest, change.step_size) == (0, 4, 4, 2)
+
+
+keys = st.tuples(st.integers(1, 2), st.integers(0, 2))
+
+
+@given(
+    st.dictionaries(keys, st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1),
+    st.lists(st.tuples(keys, st.integers(1, 12), st.integers(0, 1)), max_size=8),
+    st.dictionaries(keys, st.integers(0, 10)),
+)
+def test_a_granted_request_never_leaves_more_use_than_capacity_or_than_before(
+    numbers: dict[Key, tuple[int, int]],
+    wanted: list[tuple[Key, int, int]],
+    held: dict[Key, int],
+) -> None:
+    stock = {
+        key: Stock(id=i, capacity=capacity, used=used + held.get(key, 0))
+        for i, (key, (capacity, used)) in enumerate(numbers.items())
+    }
+    held = {key: amount for key, amount in held.items() if key in stock}
+    asked = [ask(amount, *key, consumer=str(who)) for key, amount, who in wanted]
+    try:
+        taken = check(asked, stock, held)
+    except ClaimRefused:
+        return
+    for key, inventory in stock.items():
+        after = inventory.used - held.get(key, 0) + (taken[key].total if key in taken else 0)
+        assert after <= max(inventory.capacity, inventory.used)

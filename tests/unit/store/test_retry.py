@@ -1,0 +1,87 @@
+"""Which failures are begun anew, and what the caller hears in the end."""
+
+import sqlite3
+
+import pytest
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, ProgrammingError
+
+from placement_server.store.errors import ConcurrentUpdate, ProviderNotFound, StoreUnavailable
+from placement_server.store.retry import LostRace, is_worth_retrying, retrying
+
+
+class WithState(Exception):
+    def __init__(self, sqlstate: str | None) -> None:
+        super().__init__("no")
+        self.sqlstate = sqlstate
+
+
+def wrapped(cause: Exception, kind: type[DBAPIError] = OperationalError) -> DBAPIError:
+    return kind("SELECT 1", {}, cause)
+
+
+@pytest.mark.parametrize("sqlstate", ["40001", "40P01", "55P03", None])
+def test_postgresql_deadlock_serialization_and_lock_timeout_are_begun_anew(
+    sqlstate: str | None,
+) -> None:
+    assert is_worth_retrying(wrapped(WithState(sqlstate)))
+
+
+@pytest.mark.parametrize("number", [1213, 1205, 2006, 2013])
+def test_mysql_deadlock_lock_timeout_and_lost_connection_are_begun_anew(number: int) -> None:
+    assert is_worth_retrying(wrapped(Exception(number, "text")))
+
+
+def test_a_mistake_in_a_statement_is_not_begun_anew() -> None:
+    assert not is_worth_retrying(wrapped(WithState("42601"), ProgrammingError))
+    assert not is_worth_retrying(wrapped(Exception(1064, "syntax"), ProgrammingError))
+    assert not is_worth_retrying(wrapped(sqlite3.OperationalError("no such table")))
+
+
+def test_refusals_are_handed_on_at_the_first_try() -> None:
+    tries = []
+
+    def refuse() -> None:
+        tries.append(1)
+        raise ProviderNotFound("x")
+
+    with pytest.raises(ProviderNotFound):
+        retrying(refuse, tries=5, doing="testing")
+    assert len(tries) == 1
+
+
+def test_a_lost_race_is_begun_anew_until_it_is_won() -> None:
+    tries = []
+
+    def second_time() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise LostRace("changed")
+        return "won"
+
+    assert retrying(second_time, tries=5, doing="testing") == "won"
+    assert len(tries) == 3
+
+
+@pytest.mark.parametrize("tries", [1, 4])
+def test_after_the_last_try_a_lost_race_is_a_concurrent_update(tries: int) -> None:
+    made = []
+
+    def lose() -> None:
+        made.append(1)
+        raise LostRace("changed")
+
+    with pytest.raises(ConcurrentUpdate):
+        retrying(lose, tries=tries, doing="testing")
+    assert len(made) == tries
+
+
+def test_after_the_last_try_a_failing_database_is_unavailable() -> None:
+    def fail() -> None:
+        raise wrapped(WithState("40P01"))
+
+    with pytest.raises(StoreUnavailable, match="testing"):
+        retrying(fail, tries=2, doing="testing")
+
+
+def test_a_lost_race_for_a_unique_key_is_begun_anew() -> None:
+    assert is_worth_retrying(wrapped(sqlite3.IntegrityError("UNIQUE"), IntegrityError))
