@@ -160,7 +160,7 @@ def usage(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, dict[tupl
 def changes_since(tx: ReadTransaction, last: int, gaps: Collection[int]) -> list[ChangeRow]:
     """Read the changes from the id ``last`` on, itself among them, and those with ids in gaps."""
     statement = _CHANGES.where(or_(_C.id >= last, _C.id.in_(gaps)) if gaps else _C.id >= last)
-    return [ChangeRow(*row) for row in tx.execute(statement).tuples()]
+    return [ChangeRow(*row) for row in tx.execute(statement)]
 
 
 def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:

@@ -1,0 +1,269 @@
+"""The feed on real databases, with several processes and writers."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from placement_server.candidates.feed import Feed
+from placement_server.store import (
+    aggregates,
+    allocations,
+    inventories,
+    providers,
+    resource_classes,
+    traits,
+)
+from placement_server.store.records import ANY, ConsumerWrite, InventoryRecord
+from placement_server.store.snapshot import ProviderRow
+from placement_server.store.store import Store
+from placement_server.store.tables import changes
+from placement_server.store.transaction import STRUCTURE, WriteTransaction
+from tests.integration.candidates import feed_worker
+
+AGGREGATE = str(uuid.uuid4())
+
+
+@pytest.fixture
+def store(migrated_database_url: str) -> Iterator[Store]:
+    store = Store.open(migrated_database_url)
+    yield store
+    store.close()
+
+
+def create(store: Store, stock: dict[str, int] | None = None, parent: str | None = None) -> str:
+    name = str(uuid.uuid4())
+    store.write(providers.create, uuid=name, name=name, parent_uuid=parent)
+    if stock:
+        restock(store, name, stock)
+    return name
+
+
+def restock(store: Store, name: str, stock: dict[str, int]) -> None:
+    store.write(
+        inventories.replace,
+        name,
+        generation=store.read(providers.get, name).generation,
+        records={each: InventoryRecord(total=total) for each, total in stock.items()},
+        reserved_may_equal_total=True,
+    )
+
+
+def claim(store: Store, consumer: str, wanted: dict[str, dict[str, int]]) -> None:
+    store.write(allocations.write, [ConsumerWrite(consumer, wanted, "p", "u", None, ANY)])
+
+
+def uuids(feed: Feed) -> list[str]:
+    return [row.uuid for tree in feed.index().trees() for row in tree.providers]
+
+
+def used(feed: Feed, name: str) -> list[int]:
+    index = feed.index()
+    slot = index.slot_of(name)
+    assert slot is not None
+    return [each.used for each in index.inventories(slot)]
+
+
+@contextmanager
+def workers(url: str, count: int) -> Iterator[list[Connection]]:
+    context = multiprocessing.get_context("spawn")
+    pipes = [context.Pipe() for _ in range(count)]
+    processes = [
+        context.Process(target=feed_worker.run, args=(url, theirs), daemon=True)
+        for _ours, theirs in pipes
+    ]
+    for process in processes:
+        process.start()
+    yield [ours for ours, _theirs in pipes]
+    for ours, _theirs in pipes:
+        ours.send(None)
+    for process in processes:
+        process.join(30)
+        assert process.exitcode == 0
+
+
+class Writer:
+    """Writes to providers of its own and after each write asks a worker what it sees."""
+
+    def __init__(
+        self, store: Store, pipes: list[tuple[Connection, threading.Lock]], seed: int
+    ) -> None:
+        self.store = store
+        self.pipes = pipes
+        self.random = random.Random(seed)
+
+    def seen(self, name: str) -> ProviderRow | None:
+        pipe, lock = self.random.choice(self.pipes)
+        with lock:
+            pipe.send(name)
+            row: ProviderRow | None = pipe.recv()
+        return row
+
+    def run(self, rounds: int) -> None:
+        root = create(self.store, {"VCPU": 8})
+        for number in range(1, rounds + 1):
+            child = create(self.store, {"VCPU": number}, root)
+            row = self.seen(child)
+            assert row is not None
+            assert [each.capacity for each in row.inventories] == [number]
+            consumer = str(uuid.uuid4())
+            claim(self.store, consumer, {root: {"VCPU": 1}, child: {"VCPU": 1}})
+            for name in (root, child):
+                row = self.seen(name)
+                assert row is not None
+                assert [each.used for each in row.inventories] == [1]
+            generation = self.store.read(providers.get, child).generation
+            self.store.write(aggregates.replace, child, [AGGREGATE], generation=generation)
+            row = self.seen(child)
+            assert row is not None
+            assert row.aggregates == (AGGREGATE,)
+            self.store.write(allocations.delete, consumer)
+            row = self.seen(root)
+            assert row is not None
+            assert [each.used for each in row.inventories] == [0]
+            if number % 2:
+                self.store.write(providers.delete, child)
+                assert self.seen(child) is None
+
+
+def test_every_acknowledged_write_is_seen_on_whichever_worker_is_asked(store: Store) -> None:
+    with workers(store.url, 4) as pipes:
+        guarded = [(pipe, threading.Lock()) for pipe in pipes]
+        writers = [Writer(store, guarded, seed) for seed in range(3)]
+        with ThreadPoolExecutor(len(writers)) as pool:
+            for done in [pool.submit(writer.run, 6) for writer in writers]:
+                done.result()
+        fresh = list(Feed(store).index().trees())
+        for pipe in pipes:
+            pipe.send("")
+            assert pipe.recv() == fresh
+
+
+def test_a_change_that_commits_after_a_later_one_is_seen(store: Store) -> None:
+    if store.engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one writer at a time: changes commit in the order of their ids")
+    slow, quick = create(store, {"VCPU": 8}), create(store, {"VCPU": 8})
+    feed = Feed(store)
+    feed.index()
+    with store.engine.connect() as connection, connection.begin():
+        transaction = WriteTransaction(connection)
+        traits.replace_of_provider(
+            transaction,
+            slow,
+            ["HW_NUMA_ROOT"],
+            generation=providers.get(transaction, slow).generation,
+        )
+        transaction.append_changes()
+        restock(store, quick, {"VCPU": 4})
+        assert total(feed, quick) == 4
+        assert trait_count(feed, slow) == 0
+    assert trait_count(feed, slow) == 1
+
+
+def total(feed: Feed, name: str) -> int:
+    index = feed.index()
+    slot = index.slot_of(name)
+    assert slot is not None
+    return sum(each.capacity for each in index.inventories(slot))
+
+
+def trait_count(feed: Feed, name: str) -> int:
+    index = feed.index()
+    slot = index.slot_of(name)
+    assert slot is not None
+    tree = index.tree(int(index.root[slot]))
+    return sum(len(row.trait_ids) for row in tree.providers if row.uuid == name)
+
+
+def test_a_feed_that_starts_amid_writes_sees_them_when_they_commit(store: Store) -> None:
+    if store.engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one writer at a time: changes commit in the order of their ids")
+    slow, quick = create(store, {"VCPU": 8}), create(store, {"VCPU": 8})
+    with store.engine.connect() as connection, connection.begin():
+        transaction = WriteTransaction(connection)
+        inventories.delete_all(transaction, slow)
+        transaction.append_changes()
+        restock(store, quick, {"VCPU": 4})
+        feed = Feed(store)
+        assert (total(feed, slow), total(feed, quick)) == (8, 4)
+    assert total(feed, slow) == 0
+
+
+def test_a_feed_that_was_pruned_past_reads_everything_again(store: Store) -> None:
+    first = create(store)
+    feed = Feed(store)
+    assert uuids(feed) == [first]
+    second = create(store)
+    third = create(store)
+    with store.engine.connect() as connection, connection.begin():
+        newest = connection.execute(sa.select(sa.func.max(changes.c.id))).scalar_one()
+        connection.execute(sa.delete(changes).where(changes.c.id < newest))
+    assert uuids(feed) == [first, second, third]
+
+
+def test_deleting_a_class_and_creating_one_of_the_same_name_is_followed(store: Store) -> None:
+    feed = Feed(store)
+    assert "CUSTOM_X" not in feed.index().names.class_ids
+    store.write(resource_classes.create, "CUSTOM_X")
+    assert "CUSTOM_X" in feed.index().names.class_ids
+    store.write(resource_classes.delete, "CUSTOM_X")
+    assert "CUSTOM_X" not in feed.index().names.class_ids
+
+
+def test_a_transaction_is_never_seen_by_half(store: Store) -> None:
+    one, other = create(store, {"VCPU": 1}), create(store, {"VCPU": 1})
+    consumer = str(uuid.uuid4())
+    claim(store, consumer, {one: {"VCPU": 1}})
+    feed = Feed(store)
+    done = threading.Event()
+    halves: list[Any] = []
+
+    def read() -> None:
+        while not done.is_set():
+            index = feed.index()
+            slots = [index.slot_of(name) for name in (one, other)]
+            sums = [
+                each.used for slot in slots if slot is not None for each in index.inventories(slot)
+            ]
+            if sum(sums) != 1:
+                halves.append(sums)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for number in range(40):
+            claim(store, consumer, {(other if number % 2 else one): {"VCPU": 1}})
+    finally:
+        done.set()
+        reader.join()
+    assert halves == []
+
+
+def test_only_the_trees_that_changed_are_read(store: Store) -> None:
+    for _ in range(3):
+        create(store, {"VCPU": 1})
+    touched = create(store, {"VCPU": 1})
+    feed = Feed(store)
+    before = feed.index()
+    restock(store, touched, {"VCPU": 2})
+    after = feed.index()
+    moved = set(after.roots.tolist()) - set(before.roots.tolist())
+    assert [after.columns.uuid[slot] for slot in moved] == [touched]
+    assert after.columns is before.columns
+
+
+def test_a_root_that_was_noted_but_never_existed_is_harmless(store: Store) -> None:
+    feed = Feed(store)
+    feed.index()
+    store.write(lambda tx: tx.touch([987654], STRUCTURE))
+    assert uuids(feed) == []
