@@ -348,9 +348,12 @@ class TestRefusals:
 
         host.report(grown)
         assert host.tally.by_call["POST /reshaper"] == 0
-        assert other.get_provider_tree(host.root, fresh=True).data(host.root).inventory["DISK_GB"][
-            "total"
-        ] == 99
+        assert (
+            other.get_provider_tree(host.root, fresh=True)
+            .data(host.root)
+            .inventory["DISK_GB"]["total"]
+            == 99
+        )
 
     def test_a_conflict_in_bulk_inventories_falls_back_to_single_writes(self, host, other):
         lay_out = large(host.name, host.tag)
@@ -414,7 +417,10 @@ class TestRefusals:
             tree.update_inventory(f"{host.name}_GPU0", {custom: {"total": 1}})
 
         host.report(lay_out)
-        assert custom in other.get_provider_tree(host.root, fresh=True).data(f"{host.name}_GPU0").inventory
+        assert (
+            custom
+            in other.get_provider_tree(host.root, fresh=True).data(f"{host.name}_GPU0").inventory
+        )
 
 
 class TestTracing:

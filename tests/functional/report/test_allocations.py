@@ -1,0 +1,320 @@
+"""Claims, moves and removals."""
+
+import threading
+import uuid as uuidlib
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.report.allocations import AlreadyClaimed, Claimed, NoCapacity
+from tests.functional.report.layouts import small
+from tests.functional.report.test_conflicts import before_next
+from tests.functional.report.test_request_counts import claim
+
+
+@pytest.fixture
+def hosted(host):
+    host.report(small(host.name))
+    host.transport.clear()
+    return host
+
+
+def new_consumer() -> str:
+    return str(uuidlib.uuid4())
+
+
+def held_by(client, consumer: str) -> dict:
+    record = client.get_allocs_for_consumer(consumer)
+    return {p: e["resources"] for p, e in record["allocations"].items()}
+
+
+def asking(provider: str, **resources: int) -> dict:
+    return {"allocations": {provider: {"resources": resources}}}
+
+
+def test_a_claim_is_one_request(hosted):
+    consumer = new_consumer()
+    result = hosted.client.claim_resources(
+        consumer, asking(hosted.root, VCPU=1), "project", "user", "1.39"
+    )
+    assert result == Claimed(consumer)
+    assert hosted.requests == [f"PUT /allocations/{consumer}"]
+    record = hosted.client.get_allocs_for_consumer(consumer)
+    assert record["consumer_type"] == "INSTANCE"
+    assert record["project_id"] == "project"
+
+
+def test_a_candidate_of_placement_is_claimed_with_its_mappings(hosted):
+    answer = hosted.client.get_allocation_candidates(
+        [("resources", "VCPU:1"), ("resources_GPU", "VGPU:1"), ("in_tree", hosted.root)]
+        + [("in_tree_GPU", hosted.root), ("group_policy", "none")]
+    )
+    assert answer.version == (1, 39)
+    assert len(answer.allocation_requests) == 1
+    assert hosted.root in answer.provider_summaries
+    consumer = new_consumer()
+    request = answer.allocation_requests[0]
+    result = hosted.client.claim_resources(consumer, request, "p", "u", answer.version)
+    assert isinstance(result, Claimed)
+    sent = next(e for e in hosted.transport.exchanges if e.method == "PUT")
+    assert sent.json["mappings"] == request["mappings"]
+
+
+@pytest.mark.parametrize(("version", "typed"), [("1.28", False), ("1.36", False), ("1.38", True)])
+def test_a_claim_is_written_at_the_version_of_its_candidates(hosted, version, typed):
+    consumer = new_consumer()
+    request = {**asking(hosted.root, VCPU=1), "mappings": {"": [hosted.root]}}
+    result = hosted.client.claim_resources(consumer, request, "p", "u", version)
+    assert isinstance(result, Claimed)
+    kind = hosted.client.get_allocs_for_consumer(consumer)["consumer_type"]
+    assert kind == ("INSTANCE" if typed else "unknown")
+
+
+def test_a_full_provider_is_no_capacity_naming_provider_and_class(hosted):
+    result = hosted.client.claim_resources(
+        new_consumer(), asking(hosted.root, VCPU=99), "p", "u", "1.39"
+    )
+    assert isinstance(result, NoCapacity)
+    assert (result.provider, result.resource_class) == (hosted.root, "VCPU")
+    assert "exceed the capacity" in result.detail
+
+
+def test_a_class_that_is_not_there_is_no_capacity(hosted):
+    result = hosted.client.claim_resources(
+        new_consumer(), asking(hosted.root, DISK_GB=1), "p", "u", "1.39"
+    )
+    assert isinstance(result, NoCapacity)
+    assert result.resource_class == "DISK_GB"
+
+
+def test_a_refused_claim_raises(hosted):
+    with pytest.raises(errors.AllocationUpdateFailed, match="does not exist") as failed:
+        hosted.client.claim_resources(
+            new_consumer(), asking(new_consumer(), VCPU=1), "p", "u", "1.39"
+        )
+    assert failed.value.status == 400
+
+
+def test_claiming_the_same_twice_is_claimed_once(hosted):
+    consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
+    result = hosted.client.claim_resources(
+        consumer, asking(hosted.root, VCPU=1), "project", "user", "1.39"
+    )
+    assert result == Claimed(consumer)
+    assert held_by(hosted.client, consumer) == {hosted.root: {"VCPU": 1}}
+
+
+def test_a_consumer_that_vanished_between_two_looks_is_claimed_as_new(hosted, other):
+    consumer = claim(other, hosted.root, {"VCPU": 1})
+    before_next(hosted, "GET", consumer, lambda: other.delete_allocation(consumer, force=True))
+    result = hosted.client.claim_resources(
+        consumer, asking(hosted.root, VCPU=2), "project", "user", "1.39"
+    )
+    assert result == Claimed(consumer)
+    assert held_by(other, consumer) == {hosted.root: {"VCPU": 2}}
+
+
+def test_adding_sums_per_provider_and_class(hosted, other):
+    consumer = claim(hosted.client, hosted.root, {"VCPU": 1, "MEMORY_MB": 64})
+    gpu = other.get_provider_tree(hosted.root).data(f"{hosted.name}_GPU0").uuid
+    request = {
+        "allocations": {
+            hosted.root: {"resources": {"VCPU": 2}},
+            gpu: {"resources": {"VGPU": 1}},
+        }
+    }
+    result = hosted.client.claim_resources(
+        consumer, request, "project", "user", "1.39", 1, mode="add_to"
+    )
+    assert result == Claimed(consumer)
+    assert held_by(other, consumer) == {
+        hosted.root: {"VCPU": 3, "MEMORY_MB": 64},
+        gpu: {"VGPU": 1},
+    }
+
+
+def test_adding_to_a_consumer_that_changed_is_refused(hosted):
+    consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
+    with pytest.raises(errors.AllocationUpdateFailed, match="are at generation 1, not 7"):
+        hosted.client.claim_resources(
+            consumer, asking(hosted.root, VCPU=1), "p", "u", "1.39", 7, mode="add_to"
+        )
+
+
+def test_adding_to_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
+    consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
+    before_next(
+        hosted, "PUT", consumer, lambda: other.add_resources(consumer, {hosted.root: {"VCPU": 1}})
+    )
+    with pytest.raises(errors.AllocationUpdateFailed, match="consumer generation conflict"):
+        hosted.client.claim_resources(
+            consumer, asking(hosted.root, VCPU=1), "p", "u", "1.39", 1, mode="add_to"
+        )
+    assert held_by(other, consumer) == {hosted.root: {"VCPU": 2}}
+
+
+def test_resources_are_added_and_removed(hosted):
+    client = hosted.client
+    consumer = claim(client, hosted.root, {"VCPU": 2})
+    client.add_resources(consumer, {hosted.root: {"VCPU": 1, "MEMORY_MB": 64}})
+    assert held_by(client, consumer) == {hosted.root: {"VCPU": 3, "MEMORY_MB": 64}}
+    client.remove_resources(consumer, {hosted.root: {"VCPU": 1, "MEMORY_MB": 64}})
+    assert held_by(client, consumer) == {hosted.root: {"VCPU": 2}}
+    with pytest.raises(errors.AllocationUpdateFailed, match="it holds 2 there"):
+        client.remove_resources(consumer, {hosted.root: {"VCPU": 3}})
+    with pytest.raises(errors.AllocationUpdateFailed, match="it holds 0 there"):
+        client.remove_resources(consumer, {new_consumer(): {"VCPU": 1}})
+    with pytest.raises(errors.AllocationUpdateFailed, match="it holds nothing"):
+        client.add_resources(new_consumer(), {hosted.root: {"VCPU": 1}})
+
+
+def test_more_than_there_is_cannot_be_added(hosted):
+    consumer = claim(hosted.client, hosted.root, {"VCPU": 2})
+    with pytest.raises(errors.AllocationUpdateFailed, match="exceed the capacity"):
+        hosted.client.add_resources(consumer, {hosted.root: {"VCPU": 99}})
+
+
+def test_a_record_is_written_as_it_was_read(hosted):
+    consumer = claim(hosted.client, hosted.root, {"VCPU": 2})
+    record = hosted.client.get_allocs_for_consumer(consumer)
+    record["allocations"][hosted.root]["resources"]["VCPU"] = 1
+    assert isinstance(hosted.client.put_allocations(consumer, record), Claimed)
+    assert held_by(hosted.client, consumer) == {hosted.root: {"VCPU": 1}}
+    with pytest.raises(errors.AllocationUpdateFailed, match="consumer generation conflict"):
+        hosted.client.put_allocations(consumer, record)
+    record = hosted.client.get_allocs_for_consumer(consumer)
+    record["allocations"][hosted.root]["resources"]["VCPU"] = 99
+    assert isinstance(hosted.client.put_allocations(consumer, record), NoCapacity)
+
+
+def test_a_move_gives_everything_to_the_target(hosted):
+    source = claim(hosted.client, hosted.root, {"VCPU": 2})
+    target = new_consumer()
+    hosted.transport.clear()
+    assert hosted.client.move_allocations(source, target)
+    assert len(hosted.requests) == 3
+    assert held_by(hosted.client, source) == {}
+    assert held_by(hosted.client, target) == {hosted.root: {"VCPU": 2}}
+    assert hosted.client.get_allocs_for_consumer(target)["consumer_type"] == "INSTANCE"
+    assert hosted.client.move_allocations(source, target)
+
+
+def test_a_move_back_replaces_what_the_target_holds(hosted, new_host):
+    destination = new_host()
+    destination.report(small(destination.name))
+    migration = claim(hosted.client, hosted.root, {"VCPU": 2})
+    instance = claim(hosted.client, destination.root, {"VCPU": 2})
+    assert hosted.client.move_allocations(migration, instance)
+    assert held_by(hosted.client, instance) == {hosted.root: {"VCPU": 2}}
+
+
+def test_moving_nothing_to_nobody_is_an_error(hosted):
+    with pytest.raises(errors.AllocationMoveFailed, match="neither of them holds anything"):
+        hosted.client.move_allocations(new_consumer(), new_consumer())
+
+
+def test_a_move_of_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
+    source = claim(hosted.client, hosted.root, {"VCPU": 2})
+    before_next(
+        hosted,
+        "POST",
+        "/allocations",
+        lambda: other.add_resources(source, {hosted.root: {"VCPU": 1}}),
+    )
+    with pytest.raises(errors.AllocationMoveFailed, match="consumer generation conflict"):
+        hosted.client.move_allocations(source, new_consumer())
+    assert held_by(other, source) == {hosted.root: {"VCPU": 3}}
+
+
+def test_a_consumer_without_a_type_moves_without_one(hosted):
+    source = new_consumer()
+    hosted.client.claim_resources(source, asking(hosted.root, VCPU=1), "p", "u", "1.36")
+    target = new_consumer()
+    assert hosted.client.move_allocations(source, target)
+    assert hosted.client.get_allocs_for_consumer(target)["consumer_type"] == "unknown"
+
+
+def test_deleting_tells_whether_there_was_anything(hosted):
+    for force in (False, True):
+        consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
+        assert hosted.client.delete_allocation(consumer, force=force) is True
+        assert hosted.client.delete_allocation(consumer, force=force) is False
+
+
+def test_deleting_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
+    consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
+    before_next(
+        hosted, "PUT", consumer, lambda: other.add_resources(consumer, {hosted.root: {"VCPU": 1}})
+    )
+    with pytest.raises(errors.AllocationDeleteFailed, match="consumer generation conflict"):
+        hosted.client.delete_allocation(consumer)
+
+
+def test_a_dead_source_of_an_evacuation_loses_only_its_own_tree(hosted, new_host, other):
+    source = new_host()
+    source.report(small(source.name))
+    gpu = other.get_provider_tree(source.root).data(f"{source.name}_GPU0").uuid
+    consumer = new_consumer()
+    request = {
+        "allocations": {
+            source.root: {"resources": {"VCPU": 1}},
+            gpu: {"resources": {"VGPU": 1}},
+            hosted.root: {"resources": {"VCPU": 1}},
+        }
+    }
+    hosted.client.claim_resources(consumer, request, "p", "u", "1.39")
+    hosted.client.remove_provider_tree(consumer, source.root)
+    assert held_by(other, consumer) == {hosted.root: {"VCPU": 1}}
+    hosted.transport.clear()
+    hosted.client.remove_provider_tree(consumer, source.root)
+    assert hosted.writes == []
+
+
+def test_a_tree_is_deleted_leaf_first_and_only_cascading_takes_allocations(hosted, other):
+    gpu = other.get_provider_tree(hosted.root).data(f"{hosted.name}_GPU0").uuid
+    consumer = claim(other, gpu, {"VGPU": 1})
+    with pytest.raises(errors.ResourceProviderInUse):
+        hosted.client.delete_resource_provider(hosted.root)
+    hosted.client.delete_resource_provider(hosted.root, cascade=True)
+    assert other.find_provider(hosted.root) is None
+    assert held_by(other, consumer) == {}
+    hosted.client.delete_resource_provider(hosted.root)
+
+
+def test_usage_is_read_by_type(hosted):
+    project = new_consumer()
+    hosted.client.claim_resources(new_consumer(), asking(hosted.root, VCPU=2), project, "u", "1.39")
+    assert hosted.client.get_usages(project) == {"INSTANCE": {"consumer_count": 1, "VCPU": 2}}
+    assert hosted.client.get_usages(project, "somebody") == {}
+
+
+def test_a_refused_question_about_candidates_is_not_an_empty_answer(hosted):
+    with pytest.raises(errors.AllocationCandidateRetrievalFailed, match="NO_SUCH"):
+        hosted.client.get_allocation_candidates([("resources", "NO_SUCH:1")])
+    answer = hosted.client.get_allocation_candidates(
+        [("resources", "VCPU:999"), ("in_tree", hosted.root)]
+    )
+    assert answer.allocation_requests == []
+
+
+def test_two_claims_for_the_last_unit_give_it_once(hosted, other):
+    claim(other, hosted.root, {"VCPU": 7})
+    results = []
+
+    def one() -> None:
+        results.append(
+            other.claim_resources(new_consumer(), asking(hosted.root, VCPU=1), "p", "u", "1.39")
+        )
+
+    threads = [threading.Thread(target=one) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(type(result).__name__ for result in results) == ["Claimed"] + ["NoCapacity"] * 3
+
+
+def test_a_different_claim_of_the_same_consumer_is_told(hosted):
+    consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
+    result = hosted.client.claim_resources(consumer, asking(hosted.root, VCPU=3), "p", "u", "1.39")
+    assert isinstance(result, AlreadyClaimed)

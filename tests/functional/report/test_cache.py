@@ -1,0 +1,123 @@
+"""What survives a restart is a hint, and never believed against placement."""
+
+import json
+
+import pytest
+
+from tests.functional.report.layouts import small
+from tests.functional.report.test_request_counts import claim
+
+
+@pytest.fixture
+def stopped(host):
+    """A host that reported and whose agent is gone."""
+    host.report(small(host.name))
+    host.client.close()
+    return host
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[:-30],
+        lambda text: "[]",
+        lambda text: text.replace('"format":1', '"format":99'),
+        lambda text: text.replace('"generation"', '"gen"'),
+        lambda text: text.replace('"total"', '"sum"'),
+    ],
+)
+def test_a_file_that_cannot_be_used_costs_reads_and_nothing_else(stopped, damage):
+    text = stopped.cache_path.read_text()
+    assert json.loads(text)["trees"]
+    stopped.cache_path.write_text(damage(text))
+    stopped.restart()
+    stopped.report(small(stopped.name))
+    assert stopped.tally.requests == 1 + 2 * 3
+    assert stopped.tally.writes == 0
+
+
+def test_a_file_that_cannot_be_read_is_no_reason_not_to_start(stopped):
+    stopped.cache_path.unlink()
+    stopped.cache_path.mkdir()
+    stopped.restart()
+    stopped.report(small(stopped.name))
+    assert stopped.tally.requests == 7
+
+
+def test_a_tree_deleted_meanwhile_is_made_again(stopped, other):
+    other.delete_resource_provider(stopped.root)
+    stopped.restart()
+    stopped.report(small(stopped.name))
+    assert len(other.get_provider_tree(stopped.root)) == 2
+
+
+def test_only_what_moved_is_read_again(stopped, other):
+    gpu = other.get_provider_tree(stopped.root).data(f"{stopped.name}_GPU0").uuid
+    claim(other, gpu, {"VGPU": 1})
+    stopped.restart()
+    stopped.report(small(stopped.name))
+    assert sorted(r.rsplit("/", 2)[1] for r in stopped.requests[1:]) == [gpu] * 3
+
+
+def test_a_provider_known_to_be_stale_is_not_read_again_just_for_a_restart(stopped, other):
+    stopped.restart()
+    claim(other, stopped.root, {"VCPU": 1})
+    stopped.report(small(stopped.name))
+    claim(other, stopped.root, {"VCPU": 1})
+    stopped.report(small(stopped.name))
+    assert stopped.tally.requests == 1
+    stopped.restart()
+    stopped.report(small(stopped.name))
+    assert stopped.tally.requests == 1
+
+
+def test_a_fresh_read_reads_what_is_stale(stopped, other):
+    stopped.restart()
+    stopped.report(small(stopped.name))
+    claim(other, stopped.root, {"VCPU": 1})
+    stopped.report(small(stopped.name))
+    stopped.report(small(stopped.name), fresh=True)
+    assert stopped.tally.requests == 1 + 3
+    stopped.report(small(stopped.name), fresh=True)
+    assert stopped.tally.requests == 1
+
+
+def test_the_file_is_not_rewritten_by_a_quiet_pass(stopped):
+    stopped.restart()
+    stopped.report(small(stopped.name))
+    before = stopped.cache_path.stat()
+    stopped.report(small(stopped.name))
+    after = stopped.cache_path.stat()
+    assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
+
+
+def test_nothing_temporary_is_left_beside_the_file(stopped):
+    assert [path.name for path in stopped.cache_path.parent.iterdir()] == [stopped.cache_path.name]
+
+
+def test_dropping_the_cache_reads_everything_anew(stopped):
+    stopped.restart()
+    stopped.report(small(stopped.name))
+    stopped.client.drop_cache()
+    stopped.report(small(stopped.name))
+    assert stopped.tally.requests == 7
+
+
+def test_an_agent_of_many_nodes_writes_its_file_once_a_minute_and_at_the_end(
+    stopped, new_host, clock
+):
+    client = stopped.restart()
+    for _ in range(9):
+        node = new_host()
+        client.get_provider_tree_and_ensure_root(node.root, node.name)
+    written = json.loads(stopped.cache_path.read_text())["trees"]
+    assert len(written) < 10
+    clock.now += 61
+    late = new_host()
+    client.get_provider_tree_and_ensure_root(late.root, late.name)
+    assert len(json.loads(stopped.cache_path.read_text())["trees"]) == 11
+    node = new_host()
+    client.get_provider_tree_and_ensure_root(node.root, node.name)
+    client.close()
+    assert len(json.loads(stopped.cache_path.read_text())["trees"]) == 12

@@ -1,0 +1,306 @@
+"""Inventory and what is allocated of it move together, or not at all."""
+
+import json
+import uuid as uuidlib
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.report.transport import Response
+from tests.functional.report.layouts import add, small
+from tests.functional.report.test_faults import explained, lost_after
+from tests.functional.report.test_request_counts import claim
+
+
+def flat(name):
+    def lay_out(tree):
+        tree.update_inventory(
+            name, {"VCPU": {"total": 8}, "DISK_GB": {"total": 100}, "VGPU": {"total": 8}}
+        )
+        tree.add_traits(name, "OWNER_NOVA")
+
+    return lay_out
+
+
+def nested(name):
+    def lay_out(tree):
+        tree.update_inventory(name, {"VCPU": {"total": 8}, "DISK_GB": {"total": 100}})
+        tree.add_traits(name, "OWNER_NOVA")
+        for number in range(2):
+            add(tree, f"{name}_GPU{number}", name, {"VGPU": {"total": 4}})
+
+    return lay_out
+
+
+@pytest.fixture
+def guests(host, other):
+    """A flat host with two guests that have a GPU and one that has none."""
+    host.report(flat(host.name))
+    return [
+        claim(other, host.root, {"VCPU": 1, "VGPU": 1}),
+        claim(other, host.root, {"VCPU": 1, "VGPU": 1}),
+        claim(other, host.root, {"VCPU": 1}),
+    ]
+
+
+def reshape(host, guests, *, edit=None, lay_out=None):
+    """One startup pass that finds the flat layout and moves the GPUs of the first two guests."""
+    client = host.client
+    host.transport.clear()
+    with client.tracing() as host.tally:
+        base = client.get_provider_tree_and_ensure_root(host.root, host.name, fresh=True)
+        allocations = client.get_allocations_for_provider_tree(host.root)
+        new = base.snapshot()
+        (lay_out or nested(host.name))(new)
+        for number, consumer in enumerate(guests[:2]):
+            held = allocations[consumer]["allocations"]
+            del held[host.root]["resources"]["VGPU"]
+            gpu = new.data(f"{host.name}_GPU{number}").uuid
+            held[gpu] = {"resources": {"VGPU": 1}}
+        if edit:
+            edit(allocations, new)
+        return client.update_from_provider_tree(base, new, allocations=allocations)
+
+
+def held_by(client, consumer):
+    record = client.get_allocs_for_consumer(consumer)
+    return {p: e["resources"] for p, e in record["allocations"].items()}
+
+
+def assert_done(host, other, guests):
+    tree = other.get_provider_tree(host.root, fresh=True)
+    assert set(tree.data(host.root).inventory) == {"VCPU", "DISK_GB"}
+    for number, consumer in enumerate(guests[:2]):
+        gpu = tree.data(f"{host.name}_GPU{number}")
+        assert gpu.inventory["VGPU"]["total"] == 4
+        assert held_by(other, consumer) == {host.root: {"VCPU": 1}, gpu.uuid: {"VGPU": 1}}
+    assert held_by(other, guests[2]) == {host.root: {"VCPU": 1}}
+    host.report(nested(host.name))
+    assert host.tally.requests == 1
+
+
+def assert_not_done(host, other, guests):
+    tree = other.get_provider_tree(host.root, fresh=True)
+    assert set(tree.data(host.root).inventory) == {"VCPU", "DISK_GB", "VGPU"}
+    for consumer in guests[:2]:
+        assert held_by(other, consumer) == {host.root: {"VCPU": 1, "VGPU": 1}}
+
+
+def sent_to_reshaper(host):
+    return next(e.json for e in host.transport.exchanges if e.path == "/reshaper")
+
+
+def test_a_flat_host_becomes_nested_in_one_atomic_request(host, other, guests):
+    reshape(host, guests)
+    assert host.tally.by_call["POST /reshaper"] == 1
+    assert_done(host, other, guests)
+
+
+def test_only_consumers_that_hold_what_moves_are_sent(host, guests):
+    reshape(host, guests)
+    assert set(sent_to_reshaper(host)["allocations"]) == set(guests[:2])
+
+
+def test_a_claim_of_an_uninvolved_guest_during_the_reshape_is_no_conflict_of_consumers(
+    host, other, guests
+):
+    def hook(method, path, body):
+        if path == "/reshaper":
+            host.transport.before = None
+            other.delete_allocation(guests[2], force=True)
+
+    host.transport.before = hook
+    reshape(host, guests)
+    assert host.tally.failed == 0
+
+
+def test_a_claim_on_the_host_during_the_reshape_is_a_conflict_and_the_next_round_works(
+    host, other, guests
+):
+    def hook(method, path, body):
+        if path == "/reshaper":
+            host.transport.before = None
+            claim(other, host.root, {"VCPU": 1})
+
+    host.transport.before = hook
+    with pytest.raises(errors.PlacementReshapeConflict, match="generation conflict"):
+        reshape(host, guests)
+    assert_not_done(host, other, guests)
+    reshape(host, guests)
+    assert_done(host, other, guests)
+
+
+def test_a_lost_answer_is_settled_by_reading_the_new_layout(host, other, guests):
+    lost = lost_after(host, "POST", "/reshaper")
+    reshape(host, guests)
+    assert lost
+    assert_done(host, other, guests)
+
+
+def test_a_request_that_never_arrived_is_a_round_to_repeat(host, other, guests):
+    def hook(method, path, body):
+        if path == "/reshaper":
+            host.transport.before = None
+            raise errors.PlacementAPIConnectFailure("reset", method=method, path=path)
+
+    host.transport.before = hook
+    with pytest.raises(errors.PlacementReshapeConflict, match="did not happen"):
+        reshape(host, guests)
+    reshape(host, guests)
+    assert_done(host, other, guests)
+
+
+def test_placement_gone_for_good_during_the_reshape_is_unavailable_and_later_converges(
+    host, other, guests
+):
+    def hook(method, path, body, response):
+        if path == "/reshaper":
+            host.transport.before = away
+            raise errors.PlacementAPIConnectFailure("reset", method=method, path=path)
+        return response
+
+    def away(method, path, body):
+        raise errors.PlacementAPIConnectFailure("refused", method=method, path=path)
+
+    host.transport.after = hook
+    with pytest.raises(errors.PlacementUnavailable):
+        reshape(host, guests)
+    host.transport.before = host.transport.after = None
+    tree = host.client.get_provider_tree(host.root, fresh=True)
+    assert set(tree.data(host.root).inventory) == {"VCPU", "DISK_GB"}
+    assert_done(host, other, guests)
+
+
+def test_a_death_between_creating_and_reshaping_leaves_the_old_layout(host, other, guests):
+    class Killed(BaseException):
+        pass
+
+    def hook(method, path, body):
+        if path == "/reshaper":
+            raise Killed
+
+    host.transport.before = hook
+    with pytest.raises(Killed):
+        reshape(host, guests)
+    assert_not_done(host, other, guests)
+    host.transport.before = None
+    host.restart()
+    reshape(host, guests)
+    assert_done(host, other, guests)
+
+
+def test_a_user_without_role_service_is_told_so(host, other, guests):
+    def hook(method, path, body):
+        if path == "/reshaper":
+            text = explained(403, "Policy does not allow placement:reshaper:reshape")
+            return Response(403, {}, json.loads(text), text)
+        return None
+
+    host.transport.before = hook
+    with pytest.raises(errors.ReshapeFailed, match="the placement user needs role service"):
+        reshape(host, guests)
+    assert_not_done(host, other, guests)
+
+
+def test_a_reshape_placement_refuses_is_failed_with_its_reason(host, other, guests):
+    def edit(allocations, new):
+        allocations[guests[0]]["allocations"][host.root]["resources"]["VCPU"] = 99
+
+    with pytest.raises(errors.ReshapeFailed, match="exceed the capacity"):
+        reshape(host, guests, edit=edit)
+    assert_not_done(host, other, guests)
+
+
+def test_an_entry_without_resources_is_refused_before_anything_is_sent(host, other, guests):
+    def edit(allocations, new):
+        allocations[guests[0]]["allocations"][host.root]["resources"] = {}
+
+    with pytest.raises(errors.ReshapeFailed, match=f"consumer {guests[0]} names provider"):
+        reshape(host, guests, edit=edit)
+    assert host.tally.by_call["POST /reshaper"] == 0
+
+
+def test_a_new_provider_that_cannot_get_its_traits_stops_the_reshape(host, other, guests):
+    def hook(method, path, body):
+        if method == "PUT" and path.endswith("/traits") and host.root not in path:
+            text = explained(400, "no")
+            return Response(400, {}, json.loads(text), text)
+        return None
+
+    host.transport.before = hook
+    with pytest.raises(errors.ResourceProviderSyncFailed):
+        reshape(host, guests)
+    assert host.tally.by_call["POST /reshaper"] == 0
+    assert_not_done(host, other, guests)
+
+
+def test_allocations_on_other_hosts_and_the_types_of_consumers_stay_as_they_are(
+    host, new_host, other
+):
+    elsewhere = new_host()
+    elsewhere.report(small(elsewhere.name))
+    host.report(flat(host.name))
+    typed, untyped = str(uuidlib.uuid4()), str(uuidlib.uuid4())
+    allocations = {
+        host.root: {"resources": {"VGPU": 1}},
+        elsewhere.root: {"resources": {"VCPU": 1}},
+    }
+    other.claim_resources(
+        typed, {"allocations": allocations}, "p", "u", "1.39", consumer_type="MIGRATION"
+    )
+    other.claim_resources(untyped, {"allocations": allocations}, "p", "u", "1.36")
+    client = host.client
+    with client.tracing():
+        base = client.get_provider_tree_and_ensure_root(host.root, host.name, fresh=True)
+        found = client.get_allocations_for_provider_tree(host.root)
+        assert {c: r["consumer_type"] for c, r in found.items()} == {
+            typed: "MIGRATION",
+            untyped: "unknown",
+        }
+        new = base.snapshot()
+        nested(host.name)(new)
+        gpu = new.data(f"{host.name}_GPU0").uuid
+        for record in found.values():
+            del record["allocations"][host.root]
+            record["allocations"][gpu] = {"resources": {"VGPU": 1}}
+        client.update_from_provider_tree(base, new, allocations=found)
+    for consumer, kind in ((typed, "MIGRATION"), (untyped, "unknown")):
+        record = other.get_allocs_for_consumer(consumer)
+        assert record["consumer_type"] == kind
+        assert held_by(other, consumer) == {gpu: {"VGPU": 1}, elsewhere.root: {"VCPU": 1}}
+
+
+def test_a_nested_host_becomes_flat_and_its_children_go(host, other, guests):
+    reshape(host, guests)
+    client = host.client
+    with client.tracing():
+        base = client.get_provider_tree_and_ensure_root(host.root, host.name, fresh=True)
+        found = client.get_allocations_for_provider_tree(host.root)
+        new = base.snapshot()
+        for number, consumer in enumerate(guests[:2]):
+            held = found[consumer]["allocations"]
+            del held[new.data(f"{host.name}_GPU{number}").uuid]
+            held[host.root]["resources"]["VGPU"] = 1
+        new.remove(f"{host.name}_GPU0")
+        new.remove(f"{host.name}_GPU1")
+        flat(host.name)(new)
+        report = client.update_from_provider_tree(base, new, allocations=found)
+    assert report.kept == []
+    assert len(other.get_provider_tree(host.root, fresh=True)) == 1
+    assert_not_done(host, other, guests)
+
+
+def test_consumers_that_vanish_while_they_are_read_are_dropped(host, other, guests):
+    def hook(method, path, body):
+        if path == f"/allocations/{guests[0]}":
+            host.transport.before = None
+            other.delete_allocation(guests[0], force=True)
+
+    host.client.get_provider_tree(host.root)
+    host.transport.before = hook
+    assert set(host.client.get_allocations_for_provider_tree(host.root)) == set(guests[1:])
+
+
+def test_allocations_of_an_unknown_root_are_an_error(host):
+    with pytest.raises(errors.ResourceProviderAllocationRetrievalFailed, match="no such provider"):
+        host.client.get_allocations_for_provider_tree(host.root)

@@ -1,0 +1,94 @@
+"""Sharing providers reach the tree through aggregates, as lone roots, and are never ours."""
+
+import uuid as uuidlib
+
+import pytest
+
+from compute_agent.provider_tree import SHARING_TRAIT
+from tests.functional.report.layouts import small
+from tests.functional.report.test_request_counts import claim
+
+
+@pytest.fixture
+def storage(host, other):
+    """A pool below a storage root, shared with the host through an aggregate."""
+    root, pool, aggregate = (str(uuidlib.uuid4()) for _ in range(3))
+    other.providers.create(root, f"storage-{host.tag}", None)
+    other.providers.create(pool, f"storage-{host.tag}-pool", root)
+    other.providers.put_inventories(pool, "pool", 0, {"DISK_GB": {"total": 1000}})
+    other.change_traits(pool, add=[SHARING_TRAIT])
+    other.change_aggregates(pool, add=[aggregate])
+    host.report(small(host.name))
+    other.change_aggregates(host.root, add=[aggregate])
+    host.restart(cache=False)
+    return pool
+
+
+def test_a_sharing_provider_is_in_the_tree_as_a_lone_root(host, storage):
+    tree = host.client.get_provider_tree(host.root)
+    assert [root.name for root in tree.roots] == [host.name, f"storage-{host.tag}-pool"]
+    assert tree.has_sharing_provider("DISK_GB")
+    assert tree.data(storage).inventory["DISK_GB"]["total"] == 1000
+
+
+def test_a_quiet_pass_with_a_sharing_provider_is_one_request(host, storage, other):
+    host.report(small(host.name))
+    claim(other, storage, {"DISK_GB": 1})
+    host.report(small(host.name))
+    assert host.tally.requests == 1
+
+
+def test_a_refresh_reads_a_sharing_provider_that_moved(host, storage, other, clock):
+    host.report(small(host.name))
+    held = other.find_provider(storage)
+    inventory = {"DISK_GB": {"total": 2000}}
+    other.providers.put_inventories(storage, "pool", held.generation, inventory)
+    clock.now += 400
+    host.report(small(host.name))
+    assert host.tally.requests == 1 + 1 + 3
+    tree = host.client.get_provider_tree(host.root)
+    assert tree.data(storage).inventory["DISK_GB"]["total"] == 2000
+
+
+def test_a_sharing_provider_that_leaves_the_aggregate_leaves_the_tree(host, storage, other, clock):
+    host.report(small(host.name))
+    held = other.find_provider(storage)
+    other.change_aggregates(storage, remove=held.aggregates)
+    clock.now += 400
+    assert not host.client.get_provider_tree(host.root).exists(storage)
+
+
+def test_a_sharing_provider_is_never_deleted_even_when_a_driver_drops_it(host, storage, other):
+    def lay_out(tree):
+        small(host.name)(tree)
+        tree.remove(storage)
+
+    report = host.report(lay_out)
+    assert [kept.uuid for kept in report.kept] == [storage]
+    assert host.writes == []
+    assert other.find_provider(storage) is not None
+
+
+def test_an_aggregate_the_agent_joins_shows_its_sharing_providers_in_the_next_pass(
+    host, new_host, storage, other
+):
+    second = new_host()
+    second.report(small(second.name))
+    aggregate = next(iter(other.find_provider(storage).aggregates))
+
+    def lay_out(tree):
+        small(second.name)(tree)
+        tree.add_aggregates(second.name, aggregate)
+
+    second.report(lay_out)
+    assert second.client.get_provider_tree(second.root).exists(storage)
+
+
+def test_many_aggregates_are_asked_about_in_several_requests(host, other):
+    host.restart(max_listed=2, cache=False)
+    host.report(small(host.name))
+    other.change_aggregates(host.root, add=[str(uuidlib.uuid4()) for _ in range(5)])
+    host.restart(max_listed=2, cache=False)
+    host.client.get_provider_tree(host.root)
+    asked = [r for r in host.requests if "member_of=in:" in r]
+    assert [request.count(",") + 1 for request in asked] == [2, 2, 1]

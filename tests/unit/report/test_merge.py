@@ -1,0 +1,65 @@
+"""Ours, theirs, and what both started from."""
+
+import pytest
+
+from compute_agent.inventory import complete_inventory
+from compute_agent.report.merge import merge_inventory, merge_set
+
+
+def inventory(**classes):
+    return complete_inventory(classes)
+
+
+@pytest.mark.parametrize(
+    ("base", "theirs", "ours", "merged"),
+    [
+        ("AB", "AB", "AB", "AB"),
+        ("AB", "ABT", "ABO", "ABTO"),
+        ("AB", "A", "AB", "A"),
+        ("AB", "ABT", "A", "AT"),
+        ("", "T", "", "T"),
+        ("A", "", "AO", "O"),
+    ],
+)
+def test_our_additions_and_removals_are_applied_to_theirs(base, theirs, ours, merged):
+    result = merge_set(frozenset(base), frozenset(theirs), frozenset(ours))
+    assert result == frozenset(merged)
+
+
+def test_our_class_wins_and_theirs_stays():
+    base = inventory(VCPU={"total": 8})
+    theirs = inventory(VCPU={"total": 7}, CUSTOM_T={"total": 1})
+    ours = inventory(VCPU={"total": 9}, DISK_GB={"total": 3})
+    merged = merge_inventory(base, theirs, ours)
+    assert {rc: record["total"] for rc, record in merged.items()} == {
+        "VCPU": 9,
+        "DISK_GB": 3,
+        "CUSTOM_T": 1,
+    }
+
+
+def test_a_class_we_dropped_is_dropped():
+    base = inventory(VCPU={"total": 8}, VGPU={"total": 8})
+    assert set(merge_inventory(base, base, inventory(VCPU={"total": 8}))) == {"VCPU"}
+
+
+def test_a_ratio_changed_by_an_operator_is_followed_unless_we_changed_it_too():
+    base = inventory(VCPU={"total": 8, "allocation_ratio": 4.0})
+    theirs = inventory(VCPU={"total": 8, "allocation_ratio": 16.0})
+    silent = inventory(VCPU={"total": 9, "allocation_ratio": 4.0})
+    decided = inventory(VCPU={"total": 9, "allocation_ratio": 2.0})
+    assert merge_inventory(base, theirs, silent)["VCPU"]["allocation_ratio"] == 16.0
+    assert merge_inventory(base, theirs, decided)["VCPU"]["allocation_ratio"] == 2.0
+
+
+def test_a_reserve_changed_by_an_operator_is_followed_unless_we_changed_it_too():
+    base = inventory(VF={"total": 8, "reserved": 0})
+    theirs = inventory(VF={"total": 8, "reserved": 8})
+    assert merge_inventory(base, theirs, base)["VF"]["reserved"] == 8
+    ours = inventory(VF={"total": 8, "reserved": 2})
+    assert merge_inventory(base, theirs, ours)["VF"]["reserved"] == 2
+
+
+def test_a_class_they_dropped_and_we_still_have_comes_back():
+    base = inventory(VCPU={"total": 8})
+    assert set(merge_inventory(base, inventory(), base)) == {"VCPU"}
