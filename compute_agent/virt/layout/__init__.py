@@ -95,6 +95,7 @@ def lay_out(
         nested=options.nested,
     )
     providers.extend(gpus.providers)
+    warnings.extend(gpus.warnings)
     if reports_nics(options.nic, nested=options.nested):
         providers.extend(
             lay_out_nics(

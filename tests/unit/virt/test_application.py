@@ -1,0 +1,317 @@
+"""A layout meets the tree that placement has: adoption, ratios, what is held, what is others'."""
+
+from __future__ import annotations
+
+import uuid as uuidlib
+from dataclasses import replace
+
+import pytest
+
+from compute_agent.discovery.facts import HostTopology, PciAddress
+from compute_agent.provider_tree import child_uuid
+from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
+from compute_agent.virt.layout import LayoutOptions
+from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, Ratio
+
+from .hosts import NAME, ROOT, Host, content
+
+SIZE = MachineSize(cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=2, nics=1)
+VGPU = GpuOptions(mdev_types=(MdevTypeOptions(MDEV_TYPE),))
+NESTED = LayoutOptions(nested=True, gpu=VGPU)
+FLAT = LayoutOptions(gpu=VGPU)
+GPU0, GPU1 = "_pci_0000_20_00_0", "_pci_0000_21_00_0"
+MISSING = "CUSTOM_DEVICE_MISSING"
+
+
+def machine(**size: int) -> HostTopology:
+    return fake_topology(NAME, replace(SIZE, **size))
+
+
+def without_gpu(host: Host, number: int) -> None:
+    gpus = host.driver.machine.gpus
+    host.change_machine(gpus=gpus[:number] + gpus[number + 1 :])
+
+
+class TestIdentity:
+    """Which provider of placement is which of the layout."""
+
+    def test_a_provider_lost_in_placement_comes_back_under_its_old_uuid(self) -> None:
+        host = Host(machine(), NESTED)
+        before = {p.name: p.uuid for p in content(host.update())}
+        host.tree.remove(f"{NAME}_NUMA0")
+        assert {p.name: p.uuid for p in content(host.update())} == before
+        assert before[f"{NAME}_NUMA0"] == child_uuid(ROOT, "numa:0")
+
+    def test_a_provider_another_service_made_is_adopted_by_its_name(self) -> None:
+        host = Host(machine(), NESTED)
+        theirs = str(uuidlib.uuid4())
+        host.tree.new_child(f"{NAME}{GPU0}", ROOT, theirs, 7)
+        host.update()
+        assert host.provider(GPU0).uuid == theirs
+        assert host.parent_name(GPU0) == "_NUMA0"
+        assert "OWNER_NOVA" in host.provider(GPU0).traits
+
+    def test_a_provider_named_otherwise_is_adopted_by_its_address_and_renamed(self) -> None:
+        host = Host(machine(), NESTED)
+        theirs = str(uuidlib.uuid4())
+        host.tree.new_child(f"{NAME}_0000:20:00.0", ROOT, theirs, 7)
+        host.update()
+        assert host.provider(GPU0).uuid == theirs
+        assert len([p for p in content(host.tree) if "20" in p.name]) == 1
+
+    def test_a_provider_of_another_owner_is_not_adopted(self) -> None:
+        host = Host(machine(), NESTED)
+        theirs = str(uuidlib.uuid4())
+        host.tree.new_child(f"{NAME}{GPU0}", ROOT, theirs, 7)
+        host.tree.add_traits(theirs, "OWNER_CYBORG")
+        before = host.tree.data(theirs)
+        host.update()
+        assert host.tree.data(theirs) == before
+        ours = [p for p in content(host.tree) if p.name.startswith(f"{NAME}{GPU0}~")]
+        assert [p.inventory["VGPU"]["total"] for p in ours] == [4]
+
+    def test_a_gpu_moved_to_another_slot_keeps_its_provider(self) -> None:
+        host = Host(machine(gpus=1), NESTED)
+        uuid = [p.uuid for p in content(host.update()) if p.name == f"{NAME}{GPU0}"]
+        gpu = replace(host.driver.machine.gpus[0], address=PciAddress("0000:c4:00.0"))
+        host.change_machine(gpus=(replace(gpu, numa_node=host.driver.machine.cells[1].id),))
+        host.update()
+        assert host.provider("_pci_0000_c4_00_0").uuid == uuid[0]
+        assert host.parent_name("_pci_0000_c4_00_0") == "_NUMA1"
+        assert not host.exists(GPU0)
+
+    def test_gpus_that_swap_their_slots_swap_their_names(self) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        before = [host.provider(GPU0).uuid, host.provider(GPU1).uuid]
+        first, second = host.driver.machine.gpus
+        host.change_machine(
+            gpus=(
+                replace(second, address=first.address, numa_node=first.numa_node),
+                replace(first, address=second.address, numa_node=second.numa_node),
+            )
+        )
+        host.update()
+        assert [host.provider(GPU1).uuid, host.provider(GPU0).uuid] == before
+
+    def test_a_card_put_in_the_place_of_a_broken_one_takes_over_its_provider(self) -> None:
+        host = Host(machine(gpus=1), NESTED)
+        host.update()
+        uuid = host.provider(GPU0).uuid
+        gpu = replace(host.driver.machine.gpus[0], uuid="GPU-ffff", model="Other B200")
+        host.change_machine(gpus=(gpu,))
+        host.update()
+        assert host.provider(GPU0).uuid == uuid
+
+    def test_a_moved_device_is_re_parented_without_a_reshape(self) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        uuid = host.provider(GPU0).uuid
+        host.change(gpu=replace(VGPU, numa_node_override={PciAddress("0000:20:00.0"): 1}))
+        host.update()
+        assert (host.provider(GPU0).uuid, host.parent_name(GPU0)) == (uuid, "_NUMA1")
+
+
+class TestRatios:
+    """Precedence: option, else what placement has, else the initial one."""
+
+    @pytest.mark.parametrize(
+        ("fixed", "stored", "expected"),
+        [
+            (None, None, 4.0),
+            (None, 9.0, 9.0),
+            (0.0, 9.0, 9.0),
+            (2.0, 9.0, 2.0),
+            (2.0, None, 2.0),
+        ],
+    )
+    @pytest.mark.parametrize("nested", [False, True])
+    def test_the_ratio_in_force(
+        self, nested: bool, fixed: float | None, stored: float | None, expected: float
+    ) -> None:
+        host = Host(machine(), replace(NESTED, nested=nested))
+        name = "_NUMA1" if nested else ""
+        if stored is not None:
+            host.update()
+            inventory = host.provider(name).inventory
+            record = {**inventory["VCPU"], "allocation_ratio": stored}
+            host.tree.update_inventory(f"{NAME}{name}", {**inventory, "VCPU": record})
+        ratios = {**NESTED.ratios, "VCPU": Ratio(fixed, 4.0)}
+        host.change(ratios=ratios)
+        host.update()
+        assert host.provider(name).inventory["VCPU"]["allocation_ratio"] == expected
+
+    def test_dedicated_cpus_are_never_overcommitted(self) -> None:
+        host = Host(machine(), FLAT)
+        assert host.update().data(ROOT).inventory["MEMORY_MB"]["allocation_ratio"] == 1.0
+
+
+class TestHeld:
+    """What disappears while somebody holds it."""
+
+    def test_a_device_nobody_holds_goes(self) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        host.holds({GPU1: {"VGPU": 1}})
+        without_gpu(host, 0)
+        host.update()
+        assert not host.exists(GPU0)
+
+    def test_a_device_somebody_holds_stays_with_what_is_held_all_of_it_reserved(self) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        host.holds({GPU0: {"VGPU": 3}})
+        without_gpu(host, 0)
+        host.update()
+        record = host.provider(GPU0).inventory["VGPU"]
+        assert (record["total"], record["reserved"]) == (3, 3)
+        assert MISSING in host.provider(GPU0).traits
+
+    def test_a_missing_device_goes_once_it_is_released(self) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        host.holds({GPU0: {"VGPU": 3}})
+        without_gpu(host, 0)
+        host.update()
+        host.driver.usage_source = lambda _uuid: {}
+        host.update()
+        assert not host.exists(GPU0)
+
+    def test_a_missing_device_that_comes_back_is_given_out_again(self) -> None:
+        host = Host(machine(), NESTED)
+        before = content(host.update())
+        whole = host.driver.machine
+        host.holds({GPU0: {"VGPU": 3}})
+        without_gpu(host, 0)
+        host.update()
+        host.driver.machine = whole
+        assert {p.uuid: p for p in content(host.update())} == {p.uuid: p for p in before}
+
+    def test_a_class_that_is_held_stays_when_its_device_offers_it_no_more(self) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        host.holds({GPU0: {"VGPU": 2}})
+        bare = tuple(replace(gpu, mdev_types=()) for gpu in host.driver.machine.gpus)
+        host.change_machine(gpus=bare)
+        host.update()
+        assert host.totals(GPU0) == {"VGPU": 2}
+        assert host.totals(GPU1) == {}
+
+    def test_a_total_may_fall_below_what_is_held(self) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        host.holds({"_NUMA0": {"MEMORY_MB": 8000}})
+        cells = host.driver.machine.cells
+        host.change_machine(cells=(replace(cells[0], memory_kib=4096 * 1024), *cells[1:]))
+        host.update()
+        assert host.totals("_NUMA0")["MEMORY_MB"] == 4096
+
+    def test_what_is_kept_is_said_once_per_change(self, caplog: pytest.LogCaptureFixture) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        host.holds({GPU0: {"VGPU": 3}})
+        without_gpu(host, 0)
+        host.update()
+        host.update()
+        assert caplog.text.count("no longer has VGPU") == 1
+        host.holds({GPU0: {"VGPU": 2}})
+        host.update()
+        assert caplog.text.count("no longer has VGPU") == 2
+
+    def test_nothing_is_asked_while_nothing_is_taken_away(self) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        asked: list[str] = []
+        host.driver.usage_source = lambda uuid: asked.append(uuid) or {}  # type: ignore[func-returns-value]
+        host.update()
+        assert asked == []
+
+    def test_a_cell_that_is_gone_keeps_what_others_hung_below_it(self) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        host.tree.new_child("accelerator", f"{NAME}_NUMA1", generation=4)
+        host.change_machine(cells=host.driver.machine.cells[:1])
+        host.update()
+        assert host.parent_name("accelerator") == "_NUMA1"
+        assert host.totals("_NUMA1") == {}
+
+
+class TestOthers:
+    """What is not the driver's stays as it is."""
+
+    def test_a_custom_trait_in_the_place_of_ours_goes_only_where_it_is_ours(self) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        host.tree.add_traits(
+            f"{NAME}{GPU0}", "CUSTOM_MDEV_OLD", "CUSTOM_GPU_POOL_A", "CUSTOM_GPU_FAKE_B99"
+        )
+        host.update()
+        traits = host.provider(GPU0).traits
+        assert "CUSTOM_GPU_POOL_A" in traits
+        assert not traits & {"CUSTOM_MDEV_OLD", "CUSTOM_GPU_FAKE_B99"}
+
+    def test_a_trait_of_hardware_the_host_lacks_is_taken_off(self) -> None:
+        host = Host(machine(), FLAT)
+        host.update()
+        host.tree.add_traits(ROOT, "HW_CPU_X86_SGX", "HW_ARCH_AARCH64", "COMPUTE_TRUSTED_CERTS")
+        host.update()
+        traits = host.provider().traits
+        assert not traits & {"HW_CPU_X86_SGX", "HW_ARCH_AARCH64"}
+        assert "COMPUTE_TRUSTED_CERTS" in traits
+
+    def test_a_gpu_an_operator_marked_unhealthy_gives_nothing(self) -> None:
+        host = Host(machine(), NESTED)
+        host.update()
+        host.tree.add_traits(f"{NAME}{GPU0}", "CUSTOM_GPU_UNHEALTHY")
+        host.update()
+        record = host.provider(GPU0).inventory["VGPU"]
+        assert record["reserved"] == record["total"] == 4
+        assert "CUSTOM_GPU_UNHEALTHY" in host.provider(GPU0).traits
+
+
+class TestSharedDisk:
+    """Disk that a sharing provider gives."""
+
+    def share(self, host: Host) -> None:
+        pool, aggregate = str(uuidlib.uuid4()), str(uuidlib.uuid4())
+        host.tree.new_root("pool", pool, 5)
+        host.tree.update_inventory(pool, {"DISK_GB": {"total": 10_000}})
+        host.tree.add_traits(pool, "MISC_SHARES_VIA_AGGREGATE")
+        host.tree.update_aggregates(pool, [aggregate])
+        host.tree.update_aggregates(ROOT, [aggregate])
+
+    def test_a_new_host_does_not_count_it_again(self) -> None:
+        host = Host(machine(), FLAT)
+        self.share(host)
+        before = host.provider("pool")
+        host.update()
+        assert "DISK_GB" not in host.totals()
+        assert host.provider("pool") == before
+
+    def test_disk_of_the_host_goes_when_nobody_holds_it(self) -> None:
+        host = Host(machine(), FLAT)
+        host.update()
+        self.share(host)
+        host.holds({})
+        host.update()
+        assert "DISK_GB" not in host.totals()
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_disk_that_may_be_held_stays_with_an_error(
+        self, known: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        host = Host(machine(), FLAT)
+        host.update()
+        self.share(host)
+        if known:
+            host.holds({"": {"DISK_GB": 20}})
+        host.update()
+        assert host.totals()["DISK_GB"] == 1024
+        assert "counted twice" in caplog.text
+
+    def test_a_pool_that_is_not_connected_to_the_root_changes_nothing(self) -> None:
+        host = Host(machine(), FLAT)
+        self.share(host)
+        host.tree.update_aggregates(ROOT, [])
+        host.update()
+        assert "DISK_GB" in host.totals()
