@@ -8,7 +8,11 @@ from typing import Any, Final
 
 from placement_server import errors
 from placement_server.api.request import Request
-from placement_server.api.resource_providers import look_up, no_such_provider
+from placement_server.api.resource_providers import (
+    look_up,
+    no_such_provider,
+    no_such_provider_for,
+)
 from placement_server.api.response import (
     Response,
     cache_headers,
@@ -81,7 +85,11 @@ def replace(request: Request) -> Response:
     (provider_uuid,) = request.path_values
     request.require_json_content()
     request.authorise(operations.INVENTORIES_UPDATE)
-    body = request.json_if_found(schemas.REPLACE, lambda: look_up(request, provider_uuid))
+    body = request.json_if_found(
+        schemas.REPLACE,
+        lambda: look_up(request, provider_uuid),
+        also=lambda body: inventory_records(body["inventories"]),
+    )
     records = inventory_records(body["inventories"])
     try:
         provider, _ = request.store.write(
@@ -101,7 +109,8 @@ def replace(request: Request) -> Response:
         ) from error
     except store_errors.ResourceClassNotFound as error:
         raise errors.BadRequest(
-            f"Unknown resource class in inventory for resource provider {provider_uuid}: {error}"
+            f"Unknown resource class in inventory for resource provider {provider_uuid}: "
+            f"No such resource class {error.names[0]}."
         ) from error
     except store_errors.InventoryInUse as error:
         raise errors.Conflict(f"update conflict: {error}", code=errors.INVENTORY_INUSE) from error
@@ -250,7 +259,7 @@ def _stored(
     try:
         return request.store.read(inventories.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
+        raise no_such_provider_for(provider_uuid, " : ") from error
 
 
 def _fields(inventory: Inventory) -> dict[str, Any]:

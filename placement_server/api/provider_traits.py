@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from placement_server import errors
 from placement_server.api.aggregates import generation_changed
 from placement_server.api.request import Request
-from placement_server.api.resource_providers import no_such_provider
+from placement_server.api.resource_providers import no_such_provider, no_such_provider_for
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
 from placement_server.policies import operations
 from placement_server.schemas import trait as schemas
@@ -25,7 +25,7 @@ def list_(request: Request) -> Response:
     try:
         provider, found = request.store.read(traits.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
+        raise no_such_provider_for(provider_uuid) from error
     return _answer(request, provider, found)
 
 

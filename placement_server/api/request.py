@@ -127,17 +127,28 @@ class Request:
             raise errors.BadRequest(f"JSON does not validate: {error}") from error
         return instance
 
-    def json_if_found(self, schema: SchemaByVersion, look_up: Callable[[], object]) -> Any:
+    def json_if_found(
+        self,
+        schema: SchemaByVersion,
+        look_up: Callable[[], object],
+        *,
+        also: Callable[[Any], object] | None = None,
+    ) -> Any:
         """The valid body, where "not found" must win over "bad body".
 
         What is looked up is looked up again by whatever the handler does with a good body, so
         it is worth a query of its own only when the body is bad.
+
+        :param also: what must be right about the body beyond its schema; raises BadRequest.
         """
         try:
-            return self.json(schema)
+            body = self.json(schema)
+            if also is not None:
+                also(body)
         except errors.BadRequest:
             look_up()
             raise
+        return body
 
     def _body(self) -> bytes:
         announced = max(0, int(self.environ.get("CONTENT_LENGTH") or 0))

@@ -85,7 +85,8 @@ def _rename(request: Request) -> Response:
     except store_errors.StandardName as error:
         raise errors.BadRequest(f"Cannot update standard resource class {name}") from error
     except store_errors.ResourceClassExists as error:
-        raise errors.Conflict(f"Resource class already exists: {new_name}") from error
+        if new_name != name:
+            raise errors.Conflict(f"Resource class already exists: {new_name}") from error
     return json_response(_representation(request, new_name))
 
 

@@ -39,12 +39,12 @@ def list_(request: Request) -> Response:
     except store_errors.TraitNotFound as error:
         raise errors.BadRequest(
             'Invalid trait(s) in "required" parameter: '
-            f"No such trait(s): {', '.join(error.names)}."
+            f"No such trait(s): {error.names[0]}."
         ) from error
     except store_errors.ResourceClassNotFound as error:
         raise errors.BadRequest(
             "Invalid resource class in resources parameter: "
-            f"No such resource class {', '.join(error.names)}."
+            f"No such resource class {error.names[0]}."
         ) from error
     return json_response(
         {"resource_providers": [_representation(request, provider) for provider in found]},
@@ -206,6 +206,15 @@ def look_up(request: Request, provider_uuid: str) -> Provider:
 def no_such_provider(provider_uuid: str) -> errors.NotFound:
     """The 404 of every route below a provider."""
     return errors.NotFound(f"No resource provider with uuid {provider_uuid} found")
+
+
+def no_such_provider_for(provider_uuid: str, joint: str = ": ") -> errors.NotFound:
+    """The 404 of reading inventories, usages and traits, which says it twice.
+
+    Clients of the published server see it so, and compare.
+    """
+    missing = f"No resource provider with uuid {provider_uuid} found"
+    return errors.NotFound(f"{missing}{joint}{missing}")
 
 
 def _duplicate(what: str) -> errors.Conflict:

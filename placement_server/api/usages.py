@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from placement_server.api.request import Request
-from placement_server.api.resource_providers import no_such_provider
+from placement_server.api.resource_providers import no_such_provider_for
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.policies import operations
 from placement_server.schemas import usage as schemas
@@ -21,7 +21,7 @@ def of_provider(request: Request) -> Response:
     try:
         provider, used = request.store.read(usages.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
-        raise no_such_provider(provider_uuid) from error
+        raise no_such_provider_for(provider_uuid) from error
     return json_response(
         {"resource_provider_generation": provider.generation, "usages": used},
         *cache_headers(request.version),

@@ -1,0 +1,207 @@
+"""Who may do what: scopes, roles, legacy defaults, overrides, and where the check comes."""
+
+import json
+from typing import Any
+
+import pytest
+
+from placement_server.policies.enforcer import list_rules
+
+from .conftest import MakeApi
+from .wsgi_client import Answer, Client
+
+UNKNOWN = "00000000-0000-0000-0000-00000000dead"
+RP = f"/resource_providers/{UNKNOWN}"
+
+#: Every operation: a request that is well routed and typed, and otherwise wrong where it can be.
+OPERATIONS = [
+    ("GET", "/resource_providers", "placement:resource_providers:list"),
+    ("POST", "/resource_providers", "placement:resource_providers:create"),
+    ("GET", RP, "placement:resource_providers:show"),
+    ("PUT", RP, "placement:resource_providers:update"),
+    ("DELETE", RP, "placement:resource_providers:delete"),
+    ("GET", "/resource_classes", "placement:resource_classes:list"),
+    ("POST", "/resource_classes", "placement:resource_classes:create"),
+    ("GET", "/resource_classes/x", "placement:resource_classes:show"),
+    ("PUT", "/resource_classes/x", "placement:resource_classes:update"),
+    ("DELETE", "/resource_classes/x", "placement:resource_classes:delete"),
+    ("GET", f"{RP}/inventories", "placement:resource_providers:inventories:list"),
+    ("POST", f"{RP}/inventories", "placement:resource_providers:inventories:create"),
+    ("GET", f"{RP}/inventories/x", "placement:resource_providers:inventories:show"),
+    ("PUT", f"{RP}/inventories", "placement:resource_providers:inventories:update"),
+    ("PUT", f"{RP}/inventories/x", "placement:resource_providers:inventories:update"),
+    ("DELETE", f"{RP}/inventories", "placement:resource_providers:inventories:delete"),
+    ("DELETE", f"{RP}/inventories/x", "placement:resource_providers:inventories:delete"),
+    ("GET", f"{RP}/aggregates", "placement:resource_providers:aggregates:list"),
+    ("PUT", f"{RP}/aggregates", "placement:resource_providers:aggregates:update"),
+    ("GET", f"{RP}/usages", "placement:resource_providers:usages"),
+    ("GET", "/usages", "placement:usages"),
+    ("GET", "/traits", "placement:traits:list"),
+    ("GET", "/traits/x", "placement:traits:show"),
+    ("PUT", "/traits/x", "placement:traits:update"),
+    ("DELETE", "/traits/x", "placement:traits:delete"),
+    ("GET", f"{RP}/traits", "placement:resource_providers:traits:list"),
+    ("PUT", f"{RP}/traits", "placement:resource_providers:traits:update"),
+    ("DELETE", f"{RP}/traits", "placement:resource_providers:traits:delete"),
+    ("POST", "/allocations", "placement:allocations:manage"),
+    ("GET", "/allocations/x", "placement:allocations:list"),
+    ("PUT", "/allocations/x", "placement:allocations:update"),
+    ("DELETE", "/allocations/x", "placement:allocations:delete"),
+    ("GET", f"{RP}/allocations", "placement:resource_providers:allocations:list"),
+    ("GET", "/allocation_candidates", "placement:allocation_candidates:list"),
+    ("POST", "/reshaper", "placement:reshaper:reshape"),
+]
+
+
+def ask(api: Client, method: str, path: str, roles: str, **kwargs: Any) -> Answer:
+    headers = {"X-Roles": roles, "Content-Type": "application/json", **kwargs.pop("headers", {})}
+    return api(method, path, token="someone:project", headers=headers, **kwargs)
+
+
+def test_the_table_of_operations_above_names_every_rule() -> None:
+    rules = {rule.name for rule in list_rules() if rule.name.startswith("placement:")}
+    assert {rule for _, _, rule in OPERATIONS} == rules
+    assert len(rules) == 33
+
+
+@pytest.mark.parametrize(("method", "path", "rule"), OPERATIONS)
+@pytest.mark.parametrize("new_defaults", [True, False])
+def test_policy_comes_before_the_body_the_query_and_the_lookup(
+    make_api: MakeApi, method: str, path: str, rule: str, new_defaults: bool
+) -> None:
+    api = make_api(oslo_policy__enforce_new_defaults=new_defaults)
+    answer = ask(api, method, path, "member")
+    assert answer.status == 403
+    assert answer.error["title"] == "Forbidden"
+    assert answer.error["detail"].startswith("Access was denied to this resource.")
+    assert answer.detail == f"Policy does not allow {rule} to be performed."
+
+
+@pytest.mark.parametrize(("method", "path", "rule"), OPERATIONS)
+def test_a_system_or_domain_scoped_token_is_refused_everywhere_whatever_its_roles(
+    make_api: MakeApi, method: str, path: str, rule: str
+) -> None:
+    for new_defaults in (True, False):
+        api = make_api(oslo_policy__enforce_new_defaults=new_defaults)
+        for scope in ({"OpenStack-System-Scope": "all"}, {"X-Domain-Id": "default"}):
+            answer = ask(api, method, path, "admin,service", headers=scope)
+            assert answer.status == 403
+            assert answer.detail == rule
+
+
+@pytest.mark.parametrize(("method", "path", "rule"), OPERATIONS)
+def test_admin_may_do_everything_but_reshape_and_service_everything(
+    make_api: MakeApi, method: str, path: str, rule: str
+) -> None:
+    api = make_api(oslo_policy__enforce_new_defaults=True)
+    for roles in ("admin", "service", " Admin , x", "SERVICE"):
+        refused = rule == "placement:reshaper:reshape" and "admin" in roles.lower()
+        assert (ask(api, method, path, roles).status == 403) is refused
+
+
+def test_with_legacy_defaults_admin_may_reshape(make_api: MakeApi) -> None:
+    api = make_api(oslo_policy__enforce_new_defaults=False)
+    assert ask(api, "POST", "/reshaper", "admin").status == 400
+
+
+def test_a_reader_may_read_the_usage_of_its_own_project_only(make_api: MakeApi) -> None:
+    api = make_api(oslo_policy__enforce_new_defaults=True)
+    for roles in ("reader", "member,reader"):
+        assert ask(api, "GET", "/usages?project_id=project", roles).json == {"usages": {}}
+        assert ask(api, "GET", "/usages?project_id=other", roles).status == 403
+    assert ask(api, "GET", "/usages?project_id=project", "member").status == 403
+    assert ask(api, "GET", "/usages?project_id=other", "admin").status == 200
+
+
+def test_without_the_project_a_reader_gets_403_and_an_admin_400(make_api: MakeApi) -> None:
+    api = make_api(oslo_policy__enforce_new_defaults=True)
+    assert ask(api, "GET", "/usages", "reader").status == 403
+    answer = ask(api, "GET", "/usages", "admin")
+    assert answer.status == 400
+    assert "'project_id' is a required property" in answer.detail
+
+
+def test_the_user_admin_has_the_role_only_when_no_roles_are_sent(api: Client) -> None:
+    assert api.get("/traits", token="admin").status == 200
+    assert api.get("/traits", token="admin:project").status == 200
+    assert api.get("/traits", token="administrator").status == 403
+    assert api.get("/traits", token="admin", headers={"X-Roles": "member"}).status == 403
+
+
+def test_the_project_is_the_tokens_or_the_headers_or_the_users(make_api: MakeApi) -> None:
+    api = make_api(oslo_policy__enforce_new_defaults=True)
+
+    def status(token: str, project: str, **headers: str) -> int:
+        return api.get(
+            f"/usages?project_id={project}", token=token, headers={"X-Roles": "reader", **headers}
+        ).status
+
+    assert status("user:mine", "mine") == 200
+    assert status("user", "user") == 200
+    assert status("user:mine", "theirs", **{"X-Project-Id": "theirs"}) == 200
+    assert status("user:mine", "mine", **{"X-Project-Id": "theirs"}) == 403
+
+
+def test_rules_overridden_in_the_policy_file_let_anybody_in(make_api: MakeApi) -> None:
+    names = [rule.name for rule in list_rules() if rule.name != "admin_api"]
+    open_policy = "\n".join(f'"{name}": "@"' for name in names)
+    api = make_api(policy=open_policy, oslo_policy__enforce_new_defaults=True)
+    for method, path, _ in OPERATIONS:
+        assert ask(api, method, path, "").status != 403
+        scoped = ask(api, method, path, "", headers={"OpenStack-System-Scope": "all"})
+        assert scoped.status == 403
+
+
+def test_the_legacy_check_is_not_added_to_a_rule_that_the_operator_overrides(
+    make_api: MakeApi,
+) -> None:
+    api = make_api(policy='"service_api": "role:robot"', oslo_policy__enforce_new_defaults=False)
+    assert ask(api, "POST", "/reshaper", "admin").status == 403
+    assert ask(api, "POST", "/reshaper", "robot").status == 400
+
+
+def test_401_without_a_token_has_a_flat_body(api: Client) -> None:
+    answer = api.get("/traits", token=None)
+    assert answer.status == 401
+    body = json.loads(answer.body)
+    assert body["code"] == "401 Unauthorized"
+    assert body["title"] == "Unauthorized"
+    assert body["message"]
+
+
+def test_an_unknown_path_is_404_not_403_for_a_caller_without_rights(api: Client) -> None:
+    assert api.get("/nowhere", token="user").status == 404
+
+
+@pytest.fixture
+def keystone_api(make_api: MakeApi) -> Client:
+    return make_api(
+        api__auth_strategy="keystone",
+        keystone_authtoken__www_authenticate_uri="http://keystone.example.org",
+    )
+
+
+def test_keystone_refuses_without_a_token_and_says_where_to_get_one(keystone_api: Client) -> None:
+    answer = keystone_api.get("/traits", token=None)
+    assert answer.status == 401
+    assert answer.headers["www-authenticate"] == (
+        'Keystone uri="http://keystone.example.org"'
+    )
+    assert answer.json == {
+        "error": {
+            "code": 401,
+            "title": "Unauthorized",
+            "message": "The request you have made requires authentication.",
+        }
+    }
+    assert "x-openstack-request-id" in answer.headers
+
+
+def test_keystone_is_not_asked_for_the_version_document(keystone_api: Client) -> None:
+    assert keystone_api.get("/", token=None).status == 200
+    assert keystone_api.get("", token=None).status == 200
+
+
+def test_keystone_strips_identities_that_a_client_claims(keystone_api: Client) -> None:
+    claimed = {"X-User-Id": "me", "X-Roles": "admin", "X-Identity-Status": "Confirmed"}
+    assert keystone_api.get("/traits", token=None, headers=claimed).status == 401
