@@ -60,7 +60,8 @@ def _evaluate(node: Any, host: HostState) -> Any:
         return not arguments[0]
     if sign == "in":
         return arguments[0] in arguments[1:]
-    return all(_COMPARE[sign](arguments[0], other) for other in arguments[1:])
+    compare, first, others = _COMPARE[sign], arguments[0], arguments[1:]
+    return all(compare(first, other) for other in others)
 
 
 def _fact(path: str, host: HostState) -> Any:

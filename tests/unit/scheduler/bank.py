@@ -1,0 +1,117 @@
+"""A placement in memory for tests: it hands out what its providers have and not more.
+
+It answers every question with the candidates it was given, so that what a scheduler does with them
+can be looked at; claims are checked against the capacity for real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
+from compute_agent.scheduler.placement_port import Holding, Microversion, Shortage, UnknownName
+from tests.unit.scheduler.trees import body
+
+
+class Bank:
+    """Implements the scheduler's interface of placement.
+
+    :param candidates: offered to every question, in this order.
+    :param summaries: the providers.
+    """
+
+    def __init__(
+        self, candidates: list[dict[str, Any]], summaries: dict[str, dict[str, Any]]
+    ) -> None:
+        self.candidates = candidates
+        self.summaries = summaries
+        self.held: dict[str, dict[str, dict[str, int]]] = {}
+        self.claims: list[str] = []
+        self.queries: list[dict[str, str]] = []
+        self.names: dict[str, str] = {}
+        self.down = False
+        self.before_claim: Callable[[str], None] = lambda _consumer: None
+        self.after_claim: Callable[[str], None] = lambda _consumer: None
+        self.unknown_name = ""
+
+    def allocation_candidates(
+        self, parameters: Sequence[tuple[str, str]], minimum: Microversion
+    ) -> tuple[Mapping[str, Any], Microversion]:
+        self._reached()
+        self.queries.append(dict(parameters))
+        if self.unknown_name:
+            raise UnknownName(self.unknown_name)
+        nested = any("NUMA0" in suffix for suffix, _ in parameters)
+        offered = [one for one in self.candidates if ("_NUMA0" in one["mappings"]) == nested]
+        return body(offered, self.summaries), max(minimum, (1, 39))
+
+    def claim(
+        self,
+        consumer: str,
+        allocation_request: Mapping[str, Any],
+        *,
+        project_id: str,
+        user_id: str,
+        microversion: Microversion,
+        consumer_type: str,
+    ) -> Shortage | None:
+        self._reached()
+        self.before_claim(consumer)
+        self._reached()
+        if consumer in self.held:
+            raise AllocationUpdateFailed(f"consumer {consumer} holds something")
+        wanted = {u: dict(a["resources"]) for u, a in allocation_request["allocations"].items()}
+        for provider, amounts in wanted.items():
+            for name, amount in amounts.items():
+                if self.left(provider, name) < amount:
+                    self.claims.append(f"{consumer} {provider} refused")
+                    return Shortage(provider, name)
+        self.held[consumer] = wanted
+        self.claims.append(f"{consumer} {' '.join(wanted)}")
+        self.after_claim(consumer)
+        self._reached()
+        return None
+
+    def left(self, provider: str, name: str) -> int:
+        counted = self.summaries[provider]["resources"].get(name, {"capacity": 0, "used": 0})
+        held = sum(one.get(provider, {}).get(name, 0) for one in self.held.values())
+        return int(counted["capacity"] - counted["used"] - held)
+
+    def holding(self, consumer: str) -> Holding:
+        self._reached()
+        return Holding(self.held.get(consumer, {}), {})
+
+    def release(self, consumer: str) -> bool:
+        self._reached()
+        return self.held.pop(consumer, None) is not None
+
+    def release_exactly(self, consumer: str, holding: Holding) -> None:
+        self._reached()
+        assert self.held[consumer] == holding.allocations
+        del self.held[consumer]
+
+    def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
+        self._reached()
+        return {uuid: self.names.get(uuid, f"host-{uuid}") for uuid in uuids}
+
+    def provider_roots(self, uuids: Collection[str]) -> Mapping[str, str]:
+        self._reached()
+        return {uuid: self.summaries[uuid]["root_provider_uuid"] for uuid in uuids}
+
+    def root_named(self, name: str) -> str | None:
+        self._reached()
+        return next((u for u in self.summaries if self.names.get(u, f"host-{u}") == name), None)
+
+    def traits_beginning(self, prefix: str) -> frozenset[str]:
+        self._reached()
+        return frozenset(
+            name
+            for one in self.summaries.values()
+            for name in one["traits"]
+            if name.startswith(prefix)
+        )
+
+    def _reached(self) -> None:
+        if self.down:
+            raise PlacementUnavailable("no answer from placement")

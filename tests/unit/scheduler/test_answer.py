@@ -1,0 +1,87 @@
+"""Reading placement's answer, and whose a candidate is."""
+
+from __future__ import annotations
+
+import pytest
+
+from compute_agent.scheduler import answer, hosts
+from compute_agent.scheduler.errors import AnswerMalformed
+from tests.unit.scheduler.trees import answered, body, candidate, summary
+
+SHARING = "MISC_SHARES_VIA_AGGREGATE"
+
+
+def test_a_host_whose_root_gives_nothing_has_its_candidates() -> None:
+    found = answered(
+        [candidate({"cell": {"VCPU": 1}, "pool": {"DISK_GB": 5}})],
+        {
+            "host": summary("host"),
+            "cell": summary("host", {"VCPU": (4, 0)}, "HW_NUMA_ROOT", parent="host"),
+            "pool": summary("pool", {"DISK_GB": (100, 0)}, SHARING),
+        },
+    )
+    assert [one.root for one in found.candidates] == ["host"]
+    assert list(hosts.by_root(found)) == ["host"]
+
+
+def test_a_candidate_on_shared_providers_alone_is_on_no_host() -> None:
+    found = answered(
+        [candidate({"pool": {"DISK_GB": 5}})],
+        {"pool": summary("pool", {"DISK_GB": (100, 0)}, SHARING)},
+    )
+    assert found.candidates == ()
+    assert found.returned == 1
+
+
+def test_a_candidate_on_two_hosts_is_an_error() -> None:
+    with pytest.raises(AnswerMalformed, match="one candidate on two hosts: a, b"):
+        answered(
+            [candidate({"a": {"VCPU": 1}, "b": {"DISK_GB": 1}})],
+            {"a": summary("a", {"VCPU": (1, 0)}), "b": summary("b", {"DISK_GB": (1, 0)})},
+        )
+
+
+def test_a_provider_without_summary_is_an_error() -> None:
+    with pytest.raises(AnswerMalformed, match="provider b without summing it up"):
+        answered([candidate({"b": {"VCPU": 1}})], {})
+
+
+@pytest.mark.parametrize("text", [{}, {"allocation_requests": [], "provider_summaries": []}])
+def test_an_answer_of_another_form_is_an_error_that_names_the_version(
+    text: dict[str, object],
+) -> None:
+    with pytest.raises(AnswerMalformed, match=r"microversion 1\.36"):
+        answer.read(text)
+
+
+def test_the_same_candidate_in_two_answers_counts_once() -> None:
+    one = answered([candidate({"a": {"VCPU": 1}})], {"a": summary("a", {"VCPU": (4, 0)})})
+    merged = hosts.merge([one, one])
+    assert len(merged.candidates) == 1
+    assert merged.returned == 2
+
+
+def test_a_claim_uses_up_and_drops_what_no_longer_fits() -> None:
+    summaries = {"a": summary("a", {"VCPU": (4, 1)}), "b": summary("a", {"VCPU": (4, 0)})}
+    found = answered(
+        [
+            candidate({"a": {"VCPU": 2}}),
+            candidate({"b": {"VCPU": 2}}),
+            candidate({"a": {"VCPU": 1}}),
+        ],
+        summaries,
+    )
+    state = hosts.HostState("a", "a", found.providers, found.candidates)
+    left = state.after(found.candidates[0])
+    assert [dict(one.allocations) for one in left.candidates] == [
+        {"b": {"VCPU": 2}},
+        {"a": {"VCPU": 1}},
+    ]
+    assert left.claimed_here == 1
+    assert state.free("VCPU") - left.free("VCPU") == 2
+
+
+def test_a_candidate_is_sent_back_as_it_came() -> None:
+    written = candidate({"a": {"VCPU": 1}}, **{"": ["a"], "_N": ["b"]})
+    found = answer.read(body([written], {"a": summary("a", {"VCPU": (4, 0)}), "b": summary("a")}))
+    assert found.candidates[0].as_request() == written

@@ -1,0 +1,332 @@
+"""Which hosts each filter passes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from compute_agent.errors import InvalidConfiguration
+from compute_agent.scheduler.aggregates import Aggregate
+from compute_agent.scheduler.announcements import Announcement
+from compute_agent.scheduler.answer import ProviderSummary
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.filters import registry
+from compute_agent.scheduler.filters.comparison import matches
+from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilter
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.search import run_filters
+from compute_agent.scheduler.spec import Flavor, InstanceGroup, RequestSpec
+from tests.unit.scheduler.specs import spec
+
+
+def host(
+    *traits: str,
+    announced: dict[str, Any] | None = None,
+    metadata: dict[str, str] | None = None,
+    **fields: Any,
+) -> HostState:
+    provider = ProviderSummary(
+        "u", "u", capacity={"VCPU": 8, "MEMORY_MB": 4096}, traits=frozenset(traits)
+    )
+    announcement = None
+    if announced is not None:
+        announcement = Announcement(
+            "service",
+            0.0,
+            **{k: v for k, v in announced.items() if k in ("instances", "io_ops", "enabled")},
+            attributes=announced,
+        )
+    aggregates = (Aggregate("agg", metadata=metadata),) if metadata is not None else ()
+    return HostState(
+        "u",
+        fields.pop("name", "host"),
+        {"u": provider},
+        (),
+        aggregates=aggregates,
+        announcement=announcement,
+        **fields,
+    )
+
+
+def passes(name: str, one: HostState, asked: RequestSpec, **options: Any) -> bool:
+    [made] = registry.make([name], options=FilterOptions(**options))
+    return list(made.filter_all([one], asked)) == [one]
+
+
+def hinted(**hints: str) -> RequestSpec:
+    return spec(scheduler_hints={name: tuple(text.split()) for name, text in hints.items()})
+
+
+GROUP = InstanceGroup(members=frozenset({"m1", "m2"}))
+ANTI = replace(GROUP, policy="anti-affinity")
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "asked", "expected"),
+    [
+        ("ComputeFilter", host(), spec(), True),
+        ("ComputeFilter", host("COMPUTE_STATUS_DISABLED"), spec(), False),
+        ("ComputeFilter", host(announced={"enabled": False}), spec(), False),
+        ("ComputeFilter", host(alive=False), spec(), False),
+        ("ComputeCapabilitiesFilter", host(), spec({"capabilities:kind": "a"}), False),
+        (
+            "ComputeCapabilitiesFilter",
+            host(announced={"hypervisor": {"kind": "qemu"}}),
+            spec({"capabilities:hypervisor:kind": "<or> kvm <or> qemu"}),
+            True,
+        ),
+        ("ComputeCapabilitiesFilter", host(), spec({"vcpus_total": ">= 8"}), True),
+        ("ComputeCapabilitiesFilter", host(), spec({"vcpus_total": ">= 9"}), False),
+        ("ComputeCapabilitiesFilter", host(), spec({"hw:numa_nodes": "1"}), True),
+        ("ComputeCapabilitiesFilter", host(), spec({"group_policy": "none"}), True),
+        (
+            "ImagePropertiesFilter",
+            host("HW_ARCH_X86_64"),
+            spec(properties={"hw_architecture": "aarch64"}),
+            False,
+        ),
+        (
+            "ImagePropertiesFilter",
+            host("HW_ARCH_X86_64", "COMPUTE_ARCH_AARCH64"),
+            spec(properties={"hw_architecture": "aarch64"}),
+            True,
+        ),
+        ("ImagePropertiesFilter", host(), spec(properties={"hw_architecture": "a"}), True),
+        (
+            "ImagePropertiesFilter",
+            host(announced={"supported_instances": [["x86_64", "kvm", "hvm"]]}),
+            spec(properties={"img_hv_type": "xen"}),
+            False,
+        ),
+        (
+            "ImagePropertiesFilter",
+            host(announced={"supported_instances": [["x86_64", "kvm", "hvm"]]}),
+            spec(properties={"img_hv_type": "kvm", "hw_vm_mode": "hvm"}),
+            True,
+        ),
+        ("ServerGroupAntiAffinityFilter", host(), spec(instance_group=ANTI), True),
+        (
+            "ServerGroupAntiAffinityFilter",
+            host(instances=frozenset({"m1"})),
+            spec(instance_group=ANTI),
+            False,
+        ),
+        (
+            "ServerGroupAntiAffinityFilter",
+            host(instances=frozenset({"m1"})),
+            spec(instance_group=replace(ANTI, rules={"max_server_per_host": 2})),
+            True,
+        ),
+        (
+            "ServerGroupAntiAffinityFilter",
+            host(instances=frozenset({"m1"})),
+            spec(instance_group=replace(GROUP, policy="soft-anti-affinity")),
+            True,
+        ),
+        (
+            "ServerGroupAffinityFilter",
+            host(),
+            spec(instance_group=InstanceGroup("affinity", hosts=frozenset({"other"}))),
+            False,
+        ),
+        ("ServerGroupAffinityFilter", host(), spec(instance_group=InstanceGroup("affinity")), True),
+        ("AllHostsFilter", host("COMPUTE_STATUS_DISABLED", alive=False), spec(), True),
+        ("SameHostFilter", host(), hinted(same_host="m1"), False),
+        ("SameHostFilter", host(instances=frozenset({"m1"})), hinted(same_host="m1 m2"), True),
+        ("SameHostFilter", host(), spec(), True),
+        (
+            "DifferentHostFilter",
+            host(instances=frozenset({"m1"})),
+            hinted(different_host="m1"),
+            False,
+        ),
+        ("DifferentHostFilter", host(), hinted(different_host="m1"), True),
+        (
+            "SimpleCIDRAffinityFilter",
+            host(announced={"host_ip": "192.0.2.9"}),
+            hinted(build_near_host_ip="192.0.2.1", cidr="/29"),
+            False,
+        ),
+        (
+            "SimpleCIDRAffinityFilter",
+            host(announced={"host_ip": "192.0.2.9"}),
+            hinted(build_near_host_ip="192.0.2.1"),
+            True,
+        ),
+        ("NumInstancesFilter", host(announced={"instances": 50}), spec(), False),
+        ("NumInstancesFilter", host(announced={"instances": 49}), spec(), True),
+        ("NumInstancesFilter", host(), spec(), True),
+        ("IoOpsFilter", host(announced={"io_ops": 8}), spec(), False),
+        ("IoOpsFilter", host(announced={"io_ops": 7}), spec(), True),
+        (
+            "AggregateNumInstancesFilter",
+            host(announced={"instances": 3}, metadata={"max_instances_per_host": "3"}),
+            spec(),
+            False,
+        ),
+        (
+            "AggregateIoOpsFilter",
+            host(announced={"io_ops": 9}, metadata={"max_io_ops_per_host": "10"}),
+            spec(),
+            True,
+        ),
+        (
+            "AggregateInstanceExtraSpecsFilter",
+            host(metadata={"ssd": "true"}),
+            spec({"aggregate_instance_extra_specs:ssd": "true"}),
+            True,
+        ),
+        (
+            "AggregateInstanceExtraSpecsFilter",
+            host(),
+            spec({"aggregate_instance_extra_specs:ssd": "true"}),
+            False,
+        ),
+        (
+            "AggregateImagePropertiesIsolation",
+            host(metadata={"os_distro": "debian"}),
+            spec(properties={"os_distro": "windows"}),
+            False,
+        ),
+        (
+            "AggregateImagePropertiesIsolation",
+            host(metadata={"os_distro": "debian,windows"}),
+            spec(properties={"os_distro": "windows"}),
+            True,
+        ),
+        (
+            "AggregateMultiTenancyIsolation",
+            host(metadata={"filter_tenant_id": "somebody, else"}),
+            spec(),
+            False,
+        ),
+        (
+            "AggregateMultiTenancyIsolation",
+            host(metadata={"filter_tenant_id1": "project"}),
+            spec(),
+            True,
+        ),
+        (
+            "AggregateTypeAffinityFilter",
+            host(metadata={"instance_type": "m1,m2"}),
+            replace(spec(), flavor=Flavor(flavor_id="m3")),
+            False,
+        ),
+        ("JsonFilter", host(), hinted(query='["=","$host","host"]'.replace(" ", "")), True),
+        (
+            "JsonFilter",
+            host(),
+            hinted(query='["and",[">=","$free_ram_mb",4096],["not",["=","$host","host"]]]'),
+            False,
+        ),
+    ],
+)
+def test_a_filter_passes_just_the_hosts_it_is_for(
+    name: str, one: HostState, asked: RequestSpec, expected: bool
+) -> None:
+    assert passes(name, one, asked) is expected
+
+
+@pytest.mark.parametrize(
+    ("image", "on", "restrict", "expected"),
+    [
+        ("secret", "vault", True, True),
+        ("secret", "host", True, False),
+        ("image", "vault", True, False),
+        ("image", "vault", False, True),
+        ("secret", "host", False, False),
+        ("image", "host", True, True),
+    ],
+)
+def test_isolated_images_and_hosts_belong_together(
+    image: str, on: str, restrict: bool, expected: bool
+) -> None:
+    asked = replace(spec(), image=replace(spec().image, id=image))
+    assert (
+        passes(
+            "IsolatedHostsFilter",
+            host(name=on),
+            asked,
+            isolated_images=frozenset({"secret"}),
+            isolated_hosts=frozenset({"vault"}),
+            restrict_isolated_hosts_to_isolated_images=restrict,
+        )
+        is expected
+    )
+
+
+@pytest.mark.parametrize("query", ["[", '["maybe", 1]', '["=", "$nothing", 1]', "[]"])
+def test_a_condition_that_is_none_is_refused(query: str) -> None:
+    asked = spec(scheduler_hints={"query": (query,)})
+    with pytest.raises(InvalidRequest, match="hint query"):
+        passes("JsonFilter", host(), asked)
+
+
+@pytest.mark.parametrize(
+    ("fact", "wanted", "expected"),
+    [
+        (8, "= 8", True),
+        (9, "= 8", True),
+        (9, "== 8", False),
+        (7, "!= 8", True),
+        (7, "<= 8", True),
+        ("many", ">= 8", False),
+        ("abc", "s== abc", True),
+        ("abc", "s!= abc", False),
+        ("b", "s> a", True),
+        ("a", "s>= b", False),
+        ("a", "s< b", True),
+        ("a", "s<= a", True),
+        ("one two", "<in> two", True),
+        (["aes", "mmx"], "<all-in> aes mmx", True),
+        (["aes"], "<all-in> aes mmx", False),
+        ("kvm", "<or> kvm <or> qemu", True),
+        ("xen", "<or> kvm <or> qemu", False),
+        ("12", "12", True),
+        ("123", "12", False),
+    ],
+)
+def test_a_fact_is_compared_as_the_notation_says(fact: object, wanted: str, expected: bool) -> None:
+    assert matches(fact, wanted) is expected
+
+
+def test_an_unknown_filter_is_named_with_those_there_are() -> None:
+    with pytest.raises(InvalidConfiguration, match="names NoFilter: expected one of Aggregate"):
+        registry.make(["NoFilter"])
+
+
+def test_a_filter_from_elsewhere_is_loaded_by_its_path() -> None:
+    path = f"{__name__}.EvenHostsFilter"
+    [made] = registry.make(["EvenHostsFilter"], [registry.ALL_FILTERS, path])
+    assert type(made).__name__ == "EvenHostsFilter"
+
+
+def test_a_path_of_the_reference_is_the_filter_of_that_name() -> None:
+    path = "nova.scheduler.filters.compute_filter.ComputeFilter"
+    [made] = registry.make(["ComputeFilter"], [path])
+    assert made.name == "ComputeFilter"
+
+
+def test_a_path_that_cannot_be_imported_is_named() -> None:
+    with pytest.raises(InvalidConfiguration, match=r"no\.such\.module\.Filter"):
+        registry.make(["Filter"], ["no.such.module.Filter"])
+
+
+def test_filters_run_in_order_and_stop_when_none_is_left() -> None:
+    made = registry.make(["ComputeFilter", "NumInstancesFilter", "AllHostsFilter"])
+    hosts = [host(name="a", alive=False), host(name="b", announced={"instances": 99})]
+    left, causes = run_filters(made, hosts, spec())
+    assert left == []
+    assert [(one.name, one.hosts_before, one.hosts_left, one.names_left) for one in causes] == [
+        ("ComputeFilter", 2, 1, ("b",)),
+        ("NumInstancesFilter", 1, 0, ()),
+    ]
+
+
+class EvenHostsFilter(HostFilter):
+    """Passes hosts with names of even length."""
+
+    def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
+        return len(host.name) % 2 == 0

@@ -1,0 +1,354 @@
+"""Selecting hosts and claiming on them: order, lost races, several instances, failures."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
+from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.claim_order import ClaimOrder
+from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.filters import registry
+from compute_agent.scheduler.flavor import RequestOptions
+from compute_agent.scheduler.give_back import GiveBack
+from compute_agent.scheduler.journal import Journal
+from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.placement_port import Shortage
+from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.spec import Destination, InstanceGroup, RequestSpec
+from compute_agent.scheduler.weighers import order
+from tests.unit.scheduler.bank import Bank
+from tests.unit.scheduler.specs import spec
+from tests.unit.scheduler.trees import candidate, summary
+
+ONE = spec(vcpus=2, memory_mb=0, root_gb=0)
+
+
+def flat_hosts(**free: int) -> Bank:
+    """Hosts that each have so many VCPU left."""
+    return Bank(
+        [candidate({name: {"VCPU": 2}}) for name in free],
+        {name: summary(name, {"VCPU": (amount, 0)}) for name, amount in free.items()},
+    )
+
+
+def cards(*free: int) -> Bank:
+    """One host with a CPU and so many cards that each have so many VGPU left."""
+    names = [f"card{i}" for i in range(len(free))]
+    return Bank(
+        [candidate({"host": {"VCPU": 2}, name: {"VGPU": 1}}) for name in names],
+        {"host": summary("host", {"VCPU": (100, 0)})}
+        | {
+            n: summary("host", {"VGPU": (f, 0)}, parent="host")
+            for n, f in zip(names, free, strict=True)
+        },
+    )
+
+
+def scheduler_on(bank: Bank, journal: Path, **options: Any) -> Scheduler:
+    filters = registry.make(
+        options.pop(
+            "filters",
+            ["ComputeFilter", "ServerGroupAntiAffinityFilter", "ServerGroupAffinityFilter"],
+        )
+    )
+    search_options = SearchOptions(
+        request=RequestOptions(limit=options.pop("limit", 1000)), filters=filters
+    )
+    return Scheduler(
+        bank,
+        Search(bank, search_options, options.pop("announcements", None)),
+        ClaimOptions(weighers=order.make([order.ALL_WEIGHERS]), **options),
+        GiveBack(bank, Journal(journal)),
+        random.Random(1),
+    )
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+def chosen(scheduler: Scheduler, asked: RequestSpec, *instances: str) -> list[str]:
+    found = scheduler.select_destinations(asked, instances or ("i1",))
+    return [per[0].nodename for per in found]
+
+
+def test_the_host_with_most_room_is_claimed(journal: Path) -> None:
+    bank = flat_hosts(a=4, b=8, c=6)
+    assert chosen(scheduler_on(bank, journal), ONE) == ["host-b"]
+    assert bank.held == {"i1": {"b": {"VCPU": 2}}}
+
+
+def test_a_host_whose_root_gives_nothing_is_chosen(journal: Path) -> None:
+    bank = Bank(
+        [candidate({"cell": {"VCPU": 2}}, _NUMA0=["cell"])],
+        {
+            "host": summary("host", None, "COMPUTE_NODE"),
+            "cell": summary("host", {"VCPU": (8, 0)}, "HW_NUMA_ROOT", parent="host"),
+        },
+    )
+    [[selection]] = scheduler_on(bank, journal).select_destinations(ONE, ["i1"])
+    assert selection.compute_node_uuid == "host"
+    assert json.loads(selection.allocation_request)["allocations"] == {
+        "cell": {"resources": {"VCPU": 2}}
+    }
+    assert selection.allocation_request_version == "1.39"
+
+
+def test_a_lost_race_costs_a_candidate_and_not_the_host(journal: Path) -> None:
+    bank = cards(1, 1, 1)
+    bank.held["neighbour"] = {"card0": {"VGPU": 1}}
+    bank.held["other"] = {"card1": {"VGPU": 1}}
+    assert chosen(scheduler_on(bank, journal), ONE) == ["host-host"]
+    assert bank.claims == ["i1 card0 refused", "i1 card1 refused", "i1 host card2"]
+
+
+def test_candidates_that_need_what_was_short_are_skipped() -> None:
+    offered = [
+        Candidate("host", {"host": {"VCPU": 2}, "card0": {"VGPU": 1}}, {}),
+        Candidate("host", {"host": {"VCPU": 2}, "card1": {"VGPU": 1}}, {}),
+        Candidate("host", {"host": {"VCPU": 1}, "card1": {"VGPU": 1}}, {}),
+    ]
+    tries = ClaimOrder(offered, 8)
+    assert tries.next() == offered[0]
+    tries.failed(offered[0], Shortage("host", "VCPU"))
+    assert tries.next() == offered[2]
+    assert tries.next() is None
+
+
+def test_no_more_candidates_per_host_are_tried_than_allowed(journal: Path) -> None:
+    bank = cards(1, 1, 1, 1)
+    for index in range(3):
+        bank.held[f"n{index}"] = {f"card{index}": {"VGPU": 1}}
+    with pytest.raises(NoValidHost) as caught:
+        chosen(scheduler_on(bank, journal, candidates_per_host=2), ONE)
+    assert bank.claims == ["i1 card0 refused", "i1 card1 refused"]
+    assert [lost.provider for lost in caught.value.causes.claims_lost] == ["card0", "card1"]
+
+
+def test_after_the_candidates_of_one_host_the_next_host_is_tried(journal: Path) -> None:
+    bank = flat_hosts(a=8, b=4)
+    bank.held["neighbour"] = {"a": {"VCPU": 8}}
+    assert chosen(scheduler_on(bank, journal), ONE) == ["host-b"]
+
+
+def test_several_instances_are_placed_one_after_the_other(journal: Path) -> None:
+    bank = flat_hosts(a=4, b=3)
+    hosts = chosen(scheduler_on(bank, journal), ONE, "i1", "i2", "i3")
+    assert sorted(hosts) == ["host-a", "host-a", "host-b"]
+
+
+def test_nothing_stays_claimed_when_one_of_several_does_not_fit(journal: Path) -> None:
+    bank = flat_hosts(a=4)
+    with pytest.raises(NoValidHost):
+        chosen(scheduler_on(bank, journal), ONE, "i1", "i2", "i3")
+    assert bank.held == {}
+
+
+def test_what_cannot_be_given_back_is_given_back_with_the_next_request(journal: Path) -> None:
+    bank = flat_hosts(a=4)
+
+    def fail(consumer: str) -> None:
+        bank.down = consumer == "i2"
+
+    bank.before_claim = fail
+    scheduler = scheduler_on(bank, journal)
+    with pytest.raises(PlacementUnavailable):
+        chosen(scheduler, ONE, "i1", "i2")
+    assert set(bank.held) == {"i1"}
+
+    bank.down, bank.before_claim = False, lambda _consumer: None
+    assert chosen(scheduler_on(bank, journal), ONE, "i9") == ["host-a"]
+    assert set(bank.held) == {"i9"}
+    assert Journal(journal).entries() == {}
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back_too(journal: Path) -> None:
+    bank = flat_hosts(a=4)
+    bank.after_claim = lambda _consumer: setattr(bank, "down", True)
+    with pytest.raises(PlacementUnavailable):
+        chosen(scheduler_on(bank, journal), ONE)
+    assert set(bank.held) == {"i1"}
+    bank.down, bank.after_claim = False, lambda _consumer: None
+    GiveBack(bank, Journal(journal)).work_off()
+    assert bank.held == {}
+
+
+def test_a_consumer_claimed_anew_is_not_undone_by_the_journal(journal: Path) -> None:
+    bank = flat_hosts(a=4, b=2)
+    Journal(journal).open({"op": "give_back", "consumer": "i1", "allocations": {"a": {"VCPU": 2}}})
+    bank.held["i1"] = {"b": {"VCPU": 2}}
+    GiveBack(bank, Journal(journal)).work_off()
+    assert bank.held == {"i1": {"b": {"VCPU": 2}}}
+    assert Journal(journal).entries() == {}
+
+
+def test_an_instance_that_somebody_else_claims_is_left_alone(journal: Path) -> None:
+    bank = flat_hosts(a=8)
+    bank.held["i2"] = {"a": {"VCPU": 1}}
+    with pytest.raises(AllocationUpdateFailed):
+        chosen(scheduler_on(bank, journal), ONE, "i1", "i2")
+    assert bank.held == {"i2": {"a": {"VCPU": 1}}}
+
+
+def test_placement_down_is_no_full_cloud(journal: Path) -> None:
+    bank = flat_hosts(a=8)
+    bank.down = True
+    with pytest.raises(PlacementUnavailable):
+        chosen(scheduler_on(bank, journal), ONE)
+
+
+def test_alternates_are_other_hosts_and_not_claimed(journal: Path) -> None:
+    bank = flat_hosts(a=8, b=7, c=6, d=5)
+    [selections] = scheduler_on(bank, journal).select_destinations(ONE, ["i1"], alternates=True)
+    assert [one.nodename for one in selections] == ["host-a", "host-b", "host-c"]
+    assert set(bank.held) == {"i1"}
+
+
+def test_members_of_an_anti_affinity_group_go_to_different_hosts(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=8)
+    asked = replace(ONE, instance_group=InstanceGroup(policy="anti-affinity"))
+    assert chosen(scheduler_on(bank, journal), asked, "i1", "i2") == ["host-a", "host-b"]
+    with pytest.raises(NoValidHost, match="ServerGroupAntiAffinityFilter dropped the last"):
+        chosen(scheduler_on(bank, journal), asked, "i3", "i4", "i5")
+
+
+def test_members_of_an_affinity_group_go_to_one_host(journal: Path) -> None:
+    bank = flat_hosts(a=4, b=9)
+    asked = replace(
+        ONE, instance_group=InstanceGroup(policy="affinity", hosts=frozenset({"host-a"}))
+    )
+    assert chosen(scheduler_on(bank, journal), asked, "i1", "i2") == ["host-a", "host-a"]
+
+
+def test_members_are_found_where_placement_says_they_are(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=4)
+    bank.held["member"] = {"a": {"VCPU": 1}}
+    asked = replace(
+        ONE, instance_group=InstanceGroup(policy="anti-affinity", members=frozenset({"member"}))
+    )
+    assert chosen(scheduler_on(bank, journal), asked) == ["host-b"]
+
+
+def test_hosts_to_ignore_and_hosts_tried_before_are_left_out(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=8, c=4)
+    asked = replace(ONE, ignore_hosts=frozenset({"host-a"}), retried_hosts=frozenset({"host-b"}))
+    assert chosen(scheduler_on(bank, journal), asked) == ["host-c"]
+
+
+def test_a_forced_host_is_asked_for_alone_and_no_filter_runs(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=4)
+    bank.summaries["b"]["traits"] = ["COMPUTE_STATUS_DISABLED"]
+    asked = replace(ONE, force_hosts=frozenset({"host-b"}))
+    assert chosen(scheduler_on(bank, journal), asked) == ["host-b"]
+    assert bank.queries[0]["in_tree"] == "b"
+
+
+def test_a_host_that_does_not_exist_is_named(journal: Path) -> None:
+    asked = replace(ONE, destination=Destination(host="nowhere"))
+    with pytest.raises(NoValidHost, match="Placement knows no host nowhere"):
+        chosen(scheduler_on(flat_hosts(a=9), journal), asked)
+
+
+def test_a_large_guest_is_split_when_no_cell_can_hold_it(journal: Path) -> None:
+    cells = {
+        name: summary("host", {"VCPU": (4, 0)}, "HW_NUMA_ROOT", parent="host") for name in "ab"
+    }
+
+    class Cells(Bank):
+        def allocation_candidates(self, parameters: Any, minimum: Any) -> Any:
+            asked = dict(parameters).get("resources_NUMA0", "")
+            self.candidates = (
+                [candidate({"a": {"VCPU": 1}}, _NUMA0=["a"])] if asked == "VCPU:1" else []
+            )
+            return super().allocation_candidates(parameters, minimum)
+
+    bank = Cells([], {"host": summary("host"), **cells})
+    chosen(scheduler_on(bank, journal), spec(vcpus=6, memory_mb=0, root_gb=0))
+    assert sum(one["VCPU"] for one in bank.held["i1"].values()) == 6
+    with pytest.raises(NoValidHost):
+        chosen(
+            scheduler_on(bank, journal),
+            spec({"hw:numa_nodes": "1"}, vcpus=6, memory_mb=0, root_gb=0),
+            "i2",
+        )
+
+
+def test_no_host_says_that_placement_has_no_candidate(journal: Path) -> None:
+    bank = flat_hosts()
+    with pytest.raises(NoValidHost, match="Placement has no candidate") as caught:
+        chosen(scheduler_on(bank, journal), ONE)
+    causes = caught.value.as_dict()["causes"]
+    assert [one["shape"] for one in causes["queries"]] == ["flat", "nested", "split"]
+    assert causes["queries"][0]["query"].endswith("resources=VCPU:2&required=!HW_NUMA_ROOT")
+    json.dumps(causes)
+
+
+def test_no_host_says_which_filter_dropped_the_last(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=9)
+    for one in bank.summaries.values():
+        one["traits"] = ["COMPUTE_STATUS_DISABLED"]
+    with pytest.raises(NoValidHost, match=r"ComputeFilter dropped the last 2 host\(s\)") as caught:
+        chosen(scheduler_on(bank, journal), ONE)
+    [dropped] = caught.value.causes.filters
+    assert (dropped.hosts_before, dropped.hosts_left, dropped.names_left) == (2, 0, ())
+
+
+def test_no_host_says_that_the_limit_was_reached(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=9)
+    for one in bank.summaries.values():
+        one["traits"] = ["COMPUTE_STATUS_DISABLED"]
+    with pytest.raises(NoValidHost, match="max_placement_results"):
+        chosen(scheduler_on(bank, journal, limit=2), ONE)
+
+
+def test_no_host_says_which_claims_were_lost(journal: Path) -> None:
+    bank = flat_hosts(a=9)
+    bank.held["neighbour"] = {"a": {"VCPU": 9}}
+    with pytest.raises(NoValidHost, match="provider a had less than 2 VCPU left"):
+        chosen(scheduler_on(bank, journal), ONE)
+
+
+def test_no_host_says_that_placement_does_not_know_a_name(journal: Path) -> None:
+    bank = flat_hosts(a=9)
+    bank.unknown_name = "Placement knows no such trait CUSTOM_X."
+    with pytest.raises(NoValidHost, match="knows no such trait CUSTOM_X"):
+        chosen(scheduler_on(bank, journal), ONE)
+
+
+def test_a_shortage_without_a_name_costs_one_candidate(journal: Path) -> None:
+    class Silent(Bank):
+        def claim(self, *args: Any, **kwargs: Any) -> Shortage | None:
+            found = super().claim(*args, **kwargs)
+            return Shortage() if found else None
+
+    bank = Silent(cards(1, 1).candidates, cards(1, 1).summaries)
+    bank.held["neighbour"] = {"card0": {"VGPU": 1}}
+    assert chosen(scheduler_on(bank, journal), ONE) == ["host-host"]
+
+
+def test_a_host_whose_agent_fell_silent_is_not_chosen(journal: Path) -> None:
+    now = [0.0]
+    announcements = Announcements(lambda: now[0])
+    announcements.receive({"host": "h", "nodes": [{"uuid": "a"}]})
+    now[0] = 61.0
+    announcements.receive({"host": "h", "nodes": [{"uuid": "b"}]})
+    bank = flat_hosts(a=9, b=4)
+    scheduler = scheduler_on(bank, journal, announcements=announcements)
+    assert chosen(scheduler, ONE) == ["host-b"]
+
+
+def test_a_disabled_agent_is_not_chosen(journal: Path) -> None:
+    announcements = Announcements()
+    announcements.receive({"host": "h", "nodes": [{"uuid": "a", "enabled": False}]})
+    bank = flat_hosts(a=9, b=4)
+    scheduler = scheduler_on(bank, journal, announcements=announcements)
+    assert chosen(scheduler, ONE) == ["host-b"]

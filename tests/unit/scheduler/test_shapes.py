@@ -1,0 +1,285 @@
+"""How one request is asked for flat and nested hosts, and how large guests are split."""
+
+from __future__ import annotations
+
+import pytest
+
+from compute_agent.scheduler import shapes, split
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.guest_numa import GuestNode, GuestNuma, guest_numa
+from compute_agent.scheduler.request import CandidateRequest
+from compute_agent.scheduler.spec import RequestedGroup, RequestSpec
+from tests.unit.scheduler.specs import request_of, spec
+from tests.unit.scheduler.trees import answered, candidate, summary
+
+AGGREGATE = "11111111-1111-1111-1111-111111111111"
+ROOT = "22222222-2222-2222-2222-222222222222"
+
+
+def numa_of(one: RequestSpec, request: CandidateRequest, known: tuple[str, ...] = ()) -> GuestNuma:
+    resources = request.group("").resources
+    return guest_numa(
+        one,
+        resources.get("VCPU", 0),
+        resources.get("PCPU", 0),
+        resources.get("MEMORY_MB", 0),
+        known,
+    )
+
+
+def queries(one: RequestSpec, known: tuple[str, ...] = ()) -> dict[str, str]:
+    request = request_of(one)
+    return {
+        shape.name: shape.request.query()
+        for shape in shapes.shapes(request, numa_of(one, request, known))
+    }
+
+
+def test_a_request_is_asked_as_it_is_for_flat_hosts_and_by_cell_for_nested_ones() -> None:
+    assert queries(spec()) == {
+        "flat": "resources=DISK_GB:10,MEMORY_MB:512,VCPU:2&required=!HW_NUMA_ROOT",
+        "nested": "resources=DISK_GB:10&resources_NUMA0=MEMORY_MB:512,VCPU:2"
+        "&required_NUMA0=HW_NUMA_ROOT",
+    }
+
+
+def test_a_request_without_cpus_and_memory_has_one_shape() -> None:
+    assert queries(spec({"resources:VGPU": "1"}, vcpus=0, memory_mb=0, root_gb=0)) == {
+        "plain": "resources=VGPU:1"
+    }
+
+
+def test_traits_go_where_the_resources_they_describe_go() -> None:
+    one = spec(
+        {
+            "trait:HW_CPU_X86_AVX": "required",
+            "trait:STORAGE_DISK_SSD": "required",
+            "trait:CUSTOM_RACK7": "required",
+            "trait:CUSTOM_OLD": "forbidden",
+        }
+    )
+    assert queries(one)["nested"] == (
+        "group_policy=none&same_subtree=_NUMA0,_TRAITS"
+        "&resources=DISK_GB:10&required=STORAGE_DISK_SSD,!CUSTOM_OLD"
+        "&resources_NUMA0=MEMORY_MB:512,VCPU:2"
+        "&required_NUMA0=HW_CPU_X86_AVX,HW_NUMA_ROOT,!CUSTOM_OLD"
+        "&required_TRAITS=CUSTOM_RACK7"
+    )
+
+
+def test_the_trait_of_an_encryption_context_stays_with_the_context() -> None:
+    nested = queries(spec({"hw:mem_encryption": "true"}, root_gb=0))["nested"]
+    assert nested == (
+        "resources=MEM_ENCRYPTION_CONTEXT:1&required=HW_CPU_X86_AMD_SEV"
+        "&resources_NUMA0=MEMORY_MB:512,VCPU:2&required_NUMA0=HW_NUMA_ROOT"
+    )
+
+
+def test_an_aggregate_binds_the_host_when_nothing_is_left_of_the_unsuffixed_group() -> None:
+    nested = queries(spec({"member_of": AGGREGATE}, root_gb=0))["nested"]
+    assert nested == (
+        "group_policy=none&same_subtree=_HOST,_NUMA0"
+        f"&required_HOST=COMPUTE_NODE&member_of_HOST=in:{AGGREGATE}"
+        "&resources_NUMA0=MEMORY_MB:512,VCPU:2&required_NUMA0=HW_NUMA_ROOT"
+    )
+
+
+def test_guest_nodes_are_a_group_each_in_equal_shares() -> None:
+    nested = queries(spec({"hw:numa_nodes": "2"}, vcpus=5, memory_mb=1001, root_gb=0))["nested"]
+    assert nested == (
+        "group_policy=none&resources_NUMA0=MEMORY_MB:501,VCPU:3&required_NUMA0=HW_NUMA_ROOT"
+        "&resources_NUMA1=MEMORY_MB:500,VCPU:2&required_NUMA1=HW_NUMA_ROOT"
+    )
+
+
+def test_guest_nodes_are_sized_as_given() -> None:
+    one = spec(
+        {
+            "hw:numa_nodes": "2",
+            "hw:numa_cpus.0": "0-2",
+            "hw:numa_cpus.1": "3",
+            "hw:numa_mem.0": "3072",
+            "hw:numa_mem.1": "1024",
+            "hw:cpu_policy": "mixed",
+            "hw:cpu_dedicated_mask": "0,3",
+        },
+        vcpus=4,
+        memory_mb=4096,
+    )
+    assert numa_of(one, request_of(one)).nodes == (
+        GuestNode(vcpu=2, pcpu=1, memory_mb=3072),
+        GuestNode(vcpu=0, pcpu=1, memory_mb=1024),
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra_specs", "message"),
+    [
+        ({"hw:numa_nodes": "0"}, "from 1 to 4"),
+        ({"hw:numa_nodes": "5"}, "from 1 to 4"),
+        ({"hw:numa_nodes": "2", "hw:numa_mem.0": "1", "hw:numa_mem.1": "1"}, "a sum of 4096"),
+        ({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0-2", "hw:numa_cpus.1": "2-3"}, "CPUs once"),
+        ({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0-2"}, "expected CPU numbers"),
+        ({"hw:mem_page_size": "huge"}, "small, large, any"),
+    ],
+)
+def test_guest_nodes_that_do_not_add_up_are_refused(
+    extra_specs: dict[str, str], message: str
+) -> None:
+    one = spec(extra_specs, vcpus=4, memory_mb=4096)
+    with pytest.raises(InvalidRequest, match=message):
+        numa_of(one, request_of(one))
+
+
+@pytest.mark.parametrize("size", ["2048", "2048KB", "2MB", "2 MiB"])
+def test_memory_on_huge_pages_is_a_group_of_its_own_beside_its_cpus(size: str) -> None:
+    assert queries(spec({"hw:mem_page_size": size}, root_gb=0))["nested"] == (
+        "group_policy=none&same_subtree=_NUMA0,_PAGES0"
+        "&resources_NUMA0=VCPU:2&required_NUMA0=HW_NUMA_ROOT"
+        "&resources_PAGES0=MEMORY_MB:512&required_PAGES0=CUSTOM_MEMORY_PAGE_SIZE_2048"
+    )
+
+
+def test_large_pages_are_any_size_that_placement_knows() -> None:
+    known = ("CUSTOM_MEMORY_PAGE_SIZE_2048", "CUSTOM_MEMORY_PAGE_SIZE_1048576")
+    nested = queries(spec({"hw:mem_page_size": "large"}), known)["nested"]
+    assert (
+        "required_PAGES0=in:CUSTOM_MEMORY_PAGE_SIZE_1048576,CUSTOM_MEMORY_PAGE_SIZE_2048" in nested
+    )
+
+
+def test_devices_with_affinity_are_below_the_guests_cell() -> None:
+    one = spec({"hw:pci_numa_affinity_policy": "required", "resources_GPU:VGPU": "1"}, root_gb=0)
+    found = queries(one)
+    assert "same_subtree=_GPU,_NUMA0" in found["nested"]
+    assert "same_subtree" not in found["flat"]
+
+
+def test_a_flavor_may_name_the_guests_node_in_same_subtree() -> None:
+    one = spec({"resources_GPU:VGPU": "1", "same_subtree": "_GPU,_NUMA0"}, root_gb=0)
+    found = queries(one)
+    assert "same_subtree=_GPU,_NUMA0" in found["nested"]
+    assert "same_subtree" not in found["flat"]
+
+
+def test_a_guest_node_that_there_is_not_is_refused() -> None:
+    one = spec({"resources_GPU:VGPU": "1", "same_subtree": "_GPU,_NUMA1"})
+    with pytest.raises(InvalidRequest, match="_NUMA1"):
+        queries(one)
+
+
+def test_a_group_may_not_take_a_name_that_shapes_need() -> None:
+    one = spec(requested_groups=(RequestedGroup("_NUMA0", {"VGPU": 1}),))
+    with pytest.raises(InvalidRequest, match="a name that is not reserved"):
+        queries(one)
+
+
+def test_a_target_binds_cpus_but_not_the_disk_that_may_be_shared() -> None:
+    one = spec({"trait:STORAGE_DISK_SSD": "required"})
+    bound = shapes.on_target(request_of(one), ROOT)
+    assert bound.query() == (
+        f"resources=MEMORY_MB:512,VCPU:2&in_tree={ROOT}"
+        "&resources_DISK=DISK_GB:10&required_DISK=STORAGE_DISK_SSD"
+    )
+
+
+def test_a_target_binds_every_group_where_all_have_suffixes() -> None:
+    one = spec({"resources_A:VGPU": "1"}, vcpus=0, memory_mb=0, root_gb=0)
+    assert shapes.on_target(request_of(one), ROOT).query() == f"resources_A=VGPU:1&in_tree_A={ROOT}"
+
+
+def test_a_nested_tree_is_left_out_of_the_flat_shape() -> None:
+    found = answered(
+        [candidate({"nested": {"MEMORY_MB": 1}}), candidate({"flat": {"MEMORY_MB": 1}})],
+        {
+            "nested": summary("nested", {"MEMORY_MB": (9, 0)}),
+            "cell": summary("nested", None, "HW_NUMA_ROOT", parent="nested"),
+            "flat": summary("flat", {"MEMORY_MB": (9, 0)}),
+        },
+    )
+    shape = shapes.Shape("flat", CandidateRequest())
+    assert [shape.keep(one, found) for one in found.candidates] == [False, True]
+
+
+def test_two_guest_nodes_on_one_cell_are_dropped() -> None:
+    cells = {
+        name: summary("host", {"VCPU": (9, 0)}, "HW_NUMA_ROOT", parent="host") for name in "ab"
+    }
+    found = answered(
+        [
+            candidate({"a": {"VCPU": 2}}, _NUMA0=["a"], _NUMA1=["a"]),
+            candidate({"a": {"VCPU": 1}, "b": {"VCPU": 1}}, _NUMA0=["a"], _NUMA1=["b"]),
+        ],
+        {"host": summary("host"), **cells},
+        "nested",
+    )
+    shape = shapes.Shape("nested", CandidateRequest())
+    assert [shape.keep(one, found) for one in found.candidates] == [False, True]
+
+
+def cells_of(**free: tuple[int, int]) -> dict[str, dict[str, object]]:
+    return {
+        name: summary(
+            "host",
+            {"VCPU": (100, 100 - vcpu), "MEMORY_MB": (100_000, 100_000 - memory)},
+            "HW_NUMA_ROOT",
+            parent="host",
+        )
+        for name, (vcpu, memory) in free.items()
+    }
+
+
+def test_a_guest_larger_than_a_cell_is_split_over_the_fewest_the_fullest_first() -> None:
+    found = answered(
+        [
+            candidate(
+                {"a": {"VCPU": 1, "MEMORY_MB": 1}, "host": {"DISK_GB": 5}},
+                **{"_NUMA0": ["a"], "": ["host"]},
+            )
+        ],
+        {
+            "host": summary("host", {"DISK_GB": (9, 0)}),
+            **cells_of(a=(4, 4000), b=(8, 8000), c=(6, 6000)),
+        },
+        "split",
+    )
+    group = CandidateRequest().group("").requiring("HW_NUMA_ROOT")
+    [composed] = split.compose(found, GuestNode(10, 0, 9000), group)
+    assert composed.allocations == {
+        "host": {"DISK_GB": 5},
+        "a": {"VCPU": 4, "MEMORY_MB": 4000},
+        "c": {"VCPU": 6, "MEMORY_MB": 5000},
+    }
+    assert composed.mappings == {"_NUMA0": ("a", "c"), "": ("host",)}
+
+
+def test_every_cell_of_a_split_gives_a_cpu_and_memory() -> None:
+    found = answered(
+        [candidate({"a": {"VCPU": 1}}, _NUMA0=["a"])],
+        {"host": summary("host"), **cells_of(a=(8, 100), b=(8, 5000))},
+        "split",
+    )
+    group = CandidateRequest().group("").requiring("HW_NUMA_ROOT")
+    [composed] = split.compose(found, GuestNode(8, 0, 5050), group)
+    assert all(one["VCPU"] >= 1 and one["MEMORY_MB"] >= 1 for one in composed.allocations.values())
+    assert sum(one["VCPU"] for one in composed.allocations.values()) == 8
+    assert sum(one["MEMORY_MB"] for one in composed.allocations.values()) == 5050
+
+
+def test_a_guest_that_all_cells_together_cannot_hold_has_no_split() -> None:
+    found = answered(
+        [candidate({"a": {"VCPU": 1}}, _NUMA0=["a"])],
+        {"host": summary("host"), **cells_of(a=(4, 100), b=(4, 100))},
+        "split",
+    )
+    assert split.compose(found, GuestNode(9, 0, 10), CandidateRequest().group("")) == ()
+
+
+def test_a_cell_without_a_required_trait_takes_no_part_in_a_split() -> None:
+    found = answered(
+        [candidate({"a": {"VCPU": 1}}, _NUMA0=["a"])],
+        {"host": summary("host"), **cells_of(a=(4, 100), b=(4, 100))},
+        "split",
+    )
+    group = CandidateRequest().group("").requiring("CUSTOM_FAST")
+    assert split.compose(found, GuestNode(6, 0, 10), group) == ()

@@ -1,0 +1,178 @@
+"""In which order hosts, and the candidates on one of them, are taken."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from compute_agent.errors import InvalidConfiguration
+from compute_agent.scheduler.aggregates import Aggregate
+from compute_agent.scheduler.announcements import Announcement
+from compute_agent.scheduler.answer import Candidate, ProviderSummary
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import InstanceGroup, RequestSpec
+from compute_agent.scheduler.weighers import candidates, order
+from compute_agent.scheduler.weighers.order import WeighingOptions
+from tests.unit.scheduler.specs import spec
+
+WEIGHERS = order.make([order.ALL_WEIGHERS])
+
+
+def host(
+    name: str,
+    free: dict[str, dict[str, int]],
+    takes: dict[str, dict[str, int]] | None = None,
+    **fields: Any,
+) -> HostState:
+    """A host whose providers have so much left, and one candidate."""
+    providers = {
+        f"{name}{one}": ProviderSummary(f"{name}{one}", name, capacity=amounts)
+        for one, amounts in free.items()
+    }
+    taken = {f"{name}{one}": amounts for one, amounts in (takes or {}).items()}
+    return HostState(name, name, providers, (Candidate(name, taken, {}),), **fields)
+
+
+def ordered(hosts: list[HostState], asked: RequestSpec | None = None, **options: Any) -> list[str]:
+    chance = options.pop("chance", random.Random(1))
+    return [
+        one.name
+        for one in order.in_order(
+            hosts, asked or spec(), WEIGHERS, WeighingOptions(**options), chance
+        )
+    ]
+
+
+def test_room_counts_on_the_provider_that_gives_and_not_scattered_over_the_host() -> None:
+    scattered = host(
+        "s", {"0": {"VCPU": 4}, "1": {"VCPU": 4}, "2": {"VCPU": 4}}, {"0": {"VCPU": 2}}
+    )
+    together = host("t", {"0": {"VCPU": 8}}, {"0": {"VCPU": 2}})
+    assert ordered([scattered, together]) == ["t", "s"]
+
+
+def test_a_negative_multiplier_packs() -> None:
+    hosts = [host("a", {"": {"MEMORY_MB": 9}}), host("b", {"": {"MEMORY_MB": 4}})]
+    assert ordered(hosts) == ["a", "b"]
+    assert ordered(hosts, multipliers={"ram": -1.0}) == ["b", "a"]
+
+
+def test_an_aggregates_multiplier_counts_for_its_hosts_and_of_several_the_smallest() -> None:
+    def in_aggregates(name: str, *values: str) -> HostState:
+        aggregates = tuple(
+            Aggregate(str(i), metadata={"ram_weight_multiplier": value})
+            for i, value in enumerate(values)
+        )
+        return host(name, {"": {"MEMORY_MB": 9}}, aggregates=aggregates)
+
+    poor = host("poor", {"": {"MEMORY_MB": 4}})
+    assert ordered([poor, in_aggregates("rich", "5", "0.5")]) == ["rich", "poor"]
+    assert ordered([poor, in_aggregates("rich", "5", "-1")]) == ["poor", "rich"]
+    assert ordered([poor, in_aggregates("rich", "many")]) == ["rich", "poor"]
+
+
+def test_equal_hosts_stay_in_the_order_of_placement() -> None:
+    hosts = [host(name, {"": {"VCPU": 4}}) for name in "cab"]
+    assert ordered(hosts) == ["c", "a", "b"]
+
+
+def test_equal_hosts_are_shuffled_when_asked_to() -> None:
+    hosts = [host(name, {"": {"VCPU": 4}}) for name in "abcdefgh"]
+    seen = {ordered(hosts, shuffle_best=True, chance=random.Random(seed))[0] for seed in range(50)}
+    assert len(seen) > 3
+
+
+def test_only_the_best_hosts_are_shuffled() -> None:
+    hosts = [host("a", {"": {"VCPU": 8}}), host("b", {"": {"VCPU": 8}})]
+    hosts.append(host("c", {"": {"VCPU": 4}}))
+    for seed in range(20):
+        assert ordered(hosts, shuffle_best=True, chance=random.Random(seed))[2] == "c"
+
+
+def test_a_host_is_chosen_among_the_best_n_when_asked_to() -> None:
+    hosts = [
+        host(name, {"": {"VCPU": free}}) for name, free in zip("abcd", (9, 8, 7, 6), strict=True)
+    ]
+    seen = {ordered(hosts, subset_size=2, chance=random.Random(seed))[0] for seed in range(50)}
+    assert seen == {"a", "b"}
+
+
+def test_build_failures_outweigh_everything() -> None:
+    failed = Announcement("h", 0.0, build_failures=3)
+    hosts = [
+        host("a", {"": {"VCPU": 99, "MEMORY_MB": 99}}, announcement=failed),
+        host("b", {"": {"VCPU": 1}}),
+    ]
+    assert ordered(hosts) == ["b", "a"]
+
+
+def test_who_needs_no_device_goes_where_none_are() -> None:
+    hosts = [
+        host("gpus", {"": {"VCPU": 4}, "card": {"VGPU": 8}}, {"": {"VCPU": 1}}),
+        host("none", {"": {"VCPU": 4}}, {"": {"VCPU": 1}}),
+    ]
+    assert ordered(hosts) == ["none", "gpus"]
+
+
+def test_soft_policies_prefer_and_do_not_demand() -> None:
+    hosts = [
+        host("with", {"": {"VCPU": 4}}, instances=frozenset({"m"})),
+        host("without", {"": {"VCPU": 4}}),
+    ]
+    members = frozenset({"m"})
+    affinity = spec(instance_group=InstanceGroup("soft-affinity", members=members))
+    anti = spec(instance_group=InstanceGroup("soft-anti-affinity", members=members))
+    assert ordered(hosts, affinity) == ["with", "without"]
+    assert ordered(hosts, anti) == ["without", "with"]
+
+
+def test_weights_are_scaled_to_one_and_equal_ones_do_not_count() -> None:
+    assert order.normalised([2, 4, 3]) == [0.0, 1.0, 0.5]
+    assert order.normalised([5, 5]) == [0.0, 0.0]
+    assert order.normalised([]) == []
+
+
+def test_an_unknown_weigher_is_named_with_those_there_are() -> None:
+    with pytest.raises(InvalidConfiguration, match=r"no\.such\.Weigher.*RAMWeigher"):
+        order.make(["no.such.Weigher"])
+
+
+def test_one_weigher_of_the_reference_is_found_by_its_name() -> None:
+    [made] = order.make(["nova.scheduler.weights.ram.RAMWeigher"])
+    assert made.option == "ram"
+
+
+def summary(uuid: str, capacity: dict[str, int], used: dict[str, int]) -> ProviderSummary:
+    return ProviderSummary(uuid, "host", capacity=capacity, used=used)
+
+
+def test_a_card_that_is_broken_into_already_is_used_up_first() -> None:
+    providers = {
+        "whole": summary("whole", {"VGPU": 4}, {}),
+        "begun": summary("begun", {"VGPU": 4}, {"VGPU": 1}),
+        "nearly": summary("nearly", {"VGPU": 4}, {"VGPU": 3}),
+    }
+    offered = [Candidate("host", {name: {"VGPU": 1}}, {}) for name in providers]
+    first = candidates.in_order(offered, providers)
+    assert [next(iter(one.allocations)) for one in first] == ["nearly", "begun", "whole"]
+
+
+def test_two_devices_from_one_card_go_before_one_from_each_of_two() -> None:
+    providers = {name: summary(name, {"VGPU": 4}, {}) for name in "ab"}
+    apart = Candidate("host", {"a": {"VGPU": 1}, "b": {"VGPU": 1}}, {})
+    together = Candidate("host", {"b": {"VGPU": 2}}, {})
+    assert candidates.in_order([apart, together], providers) == (together, apart)
+
+
+def test_the_cell_with_most_left_goes_first() -> None:
+    providers = {
+        "full": summary("full", {"VCPU": 8}, {"VCPU": 6}),
+        "empty": summary("empty", {"VCPU": 8}, {}),
+    }
+    offered = [Candidate("host", {name: {"VCPU": 1}}, {}) for name in providers]
+    assert [next(iter(c.allocations)) for c in candidates.in_order(offered, providers)] == [
+        "empty",
+        "full",
+    ]

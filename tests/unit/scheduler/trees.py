@@ -1,0 +1,51 @@
+"""Answers of placement for tests: hosts as trees, written in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compute_agent.scheduler import answer
+from compute_agent.scheduler.answer import Answer
+
+
+def summary(
+    root: str,
+    resources: Mapping[str, tuple[int, int]] | None = None,
+    *traits: str,
+    parent: str | None = None,
+) -> dict[str, Any]:
+    """One provider summary; resources as class to (capacity, used)."""
+    return {
+        "resources": {
+            name: {"capacity": capacity, "used": used}
+            for name, (capacity, used) in (resources or {}).items()
+        },
+        "traits": list(traits),
+        "parent_provider_uuid": parent,
+        "root_provider_uuid": root,
+    }
+
+
+def candidate(
+    allocations: Mapping[str, Mapping[str, int]], **mappings: list[str]
+) -> dict[str, Any]:
+    """One allocation request; without mappings everything is the unsuffixed group's."""
+    return {
+        "allocations": {uuid: {"resources": dict(one)} for uuid, one in allocations.items()},
+        "mappings": mappings or {"": list(allocations)},
+    }
+
+
+def body(
+    candidates: list[dict[str, Any]], summaries: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """A whole answer as placement writes it."""
+    return {"allocation_requests": candidates, "provider_summaries": dict(summaries)}
+
+
+def answered(
+    candidates: list[dict[str, Any]], summaries: Mapping[str, dict[str, Any]], shape: str = "flat"
+) -> Answer:
+    """A whole answer, read."""
+    return answer.read(body(candidates, summaries), shape)
