@@ -7,10 +7,7 @@ from typing import Any, Final
 from keystoneauth1 import loading as ka_loading
 from oslo_config import cfg
 
-GROUP: Final = cfg.OptGroup(
-    "placement",
-    title="Placement service",
-    help="""
+HELP: Final = """
 How the agent and the scheduler reach placement: session, adapter and auth options of keystoneauth1.
 
 ``auth_type`` is any plugin of keystoneauth1 (``password``, ``v3applicationcredential``, ``none``,
@@ -19,8 +16,12 @@ keystone and needs ``endpoint_override``.  The user needs the role ``service`` (
 enough to reshape).
 
 ``timeout`` is never infinite: unset means 10 seconds to connect and 60 to read, 300 for a reshape.
-""",
-)
+"""
+
+
+def _group() -> cfg.OptGroup:
+    """A new group each time: copies of one group share their options, and with them overrides."""
+    return cfg.OptGroup("placement", title="Placement service", help=HELP)
 
 
 def _options() -> list[Any]:
@@ -36,12 +37,12 @@ def _options() -> list[Any]:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    conf.register_group(GROUP)
-    conf.register_opts(_options(), group=GROUP)
-    # Options of the auth plugins themselves are registered when the plugin named by auth_type is
-    # loaded; the most used ones are listed here for the sample file only.
+    """The options that do not depend on ``auth_type``; those of a plugin come when it is loaded."""
+    conf.register_group(_group())
+    conf.register_opts(_options(), group="placement")
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
+    """For the sample file, with the options of the most used plugin."""
     plugin_opts = ka_loading.get_auth_plugin_conf_options("v3password")
-    return [(GROUP, [*_options(), *plugin_opts])]
+    return [(_group(), [*_options(), *plugin_opts])]

@@ -46,8 +46,13 @@ def test_a_claim_is_one_request(hosted):
 
 def test_a_candidate_of_placement_is_claimed_with_its_mappings(hosted):
     answer = hosted.client.get_allocation_candidates(
-        [("resources", "VCPU:1"), ("resources_GPU", "VGPU:1"), ("in_tree", hosted.root)]
-        + [("in_tree_GPU", hosted.root), ("group_policy", "none")]
+        [
+            ("resources", "VCPU:1"),
+            ("in_tree", hosted.root),
+            ("resources_GPU", "VGPU:1"),
+            ("in_tree_GPU", hosted.root),
+            ("group_policy", "none"),
+        ]
     )
     assert answer.version == (1, 39)
     assert len(answer.allocation_requests) == 1

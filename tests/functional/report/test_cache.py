@@ -19,9 +19,9 @@ def stopped(host):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda text: "",
+        lambda _: "",
         lambda text: text[:-30],
-        lambda text: "[]",
+        lambda _: "[]",
         lambda text: text.replace('"format":1', '"format":99'),
         lambda text: text.replace('"generation"', '"gen"'),
         lambda text: text.replace('"total"', '"sum"'),

@@ -193,7 +193,7 @@ def test_a_foreign_providers_name_is_never_taken_away(base):
     wanted = base.snapshot()
     wanted.remove(theirs)
     wanted.new_child("gpu0", "host", child_uuid(ROOT, "mine"))
-    operations = plan(base, wanted, owned=lambda provider: False)
+    operations = plan(base, wanted, owned=lambda _: False)
     assert not [o for o in operations if isinstance(o, PutProvider)]
 
 

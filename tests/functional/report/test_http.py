@@ -1,0 +1,298 @@
+"""The transport over real HTTP: options, headers, broken servers, time limits."""
+
+import socket
+import threading
+import uuid as uuidlib
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+from compute_agent import __version__, errors
+from compute_agent.conf import placement as placement_options
+from compute_agent.report.client import ReportClient
+from compute_agent.report.keystone import KeystoneTransport
+from tests.functional.report.conftest import FakeClock
+
+Answer = Callable[[BaseHTTPRequestHandler], None]
+
+
+class Stub:
+    """An HTTP server that keeps what it was sent and answers as it is told."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.answer: Answer = lambda handler: text(handler, 200, "{}")
+        self.released = threading.Event()
+        stub = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_one(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                body = self.rfile.read(length)
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                stub.requests.append((self.command, self.path, headers, body))
+                stub.answer(self)
+
+            do_GET = do_PUT = do_POST = do_DELETE = handle_one  # noqa: N815
+
+            def log_message(self, *arguments: object) -> None:
+                """Quiet."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def close(self) -> None:
+        self.released.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def text(handler: BaseHTTPRequestHandler, status: int, body: str) -> None:
+    handler.send_response(status)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.send_header("X-Openstack-Request-Id", "req-from-server")
+    handler.end_headers()
+    handler.wfile.write(body.encode())
+
+
+@pytest.fixture
+def stub() -> Iterator[Stub]:
+    stub = Stub()
+    yield stub
+    stub.close()
+
+
+def configured(**options: object) -> cfg.ConfigOpts:
+    conf = cfg.ConfigOpts()
+    placement_options.register_opts(conf)
+    conf([])
+    for name, value in options.items():
+        conf.set_override(name, value, group="placement")
+    return conf
+
+
+def from_conf(**options: object) -> KeystoneTransport:
+    return KeystoneTransport.from_conf(configured(**options))
+
+
+def test_the_options_have_the_names_and_defaults_every_openstack_service_uses():
+    conf = configured()
+    assert conf.placement.service_type == "placement"
+    assert conf.placement.valid_interfaces == ["internal", "public"]
+    for name in (
+        *("auth_type", "auth_section", "service_name", "region_name", "endpoint_override"),
+        *("cafile", "certfile", "keyfile", "timeout", "connect_retries", "connect_retry_delay"),
+        *("status_code_retries", "status_code_retry_delay", "retriable_status_codes"),
+    ):
+        assert conf.placement[name] is None
+    assert conf.placement.insecure is False
+
+
+def test_a_sample_of_the_options_names_those_of_the_password_plugin():
+    ((_, options),) = placement_options.list_opts()
+    assert {"auth_url", "username", "password", "project_name", "user_domain_name"} <= {
+        option.dest for option in options
+    }
+
+
+def test_noauth_sends_what_a_placement_without_keystone_takes_on_trust(stub):
+    transport = from_conf(auth_type="noauth", endpoint_override=stub.url)
+    transport.request("GET", "/traits?name=in:A", (1, 30), global_request_id="req-1")
+    method, path, headers, _ = stub.requests[0]
+    assert (method, path) == ("GET", "/traits?name=in:A")
+    assert headers["x-auth-token"] == "admin"
+    assert headers["x-roles"] == "admin,service,reader"
+    assert headers["accept"] == "application/json"
+    assert headers["openstack-api-version"] == "placement 1.30"
+    assert headers["x-openstack-request-id"] == "req-1"
+    assert headers["user-agent"] == f"compute-agent/{__version__}"
+
+
+def test_none_claims_no_role_and_no_token_that_means_anything(stub):
+    from_conf(auth_type="none", endpoint_override=stub.url).request("GET", "/", (1, 0))
+    headers = stub.requests[0][2]
+    assert "x-roles" not in headers
+    assert headers.get("x-auth-token") == "notused"
+
+
+def test_http_basic_sends_user_and_password(stub):
+    conf = configured(auth_type="http_basic", endpoint_override=stub.url)
+    conf.register_opts(loading.get_auth_plugin_conf_options("http_basic"), group="placement")
+    conf.set_override("username", "agent", group="placement")
+    conf.set_override("password", "secret", group="placement")
+    KeystoneTransport.from_conf(conf).request("GET", "/", (1, 0))
+    assert stub.requests[0][2]["authorization"].startswith("Basic ")
+
+
+def test_a_body_is_sent_and_answered_as_json(stub):
+    stub.answer = lambda handler: text(handler, 200, '{"a": [1]}')
+    transport = KeystoneTransport.to_endpoint(stub.url)
+    response = transport.request("PUT", "/x", (1, 30), {"b": 2})
+    _, _, headers, body = stub.requests[0]
+    assert headers["content-type"] == "application/json"
+    assert body == b'{"b": 2}'
+    assert (response.status, response.json) == (200, {"a": [1]})
+    assert response.request_id == "req-from-server"
+
+
+@pytest.mark.parametrize("status", [400, 404, 409, 500, 503])
+def test_every_status_comes_back_as_an_answer(stub, status):
+    stub.answer = lambda handler: text(handler, status, "<html>")
+    response = KeystoneTransport.to_endpoint(stub.url).request("GET", "/", (1, 0))
+    assert (response.status, response.json, response.text) == (status, None, "<html>")
+
+
+def test_a_prefix_of_the_endpoint_is_kept(stub):
+    KeystoneTransport.to_endpoint(f"{stub.url}/placement").request("GET", "/traits", (1, 6))
+    assert stub.requests[0][1] == "/placement/traits"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "auth_type is not set"),
+        ({"auth_type": "no_such_plugin"}, "no_such_plugin"),
+        ({"auth_type": "noauth"}, "endpoint"),
+    ],
+)
+def test_options_that_lead_nowhere_are_said_to(options, said):
+    with pytest.raises(errors.PlacementUnauthorized, match=said):
+        from_conf(**options).request("GET", "/", (1, 0))
+
+
+def test_a_port_nobody_listens_at_is_a_connect_failure():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    with pytest.raises(errors.PlacementAPIConnectFailure, match=f"127.0.0.1:{port}"):
+        KeystoneTransport.to_endpoint(f"http://127.0.0.1:{port}").request("GET", "/", (1, 0))
+
+
+def test_a_keystone_nobody_listens_at_is_a_connect_failure():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    conf = configured(auth_type="password")
+    conf.register_opts(loading.get_auth_plugin_conf_options("password"), group="placement")
+    for name, value in {
+        "auth_url": f"http://127.0.0.1:{port}/v3",
+        "username": "u",
+        "password": "p",
+        "project_name": "p",
+        "user_domain_id": "default",
+        "project_domain_id": "default",
+    }.items():
+        conf.set_override(name, value, group="placement")
+    with pytest.raises(errors.PlacementError) as raised:
+        KeystoneTransport.from_conf(conf).request("GET", "/", (1, 0))
+    assert isinstance(
+        raised.value, errors.PlacementAPIConnectFailure | errors.PlacementUnauthorized
+    )
+
+
+def hang_up(handler: BaseHTTPRequestHandler) -> None:
+    handler.close_connection = True
+    handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def half_an_answer(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"resource_providers": [')
+    hang_up(handler)
+
+
+def no_http(handler: BaseHTTPRequestHandler) -> None:
+    handler.wfile.write(b"220 mail ready\r\n")
+    hang_up(handler)
+
+
+@pytest.mark.parametrize("answer", [hang_up, half_an_answer, no_http])
+def test_a_connection_that_breaks_is_a_connect_failure(stub, answer):
+    stub.answer = answer
+    with pytest.raises(errors.PlacementAPIConnectFailure):
+        KeystoneTransport.to_endpoint(stub.url).request("GET", "/", (1, 0))
+
+
+def test_a_server_that_never_answers_is_given_up_after_the_time_limit(stub):
+    stub.answer = lambda _: stub.released.wait(60) and None
+    transport = from_conf(auth_type="noauth", endpoint_override=stub.url, timeout=1)
+    with pytest.raises(errors.PlacementAPIConnectFailure, match="timed out"):
+        transport.request("POST", "/reshaper", (1, 30), {}, timeout=(10.0, 300.0))
+
+
+def test_without_an_option_the_time_limits_are_10_60_and_300_seconds(stub):
+    transport = from_conf(auth_type="noauth", endpoint_override=stub.url)
+    given = []
+
+    class Adapter:
+        def request(self, path, method, timeout, **rest):
+            given.append(timeout)
+            raise errors.PlacementAPIConnectFailure("not sent")
+
+    transport._adapter = Adapter()
+    for timeout in (None, (10.0, 300.0)):
+        with pytest.raises(errors.PlacementAPIConnectFailure):
+            transport.request("GET", "/", (1, 0), timeout=timeout)
+    assert given == [(10.0, 60.0), (10.0, 300.0)]
+
+
+def test_connections_are_kept_and_used_again(stub):
+    transport = KeystoneTransport.to_endpoint(stub.url)
+    ports = []
+    stub.answer = lambda handler: (
+        ports.append(handler.client_address[1]),
+        text(handler, 200, "{}"),
+    )[1]
+    for _ in range(3):
+        transport.request("GET", "/", (1, 0))
+    assert len(set(ports)) == 1
+
+
+def test_after_a_401_credentials_are_made_anew(stub):
+    loads = []
+    working = KeystoneTransport.to_endpoint(stub.url)
+
+    def load():
+        loads.append(1)
+        return working._load()
+
+    transport = KeystoneTransport(load)
+    transport.request("GET", "/", (1, 0))
+    stub.answer = lambda handler: text(handler, 401, "{}")
+    transport.request("GET", "/", (1, 0))
+    stub.answer = lambda handler: text(handler, 200, "{}")
+    transport.request("GET", "/", (1, 0))
+    assert len(loads) == 2
+
+
+def test_a_client_works_against_a_real_server_process(placement_url):
+    root = str(uuidlib.uuid4())
+    client = ReportClient(KeystoneTransport.to_endpoint(placement_url), clock=FakeClock())
+    assert client.connect().maximum == (1, 39)
+    with client.tracing() as tally:
+        base = client.get_provider_tree_and_ensure_root(root, f"http {root}")
+        new = base.snapshot()
+        for number in range(12):
+            child = new.new_child(f"http {root} {number}", root)
+            new.update_inventory(child, {"VGPU": {"total": 1}})
+        client.update_from_provider_tree(base, new)
+    assert tally.requests == 1 + 13 + 1 + 1
+    assert tally.failed == 0
+    again = ReportClient(KeystoneTransport.to_endpoint(placement_url), clock=FakeClock())
+    assert len(again.get_provider_tree(root)) == 13
+    assert client.find_provider_by_name(f"http {root}").uuid == root
+    assert client.find_provider_by_name("nobody & nothing?") is None
+    client.close()
+    again.close()
