@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from compute_agent import bus as message_bus
 from compute_agent import conf as agent_conf
 from compute_agent.report.keystone import KeystoneTransport
-from compute_agent.scheduler.messaging import open_bus
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService
 
@@ -32,11 +32,11 @@ def scheduler_on_bus(config_file: Path) -> Iterator[Bus]:
     """
     conf = agent_conf.new_config([f"--config-file={config_file}"])
     transport = KeystoneTransport.from_conf(conf)
-    bus = open_bus(_IN_MEMORY, conf)
+    bus = message_bus.open_transport(conf, _IN_MEMORY)
     service = SchedulerService(conf, bus, transport, conf.DEFAULT.host)
     service.start()
     try:
-        yield Bus(SchedulerClient(bus, conf.control_exchange), PlacementClient(transport))
+        yield Bus(SchedulerClient(bus), PlacementClient(transport))
     finally:
         service.stop()
         bus.cleanup()

@@ -14,21 +14,24 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.errors import (
-    ComputeAgentError,
-    InvalidConfiguration,
-    PlacementUnavailable,
-)
+from compute_agent import bus as message_bus
+from compute_agent.errors import ComputeAgentError, PlacementUnavailable
 from compute_agent.report.transport import Transport
 from compute_agent.scheduler import assembly, spec_reader
 from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.manager import Scheduler
-from compute_agent.scheduler.messaging import open_bus, oslo_messaging
 from compute_agent.scheduler.selection import Selection
+
+# before the library is imported: it would settle on eventlet
+message_bus.use_threads()
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # eventlet says that it is deprecated; it is not used
+    import oslo_messaging
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -131,7 +134,7 @@ class SchedulerService:
         self._servers = [
             oslo_messaging.get_rpc_server(
                 bus,
-                oslo_messaging.Target(exchange=conf.control_exchange, topic=topic, server=host),
+                oslo_messaging.Target(topic=topic, server=host),
                 [one],
                 executor="threading",
             )
@@ -153,8 +156,8 @@ class SchedulerService:
 class SchedulerClient:
     """Calls a scheduler over the bus."""
 
-    def __init__(self, bus: Any, exchange: str, timeout: float = 60.0) -> None:
-        target = oslo_messaging.Target(exchange=exchange, topic=TOPIC, version=VERSION)
+    def __init__(self, bus: Any, timeout: float = 60.0) -> None:
+        target = oslo_messaging.Target(topic=TOPIC, version=VERSION)
         self._client = oslo_messaging.get_rpc_client(bus, target, timeout=timeout)
 
     def select_destinations(
@@ -177,20 +180,13 @@ def serve(conf: cfg.ConfigOpts, placement: Transport) -> int:
     from oslo_log import log
 
     log.setup(conf, "compute-scheduler")
-    if not conf.transport_url:
-        raise InvalidConfiguration(
-            "Option [DEFAULT]transport_url is not set: there is no message bus to serve on. Set it "
-            "(for example rabbit://user:password@host:5672/), or use compute-scheduler claim, "
-            "release and select, which need no bus."
-        )
+    bus = message_bus.open_transport(conf)
     _, client = assembly.scheduler_of(conf, placement)
     try:
         client.connect()
     except PlacementUnavailable as error:
         LOG.warning("Placement cannot be reached yet, requests are refused until it can: %s", error)
-    service = SchedulerService(
-        conf, open_bus(conf.transport_url, conf), placement, conf.DEFAULT.host
-    )
+    service = SchedulerService(conf, bus, placement, conf.DEFAULT.host)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
