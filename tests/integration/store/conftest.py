@@ -76,11 +76,11 @@ def new_provider(
 def set_of(
     consumer: str,
     allocations: Mapping[str, Mapping[str, int]],
-    expected: int | None | AnyGeneration = ANY,
+    expected: int | AnyGeneration | None = ANY,
     *,
     project: str = "project",
     user: str = "user",
-    consumer_type: str | None | Keep = KEEP,
+    consumer_type: str | Keep | None = KEEP,
 ) -> ConsumerWrite:
     return ConsumerWrite(consumer, allocations, project, user, consumer_type, expected)
 

@@ -133,7 +133,7 @@ def test_consumer_generations_are_checked_before_providers_and_those_before_clas
 
 @pytest.mark.parametrize("expected", [None, ANY])
 def test_a_failed_first_write_leaves_no_consumer(
-    store: Store, expected: None | AnyGeneration
+    store: Store, expected: AnyGeneration | None
 ) -> None:
     provider, consumer = new_provider(store, {"VCPU": 8}), new_uuid()
     before = generation_of(store, provider)
@@ -240,7 +240,9 @@ def test_inventories_in_use_are_not_removed_and_are_named_by_class_id(store: Sto
 
 def test_the_allocations_of_a_provider_come_by_consumer(store: Store) -> None:
     provider, a, b = new_provider(store, {"VCPU": 9, "DISK_GB": 9}), new_uuid(), new_uuid()
-    write(store, set_of(a, {provider: {"VCPU": 1, "DISK_GB": 2}}), set_of(b, {provider: {"VCPU": 3}}))
+    write(
+        store, set_of(a, {provider: {"VCPU": 1, "DISK_GB": 2}}), set_of(b, {provider: {"VCPU": 3}})
+    )
     _, consumers = store.read(allocations.of_provider, provider)
     found = {c.uuid: {row.resource_class: row.used for row in rows} for c, rows in consumers}
     assert found == {a: {"VCPU": 1, "DISK_GB": 2}, b: {"VCPU": 3}}

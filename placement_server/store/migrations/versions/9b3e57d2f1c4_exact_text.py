@@ -32,6 +32,9 @@ def upgrade() -> None:
     connection = op.get_bind()
     if connection.dialect.name not in ("mysql", "mariadb"):
         return
+    # the collations that do not pad with blanks have other names on either side
+    mariadb = getattr(connection.dialect, "is_mariadb", False)
+    exact = "utf8mb4_nopad_bin" if mariadb else "utf8mb4_0900_bin"
     for table in _TABLES:
         collations = connection.scalars(
             sa.text(
@@ -40,8 +43,8 @@ def upgrade() -> None:
             ),
             {"table": table},
         ).all()
-        if set(collations) != {"utf8mb4_bin"}:
-            op.execute(f"ALTER TABLE {table} CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+        if set(collations) != {exact}:
+            op.execute(f"ALTER TABLE {table} CONVERT TO CHARACTER SET utf8mb4 COLLATE {exact}")
 
 
 def downgrade() -> None:
