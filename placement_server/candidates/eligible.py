@@ -89,15 +89,15 @@ class _Filter:
         if query.root_member_of or query.root_forbidden_aggregates:
             sets = self._aggregate_sets(query.root_member_of, query.root_forbidden_aggregates)
             self._keep_roots(sets[index.aggregate_set[self.roots]], "root", "root_member_of")
-        if not len(self.roots):
-            raise _Nothing
 
     def _trait_ids(self, names: Iterable[str]) -> list[int]:
         known = self.index.names.trait_ids
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise UnknownName(f"No such trait(s): {', '.join(sorted(unknown))}.")
-        return [known[name] for name in names]
+        found = []
+        for name in names:
+            if name not in known:
+                raise UnknownName(f"No such trait(s): {name}.")
+            found.append(known[name])
+        return found
 
     def _trait_sets(self, terms: Iterable[list[int]], forbidden: list[int]) -> BoolArray:
         table, count = self.index.columns.trait_sets, self.index.trait_set_count

@@ -80,12 +80,11 @@ def _parse_plain(value: str, microversion: Microversion) -> list[tuple[str, bool
     for item in value.split(","):
         trait = item.strip()
         is_forbidden = trait.startswith("!")
-        if is_forbidden and not forbidding:
-            raise QueryError(f"{form}Got: {value}")
-        if is_forbidden:
-            trait = trait.lstrip("!").strip()
+        trait = trait.lstrip("!").strip()
         if not trait:
             raise QueryError(f"{form}Got an empty trait in: {value}")
+        if is_forbidden and not forbidding:
+            raise QueryError(f"{form}Got: {value}")
         traits.append((trait, is_forbidden))
     return traits
 

@@ -105,7 +105,7 @@ def parse(
     limit, policy = _first_values(values, microversion)
     root_required, root_forbidden = _root_required(values.get("root_required", []), microversion)
     subtrees = [_same_subtree(value, extensions) for value in values.get("same_subtree", [])]
-    groups = _groups(values, microversion)
+    groups = _groups(params, values, microversion)
     isolate, root_member_of, root_not_member_of = _extended(values, microversion, extensions)
     _check_shape(groups, subtrees, microversion)
     _check_contradictions(groups, microversion)
@@ -190,25 +190,36 @@ def _same_subtree(value: str, extensions: bool) -> SameSubtree:
     return SameSubtree(together, apart)
 
 
-def _groups(values: dict[str, list[str]], microversion: Microversion) -> list[RequestGroup]:
+def _groups(
+    params: Parameters, values: dict[str, list[str]], microversion: Microversion
+) -> list[RequestGroup]:
+    """Parse the group parameters in the order of the query: the first error is the one given.
+
+    ``resources`` and ``in_tree`` are parsed each time that they are given, though only the last
+    counts; ``required`` and ``member_of`` once, where they first appear.
+    """
     fields: dict[str, dict[str, Any]] = {}
-    for name, given in values.items():
+    parsed: set[str] = set()
+    for name, value in params:
         match = _GROUP_KEY.match(name)
         if match is None:
             continue
         keyword, suffix = match.group(1), match.group(2) or ""
         group = fields.setdefault(suffix, {})
         if keyword == "resources":
-            group["resources"] = tuple(parse_resources(given[-1]).items())
+            group["resources"] = tuple(parse_resources(value).items())
+        elif keyword == "in_tree":
+            group["in_tree"] = parse_in_tree(value)
+        elif name in parsed:
+            continue
         elif keyword == "required":
-            counted = given if microversion >= (1, 39) else given[-1:]
+            counted = values[name] if microversion >= (1, 39) else values[name][-1:]
             group["required"], group["forbidden"] = parse_required(counted, microversion)
-        elif keyword == "member_of":
-            group["member_of"], group["forbidden_aggregates"] = parse_member_of(
-                given, microversion, name
-            )
         else:
-            group["in_tree"] = parse_in_tree(given[-1])
+            group["member_of"], group["forbidden_aggregates"] = parse_member_of(
+                values[name], microversion, name
+            )
+        parsed.add(name)
     return [RequestGroup(suffix=suffix, **group) for suffix, group in fields.items()]
 
 
@@ -286,10 +297,11 @@ def _check_contradictions(groups: list[RequestGroup], microversion: Microversion
         return
     conflicts = []
     for group in groups:
-        hopeless = [term for term in group.required if term <= group.forbidden]
-        if hopeless:
-            traits = ", ".join(sorted(frozenset().union(*hopeless)))
-            conflicts.append(f"required{group.suffix}: ({traits})")
+        conflicts += [
+            f"required{group.suffix}: ({', '.join(sorted(term))})"
+            for term in group.required
+            if term <= group.forbidden
+        ]
     if conflicts:
         raise QueryError(
             "Conflicting required and forbidden traits found in the following traits keys: "

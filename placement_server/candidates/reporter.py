@@ -26,8 +26,8 @@ class Reporter:
     def tree_rejected(self, root: int, reason: str) -> None:
         """No combination works in the tree with this root."""
 
-    def candidate(self, root: int) -> None:
-        """The tree with this root gave a candidate."""
+    def candidate(self) -> None:
+        """A tree gave a candidate."""
 
 
 SILENT = Reporter()

@@ -176,6 +176,12 @@ class Search:
             found = self._shuffled(found)
         return islice(found, self.limits.limit)
 
+    def visit_trees(self) -> None:
+        """Look for a first candidate in every tree, for the reporter alone."""
+        if len(self._eligible.roots):
+            for _tree, kind in self._trees():
+                kind.distinct.get(0)
+
     def _shuffled(self, found: Iterator[Candidate]) -> Iterator[Candidate]:
         assert self.shuffle is not None
         candidates = list(found)
@@ -268,7 +274,7 @@ class Search:
         if kind.distinct.get(0) is None:
             self.reporter.tree_rejected(tree.root, kind.reason)
         else:
-            self.reporter.candidate(tree.root)
+            self.reporter.candidate()
 
     def _distinct(self, found: Iterable[Candidate]) -> Iterator[Candidate]:
         """Drop what another anchor has given already: only sharing providers take part in it."""

@@ -2,6 +2,7 @@
 
 import random
 
+from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.feed import Feed
 from placement_server.candidates.filters import Microversion
 from placement_server.candidates.query import CandidateQuery
@@ -56,3 +57,12 @@ class CandidateService:
         )
         renderer = Renderer(query, search.plan, index, microversion, self._summaries)
         return renderer.body(search.candidates())
+
+    def explain(self, query: CandidateQuery, microversion: Microversion) -> Explanation:
+        """Tell why a query has the candidates that it has; raises what :meth:`answer` does."""
+        return explain(
+            query,
+            self.feed.index(),
+            one_per_tree=microversion < (1, 29),
+            seconds=self._deadline,
+        )

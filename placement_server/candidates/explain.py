@@ -1,0 +1,108 @@
+"""Why a query has few candidates or none: a reporter that keeps count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placement_server.candidates.columns import IntArray, SlotArray
+from placement_server.candidates.index import Index
+from placement_server.candidates.query import CandidateQuery
+from placement_server.candidates.reporter import Reporter
+from placement_server.candidates.search import Limits, Search
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one filter left.
+
+    :param group: the suffix of the group, "" for the unsuffixed one, "root" for what is asked of
+        roots.
+    :param filter: what was asked, such as ``resources VCPU:4`` or ``member_of``.
+    :param providers: how many providers pass this filter and those of the group before it; None
+        where the filter is about whole trees.
+    :param trees_rejected: how many trees lost their last way to serve the group here.
+    """
+
+    group: str
+    filter: str
+    providers: int | None = None
+    trees_rejected: int = 0
+
+
+@dataclass(slots=True)
+class Explanation(Reporter):
+    """The course of one search in numbers.
+
+    :ivar steps: the filters in the order in which they were applied.
+    :ivar trees: how many trees there are.
+    :ivar trees_tried: how many of them passed all filters.
+    :ivar combinations_failed: the trees among these in which no combination works, by reason.
+    :ivar examples: the root of one such tree, by reason.
+    """
+
+    index: Index
+    steps: list[Step] = field(default_factory=list)
+    trees_tried: int = 0
+    combinations_failed: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    wants = True
+
+    @property
+    def trees(self) -> int:
+        """How many trees there are."""
+        return len(self.index.roots)
+
+    def providers_left(self, group: str, reason: str, slots: SlotArray) -> None:
+        """Count the living providers among the slots."""
+        living = np.isin(self.index.root[slots], self.index.roots)
+        self.steps.append(Step(group, reason, providers=int(living.sum())))
+
+    def roots_rejected(self, group: str, reason: str, roots: IntArray | Sequence[int]) -> None:
+        """Count the trees."""
+        if len(roots):
+            self.steps.append(Step(group, reason, trees_rejected=len(roots)))
+
+    def tree_rejected(self, root: int, reason: str) -> None:
+        """Count the tree under its reason, and keep the first as an example."""
+        self.trees_tried += 1
+        self.combinations_failed[reason] += 1
+        self.examples.setdefault(reason, self.index.columns.uuid[root])
+
+    def candidate(self) -> None:
+        """Count the tree."""
+        self.trees_tried += 1
+
+    def lines(self) -> list[str]:
+        """Tell it in sentences."""
+        told = [f"{self.trees} trees of providers."]
+        for step in self.steps:
+            group = f"group {step.group!r}" if step.group != "root" else "roots"
+            if step.providers is not None:
+                told.append(f"{group}: {step.providers} providers left by {step.filter}.")
+            else:
+                told.append(f"{group}: {step.trees_rejected} trees rejected by {step.filter}.")
+        told.append(f"{self.trees_tried} trees passed all filters.")
+        told += [
+            f"{count} of them have no combination ({reason}), for example {self.examples[reason]}."
+            for reason, count in self.combinations_failed.most_common()
+        ]
+        return told
+
+
+def explain(
+    query: CandidateQuery, index: Index, *, one_per_tree: bool = False, seconds: float = 30.0
+) -> Explanation:
+    """Search every tree for a first candidate and tell what became of the others.
+
+    :raises placement_server.candidates.errors.SearchGaveUp: the time is over.
+    :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
+    """
+    told = Explanation(index)
+    search = Search(query, index, Limits(seconds=seconds), one_per_tree=one_per_tree, reporter=told)
+    search.visit_trees()
+    return told

@@ -1,0 +1,49 @@
+"""What is told about a search."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl
+
+from placement_server.candidates.explain import Explanation, explain
+from placement_server.candidates.query import parse
+from tests.unit.candidates.forest import Provider, writer_of
+
+WORLD = [
+    Provider("small", None, {"VCPU": 2}, ("CUSTOM_FAST",)),
+    Provider("large", None, {"VCPU": 8}),
+    Provider("gpus", None, {}, ("CUSTOM_FAST",)),
+    Provider("gpu0", "gpus", {"VGPU": 1}),
+    Provider("gpu1", "gpus", {"VGPU": 1}),
+]
+
+
+def told(query: str) -> Explanation:
+    return explain(parse(parse_qsl(query), (1, 39)), writer_of(WORLD).index)
+
+
+def test_the_filter_that_rejects_the_last_trees_is_named() -> None:
+    explanation = told("resources=VCPU:4&required=CUSTOM_FAST")
+    assert explanation.lines() == [
+        "3 trees of providers.",
+        "group '': 1 providers left by resources VCPU:4.",
+        "group '': 2 trees rejected by resources VCPU:4.",
+        "group '': 1 trees rejected by required CUSTOM_FAST.",
+        "0 trees passed all filters.",
+    ]
+
+
+def test_trees_without_a_combination_are_counted_by_reason() -> None:
+    query = "resources1=VGPU:1&resources2=VGPU:1&resources3=VGPU:1&group_policy=isolate"
+    explanation = told(query)
+    assert explanation.trees_tried == 1
+    assert dict(explanation.combinations_failed) == {"too few distinct providers": 1}
+    query = query.replace("isolate", "none")
+    assert dict(told(query).combinations_failed) == {"capacity in sum": 1}
+
+
+def test_dead_providers_are_not_counted() -> None:
+    writer = writer_of(WORLD)
+    tree = writer.tree(1)
+    writer.apply({1: tree})
+    explanation = explain(parse([("resources1", "VCPU:1")], (1, 39)), writer.index)
+    assert explanation.steps[0].providers == 2

@@ -1,0 +1,86 @@
+"""The index and its writer."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from placement_server.candidates import index as indexes
+from placement_server.candidates.index import IndexWriter
+from placement_server.store.snapshot import NameRows, ProviderRow, TreeRows
+from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, trees_of, writer_of
+
+WORLD = [
+    Provider("host", None, {"VCPU": 4}, ("CUSTOM_A",), ("agg",)),
+    Provider("cell", "host", {"MEMORY_MB": Inventory(100, reserved=10, ratio=1.5, used=7)}),
+    Provider("pool", None, {"DISK_GB": 10}, (SHARING,), ("agg",)),
+]
+
+
+def test_a_tree_comes_back_as_it_went_in() -> None:
+    writer = writer_of(WORLD)
+    tree = writer.tree(1)
+    assert tree is not None
+    assert [row.uuid for row in tree.providers] == ["host", "cell"]
+    assert tree.providers[1].parent_id == 1
+    assert [(i.capacity, i.used) for i in tree.providers[1].inventories] == [(135, 7)]
+    assert tree.providers[0].aggregates == ("agg",)
+
+
+def test_an_index_stays_what_it_is_while_the_writer_goes_on() -> None:
+    writer = writer_of(WORLD)
+    before = writer.index
+    writer.apply({1: None})
+    assert [tree.root_id for tree in before.trees()] == [1, 3]
+    assert before.slot_of("cell") is not None
+    assert [tree.root_id for tree in writer.index.trees()] == [3]
+    assert writer.index.slot_of("cell") is None
+
+
+def test_links_follow_a_tree_to_its_new_slots() -> None:
+    writer = writer_of(WORLD)
+    writer.apply({1: writer.tree(1)})
+    index = writer.index
+    assert index.links.anchor.tolist() == [index.slot_of("host")]
+    assert index.links.share.tolist() == [index.slot_of("pool")]
+
+
+def test_new_columns_are_made_when_most_slots_are_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexes, "_TOLERATED_DEAD", 5)
+    writer = writer_of(WORLD)
+    first = writer.index
+    for _ in range(10):
+        writer.apply({1: writer.tree(1)})
+        assert writer.index.size <= 3 + 5 + 2
+        assert list(writer.index.trees()) == list(first.trees())
+        assert len(writer.index.links.share) == 1
+    assert writer.index.columns is not first.columns
+
+
+def test_a_tree_that_does_not_hang_together_is_reported_and_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    orphan = ProviderRow(id=9, uuid="orphan", parent_id=77, root_id=9)
+    trees = [*trees_of(WORLD), TreeRows(9, (orphan,))]
+    with caplog.at_level(logging.ERROR):
+        writer = IndexWriter(names_of(WORLD), trees)
+    assert writer.index.root_ids.tolist() == [1, 3]
+    assert "orphan" in caplog.text
+
+
+def test_a_renamed_class_is_known_by_its_new_name() -> None:
+    names = names_of(WORLD)
+    writer = writer_of(WORLD)
+    renamed = {name: number for name, number in names.class_ids.items() if name != "DISK_GB"}
+    renamed["CUSTOM_DISK"] = names.class_ids["DISK_GB"]
+    index = writer.rename(NameRows(renamed, names.trait_ids))
+    assert index.names.class_names[names.class_ids["DISK_GB"]] == "CUSTOM_DISK"
+    assert [tree.root_id for tree in index.trees()] == [1, 3]
+
+
+def test_an_amount_beyond_32_bits_fits_nowhere() -> None:
+    huge = [Provider("host", None, {"VCPU": Inventory(2**31 - 1, ratio=1e30)})]
+    view = writer_of(huge).index.classes[0]
+    assert len(view.slots_fitting(2**31 - 1)) == 1
+    assert len(view.slots_fitting(2**31)) == 0

@@ -1,0 +1,264 @@
+"""Order, limits, give-up and the extensions of the search."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections import Counter
+from urllib.parse import parse_qsl
+
+import pytest
+
+from placement_server.candidates.errors import SearchGaveUp
+from placement_server.candidates.query import CandidateQuery, RequestGroup, parse
+from placement_server.candidates.response import Renderer
+from placement_server.candidates.search import Limits, Search
+from placement_server.candidates.summaries import SummaryCache
+from tests.unit.candidates.forest import (
+    Inventory,
+    Provider,
+    amounts,
+    ask,
+    changed,
+    mapping,
+    trees_of,
+    writer_of,
+)
+
+
+def gpu_host(name: str, count: int, total: int = 1) -> list[Provider]:
+    gpus = [Provider(f"{name}-gpu{number}", name, {"VGPU": total}) for number in range(count)]
+    return [Provider(name, None, {"VCPU": 8}), *gpus]
+
+
+def wanted(groups: int, policy: str = "isolate") -> str:
+    each = "&".join(f"resources_{number}=VGPU:1" for number in range(groups))
+    return f"{each}&group_policy={policy}"
+
+
+def roots_in_order(world: list[Provider], query: str, **options: object) -> list[str]:
+    index = writer_of(world).index
+    found = parse(parse_qsl(query), (1, 39))
+    search = Search(found, index, Limits(found.limit, **options))  # type: ignore[arg-type]
+    return [index.columns.uuid[each.tree.root] for each in search.candidates()]
+
+
+def test_the_first_round_takes_one_candidate_of_each_tree() -> None:
+    world = gpu_host("a", 3) + gpu_host("b", 2) + gpu_host("c", 1)
+    assert roots_in_order(world, "resources1=VGPU:1") == ["a", "b", "c", "a", "b", "a"]
+
+
+def test_trees_of_several_shapes_stay_in_the_order_of_their_ids() -> None:
+    world = [*gpu_host("a", 1), Provider("b", None, {"VGPU": 1}), *gpu_host("c", 1)]
+    assert roots_in_order(world, "resources=VGPU:1") == ["a", "b", "c"]
+
+
+def test_under_a_maximum_depth_first_takes_all_of_a_tree_before_the_next() -> None:
+    world = gpu_host("a", 3) + gpu_host("b", 2)
+    depth = roots_in_order(world, "resources1=VGPU:1", maximum=4)
+    assert depth == ["a", "a", "a", "b"]
+    breadth = roots_in_order(world, "resources1=VGPU:1", maximum=4, breadth_first=True)
+    assert breadth == ["a", "b", "a", "b"]
+
+
+def test_a_changed_tree_keeps_its_place_in_the_order() -> None:
+    world = gpu_host("a", 1) + gpu_host("b", 1)
+    writer = writer_of(world)
+    writer.apply({1: trees_of(world)[0]})
+    search = Search(parse([("resources", "VGPU:1")], (1, 39)), writer.index)
+    found = [writer.index.columns.uuid[each.tree.root] for each in search.candidates()]
+    assert found == ["a", "b"]
+
+
+def test_candidates_that_differ_in_amounts_come_before_exchanges() -> None:
+    world = gpu_host("a", 4) + gpu_host("b", 2)
+    body = ask(world, wanted(2))
+    found = [frozenset(each["allocations"]) for each in body["allocation_requests"]]
+    distinct = 6 + 1
+    assert len(found) == 2 * distinct
+    assert len(set(found[:distinct])) == distinct
+    assert Counter(found) == dict.fromkeys(found, 2)
+
+
+@pytest.mark.parametrize("policy", ["none", "isolate"])
+def test_every_way_to_hand_out_equal_devices_is_found(policy: str) -> None:
+    body = ask(gpu_host("a", 4), wanted(4, policy))
+    suffixes = [f"_{number}" for number in range(4)]
+    gpus = [f"a-gpu{number}" for number in range(4)]
+    assert mapping(body, *suffixes) == set(itertools.permutations(gpus))
+    assert len(body["allocation_requests"]) == 24
+
+
+@pytest.mark.parametrize("policy", ["none", "isolate"])
+def test_more_groups_than_devices_fail_without_trying_combinations(policy: str) -> None:
+    ticks = itertools.count()
+    index = writer_of(gpu_host("a", 63)).index
+    query = parse(parse_qsl(wanted(64, policy)), (1, 39))
+    search = Search(query, index, clock=lambda: float(next(ticks)))
+    assert list(search.candidates()) == []
+    assert next(ticks) < 10
+
+
+def test_groups_of_two_kinds_that_compete_for_devices_fail_at_once() -> None:
+    world = [Provider("host")]
+    for number in range(16):
+        traits = ("CUSTOM_A",) if number < 12 else ()
+        world.append(Provider(f"gpu{number}", "host", {"VGPU": 1}, traits))
+    every = [f"resources_{number}=VGPU:1&required_{number}=CUSTOM_A" for number in range(9)]
+    every += [f"resources_x{number}=VGPU:1" for number in range(8)]
+    ticks = itertools.count()
+    query = parse(parse_qsl("&".join(every) + "&group_policy=isolate"), (1, 39))
+    search = Search(query, writer_of(world).index, clock=lambda: float(next(ticks)))
+    assert list(search.candidates()) == []
+    assert next(ticks) < 10
+
+
+def test_equal_devices_are_not_tried_again_when_nothing_came_of_the_first() -> None:
+    # Each group of two units fills one device of three: half of the capacity cannot be used.
+    world = gpu_host("a", 24, total=3)
+    groups = "&".join(f"resources_{number}=VGPU:2" for number in range(25))
+    ticks = itertools.count()
+    query = parse(parse_qsl(groups + "&group_policy=none"), (1, 39))
+    search = Search(query, writer_of(world).index, clock=lambda: float(next(ticks)))
+    assert list(search.candidates()) == []
+    assert next(ticks) < 50
+
+
+def test_a_search_that_runs_out_of_time_says_so() -> None:
+    times = iter([0.0, 0.0, 31.0, 31.0, 31.0, 31.0])
+    search = Search(
+        parse(parse_qsl(wanted(2)), (1, 39)),
+        writer_of(gpu_host("a", 4)).index,
+        Limits(seconds=30.0),
+        clock=lambda: next(times),
+    )
+    with pytest.raises(SearchGaveUp, match="gave up after 30 seconds with 1 candidates found"):
+        list(search.candidates())
+
+
+def test_a_query_of_a_thousand_groups_does_not_exhaust_the_stack() -> None:
+    groups = tuple(RequestGroup(f"_{number}", (("VCPU", 1),)) for number in range(1500))
+    world = [Provider("host", None, {"VCPU": 2000})]
+    body = ask(world, CandidateQuery(groups))
+    assert amounts(body) == ["host(VCPU:1500)"]
+
+
+def test_a_random_sample_is_fair_between_trees_and_within_them() -> None:
+    world = [each for host in "abcd" for each in gpu_host(host, 4)]
+    index = writer_of(world).index
+    query = parse(parse_qsl("resources1=VGPU:1"), (1, 39))
+    shuffle = random.Random(7)
+    first: Counter[str] = Counter()
+    for _ in range(800):
+        search = Search(query, index, Limits(limit=1), shuffle=shuffle)
+        first.update(index.columns.uuid[each.slots()[0]] for each in search.candidates())
+    assert len(first) == 16
+    assert max(first.values()) < 3 * min(first.values())
+
+
+def test_a_random_order_without_limit_has_every_candidate_once() -> None:
+    world = gpu_host("a", 5)
+    index = writer_of(world).index
+    query = parse(parse_qsl(wanted(3)), (1, 39))
+    found = [e.slots() for e in Search(query, index, shuffle=random.Random(1)).candidates()]
+    ordered = [e.slots() for e in Search(query, index).candidates()]
+    assert found != ordered
+    assert sorted(found) == sorted(ordered)
+
+
+NIC_HOST = [
+    Provider("host"),
+    Provider("cell0", "host", {"VCPU": 4}, ("HW_NUMA_ROOT",)),
+    Provider("cell1", "host", {"VCPU": 4}, ("HW_NUMA_ROOT",)),
+    Provider("nic0", "cell0", {}, ("CUSTOM_NIC",)),
+    Provider("nic1", "cell1", {}, ("CUSTOM_NIC",)),
+    *(
+        Provider(f"pf{nic}{port}", f"nic{nic}", {"SRIOV_NET_VF": 8})
+        for nic in range(2)
+        for port in range(2)
+    ),
+    Provider("gpu0", "cell0", {"VGPU": 2}),
+    Provider("gpu1", "cell1", {"VGPU": 2}),
+]
+
+
+def test_extension_isolate_two_vfs_from_different_pfs_of_one_nic() -> None:
+    query = (
+        "resources_A=SRIOV_NET_VF:1&resources_B=SRIOV_NET_VF:1&required_NIC=CUSTOM_NIC"
+        "&same_subtree=_A,_B,_NIC&isolate=_A,_B"
+    )
+    assert mapping(ask(NIC_HOST, query, extensions=True), "_A", "_B", "_NIC") == {
+        ("pf00", "pf01", "nic0"), ("pf01", "pf00", "nic0"),
+        ("pf10", "pf11", "nic1"), ("pf11", "pf10", "nic1"),
+    }  # fmt: skip
+
+
+def test_extension_isolate_leaves_groups_that_it_does_not_name_free() -> None:
+    world = [Provider("host"), *(Provider(n, "host", {"VGPU": 4}) for n in ("x", "y"))]
+    query = "resources_A=VGPU:1&resources_B=VGPU:1&resources_C=VGPU:1&isolate=_A"
+    assert mapping(ask(world, query, extensions=True), "_A", "_B", "_C") == {
+        ("x", "y", "y"), ("y", "x", "x"),
+    }  # fmt: skip
+
+
+def test_extension_isolate_keeps_the_unsuffixed_group_away_too() -> None:
+    world = [Provider("host"), *(Provider(n, "host", {"VGPU": 4}) for n in ("x", "y"))]
+    body = ask(world, "resources=VGPU:1&resources_A=VGPU:1&isolate=_A", extensions=True)
+    assert mapping(body, "", "_A") == {("x", "y"), ("y", "x")}
+
+
+def test_extension_apart_a_group_outside_of_the_subtree_of_another() -> None:
+    query = "resources_A=VGPU:1&required_C=HW_NUMA_ROOT&same_subtree=_C,!_A"
+    assert mapping(ask(NIC_HOST, query, extensions=True), "_C", "_A") == {
+        ("cell0", "gpu1"), ("cell1", "gpu0"),
+    }  # fmt: skip
+
+
+def test_a_vgpu_under_the_cell_of_the_vcpus_needs_no_extension() -> None:
+    query = "resources_C=VCPU:2&resources_G=VGPU:1&same_subtree=_C,_G&group_policy=none"
+    assert mapping(ask(NIC_HOST, query), "_C", "_G") == {("cell0", "gpu0"), ("cell1", "gpu1")}
+
+
+def test_extension_root_member_of_looks_at_the_root_of_the_tree() -> None:
+    zone = "11111111-2222-3333-4444-555555555555"
+    world = [
+        Provider("inside", None, {}, (), (zone,)),
+        Provider("cell", "inside", {"VCPU": 4}),
+        Provider("outside", None, {"VCPU": 4}),
+    ]
+    query = "resources_1=VCPU:1&root_member_of="
+    assert amounts(ask(world, query + zone, extensions=True)) == ["cell(VCPU:1)"]
+    assert amounts(ask(world, query + f"!{zone}", extensions=True)) == ["outside(VCPU:1)"]
+    assert amounts(ask(world, query + f"in:{zone}", extensions=True)) == ["cell(VCPU:1)"]
+
+
+def test_a_summary_follows_its_provider() -> None:
+    world = [Provider("host", None, {"VCPU": Inventory(8, used=1)})]
+    writer = writer_of(world)
+    summaries = SummaryCache()
+    query = parse([("resources", "VCPU:1")], (1, 39))
+
+    def used() -> int:
+        search = Search(query, writer.index)
+        renderer = Renderer(query, search.plan, writer.index, (1, 39), summaries)
+        body = json.loads(renderer.body(search.candidates()))
+        return int(body["provider_summaries"]["host"]["resources"]["VCPU"]["used"])
+
+    assert used() == 1
+    world = changed(world, Provider("host", None, {"VCPU": Inventory(8, used=5)}))
+    writer.apply({1: trees_of(world)[0]})
+    assert used() == 5
+
+
+def test_capacity_in_summaries_is_cut_towards_zero() -> None:
+    world = [
+        Provider(
+            "host", None, {"VCPU": Inventory(5, ratio=1.5), "DISK_GB": Inventory(1, 4, ratio=0.5)}
+        )
+    ]
+    summary = ask(world, "resources=VCPU:1")["provider_summaries"]["host"]["resources"]
+    assert summary == {
+        "VCPU": {"capacity": 7, "used": 0},
+        "DISK_GB": {"capacity": -1, "used": 0},
+    }
