@@ -1,6 +1,6 @@
 """Finds room on NUMA cells for consumers that so far held the whole host.
 
-    known place      exactly there
+    known place      exactly there, or nowhere: a guest is not counted where it is not
     else             larger consumers first, on the cell with the least free memory in which
                      everything fits
     else             split over as few cells as possible, every class in the same proportion
@@ -60,7 +60,11 @@ def pack(demands: Sequence[Demand], room: Mapping[int, Amounts]) -> Packing:
     placed = [demand for demand in demands if demand.place]
     floating = [demand for demand in demands if not demand.place]
     for demand in sorted(placed, key=lambda d: d.consumer):
-        parts[demand.consumer] = _take(free, _follow(demand))
+        followed = _follow(demand)
+        if lacking := _lacking(followed, free):
+            misfits.append(Misfit(demand.consumer, lacking))
+        else:
+            parts[demand.consumer] = _take(free, followed)
     for demand in sorted(floating, key=lambda d: (-d.size[0], -d.size[1], d.consumer)):
         found = _whole(demand.amounts, free) or _split(demand.amounts, free)
         if found is None:
@@ -186,10 +190,19 @@ def _within(shares: Sequence[int], caps: Sequence[int]) -> list[int]:
 
 def _take(free: dict[int, dict[str, int]], parts: Mapping[int, Amounts]) -> Mapping[int, Amounts]:
     for cell, amounts in parts.items():
-        room = free.setdefault(cell, {})
         for resource_class, amount in amounts.items():
-            room[resource_class] = room.get(resource_class, 0) - amount
+            free[cell][resource_class] -= amount
     return parts
+
+
+def _lacking(parts: Mapping[int, Amounts], free: Mapping[int, Mapping[str, int]]) -> Amounts:
+    lacking: dict[str, int] = {}
+    for cell, amounts in parts.items():
+        for resource_class, amount in amounts.items():
+            short = amount - free.get(cell, {}).get(resource_class, 0)
+            if short > 0:
+                lacking[resource_class] = lacking.get(resource_class, 0) + short
+    return dict(sorted(lacking.items()))
 
 
 def _missing(amounts: Amounts, free: Mapping[int, Mapping[str, int]]) -> Amounts:

@@ -92,6 +92,13 @@ def test_a_known_place_is_followed_even_where_another_would_fit_better() -> None
     }
 
 
+def test_a_known_place_without_room_is_told_with_what_it_lacks() -> None:
+    known = Demand("a", {"VCPU": 4}, {0: {"VCPU": 1}, 7: {"VCPU": 1}})
+    packing = pack([known], {0: {"VCPU": 1}, 1: {"VCPU": 8}})
+    assert packing.parts == {}
+    assert [(m.consumer, dict(m.missing)) for m in packing.misfits] == [("a", {"VCPU": 3})]
+
+
 def test_known_places_are_taken_before_the_others_choose() -> None:
     known = Demand("z", {"VCPU": 4}, {0: {"VCPU": 4}})
     floating = Demand("a", {"VCPU": 4})

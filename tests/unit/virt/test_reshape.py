@@ -1,0 +1,388 @@
+"""Inventory moves to its new place and takes what is held of it along."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from compute_agent import errors, reshape_check
+from compute_agent.discovery.facts import (
+    GpuVf,
+    HostTopology,
+    MdevType,
+    MemoryEncryption,
+    PciAddress,
+)
+from compute_agent.provider_tree import child_uuid
+from compute_agent.virt.cpu_sets import CpuSets
+from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
+from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
+from compute_agent.virt.layout import LayoutOptions
+from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, Ratio
+
+from .hosts import NAME, ROOT, Host, consumer, content, held_of
+
+SIZE = MachineSize(
+    cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, pages_2mib_per_cell=512, gpus=2, nics=0
+)
+VGPU = GpuOptions(mdev_types=(MdevTypeOptions(MDEV_TYPE),))
+FLAT = LayoutOptions(reserved_memory_mib=0, gpu=VGPU)
+CELL0, CELL1 = child_uuid(ROOT, "numa:0"), child_uuid(ROOT, "numa:1")
+PAGES1 = child_uuid(ROOT, "pages:1:2048")
+ELSEWHERE = "99999999-0000-4000-8000-000000000000"
+GPU0, GPU1 = PciAddress("0000:20:00.0"), PciAddress("0000:21:00.0")
+
+
+def machine(**size: int) -> HostTopology:
+    return fake_topology(NAME, replace(SIZE, **size))
+
+
+def flat_host(**options: Any) -> Host:
+    host = Host(machine(), replace(FLAT, **options))
+    host.update()
+    return host
+
+
+def checked_reshape(host: Host, allocations: dict[str, Any]) -> dict[str, Any]:
+    """Reshape, have the tracker's check agree, and see that the result needs no other reshape."""
+    base = host.tree
+    with pytest.raises(errors.ReshapeNeeded):
+        host.update()
+    after = host.reshape(allocations)
+    reshape_check.check(base, host.tree, allocations, after, ROOT)
+    before = content(host.tree)
+    assert content(host.update()) == before
+    return after
+
+
+class TestFlatToNested:
+    def test_the_tree_is_left_alone_when_a_reshape_is_needed(self) -> None:
+        host = flat_host()
+        host.change(nested=True)
+        tree = host.tree.snapshot()
+        with pytest.raises(errors.ReshapeNeeded, match="VCPU, MEMORY_MB move from host1"):
+            host.driver.update_provider_tree(tree, NAME)
+        assert content(tree) == content(host.tree)
+
+    def test_a_fresh_host_needs_none(self) -> None:
+        host = Host(machine(), replace(FLAT, nested=True))
+        host.update()
+        assert host.totals("_NUMA0")["VCPU"] == 4
+
+    def test_consumers_move_to_cells_and_the_root_keeps_the_disk(self) -> None:
+        host = flat_host()
+        host.change(nested=True)
+        after = checked_reshape(
+            host,
+            {
+                "small": consumer(**{ROOT: {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 10}}),
+                "large": consumer(**{ROOT: {"VCPU": 4, "MEMORY_MB": 6000}}),
+            },
+        )
+        assert held_of(after["large"]) == {CELL0: {"VCPU": 4, "MEMORY_MB": 6000}}
+        assert held_of(after["small"]) == {
+            ROOT: {"DISK_GB": 10},
+            CELL0: {"VCPU": 1, "MEMORY_MB": 512},
+        }
+        assert host.totals() == {"DISK_GB": 1024}
+
+    def test_a_consumer_larger_than_a_cell_is_split(self) -> None:
+        host = flat_host()
+        host.change(nested=True)
+        after = checked_reshape(host, {"huge": consumer(**{ROOT: {"VCPU": 8, "MEMORY_MB": 12000}})})
+        assert held_of(after["huge"]) == {
+            CELL0: {"VCPU": 4, "MEMORY_MB": 6000},
+            CELL1: {"VCPU": 4, "MEMORY_MB": 6000},
+        }
+
+    def test_a_guest_is_followed_to_its_cells(self) -> None:
+        host = flat_host()
+        host.change(nested=True)
+        host.driver.guests["a"] = InstanceDevices(cells=(CellUse(0, 1, 100), CellUse(1, 1, 300)))
+        host.driver.guests["b"] = InstanceDevices(pinned_cpus=(4, 5))
+        after = checked_reshape(
+            host,
+            {
+                "a": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 400}}),
+                "b": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 100}}),
+            },
+        )
+        assert held_of(after["a"]) == {
+            CELL0: {"VCPU": 1, "MEMORY_MB": 100},
+            CELL1: {"VCPU": 1, "MEMORY_MB": 300},
+        }
+        assert held_of(after["b"]) == {CELL1: {"VCPU": 2, "MEMORY_MB": 100}}
+
+    def test_memory_of_a_guest_in_huge_pages_moves_to_the_pages(self) -> None:
+        host = flat_host()
+        host.change(nested=True)
+        host.driver.guests["a"] = InstanceDevices(cells=(CellUse(1, 2, 512),), page_size_kib=2048)
+        after = checked_reshape(host, {"a": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 512}})})
+        assert held_of(after["a"]) == {CELL1: {"VCPU": 2}, PAGES1: {"MEMORY_MB": 512}}
+
+    def test_the_cells_take_the_ratio_of_the_root(self) -> None:
+        host = flat_host()
+        inventory = host.provider().inventory
+        vcpu = {**inventory["VCPU"], "allocation_ratio": 16.0}
+        host.tree.update_inventory(ROOT, {**inventory, "VCPU": vcpu})
+        host.change(nested=True)
+        after = checked_reshape(host, {"a": consumer(**{ROOT: {"VCPU": 4, "MEMORY_MB": 1}})})
+        assert held_of(after["a"]) == {CELL0: {"VCPU": 4, "MEMORY_MB": 1}}
+        assert host.provider("_NUMA1").inventory["VCPU"]["allocation_ratio"] == 16.0
+
+    def test_allocations_elsewhere_and_what_else_a_record_says_stay(self) -> None:
+        host = flat_host()
+        host.change(nested=True)
+        moving = consumer(**{ROOT: {"VCPU": 1, "MEMORY_MB": 1}, ELSEWHERE: {"DISK_GB": 5}})
+        foreign = consumer(**{ELSEWHERE: {"VCPU": 3}})
+        after = checked_reshape(host, {"a": moving, "b": foreign})
+        assert after["b"] == foreign
+        assert after["a"]["allocations"][ELSEWHERE] == moving["allocations"][ELSEWHERE]
+        assert {k: v for k, v in after["a"].items() if k != "allocations"} == {
+            k: v for k, v in moving.items() if k != "allocations"
+        }
+
+    def test_devices_keep_their_providers_and_get_other_parents(self) -> None:
+        host = flat_host()
+        uuid = host.provider("_pci_0000_21_00_0").uuid
+        host.change(nested=True)
+        after = checked_reshape(host, {"a": consumer(**{uuid: {"VGPU": 1}})})
+        assert held_of(after["a"]) == {uuid: {"VGPU": 1}}
+        assert host.parent_name("_pci_0000_21_00_0") == "_NUMA1"
+
+    def test_all_consumers_without_room_are_named_with_what_is_missing(self) -> None:
+        host = flat_host(ratios={**FLAT.ratios, "VCPU": Ratio(1.0)})
+        host.change(nested=True)
+        allocations = {
+            "a": consumer(**{ROOT: {"VCPU": 8, "MEMORY_MB": 15000}}),
+            "b": consumer(**{ROOT: {"VCPU": 1, "MEMORY_MB": 1}}),
+        }
+        with pytest.raises(errors.ReshapeFailed) as caught:
+            host.reshape(allocations)
+        assert "consumer a lacks 664 MEMORY_MB" in caught.value.error
+        assert "consumer b" not in caught.value.error
+
+    def test_a_tree_that_was_edited_half_is_accepted(self) -> None:
+        host = flat_host()
+        host.change(nested=True)
+        allocations = {"a": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 512}})}
+        clean = Host(machine(), host.driver.options)
+        clean.tree = host.tree
+        expected = clean.reshape(allocations)
+
+        half = host.tree.snapshot()
+        half.new_child(f"{NAME}_NUMA0", ROOT, CELL0)
+        half.update_inventory(CELL0, {"VCPU": {"total": 1}})
+        half.update_inventory(ROOT, {"DISK_GB": host.provider().inventory["DISK_GB"]})
+        host.tree = half
+        assert host.reshape(allocations) == expected
+        assert {p.name: p.inventory for p in content(host.tree)}.keys() == {
+            p.name: p.inventory for p in content(clean.tree)
+        }.keys()
+        assert host.totals("_NUMA0") == clean.totals("_NUMA0")
+        assert host.update()
+
+
+class TestNestedToFlat:
+    def test_it_undoes_what_flat_to_nested_did(self) -> None:
+        host = flat_host()
+        flat = content(host.tree)
+        host.driver.guests["pages"] = InstanceDevices(
+            cells=(CellUse(1, 2, 512),), page_size_kib=2048
+        )
+        before = {
+            "huge": consumer(**{ROOT: {"VCPU": 8, "MEMORY_MB": 12000, "DISK_GB": 1}}),
+            "pages": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 512}}),
+        }
+        host.change(nested=True)
+        nested = checked_reshape(host, before)
+        host.change(nested=False)
+        after = checked_reshape(host, nested)
+        assert {c: held_of(r) for c, r in after.items()} == {
+            c: held_of(r) for c, r in before.items()
+        }
+        assert {p.uuid: p for p in content(host.tree)} == {p.uuid: p for p in flat}
+
+    def test_a_cell_below_which_others_hung_something_stays_without_inventory(self) -> None:
+        host = Host(machine(), replace(FLAT, nested=True))
+        host.update()
+        host.tree.new_child("fpga", CELL1, generation=1)
+        host.change(nested=False)
+        host.reshape({})
+        assert host.parent_name("fpga") == "_NUMA1"
+        assert host.totals("_NUMA1") == {}
+        assert not host.exists("_NUMA0")
+        before = content(host.tree)
+        assert content(host.update()) == before
+
+
+class TestDedicatedCpus:
+    SETS = CpuSets(frozenset({0, 1, 4, 5}), frozenset({2, 3, 6, 7}))
+
+    def test_vcpus_of_pinned_guests_become_pcpus_one_for_one(self) -> None:
+        host = flat_host()
+        host.driver.guests["pinned"] = InstanceDevices(pinned_cpus=(2, 3))
+        host.driver.guests["floating"] = InstanceDevices()
+        host.change(cpu_sets=self.SETS)
+        after = checked_reshape(
+            host,
+            {
+                "pinned": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 10}}),
+                "floating": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 10}}),
+                "migration": consumer(**{ROOT: {"VCPU": 1}}),
+            },
+        )
+        assert held_of(after["pinned"]) == {ROOT: {"PCPU": 2, "MEMORY_MB": 10}}
+        assert held_of(after["floating"]) == {ROOT: {"VCPU": 2, "MEMORY_MB": 10}}
+        assert held_of(after["migration"]) == {ROOT: {"VCPU": 1}}
+
+    def test_a_guest_with_some_pinned_cpus_keeps_the_others(self) -> None:
+        host = flat_host()
+        host.driver.guests["mixed"] = InstanceDevices(pinned_cpus=(2,))
+        host.change(cpu_sets=self.SETS)
+        after = checked_reshape(host, {"mixed": consumer(**{ROOT: {"VCPU": 3}})})
+        assert held_of(after["mixed"]) == {ROOT: {"VCPU": 2, "PCPU": 1}}
+
+    def test_without_pinned_guests_none_is_needed(self) -> None:
+        host = flat_host()
+        host.driver.guests["floating"] = InstanceDevices()
+        host.change(cpu_sets=self.SETS)
+        host.update()
+        assert host.totals()["PCPU"] == 4
+
+    def test_they_become_pcpus_of_their_cells_in_the_same_reshape(self) -> None:
+        host = flat_host()
+        host.driver.guests["pinned"] = InstanceDevices(pinned_cpus=(3, 6))
+        host.change(cpu_sets=self.SETS, nested=True)
+        after = checked_reshape(host, {"pinned": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 100}})})
+        assert held_of(after["pinned"]) == {
+            CELL0: {"PCPU": 1, "MEMORY_MB": 50},
+            CELL1: {"PCPU": 1, "MEMORY_MB": 50},
+        }
+
+
+def root_with(host: Host, resource_class: str, total: int) -> None:
+    inventory = host.provider().inventory
+    host.tree.update_inventory(ROOT, {**inventory, resource_class: {"total": total}})
+
+
+class TestVgpus:
+    def test_vgpus_of_the_root_follow_their_mediated_devices(self) -> None:
+        host = flat_host()
+        root_with(host, "VGPU", 8)
+        host.driver.guests["a"] = InstanceDevices(mdevs=(MdevUse("u1", GPU1),))
+        host.driver.guests["b"] = InstanceDevices(
+            mdevs=(MdevUse("u2", GPU0), MdevUse("u3", GPU1), MdevUse("u4", GPU1))
+        )
+        after = checked_reshape(
+            host,
+            {
+                "a": consumer(**{ROOT: {"VGPU": 1, "VCPU": 1}}),
+                "b": consumer(**{ROOT: {"VGPU": 3}}),
+            },
+        )
+        gpu0, gpu1 = (host.provider(f"_pci_0000_2{i}_00_0").uuid for i in (0, 1))
+        assert held_of(after["a"]) == {ROOT: {"VCPU": 1}, gpu1: {"VGPU": 1}}
+        assert held_of(after["b"]) == {gpu0: {"VGPU": 1}, gpu1: {"VGPU": 2}}
+        assert "VGPU" not in host.totals()
+
+    @pytest.mark.parametrize(
+        "mdevs", [(), (MdevUse("u1", GPU0), MdevUse("u2", GPU0)), (MdevUse("u", PciAddress("x")),)]
+    )
+    def test_a_consumer_whose_devices_do_not_match_is_named(
+        self, mdevs: tuple[MdevUse, ...]
+    ) -> None:
+        host = flat_host()
+        root_with(host, "VGPU", 8)
+        host.driver.guests["guest-1"] = InstanceDevices(mdevs=mdevs)
+        with pytest.raises(errors.ReshapeFailed, match="consumer guest-1 holds 1 VGPU"):
+            host.reshape({"guest-1": consumer(**{ROOT: {"VGPU": 1}})})
+
+    def test_a_consumer_that_is_no_guest_here_is_named(self) -> None:
+        host = flat_host()
+        root_with(host, "VGPU", 8)
+        with pytest.raises(errors.ReshapeFailed, match="consumer stranger"):
+            host.reshape({"stranger": consumer(**{ROOT: {"VGPU": 1}})})
+
+    def test_a_class_under_another_name_takes_its_holders_along(self) -> None:
+        host = flat_host()
+        uuid = host.provider("_pci_0000_20_00_0").uuid
+        renamed = MdevTypeOptions(MDEV_TYPE, resource_class="CUSTOM_BIG_GPU")
+        host.change(gpu=GpuOptions(mdev_types=(renamed,)))
+        after = checked_reshape(host, {"a": consumer(**{uuid: {"VGPU": 2}})})
+        assert held_of(after["a"]) == {uuid: {"CUSTOM_BIG_GPU": 2}}
+        assert host.totals("_pci_0000_20_00_0") == {"CUSTOM_BIG_GPU": 4}
+
+
+def sriov_machine() -> HostTopology:
+    facts = machine(gpus=1)
+    vfs = tuple(
+        GpuVf(
+            PciAddress(f"0000:20:00.{i + 1}"),
+            i,
+            facts.gpus[0].numa_node,
+            "nvidia",
+            mdev_types=(MdevType(MDEV_TYPE, 1),),
+        )
+        for i in range(3)
+    )
+    return replace(facts, gpus=(replace(facts.gpus[0], mdev_types=(), total_vfs=3, vfs=vfs),))
+
+
+class TestGpuFunctions:
+    PER_VF = replace(FLAT, gpu=replace(VGPU, vf_providers="per_vf"))
+    PER_PF = replace(FLAT, gpu=replace(VGPU, vf_providers="per_pf"))
+
+    def test_from_a_provider_per_function_to_one_for_the_gpu(self) -> None:
+        host = Host(sriov_machine(), self.PER_VF)
+        host.update()
+        vfs = [host.provider(f"_pci_0000_20_00_{i}").uuid for i in (1, 2)]
+        host.driver.options = self.PER_PF
+        after = checked_reshape(
+            host,
+            {"a": consumer(**{vfs[0]: {"VGPU": 1}, vfs[1]: {"VGPU": 1}, ROOT: {"VCPU": 1}})},
+        )
+        gpu = host.provider("_pci_0000_20_00_0").uuid
+        assert held_of(after["a"]) == {gpu: {"VGPU": 2}, ROOT: {"VCPU": 1}}
+        assert not host.exists("_pci_0000_20_00_1")
+
+    def test_back_to_one_per_function_where_the_devices_are(self) -> None:
+        host = Host(sriov_machine(), self.PER_PF)
+        host.update()
+        gpu = host.provider("_pci_0000_20_00_0").uuid
+        host.driver.guests["known"] = InstanceDevices(
+            mdevs=(MdevUse("u", PciAddress("0000:20:00.1")),)
+        )
+        host.driver.options = self.PER_VF
+        after = checked_reshape(
+            host,
+            {
+                "known": consumer(**{gpu: {"VGPU": 1}}),
+                "a-stranger": consumer(**{gpu: {"VGPU": 2}}),
+            },
+        )
+        vf1, vf2, vf3 = (host.provider(f"_pci_0000_20_00_{i}").uuid for i in (1, 2, 3))
+        assert held_of(after["known"]) == {vf1: {"VGPU": 1}}
+        assert held_of(after["a-stranger"]) == {vf2: {"VGPU": 1}, vf3: {"VGPU": 1}}
+
+    def test_more_held_than_there_are_functions_fails_naming_the_consumer(self) -> None:
+        host = Host(sriov_machine(), self.PER_PF)
+        host.update()
+        gpu = host.provider("_pci_0000_20_00_0").uuid
+        host.driver.options = self.PER_VF
+        with pytest.raises(errors.ReshapeFailed, match="consumer a holds 1 more VGPU"):
+            host.reshape({"a": consumer(**{gpu: {"VGPU": 4}})})
+
+
+def test_contexts_of_encrypted_guests_move_from_the_root_to_their_provider() -> None:
+    host = flat_host()
+    root_with(host, "MEM_ENCRYPTION_CONTEXT", 16)
+    host.change_machine(memory_encryption=MemoryEncryption(amd_sev=True, capacity=(("sev", 16),)))
+    after = checked_reshape(
+        host, {"a": consumer(**{ROOT: {"MEM_ENCRYPTION_CONTEXT": 1, "VCPU": 1}})}
+    )
+    sev = child_uuid(ROOT, "mem_encryption:amd_sev")
+    assert held_of(after["a"]) == {ROOT: {"VCPU": 1}, sev: {"MEM_ENCRYPTION_CONTEXT": 1}}
+    assert "MEM_ENCRYPTION_CONTEXT" not in host.totals()
