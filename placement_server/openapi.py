@@ -1,0 +1,287 @@
+"""The API as an OpenAPI 3.1 document, built from the route table and the request schemas.
+
+What a document for people and tools needs beyond those, a sentence and the statuses of each
+operation, stands in `OPERATIONS`; a test fails when a route is missing there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from placement_server import __version__
+from placement_server.api import routes
+from placement_server.candidates import schema as candidates
+from placement_server.microversion import MAX
+from placement_server.schemas import (
+    aggregate,
+    allocation,
+    inventory,
+    reshaper,
+    resource_class,
+    resource_provider,
+    trait,
+    usage,
+)
+from placement_server.schemas.validation import SchemaByVersion
+
+Document = dict[str, Any]
+
+STATUS_TEXTS: Final = {
+    200: "The representation.",
+    201: "Created; Location names it.",
+    204: "Done; no body.",
+    400: "The request is malformed, or names something that does not exist.",
+    401: "No token, or not a valid one.",
+    403: "The policy does not allow this.",
+    404: "There is no such thing, or not at this microversion.",
+    406: "The microversion or the media type asked for is not available.",
+    409: "A conflict: a generation moved, a name is taken, something is in use or too little.",
+    415: "The body is not application/json.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method of one path.
+
+    :ivar since: the minor microversion that brought it.
+    :ivar statuses: what it answers beside the 400, 401, 403 and 406 that all may.
+    :ivar body: schemas of the request body; None when there is none.
+    :ivar query: schemas of the query string; None when it is ignored.
+    """
+
+    summary: str
+    since: int
+    statuses: tuple[int, ...]
+    body: SchemaByVersion | None = None
+    query: SchemaByVersion | None = None
+
+
+_CANDIDATES: Final = SchemaByVersion(
+    {version[1]: schema for version, schema in candidates.SCHEMAS.items()}
+)
+_PROVIDER: Final = "/resource_providers/{uuid}"
+
+OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
+    ("GET", "/"): Operation("The versions served; needs no token", 0, (200,)),
+    ("GET", "/resource_classes"): Operation("All resource classes", 2, (200, 404)),
+    ("POST", "/resource_classes"): Operation(
+        "Create a custom resource class", 2, (201, 404, 409, 415), body=resource_class.NAMED
+    ),
+    ("GET", "/resource_classes/{name}"): Operation("One resource class", 2, (200, 404)),
+    ("PUT", "/resource_classes/{name}"): Operation(
+        "Ensure that a custom resource class exists; before 1.7, rename it", 2, (201, 204, 404)
+    ),
+    ("DELETE", "/resource_classes/{name}"): Operation(
+        "Delete a custom resource class that no inventory has", 2, (204, 404, 409)
+    ),
+    ("GET", "/resource_providers"): Operation(
+        "Resource providers, filtered", 0, (200,), query=resource_provider.LIST
+    ),
+    ("POST", "/resource_providers"): Operation(
+        "Create a resource provider", 0, (200, 201, 409, 415), body=resource_provider.CREATE
+    ),
+    ("GET", _PROVIDER): Operation("One resource provider", 0, (200, 404)),
+    ("PUT", _PROVIDER): Operation(
+        "Rename a resource provider, or move it in its tree",
+        0,
+        (200, 404, 409, 415),
+        body=resource_provider.UPDATE,
+    ),
+    ("DELETE", _PROVIDER): Operation(
+        "Delete a provider without children and allocations", 0, (204, 404, 409)
+    ),
+    ("GET", f"{_PROVIDER}/inventories"): Operation("All inventories", 0, (200, 404)),
+    ("POST", f"{_PROVIDER}/inventories"): Operation(
+        "Add one inventory", 0, (201, 404, 409, 415), body=inventory.CREATE
+    ),
+    ("PUT", f"{_PROVIDER}/inventories"): Operation(
+        "Replace all inventories", 0, (200, 404, 409, 415), body=inventory.REPLACE
+    ),
+    ("DELETE", f"{_PROVIDER}/inventories"): Operation(
+        "Delete all inventories", 5, (204, 404, 405, 409)
+    ),
+    ("GET", f"{_PROVIDER}/inventories/{{resource_class}}"): Operation(
+        "One inventory", 0, (200, 404)
+    ),
+    ("PUT", f"{_PROVIDER}/inventories/{{resource_class}}"): Operation(
+        "Replace one inventory", 0, (200, 404, 409, 415), body=inventory.UPDATE
+    ),
+    ("DELETE", f"{_PROVIDER}/inventories/{{resource_class}}"): Operation(
+        "Delete one inventory", 0, (204, 404, 409)
+    ),
+    ("GET", f"{_PROVIDER}/usages"): Operation("Usage by resource class", 0, (200, 404)),
+    ("GET", f"{_PROVIDER}/aggregates"): Operation("Aggregates of a provider", 1, (200, 404)),
+    ("PUT", f"{_PROVIDER}/aggregates"): Operation(
+        "Replace the aggregates of a provider", 1, (200, 404, 409, 415), body=aggregate.REPLACE
+    ),
+    ("GET", f"{_PROVIDER}/allocations"): Operation("Who holds what of a provider", 0, (200, 404)),
+    ("GET", f"{_PROVIDER}/traits"): Operation("Traits of a provider", 6, (200, 404)),
+    ("PUT", f"{_PROVIDER}/traits"): Operation(
+        "Replace the traits of a provider", 6, (200, 404, 409, 415), body=trait.REPLACE_OF_PROVIDER
+    ),
+    ("DELETE", f"{_PROVIDER}/traits"): Operation(
+        "Remove all traits of a provider", 6, (204, 404, 409)
+    ),
+    ("POST", "/allocations"): Operation(
+        "Replace the allocations of several consumers at once",
+        13,
+        (204, 404, 409, 415),
+        body=allocation.POST,
+    ),
+    ("GET", "/allocations/{consumer_uuid}"): Operation("What a consumer holds", 0, (200,)),
+    ("PUT", "/allocations/{consumer_uuid}"): Operation(
+        "Replace all that a consumer holds", 0, (204, 409, 415), body=allocation.PUT
+    ),
+    ("DELETE", "/allocations/{consumer_uuid}"): Operation(
+        "Take everything from a consumer", 0, (204, 404)
+    ),
+    ("GET", "/allocation_candidates"): Operation(
+        "Ways to satisfy a request", 10, (200, 404), query=_CANDIDATES
+    ),
+    ("GET", "/traits"): Operation("All traits, filtered", 6, (200, 404), query=trait.LIST),
+    ("GET", "/traits/{name}"): Operation("Whether a trait exists", 6, (204, 404)),
+    ("PUT", "/traits/{name}"): Operation("Ensure that a custom trait exists", 6, (201, 204, 404)),
+    ("DELETE", "/traits/{name}"): Operation(
+        "Delete a custom trait that no provider has", 6, (204, 404, 409)
+    ),
+    ("GET", "/usages"): Operation("Usage of a project", 9, (200, 404), query=usage.TOTAL),
+    ("POST", "/reshaper"): Operation(
+        "Move inventories and the allocations against them, atomically",
+        30,
+        (204, 404, 409, 415),
+        body=reshaper.RESHAPE,
+    ),
+}
+
+ERROR_SCHEMA: Final[Document] = {
+    "type": "object",
+    "required": ["errors"],
+    "properties": {
+        "errors": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["status", "title", "detail", "request_id"],
+                "properties": {
+                    "status": {"type": "integer"},
+                    "title": {"type": "string"},
+                    "detail": {"type": "string"},
+                    "code": {"type": "string", "pattern": "^placement\\."},
+                    "request_id": {"type": "string", "pattern": "^req-[a-fA-F0-9-]+$"},
+                },
+            },
+        }
+    },
+}
+
+
+def build(version: tuple[int, int] = MAX) -> Document:
+    """The document of one microversion: routes it has, with the schemas in force at it."""
+    paths: Document = {}
+    for path, methods in routes.ROUTES.items():
+        operations = {
+            method.lower(): _operation(path, OPERATIONS[method, path], version)
+            for method in methods
+            if OPERATIONS[method, path].since <= version[1]
+        }
+        if operations:
+            paths[path] = operations
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Placement API",
+            "version": f"{version[0]}.{version[1]}",
+            "summary": f"As served by placement-server {__version__}",
+            "license": {"name": "Apache-2.0"},
+        },
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}
+            },
+            "schemas": {"Error": ERROR_SCHEMA},
+        },
+    }
+
+
+def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Document:
+    document: Document = {
+        "summary": operation.summary,
+        "description": f"Since 1.{operation.since}.",
+        "parameters": [
+            {
+                "name": "OpenStack-API-Version",
+                "in": "header",
+                "schema": {"const": f"placement {version[0]}.{version[1]}"},
+                "required": version[1] > 0,
+            },
+            *_path_parameters(path),
+            *_query_parameters(operation.query, version),
+        ],
+        "responses": {
+            str(status): _response(status)
+            for status in sorted({*operation.statuses, 400, 401, 403, 406})
+        },
+    }
+    if operation.body is not None:
+        schema = operation.body.schema(version)
+        document["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schema}},
+        }
+    return document
+
+
+def _path_parameters(path: str) -> list[Document]:
+    return [
+        {
+            "name": segment.strip("{}"),
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1},
+        }
+        for segment in path.split("/")
+        if segment.startswith("{")
+    ]
+
+
+def _query_parameters(query: SchemaByVersion | None, version: tuple[int, int]) -> list[Document]:
+    if query is None:
+        return []
+    schema = query.schema(version)
+    required = schema.get("required", [])
+    named = [
+        {"name": name, "in": "query", "required": name in required, "schema": dict(of)}
+        for name, of in schema["properties"].items()
+    ]
+    # OpenAPI has no parameters named by a pattern: each family is shown by the member without a
+    # suffix and by one with it.
+    families = [
+        {
+            "name": f"{keyword}{suffix}",
+            "in": "query",
+            "required": False,
+            "schema": {"type": "string"},
+            "description": f"Any suffix that matches {pattern}.",
+        }
+        for pattern in schema.get("patternProperties", {})
+        for keyword in [pattern[1 : pattern.index("(")]]
+        for suffix in ("", "1")
+    ]
+    return named + families
+
+
+def _response(status: int) -> Document:
+    response: Document = {"description": STATUS_TEXTS.get(status, "Method not allowed.")}
+    if status >= 400 and status != 401:
+        response["content"] = {
+            "application/json": {"schema": {"$ref": "#/components/schemas/Error"}}
+        }
+    elif status == 200:
+        response["content"] = {"application/json": {"schema": {"type": "object"}}}
+    return response

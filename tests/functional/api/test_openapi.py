@@ -1,0 +1,95 @@
+"""The OpenAPI document is current, complete, and what the server does fits it whatever is sent."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from placement_server import openapi
+from placement_server.api import routes
+from placement_server.app import build_app
+from placement_server.conf import new_config
+from placement_server.store.store import Store
+from schemathesis.core.transport import Response
+from schemathesis.generation import GenerationMode
+from schemathesis.generation.case import Case
+from tools.openapi import TARGET, text
+
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory: pytest.TempPathFactory) -> schemathesis.BaseSchema:
+    """The document at the newest version, bound to a server in this process."""
+    database: Path = tmp_path_factory.mktemp("openapi") / "placement.db"
+    conf = new_config(args=["--config-file", str(_config(database))])
+    loaded = schemathesis.openapi.from_dict(openapi.build())
+    loaded.app = build_app(conf, Store.from_conf(conf))
+    return loaded
+
+
+def _config(database: Path) -> Path:
+    path = database.with_suffix(".conf")
+    path.write_text(
+        f"[placement_database]\nconnection = sqlite:///{database}\nsync_on_startup = true\n"
+        "[api]\nauth_strategy = noauth2\n[oslo_policy]\nenforce_new_defaults = false\n"
+    )
+    return path
+
+
+def test_the_committed_document_is_the_one_the_code_makes() -> None:
+    assert TARGET.read_text() == text(), "run: python tools/openapi.py"
+
+
+def test_every_route_and_no_other_is_described() -> None:
+    routed = {(method, path) for path, methods in routes.ROUTES.items() for method in methods}
+    assert set(openapi.OPERATIONS) == routed
+
+
+@pytest.mark.parametrize("minor", [0, 1, 7, 12, 24, 30, 39])
+def test_the_document_of_a_version_has_the_routes_of_that_version(minor: int) -> None:
+    documented = {
+        (method.upper(), path)
+        for path, methods in openapi.build((1, minor))["paths"].items()
+        for method in methods
+    }
+    expected = {key for key, operation in openapi.OPERATIONS.items() if operation.since <= minor}
+    assert documented == expected
+
+
+def check(response: Response, documented: Iterable[str]) -> None:
+    """No 500, no error outside the error format, no status that is not documented."""
+    assert response.status_code < 500, response.text
+    # A path whose segments came out odd is another path; a method or path may not exist there.
+    assert str(response.status_code) in {*documented, "404", "405"}, response.text
+    if response.status_code == 401:
+        # An authentication filter answers in a form of its own.
+        assert response.json()
+    elif response.status_code >= 400:
+        entry = response.json()["errors"][0]
+        assert entry["status"] == response.status_code
+        assert entry["detail"]
+        # What was sent may have spoiled the version header too.
+        if response.headers.get("openstack-api-version") == ["placement 1.39"]:
+            assert entry["code"].startswith("placement.")
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize(("method", "path"), sorted(openapi.OPERATIONS))
+def test_whatever_is_sent_the_answer_is_a_documented_one(
+    schema: schemathesis.BaseSchema, method: str, path: str, mode: GenerationMode
+) -> None:
+    operation = schema[path][method]
+    documented = openapi.build()["paths"][path][method.lower()]["responses"]
+
+    @settings(
+        max_examples=10,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def send(case: Case) -> None:
+        check(case.call(headers=HEADERS), documented)
+
+    send()
