@@ -189,12 +189,13 @@ class Announcements:
 def _refuse_duplicates(providers: Sequence[ProviderConfig]) -> None:
     seen: dict[str, str] = {}
     for provider in providers:
-        other = seen.setdefault(provider.identification, provider.source_file)
-        if other is not provider.source_file:
+        other = seen.get(provider.identification)
+        if other is not None:
             raise ProviderConfigException(
                 f"{other} and {provider.source_file} both have an entry for the provider with "
                 f"{provider.identification}. Keep one of them."
             )
+        seen[provider.identification] = provider.source_file
 
 
 def _assign(

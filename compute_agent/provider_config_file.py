@@ -196,7 +196,7 @@ def _check_custom(path: Path, name: str, kind: str) -> None:
 
 
 def _reason(error: jsonschema.ValidationError) -> str:
-    if error.path and error.path[-1] == "__source_file":
+    if error.schema is False:
         return "the key __source_file is reserved"
     return error.message
 
