@@ -1,0 +1,166 @@
+"""The driver that needs nothing but Linux, on a captured machine and on odd ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.virt.host import HostDriver
+from compute_agent.virt.host.driver import kernel_version, size_on_disk
+from tests.data.machine_builder import MachineBuilder
+
+from .conftest import MakeConf
+
+ROOT = "5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11"
+CAPTURED = """
+[host]
+sysfs_root = tests/data/two-cells/sys
+procfs_root = tests/data/two-cells/proc
+"""
+NESTED = f"{CAPTURED}[compute]\nenable_numa_reporting_to_placement = True\n"
+
+
+def tree_of(driver: HostDriver) -> ProviderTree:
+    (node,) = driver.get_available_nodes()
+    tree = ProviderTree()
+    tree.new_root(node, ROOT, 1)
+    driver.update_provider_tree(tree, node)
+    return tree
+
+
+def drawn(tree: ProviderTree) -> list[str]:
+    return sorted(
+        f"{p.name.removeprefix('host1') or 'root'} "
+        + " ".join(f"{rc}={record['total']}" for rc, record in sorted(p.inventory.items()))
+        for p in map(tree.data, tree.get_provider_uuids())
+    )
+
+
+def test_a_captured_machine_is_reported_flat(make_conf: MakeConf) -> None:
+    driver = HostDriver(make_conf(CAPTURED))
+    driver.init_host("host1")
+    tree = tree_of(driver)
+    assert len(tree) == 1
+    root = tree.data(ROOT)
+    assert (root.inventory["VCPU"]["total"], root.inventory["MEMORY_MB"]["total"]) == (16, 128608)
+    assert {"HW_ARCH_X86_64", "HW_CPU_HYPERTHREADING"} <= root.traits
+
+
+def test_a_captured_machine_is_reported_nested_with_its_devices(make_conf: MakeConf) -> None:
+    text = f"{NESTED}[devices]\nenabled_mdev_types = nvidia-222\n"
+    driver = HostDriver(make_conf(text))
+    driver.init_host("host1")
+    shown = drawn(tree_of(driver))
+    disk = shown.pop()
+    assert disk.startswith("root DISK_GB=")
+    assert shown == [
+        "_0000:18:00.0 SRIOV_NET_VF=8",
+        "_0000:81:00.0 SRIOV_NET_VF=8",
+        "_NIC_0000:18:00.0 ",
+        "_NIC_0000:81:00.0 ",
+        "_NUMA0 MEMORY_MB=58160 VCPU=8",
+        "_NUMA0_PAGES1048576 MEMORY_MB=4096",
+        "_NUMA0_PAGES2048 MEMORY_MB=2048",
+        "_NUMA1 MEMORY_MB=58160 VCPU=8",
+        "_NUMA1_PAGES1048576 MEMORY_MB=4096",
+        "_NUMA1_PAGES2048 MEMORY_MB=2048",
+        "_pci_0000_17_00_0 VGPU=16",
+        "_pci_0000_84_00_0 VGPU=16",
+    ]
+
+
+def test_the_live_machine_is_reported(make_conf: MakeConf) -> None:
+    driver = HostDriver(make_conf("[gpu]\nnvml = never\nreserved_host_memory_mb = 0\n"))
+    driver.init_host("host1")
+    root = tree_of(driver).data(ROOT)
+    assert {"VCPU", "MEMORY_MB"} <= root.inventory.keys()
+    assert any(trait.startswith("HW_ARCH_") for trait in root.traits)
+
+
+def test_the_node_is_named_as_the_service(make_conf: MakeConf) -> None:
+    assert HostDriver(make_conf(CAPTURED)).get_available_nodes() == ["host1"]
+
+
+def test_facts_are_json_and_agree_with_the_tree(make_conf: MakeConf) -> None:
+    driver = HostDriver(make_conf(CAPTURED))
+    facts = driver.get_available_resource("host1")
+    assert facts["hypervisor_type"] == "host"
+    assert (facts["vcpus"], facts["memory_mb"]) == (16, 128608)
+    assert [cell["id"] for cell in json.loads(facts["numa_topology"])] == [0, 1]
+    devices = json.loads(facts["pci_passthrough_devices"])
+    assert sum(device["dev_type"] == "type-VF" for device in devices) == 16
+
+
+def test_a_missing_sysfs_is_a_configuration_error_at_the_start(
+    make_conf: MakeConf, tmp_path: Path
+) -> None:
+    driver = HostDriver(make_conf(f"[host]\nprocfs_root = {tmp_path}/none\n"))
+    with pytest.raises(errors.InvalidConfiguration, match=r"\[host\]procfs_root"):
+        driver.init_host("host1")
+
+
+def test_a_machine_that_cannot_be_read_later_is_not_ready(
+    make_conf: MakeConf, tmp_path: Path
+) -> None:
+    machine = MachineBuilder()
+    machine.node(0, cpus="0-3", memory_kib=1 << 20)
+    machine.write(tmp_path)
+    roots = f"[host]\nsysfs_root = {tmp_path}/sys\nprocfs_root = {tmp_path}/proc\n"
+    driver = HostDriver(make_conf(f"reserved_host_memory_mb = 0\n{roots}"))
+    driver.init_host("host1")
+    (tmp_path / "proc" / "meminfo").unlink()
+    with pytest.raises(errors.VirtDriverNotReady, match="meminfo"):
+        driver.get_available_resource("host1")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("reserved_host_memory_mb = 999999\n", "999999"),
+        ("reserved_huge_pages = node:5,size:2048,count:1\n", "cell 5"),
+    ],
+)
+def test_options_that_do_not_fit_the_machine_end_the_start(
+    make_conf: MakeConf, text: str, reason: str
+) -> None:
+    driver = HostDriver(make_conf(f"{text}{CAPTURED}"))
+    with pytest.raises(errors.InvalidConfiguration, match=reason):
+        driver.init_host("host1")
+
+
+def test_dedicated_cpus_the_machine_lacks_end_the_start(make_conf: MakeConf) -> None:
+    driver = HostDriver(make_conf(f"{CAPTURED}[compute]\ncpu_dedicated_set = 15-20\n"))
+    with pytest.raises(errors.InvalidConfiguration, match="16-20"):
+        driver.init_host("host1")
+
+
+def test_without_a_directory_for_instances_no_disk_is_reported(
+    make_conf: MakeConf, tmp_path: Path
+) -> None:
+    conf = make_conf(CAPTURED)
+    (tmp_path / "instances").rmdir()
+    driver = HostDriver(conf)
+    assert "DISK_GB" not in tree_of(driver).data(ROOT).inventory
+    assert driver.get_available_resource("host1")["local_gb"] == 0
+
+
+def test_the_image_cache_is_reserved_where_asked_for(make_conf: MakeConf, tmp_path: Path) -> None:
+    workaround = "[workarounds]\nreserve_disk_resource_for_image_cache = True\n"
+    conf = make_conf(f"{CAPTURED}{workaround}")
+    cache = tmp_path / "instances" / "_base"
+    cache.mkdir()
+    (cache / "image").write_bytes(b"x" * 100_000)
+    assert size_on_disk(str(cache)) >= 100_000
+    assert tree_of(HostDriver(conf)).data(ROOT).inventory["DISK_GB"]["reserved"] == 1
+
+
+@pytest.mark.parametrize(
+    ("release", "number"),
+    [("6.1.0-18-amd64", 6_001_000), ("5.15.160", 5_015_160), ("6.9", 6_009_000), ("odd", 0)],
+)
+def test_a_kernel_release_is_one_number(release: str, number: int) -> None:
+    assert kernel_version(release) == number
