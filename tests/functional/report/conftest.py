@@ -1,6 +1,8 @@
 """A real placement in process, a clock that does not sleep, and a host to report."""
 
+import json as jsonlib
 import random
+import threading
 import uuid as uuidlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,20 +15,75 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.report.connection import Tally
 from compute_agent.report.flush import FlushReport
-from compute_agent.report.transport import InProcessTransport, RecordingTransport
+from compute_agent.report.transport import (
+    InProcessTransport,
+    RecordingTransport,
+    Response,
+    Transport,
+    make_response,
+    request_headers,
+)
 from placement_server.app import build_app
 from placement_server.conf import new_config
+from tests.functional.api.differential.reference import Reference, ReferenceMissing
 
 
-@pytest.fixture(scope="session")
-def placement_app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A placement with a database of its own, shared by the tests of one process."""
+@pytest.fixture(scope="session", params=["ours", "published"])
+def placement(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Transport]:
+    """A placement with a database of its own, shared by the tests of one process.
+
+    Once this project's server and once the published one: the client works with either.
+    """
+    directory = tmp_path_factory.mktemp("placement")
+    if request.param == "ours":
+        yield InProcessTransport(ours(directory))
+        return
+    try:
+        published = Reference(directory)
+    except ReferenceMissing as missing:
+        pytest.skip(f"no published placement to test against: {missing}")
+    yield PipeTransport(published)
+    published.close()
+
+
+def ours(directory: Path) -> Any:
     conf = new_config(config_files=[])
-    database = tmp_path_factory.mktemp("placement") / "placement.db"
-    conf.set_override("connection", f"sqlite:///{database}", group="placement_database")
-    conf.set_override("sync_on_startup", True, group="placement_database")
-    conf.set_override("sqlite_synchronous", False, group="placement_database")
+    url = f"sqlite:///{directory}/placement.db"
+    for name, value in {
+        "connection": url,
+        "sync_on_startup": True,
+        "sqlite_synchronous": False,
+    }.items():
+        conf.set_override(name, value, group="placement_database")
     return build_app(conf, auth_strategy="noauth2")
+
+
+class PipeTransport:
+    """The published placement at the other end of a pipe; one request at a time."""
+
+    def __init__(self, published: Reference) -> None:
+        self._published = published
+        self._lock = threading.Lock()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        microversion: tuple[int, int],
+        json: object = None,
+        global_request_id: str | None = None,
+        timeout: tuple[float, float] | None = None,
+    ) -> Response:
+        headers = request_headers(microversion, global_request_id) | {"X-Auth-Token": "admin"}
+        body = None
+        if json is not None:
+            headers["Content-Type"] = "application/json"
+            body = jsonlib.dumps(json).encode()
+        with self._lock:
+            answer = self._published(method, path, headers=headers, body=body)
+        return make_response(answer.status, answer.headers.items(), answer.body.decode())
 
 
 @dataclass
@@ -106,12 +163,14 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def new_host(placement_app: Any, clock: FakeClock, tmp_path: Path) -> Iterator[Callable[[], Host]]:
+def new_host(
+    placement: Transport, clock: FakeClock, tmp_path: Path
+) -> Iterator[Callable[[], Host]]:
     hosts: list[Host] = []
 
     def make() -> Host:
         root = str(uuidlib.uuid4())
-        transport = RecordingTransport(InProcessTransport(placement_app))
+        transport = RecordingTransport(placement)
         cache = tmp_path / f"placement-cache-{len(hosts)}.json"
         hosts.append(Host(transport, clock, cache, root, f"host-{root[:8]}"))
         return hosts[-1]
@@ -128,8 +187,8 @@ def host(new_host: Callable[[], Host]) -> Host:
 
 
 @pytest.fixture
-def other(placement_app: Any) -> Iterator[ReportClient]:
+def other(placement: Transport) -> Iterator[ReportClient]:
     """Somebody else who writes to the same placement."""
-    client = ReportClient(InProcessTransport(placement_app), clock=FakeClock())
+    client = ReportClient(placement, clock=FakeClock())
     yield client
     client.close()
