@@ -90,6 +90,7 @@ def write(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:
     InvalidInventoryForAllocation, ConstraintViolated, CapacityExceeded.
     """
     held = consumers.hold(tx, writes)
+    consumers.check_generations(held)
     _apply(tx, held, raise_emptied=True)
 
 

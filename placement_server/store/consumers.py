@@ -69,11 +69,7 @@ class HeldConsumer:
 
 
 def hold(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> list[HeldConsumer]:
-    """Lock the records of the consumers, read their allocations and check their generations.
-
-    Raises ConsumerGenerationConflict for the first consumer, in the order given, whose
-    generation is not the expected one.
-    """
+    """Lock the records of the consumers and read their allocations; in the order given."""
     held = {write.uuid: HeldConsumer(write) for write in writes}
     for uuids in chunks(sorted(held)):
         for row_id, uuid, generation in tx.execute(_HOLD, {"uuids": uuids}):
@@ -82,7 +78,13 @@ def hold(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> list[HeldCons
     for uuids in chunks(sorted(held)):
         for uuid, provider_id, class_id, used in tx.execute(_ALLOCATIONS, {"uuids": uuids}):
             held[uuid].old.append((provider_id, class_id, used))
-    for consumer in held.values():
+    return list(held.values())
+
+
+def check_generations(held: Sequence[HeldConsumer]) -> None:
+    """Raises ConsumerGenerationConflict for the first consumer whose generation is not the one
+    that its writer expects."""
+    for consumer in held:
         expected = consumer.write.expected_generation
         if expected is ANY:
             continue
@@ -90,7 +92,6 @@ def hold(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> list[HeldCons
         actual = consumer.generation if consumer.id is not None and consumer.old else None
         if expected != actual:
             raise ConsumerGenerationConflict(consumer.write.uuid, actual, expected)
-    return list(held.values())
 
 
 def delete_allocations(tx: WriteTransaction, held: Sequence[HeldConsumer]) -> None:

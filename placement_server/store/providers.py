@@ -47,11 +47,11 @@ _BUMP: Final = (
     .values(generation=bindparam("next"), updated_at=bindparam("now"))
 )
 _TREE_ROWS: Final = (
-    select(_C.id, _C.uuid, _C.parent_provider_id, _C.root_provider_id)
+    select(_C.id, _C.parent_provider_id, _C.root_provider_id)
     .where(_C.root_provider_id.in_(bindparam("root_ids", expanding=True)))
     .order_by(_C.id)
-    .with_for_update(key_share=True)
 )
+_HOLD_TREES: Final = _TREE_ROWS.with_for_update(key_share=True)
 _PARENT: Final = select(_C.id, _C.root_provider_id).where(_C.uuid == bindparam("uuid"))
 _PARENT_AND_ROOT: Final = (
     select(_C.id, _C.root_provider_id)
@@ -185,8 +185,11 @@ def _move(
         if provider.parent_uuid is not None and not allowed:
             raise ReparentingNotAllowed(provider.uuid)
     # Two moves at the same time could close a loop that neither sees: both trees are held
-    # whole, in the order that claims take providers in, and looked at again.
-    rows = tx.execute(_TREE_ROWS, {"root_ids": sorted({provider.root_id, new_root_id})}).all()
+    # whole, in the order that claims take providers in, and looked at again. In a second
+    # statement: the first does not see a child whose creation it had to wait for.
+    trees = {"root_ids": sorted({provider.root_id, new_root_id})}
+    tx.execute(_HOLD_TREES, trees).all()
+    rows = tx.execute(_TREE_ROWS, trees).all()
     roots = {row.id: row.root_provider_id for row in rows}
     moved = roots.get(provider.id) != provider.root_id
     if moved or (new_parent_id is not None and roots.get(new_parent_id) != new_root_id):

@@ -57,8 +57,9 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
     provider concerned; ConsumerGenerationConflict; ProviderNotFound; ResourceClassNotFound;
     InvalidInventoryForAllocation, ConstraintViolated or CapacityExceeded; InventoryInUse.
     """
-    listed = _listed(tx, inventories)
     held = consumers.hold(tx, writes)
+    listed = _listed(tx, inventories)
+    consumers.check_generations(held)
     given_back = sum_of_old(held)
     named = _providers(tx, {uuid for write in writes for uuid in write.allocations})
     asked = new_allocations(tx, held, {uuid: p.id for uuid, p in (named | listed).items()})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, or_, select
+from sqlalchemy import ColumnElement, Select, bindparam, or_, select
 
 from placement_server.store import tables
 from placement_server.store.dialects import chunks
@@ -45,6 +45,7 @@ _USAGE = select(_P.root_provider_id, _P.id, _I.resource_class_id, _I.used).join_
 _CLASS_NAMES = select(tables.resource_classes.c.id, tables.resource_classes.c.name)
 _TRAIT_NAMES = select(tables.traits.c.id, tables.traits.c.name)
 _CHANGES = select(_C.id, _C.root_provider_id, _C.kind)
+_CHANGES_FROM = _CHANGES.where(_C.id >= bindparam("last"))
 _NEWEST_IDS = select(_C.id).order_by(_C.id.desc())
 
 
@@ -159,8 +160,11 @@ def usage(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, dict[tupl
 
 def changes_since(tx: ReadTransaction, last: int, gaps: Collection[int]) -> list[ChangeRow]:
     """Read the changes from the id ``last`` on, itself among them, and those with ids in gaps."""
-    statement = _CHANGES.where(or_(_C.id >= last, _C.id.in_(gaps)) if gaps else _C.id >= last)
-    return [ChangeRow(*row) for row in tx.execute(statement)]
+    if gaps:
+        rows = tx.execute(_CHANGES.where(or_(_C.id >= last, _C.id.in_(gaps))))
+    else:
+        rows = tx.execute(_CHANGES_FROM, {"last": last})
+    return [ChangeRow(*row) for row in rows]
 
 
 def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:

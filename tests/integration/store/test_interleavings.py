@@ -36,17 +36,18 @@ def scene(store: Store) -> Scene:
         ├── left (VGPU 2)
         └── right (VGPU 2)
 
-    ``old`` holds VCPU 3 of the host and VGPU 1 of the left device.
+    ``child`` is not there yet. ``old`` holds VCPU 3 of the host and VGPU 1 of the left device.
     """
     host, other = new_provider(store, {"VCPU": 4, "DISK_GB": 10}), new_provider(store, {"VCPU": 4})
     left, right = (new_provider(store, {"VGPU": 2}, parent=host) for _ in range(2))
-    old, one, two = (new_uuid() for _ in range(3))
+    child, old, one, two = (new_uuid() for _ in range(4))
     store.write(allocations.write, [set_of(old, {host: {"VCPU": 3}, left: {"VGPU": 1}}, None)])
     return {
         "host": host,
         "other": other,
         "left": left,
         "right": right,
+        "child": child,
         "old": old,
         "one": one,
         "two": two,
@@ -57,7 +58,7 @@ def look(store: Store, scene: Scene) -> object:
     """All there is to see, with roles instead of uuids."""
     roles = {uuid: role for role, uuid in scene.items()}
     seen: dict[str, object] = {}
-    for role in ("host", "other", "left", "right"):
+    for role in ("host", "other", "left", "right", "child"):
         try:
             provider, records = store.read(inventories.of_provider, scene[role])
         except ProviderNotFound:
@@ -142,8 +143,8 @@ def release(store: Store, scene: Scene) -> None:
 
 
 def add_child(store: Store, scene: Scene) -> None:
-    uuid = new_uuid()
-    store.write(providers.create, uuid=uuid, name=uuid, parent_uuid=scene["right"])
+    child = scene["child"]
+    store.write(providers.create, uuid=child, name=child, parent_uuid=scene["right"])
 
 
 def set_traits(store: Store, scene: Scene) -> None:
@@ -215,11 +216,15 @@ PAIRS: dict[str, tuple[Action, Action]] = {
 }
 
 
-@pytest.mark.parametrize("turned", [False, True], ids=["", "turned"])
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
-def test_serializable(sessions: Sessions, pair: tuple[Action, Action], turned: bool) -> None:
-    first, second = reversed(pair) if turned else pair
+def test_two_at_once_leave_what_two_in_a_row_leave(
+    sessions: Sessions, pair: tuple[Action, Action]
+) -> None:
+    first, second = pair
     check_serializable(sessions, scene, first, second, look)
+    if sessions.family != "sqlite":
+        # SQLite runs one write transaction after the other by itself: once is enough there
+        check_serializable(sessions, scene, second, first, look)
 
 
 def test_nothing_is_wrong_after_all_of_this(sessions: Sessions) -> None:
