@@ -72,6 +72,12 @@ def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> i
     from compute_agent.scheduler.errors import NoValidHost
 
     print(f"compute-scheduler {namespace.command}: {error}", file=sys.stderr)
+    if isinstance(error, errors.PlacementUnavailable):
+        print(
+            "Is placement running, and is it where [placement]endpoint_override or the catalogue "
+            "says? The claim was not made, or is given back with the next request.",
+            file=sys.stderr,
+        )
     if isinstance(error, NoValidHost) and namespace.json:
         print(json.dumps(error.as_dict(), indent=2))
     return exit_of(error)

@@ -136,7 +136,6 @@ class SchedulerService:
                 bus,
                 oslo_messaging.Target(topic=topic, server=host),
                 [one],
-                executor="threading",
             )
             for topic, one in ((TOPIC, endpoint), (STATE_TOPIC, StateEndpoint(announcements)))
         ]

@@ -1,0 +1,124 @@
+"""Hosts in a real placement, and schedulers that claim on them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+HEADERS = {"OpenStack-API-Version": "placement 1.39", "X-Auth-Token": "admin"}
+
+
+class Cloud:
+    """Hosts of one test, told from those of others by a trait and a resource class of their own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.mark = f"CUSTOM_T{uuid.uuid4().hex[:12].upper()}"
+        self._http = requests.Session()
+        self._http.headers.update(HEADERS)
+        for kind in ("traits", "resource_classes"):
+            self.call("PUT", f"/{kind}/{self.mark}")
+
+    def call(self, method: str, path: str, **arguments: Any) -> Any:
+        """One request that must succeed; its JSON, if it has any."""
+        answer = self._http.request(method, self.url + path, **arguments)
+        assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.text else None
+
+    def provider(
+        self,
+        inventory: dict[str, Any] | None = None,
+        *traits: str,
+        parent: str | None = None,
+        aggregates: tuple[str, ...] = (),
+    ) -> str:
+        """A new provider with these totals."""
+        new = str(uuid.uuid4())
+        body = {"uuid": new, "name": f"p-{new}", "parent_provider_uuid": parent}
+        self.call("POST", "/resource_providers", json=body)
+        path = f"/resource_providers/{new}"
+        inventories = {name: {"total": total} for name, total in (inventory or {}).items()}
+        generation = 0
+        for aspect, value in (
+            ("inventories", inventories),
+            ("traits", list(traits)),
+            ("aggregates", list(aggregates)),
+        ):
+            written = {"resource_provider_generation": generation, aspect: value}
+            answer = self.call("PUT", f"{path}/{aspect}", json=written)
+            generation = answer["resource_provider_generation"]
+        return new
+
+    def flat_host(self, vcpus: int, *traits: str) -> str:
+        """A host with everything on its root."""
+        inventory = {"VCPU": vcpus, "MEMORY_MB": 4096, "DISK_GB": 100}
+        return self.provider(inventory, self.mark, "COMPUTE_NODE", *traits)
+
+    def nested_host(
+        self, *cells: int, root_traits: tuple[str, ...] = (), **root: Any
+    ) -> tuple[str, list[str]]:
+        """A host with so many VCPU on each of its cells, and nothing on its root."""
+        top = self.provider({}, self.mark, "COMPUTE_NODE", *root_traits, **root)
+        below = [
+            self.provider({"VCPU": vcpus, "MEMORY_MB": 1024}, self.mark, "HW_NUMA_ROOT", parent=top)
+            for vcpus in cells
+        ]
+        return top, below
+
+    def held(self, consumer: str) -> dict[str, dict[str, int]]:
+        """What a consumer holds."""
+        found = self.call("GET", f"/allocations/{consumer}")["allocations"]
+        return {uuid: one["resources"] for uuid, one in found.items()}
+
+
+@pytest.fixture
+def cloud(placement_url: str) -> Cloud:
+    """An empty cloud."""
+    return Cloud(placement_url)
+
+
+def write_config(path: Path, url: str) -> Path:
+    """A configuration of agent and scheduler that points at `url`."""
+    path.write_text(
+        f"[DEFAULT]\nstate_path = {path.parent}/state\n"
+        f"[placement]\nauth_type = noauth\nendpoint_override = {url}\n"
+    )
+    return path
+
+
+@pytest.fixture
+def config(tmp_path: Path, placement_url: str) -> Path:
+    """A configuration that points at the real placement."""
+    return write_config(tmp_path / "scheduler.conf", placement_url)
+
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def command(config: Path) -> Command:
+    """Runs the real command `compute-scheduler`."""
+
+    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        file = options.pop("config_file", config)
+        return subprocess.run(
+            [
+                str(Path(sys.executable).parent / "compute-scheduler"),
+                *("--config-file", str(file)),
+                *arguments,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            **options,
+        )
+
+    return run
