@@ -92,6 +92,13 @@ class SetTable:
                 found[known[known < count]] = True
         return found
 
+    def kept(self, numbers: SlotArray) -> "tuple[SetTable, SlotArray]":
+        """Return a table of only these sets, and these numbers in its terms."""
+        table = SetTable()
+        used, places = np.unique(numbers, return_inverse=True)
+        fresh = [table.intern(self.members[number]) for number in used.tolist()]
+        return table, np.array(fresh, dtype=np.int32)[places]
+
     def numbers_with(self, member: Any) -> Sequence[int]:
         """Return the numbers of the sets that have a member."""
         return self._containing.get(member, ())
@@ -111,6 +118,19 @@ class ClassColumns:
         self.used = Growable(np.int64)
         self.largest_min_unit = 1
         self.largest_step_size = 1
+
+    def compacted(self, alive: BoolArray, moved: IntArray) -> "ClassColumns":
+        """Return the inventories of living slots alone, in terms of the new slots."""
+        kept = alive[self.slot.view()]
+        fresh = ClassColumns()
+        fresh.slot.extend(moved[self.slot.view()[kept]])
+        for name in (
+            "fit", "min_unit", "max_unit", "step_size", "capacity", "shown_capacity", "used",
+        ):  # fmt: skip
+            getattr(fresh, name).extend(getattr(self, name).view()[kept])
+        fresh.largest_min_unit = int(fresh.min_unit.view().max(initial=1))
+        fresh.largest_step_size = int(fresh.step_size.view().max(initial=1))
+        return fresh
 
     def view(self) -> "ClassView":
         """Return the inventories appended so far."""
@@ -231,6 +251,47 @@ class Columns:
         self.aggregate_set.extend([self.aggregate_sets.intern(row.aggregates) for row in rows])
         self.provider_id.extend([row.id for row in rows])
         return bases
+
+    def compacted(self, roots: IntArray) -> "tuple[Columns, IntArray]":
+        """Return columns with these trees alone, and their roots' slots there."""
+        end = self.end.view()
+        edges = np.zeros(self.size + 1, dtype=np.int64)
+        edges[roots] += 1
+        edges[end[roots]] -= 1
+        alive: BoolArray = np.cumsum(edges)[: self.size] > 0
+        moved = np.cumsum(alive) - 1
+        slots = np.flatnonzero(alive)
+        fresh = Columns()
+        fresh.uuid = [self.uuid[slot] for slot in slots.tolist()]
+        fresh.slots_by_uuid = {uuid: [slot] for slot, uuid in enumerate(fresh.uuid)}
+        fresh.provider_id.extend(self.provider_id.view()[slots])
+        parent = self.parent.view()[slots]
+        fresh.parent.extend(np.where(parent >= 0, moved[parent], -1))
+        fresh.root.extend(moved[self.root.view()[slots]])
+        fresh.end.extend(moved[end[slots] - 1] + 1)
+        fresh.shape.extend(self.shape.view()[slots])
+        fresh.shapes, fresh._shape_number = list(self.shapes), dict(self._shape_number)
+        fresh.trait_sets, numbers = self.trait_sets.kept(self.trait_set.view()[slots])
+        fresh.trait_set.extend(numbers)
+        fresh.aggregate_sets, numbers = self.aggregate_sets.kept(self.aggregate_set.view()[slots])
+        fresh.aggregate_set.extend(numbers)
+        self._copy_inventories(fresh, alive, moved)
+        return fresh, moved[roots]
+
+    def _copy_inventories(self, fresh: "Columns", alive: BoolArray, moved: IntArray) -> None:
+        counts = np.diff(self.inventory_start.view())
+        kept = np.repeat(alive, counts)
+        class_ids = self.inventory_class.view()[kept]
+        rows = self.inventory_row.view()[kept]
+        fresh.inventory_start.extend(np.cumsum(counts[alive]))
+        fresh.inventory_class.extend(class_ids)
+        for class_id, columns in self.classes.items():
+            # An inventory's row within its class moves up by the dead rows before it.
+            row_moved = np.cumsum(alive[columns.slot.view()]) - 1
+            mine = class_ids == class_id
+            rows[mine] = row_moved[rows[mine]]
+            fresh.classes[class_id] = columns.compacted(alive, moved)
+        fresh.inventory_row.extend(rows)
 
     def _intern_shape(self, parents: tuple[int, ...]) -> int:
         number = self._shape_number.get(parents)

@@ -187,11 +187,12 @@ class _Filter:
         self, own: BoolArray, foreign: BoolArray, group: RequestGroup, reason: str
     ) -> None:
         """Keep the roots whose trees have an eligible provider or are linked to one."""
-        index = self.index
-        reached = np.zeros(index.size, dtype=bool)
-        reached[index.root[own]] = True
-        links = index.links
+        index, links = self.index, self.index.links
+        reached = own
+        if index.nested:
+            reached = _mask(index.size, index.root[np.flatnonzero(own)])
         if len(links.share):
+            reached = reached.copy()
             reached[links.anchor[foreign[links.share]]] = True
         self._keep_roots(reached[self.roots], group.suffix, reason)
 
@@ -201,20 +202,22 @@ class _Filter:
         if group.forbidden_aggregates:
             clean = self._aggregate_sets((), group.forbidden_aggregates)
             self._keep_roots(clean[index.aggregate_set[self.roots]], "", "member_of")
-        own_sets = self._unsuffixed_filter(group, forbidden, tree)
-        foreign_sets = self._foreign_filter(group, forbidden)
-        any_own = np.zeros(index.size, dtype=bool)
-        any_foreign = np.zeros(index.size, dtype=bool)
+        own_filter = self._unsuffixed_filter(group, forbidden, tree)
+        foreign_filter = self._foreign_filter(group, forbidden)
+        has_links = len(index.links.share) > 0
+        any_own = any_foreign = nobody = np.zeros(index.size, dtype=bool)
         for name, amount in group.resources:
             fitting = self._fitting(known[name], amount)
             reporter.providers_left("", f"resources {name}:{amount}", fitting)
             own = _mask(index.size, fitting)
-            foreign = own & foreign_sets if tree is None else np.zeros(index.size, dtype=bool)
-            if own_sets is not None:
-                own = own & own_sets
+            # Nobody shares with a tree that a group is bound to.
+            foreign = own & foreign_filter if tree is None and has_links else nobody
+            if own_filter is not None:
+                own = own & own_filter
             self._keep_reached(own, foreign, group, f"resources {name}:{amount}")
-            any_own |= own
-            any_foreign |= foreign
+            if terms:
+                any_own = any_own | own
+                any_foreign = any_foreign | foreign
             self.found.own.append(own)
             self.found.foreign.append(foreign)
         for names, term in zip(group.required, terms, strict=True):

@@ -259,10 +259,8 @@ class IndexWriter:
 
     def _compact(self, index: Index) -> Index:
         LOG.debug("Making new columns: %d slots, most of them dead", index.size)
-        self._columns = Columns()
-        bases = self._columns.append([_arranged(tree) for tree in index.trees()])
-        roots = np.array(bases, dtype=np.int64)
-        self._base = dict(zip(index.root_ids.tolist(), bases, strict=True))
+        self._columns, roots = self._columns.compacted(index.roots)
+        self._base = dict(zip(index.root_ids.tolist(), roots.tolist(), strict=True))
         return self._publish(roots, index.root_ids, self._find_links(roots))
 
     def _publish(self, roots: IntArray, root_ids: IntArray, links: Links) -> Index:

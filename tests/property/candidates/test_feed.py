@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from typing import Any
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from placement_server.candidates import index as indexes
 from placement_server.candidates.feed import Feed
 from placement_server.store import aggregates, allocations, inventories, providers, traits
 from placement_server.store.errors import StoreError
@@ -72,10 +74,15 @@ def write(store: Store, kind: str, target: str, value: Any) -> None:
 
 
 @settings(max_examples=40)
-@given(st.lists(WRITES, max_size=25))
+@given(st.lists(WRITES, max_size=25), st.sampled_from([3, 4096]))
 def test_following_the_changes_gives_what_a_fresh_load_gives(
-    writes: list[tuple[str, str, Any]],
+    writes: list[tuple[str, str, Any]], tolerated_dead: int
 ) -> None:
+    with mock.patch.object(indexes, "_TOLERATED_DEAD", tolerated_dead):
+        follow(writes)
+
+
+def follow(writes: list[tuple[str, str, Any]]) -> None:
     store = Store.open("sqlite://")
     store.synchronise_standard_names()
     feed = Feed(store)
