@@ -1,0 +1,250 @@
+"""The whole run: a world, tellers, an observer, a nemesis, and the reckoning."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from placement_server.store import allocations, audit
+from placement_server.store.errors import CapacityExceeded
+from placement_server.store.records import ConsumerWrite
+from placement_server.store.store import Store
+from tests.integration.bank import private_database, world
+from tests.integration.bank.connection import Connection
+from tests.integration.bank.ledger import Ledger
+from tests.integration.bank.nemesis import Nemesis
+from tests.integration.bank.observer import Look, Observer, engine_for, look
+from tests.integration.bank.proxy import Proxy
+from tests.integration.bank.reckoning import reckon
+from tests.integration.bank.service import Service
+from tests.integration.bank.world import World
+
+_STUCK = 120.0
+"""Seconds without one acknowledged write after which nothing is believed to move any more."""
+_TOP = Path(__file__).resolve().parents[3]
+
+
+@dataclass
+class Report:
+    """What a run saw. It was a good one when there are no violations."""
+
+    seed: str
+    seconds: float = 0.0
+    looks: int = 0
+    looks_over_capacity: int = 0
+    faults: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+
+    @property
+    def acknowledged(self) -> int:
+        return self.counts["acknowledged"]
+
+    def __str__(self) -> str:
+        lines = [
+            f"seed {self.seed}: {self.acknowledged} acknowledged writes in {self.seconds:.1f} s, "
+            f"{len(self.faults)} faults, {self.looks} looks",
+            ", ".join(f"{name}: {count}" for name, count in sorted(self.counts.items())),
+            *(f"  fault: {fault}" for fault in self.faults),
+            *(f"  VIOLATION: {violation}" for violation in self.violations),
+        ]
+        return "\n".join(lines)
+
+
+class Tellers:
+    """The client processes."""
+
+    def __init__(self, directory: Path, port: int, seed: str, count: int) -> None:
+        self._moved = threading.Condition()
+        self._acknowledged = 0
+        self._ledgers = [directory / f"ledger-{number}.json" for number in range(count)]
+        self._errors = directory / "tellers.log"
+        with self._errors.open("wb") as errors:
+            self._processes = [
+                subprocess.Popen(
+                    [sys.executable, "-m", "tests.integration.bank.teller", str(port), seed,
+                     str(number), str(directory / "world.json"), str(self._ledgers[number])],
+                    cwd=_TOP, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+                )
+                for number in range(count)
+            ]  # fmt: skip
+        for process in self._processes:
+            threading.Thread(target=self._count, args=(process,), daemon=True).start()
+
+    def _count(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        while dots := process.stdout.read1(4096):  # type: ignore[attr-defined]
+            with self._moved:
+                self._acknowledged += len(dots)
+                self._moved.notify_all()
+
+    def await_writes(self, more: int) -> None:
+        """Return after so many more acknowledged writes. Raises AssertionError when stuck."""
+        with self._moved:
+            goal = self._acknowledged + more
+            while self._acknowledged < goal:
+                if not self._moved.wait(_STUCK):
+                    raise AssertionError(
+                        f"no write was acknowledged for {_STUCK:.0f} s; {self.complaints()}"
+                    )
+
+    def complaints(self) -> str:
+        return self._errors.read_text()[-4000:]
+
+    def finish(self) -> list[Ledger]:
+        """Tell them to stop, and wait for what they have to say."""
+        for process in self._processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self._processes:
+            status = process.wait(_STUCK)
+            assert status == 0, f"a teller ended with {status}: {self.complaints()}"
+        return [Ledger.load(path) for path in self._ledgers]
+
+    def kill(self) -> None:
+        for process in self._processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def run(
+    kind: str,
+    directory: Path,
+    seed: str,
+    *,
+    tellers: int,
+    workers: int = 2,
+    threads: int = 2,
+    rounds: int = 1,
+    pace: int = 20,
+) -> Report:
+    """The bank under fire on a private database of ``kind``; ``rounds`` of every fault there is."""
+    with contextlib.ExitStack() as stack:
+        database = private_database.MAKERS[kind](directory)
+        stack.callback(database.stop)
+        to_database = None
+        url = database.url()
+        if database.port is not None:
+            to_database = Proxy(database.port)
+            stack.callback(to_database.close)
+            url = database.url(to_database.port)
+        service = Service(directory, url, workers=workers, threads=threads)
+        stack.callback(lambda: service.kill() if service.runs else None)
+        to_service = Proxy(service.start())
+        stack.callback(to_service.close)
+        nemesis = Nemesis(
+            random.Random(seed), service, database, to_service, to_database, pace
+        )
+        report = Report(seed)
+        with _dealing(report, directory, to_service.port, database.url(), seed, tellers) as staff:
+            for fault in nemesis.schedule(rounds):
+                staff.await_writes(fault.after)
+                service.require_running()
+                report.faults.append(fault.name)
+                fault.strike()
+            staff.await_writes(pace)
+            for proxy in (to_service, to_database):
+                if proxy is not None:
+                    proxy.disarm()
+            staff.await_writes(pace)
+            staff.settle = lambda: _settle(report, service)
+        report.violations += exactness(database.url(), staff.last)
+        return report
+
+
+def _settle(report: Report, service: Service) -> None:
+    """After this nothing is under way any more."""
+    status = service.stop()
+    if status != 0:
+        report.violations.append(f"the server ended with {status} after SIGTERM")
+
+
+class Staff:
+    """Those at work in one run."""
+
+    def __init__(self, world: World, tellers: Tellers) -> None:
+        self.world = world
+        self.last = Look()
+        self.await_writes = tellers.await_writes
+        self.settle = lambda: None
+
+
+@contextlib.contextmanager
+def _dealing(
+    report: Report, directory: Path, port: int, database_url: str, seed: str, count: int
+) -> Iterator[Staff]:
+    """Tellers at work and an observer; at the end all that is wrong is in the report."""
+    ground = world.build(Connection(port).must, seed)
+    ground.save(directory / "world.json")
+    engine = engine_for(database_url)
+    first: Look = look(engine)
+    engine.dispose()
+    observer = Observer(database_url, ground)
+    tellers = Tellers(directory, port, seed, count)
+    began = time.monotonic()
+    try:
+        staff = Staff(ground, tellers)
+        yield staff
+        ledgers = tellers.finish()
+        report.seconds = time.monotonic() - began
+        staff.settle()
+    except BaseException:
+        tellers.kill()
+        with contextlib.suppress(Exception):
+            observer.stop()
+        report.violations += observer.violations
+        raise
+    last = staff.last = observer.stop()
+    report.looks = observer.looks
+    report.looks_over_capacity = observer.over_capacity
+    for ledger in ledgers:
+        report.counts.update(ledger.counts)
+        report.violations += ledger.violations
+    report.violations += observer.violations
+    report.violations += reckon(ground, first, last, observer.stamps, ledgers)
+
+
+def run_in_peace(
+    directory: Path, url_port: int, database_url: str, seed: str, *, tellers: int, writes: int
+) -> Report:
+    """The same work without a nemesis, on any server of this API that somebody else runs."""
+    report = Report(seed)
+    with _dealing(report, directory, url_port, database_url, seed, tellers) as staff:
+        staff.await_writes(writes)
+    return report
+
+
+def exactness(database_url: str, seen: Look) -> list[str]:
+    """All that is free can be had, to the unit, and not one more; and the audit finds nothing."""
+    problems = []
+    store = Store.open(database_url)
+    try:
+        problems += [str(problem) for problem in store.read(audit.audit)]
+        for (provider, name), stock in seen.stock.items():
+            free = stock.capacity - seen.sums.get((provider, name), 0)
+            if free > 0 and not _claims(store, provider, name, free):
+                problems.append(f"{free} {name} of {provider} are free, but cannot be had")
+            if _claims(store, provider, name, 1):
+                problems.append(f"no {name} of {provider} are free, but one was to be had")
+    finally:
+        store.close()
+    return problems
+
+
+def _claims(store: Store, provider: str, name: str, amount: int) -> bool:
+    write = ConsumerWrite(str(uuid.uuid4()), {provider: {name: amount}}, "p", "u", None, None)
+    try:
+        store.write(allocations.write, [write])
+    except CapacityExceeded:
+        return False
+    return True

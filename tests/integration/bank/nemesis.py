@@ -1,0 +1,98 @@
+"""Who breaks things: a schedule of faults drawn from the seed, each at a moment of the work."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tests.integration.bank.private_database import PrivateDatabase
+from tests.integration.bank.proxy import Cut, Proxy
+from tests.integration.bank.service import Service
+
+_REQUESTS = (b"PUT /allocations", b"POST /allocations", b"POST /reshaper", b"DELETE /allocations")
+_STATEMENTS = (b"COMMIT", b"UPDATE inventories", b"INSERT INTO allocations", b"FOR UPDATE")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``after`` so many acknowledged writes since the last fault was over, ``strike``."""
+
+    after: int
+    name: str
+    strike: Callable[[], None]
+
+
+@dataclass
+class Nemesis:
+    """Has its hands on everything. All of it works again when a fault is over."""
+
+    dice: random.Random
+    service: Service
+    database: PrivateDatabase
+    to_service: Proxy
+    to_database: Proxy | None
+    pace: int
+    log: list[str] = field(default_factory=list)
+
+    def schedule(self, rounds: int) -> Iterator[Fault]:
+        """Every kind of fault once in each round, in an order of its own."""
+        for _ in range(rounds):
+            kinds = self._kinds()
+            self.dice.shuffle(kinds)
+            for name, strike in kinds:
+                yield Fault(self.dice.randint(self.pace // 2, self.pace), name, strike)
+
+    def _kinds(self) -> list[tuple[str, Callable[[], None]]]:
+        kinds: list[tuple[str, Callable[[], None]]] = [
+            ("kill -9 of a worker", self._kill_worker),
+            ("kill -9 of the server", self._kill_service),
+            ("restart of the server", self._restart_service),
+        ]
+        for cut in Cut:
+            kinds.append(self._cut(self.to_service, self.dice.choice(_REQUESTS), cut))
+        if self.to_database is None:
+            return kinds
+        kinds += [
+            ("kill -9 of the database", self._kill_database),
+            ("restart of the database", self._restart_database),
+            ("kill -9 of a worker and of the database", self._kill_worker_and_database),
+        ]
+        if self.database.kind == "postgresql":
+            kinds.append(("kill -9 of a database session", self.database.kill_one_session))
+        for cut in Cut:
+            kinds.append(self._cut(self.to_database, b"COMMIT", cut))
+        kinds.append(self._cut(self.to_database, self.dice.choice(_STATEMENTS), Cut.BEHIND))
+        return kinds
+
+    @staticmethod
+    def _cut(proxy: Proxy, marker: bytes, cut: Cut) -> tuple[str, Callable[[], None]]:
+        def strike() -> None:
+            proxy.trap(marker, cut)
+
+        return f"cut of {marker.decode()} {cut.value}", strike
+
+    def _kill_worker(self) -> None:
+        self.service.kill_worker(self.dice)
+
+    def _kill_service(self) -> None:
+        self.service.kill()
+        self.to_service.upstream = self.service.start()
+
+    def _restart_service(self) -> None:
+        status = self.service.stop()
+        assert status == 0, f"the server ended with {status} after SIGTERM"
+        self.to_service.upstream = self.service.start()
+
+    def _kill_database(self) -> None:
+        self.database.kill()
+        self.database.start()
+
+    def _restart_database(self) -> None:
+        self.database.stop()
+        self.database.start()
+
+    def _kill_worker_and_database(self) -> None:
+        self.database.kill()
+        self.service.kill_worker(self.dice)
+        self.database.start()

@@ -1,0 +1,244 @@
+"""Databases that a nemesis may kill and that come back with everything they had confirmed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+import sqlalchemy as sa
+
+from tests.fixtures.databases import (
+    free_port,
+    mariadb_missing,
+    migrate,
+    postgresql_missing,
+)
+
+_WAIT = 60.0
+_POSTGRESQL = Path("/usr/lib/postgresql")
+
+
+class PrivateDatabase(Protocol):
+    """One database, with a schema. ``port`` is None when there is no server to it."""
+
+    kind: str
+    port: int | None
+
+    def url(self, port: int | None = None) -> str:
+        """Where it is; through another ``port``, if given."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        """In an orderly way."""
+
+    def kill(self) -> None:
+        """kill -9 of all its processes."""
+
+    def kill_one_session(self) -> None:
+        """kill -9 of what serves one client, where that is a process of its own."""
+
+
+class SQLiteFile:
+    """There is no server to kill; the file must survive the death of whoever writes it."""
+
+    kind = "sqlite"
+    port = None
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "placement.db"
+        migrate(self.url())
+
+    def url(self, port: int | None = None) -> str:
+        return f"sqlite:///{self._path}"
+
+    def start(self) -> None:
+        """Nothing runs."""
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def kill(self) -> None:
+        raise AssertionError("there is no server to kill")
+
+    def kill_one_session(self) -> None:
+        raise AssertionError("there is no server to kill")
+
+
+class _Server:
+    kind: str
+    scheme: str
+    maintenance: str
+    command: list[str]
+    gentle: signal.Signals
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port: int | None = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def url(self, port: int | None = None) -> str:
+        return self._address("bank", port)
+
+    def _address(self, database: str, port: int | None = None) -> str:
+        return f"{self.scheme}://root@127.0.0.1:{port or self.port}/{database}"
+
+    def start(self) -> None:
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self._await(self._answers)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(self.gentle)
+            self._process.wait(_WAIT)
+            self._process = None
+
+    def kill(self) -> None:
+        assert self._process is not None
+        family = [psutil.Process(self._process.pid)]
+        family += family[0].children(recursive=True)
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait(_WAIT)
+        self._process = None
+        # a new server refuses to start while a process of the old one is left
+        psutil.wait_procs(family[1:], _WAIT)
+
+    def kill_one_session(self) -> None:
+        raise AssertionError("sessions are no processes here")
+
+    def _answers(self) -> None:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError((self.directory / "log").read_text(errors="replace"))
+        engine = sa.create_engine(self._address(self.maintenance))
+        with engine.connect():
+            pass
+        engine.dispose()
+
+    def _await(self, ready: Callable[[], None]) -> None:
+        deadline = time.monotonic() + _WAIT
+        while True:
+            try:
+                return ready()
+            except (sa.exc.DBAPIError, OSError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    def _create(self) -> None:
+        engine = sa.create_engine(self._address(self.maintenance), isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.exec_driver_sql("CREATE DATABASE bank")
+        engine.dispose()
+        migrate(self.url())
+
+
+class PostgreSQL(_Server):
+    """Without fsync, but with every commit handed to the kernel before it is confirmed."""
+
+    kind = "postgresql"
+    scheme = "postgresql+psycopg"
+    maintenance = "postgres"
+    gentle = signal.SIGINT
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        initdb = shutil.which("initdb") or sorted(_POSTGRESQL.glob("*/bin/initdb"))[-1]
+        binaries = Path(initdb).parent
+        as_user: list[str] = []
+        if os.geteuid() == 0:
+            user = pwd.getpwnam("postgres")
+            os.chown(directory, user.pw_uid, user.pw_gid)
+            as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        data = directory / "data"
+        subprocess.run(
+            [*as_user, str(binaries / "initdb"), "-D", str(data), "-A", "trust", "-U", "root",
+             "--no-sync", "-E", "UTF8", "--locale=C.UTF-8"],
+            cwd=directory, check=True, capture_output=True,
+        )  # fmt: skip
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "full_page_writes": "off",
+            "max_connections": 200,
+            "restart_after_crash": "on",
+        }
+        with (data / "postgresql.conf").open("a") as conf:
+            conf.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
+        self.command = [*as_user, str(binaries / "postgres"), "-D", str(data)]
+        self.start()
+        self._create()
+
+    def kill_one_session(self) -> None:
+        """All others lose theirs too: the server starts over when one died so."""
+        assert self._process is not None
+        for child in psutil.Process(self._process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "root bank" in " ".join(child.cmdline()):
+                    child.kill()
+                    return
+
+
+class MariaDB(_Server):
+    """With every commit handed to the kernel before it is confirmed."""
+
+    kind = "mariadb"
+    scheme = "mysql+pymysql"
+    maintenance = "mysql"
+    gentle = signal.SIGTERM
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        path = f"{os.environ.get('PATH', '')}:/usr/sbin"
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        data = directory / "data"
+        subprocess.run(
+            [shutil.which("mariadb-install-db", path=path) or "", "--no-defaults",
+             f"--datadir={data}", f"--user={user}", "--auth-root-authentication-method=normal",
+             "--skip-test-db"],
+            cwd=directory, check=True, capture_output=True,
+        )  # fmt: skip
+        self.command = [
+            shutil.which("mariadbd", path=path) or "", "--no-defaults", f"--user={user}",
+            f"--datadir={data}", f"--socket={directory / 's.sock'}",
+            f"--pid-file={directory / 'pid'}", "--bind-address=127.0.0.1", f"--port={self.port}",
+            "--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=2",
+            "--skip-log-bin", "--skip-name-resolve", "--max-connections=200",
+        ]  # fmt: skip
+        self.start()
+        self._create()
+
+
+MAKERS: dict[str, Callable[[Path], PrivateDatabase]] = {
+    "sqlite": SQLiteFile,
+    "postgresql": PostgreSQL,
+    "mariadb": MariaDB,
+}
+
+
+def missing(kind: str) -> str | None:
+    """Why there can be no such database here."""
+    if kind == "sqlite":
+        return None
+    return postgresql_missing() if kind == "postgresql" else mariadb_missing()

@@ -1,0 +1,132 @@
+"""A loopback TCP proxy that cuts connections in the middle of what they carry."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import threading
+from dataclasses import dataclass, field
+
+
+class Cut(enum.Enum):
+    """When a connection is cut, seen from the chunk of bytes that was waited for."""
+
+    BEFORE = "before it is passed on"
+    HALFWAY = "after half of it"
+    BEHIND = "right behind it"
+    ANSWER = "when its answer comes"
+
+
+@dataclass
+class _Trap:
+    marker: bytes
+    cut: Cut
+    sprung: threading.Event = field(default_factory=threading.Event)
+
+
+class Proxy:
+    """Listens on ``port``, passes on to ``upstream`` (a loopback port, changeable)."""
+
+    def __init__(self, upstream: int = 0) -> None:
+        self.upstream = upstream
+        self.port = 0
+        self._trap: _Trap | None = None
+        self._loop = asyncio.new_event_loop()
+        self._connections: set[asyncio.Task[None]] = set()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def trap(self, marker: bytes, cut: Cut) -> threading.Event:
+        """Cut the next connection whose client sends ``marker``; the event tells when it was."""
+        trap = _Trap(marker, cut)
+        self._trap = trap
+        return trap.sprung
+
+    def disarm(self) -> None:
+        self._trap = None
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        server = self._loop.run_until_complete(
+            asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=256)
+        )
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        self._loop.run_forever()
+        server.close()
+        for task in self._connections:
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(*self._connections, return_exceptions=True))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._relay(reader, writer)
+        finally:
+            self._connections.discard(task)
+            writer.transport.abort()
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            there, here = await asyncio.open_connection("127.0.0.1", self.upstream)
+        except OSError:
+            return
+        # set when the answer to the chunk passed on last must not arrive
+        poisoned = asyncio.Event()
+        ways = [
+            asyncio.create_task(self._outward(reader, here, poisoned)),
+            asyncio.create_task(self._inward(there, writer, poisoned)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            # not abort: the other end gets what was passed on before
+            with contextlib.suppress(OSError):
+                here.close()
+
+    async def _outward(
+        self, reader: asyncio.StreamReader, here: asyncio.StreamWriter, poisoned: asyncio.Event
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(65536):
+                trap = self._trap
+                if trap is None or trap.marker not in chunk:
+                    here.write(chunk)
+                    await here.drain()
+                    continue
+                self._trap = None
+                trap.sprung.set()
+                if trap.cut is Cut.ANSWER:
+                    poisoned.set()
+                elif trap.cut is Cut.HALFWAY:
+                    chunk = chunk[: len(chunk) // 2]
+                elif trap.cut is Cut.BEFORE:
+                    return
+                here.write(chunk)
+                await here.drain()
+                if trap.cut is not Cut.ANSWER:
+                    return
+
+    @staticmethod
+    async def _inward(
+        there: asyncio.StreamReader, writer: asyncio.StreamWriter, poisoned: asyncio.Event
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await there.read(65536):
+                if poisoned.is_set():
+                    return
+                writer.write(chunk)
+                await writer.drain()

@@ -1,0 +1,100 @@
+"""The real placement-server, started, killed and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+_LISTENING = re.compile(rb"listening on http://127\.0\.0\.1:(\d+)")
+_START_SECONDS = 90.0
+
+
+class Service:
+    """``workers`` processes of ``threads`` threads over one database."""
+
+    def __init__(self, directory: Path, database_url: str, *, workers: int, threads: int) -> None:
+        self._directory = directory
+        self._config = directory / "placement.conf"
+        self._config.write_text(
+            f"[placement_database]\nconnection = {database_url}\nretry_interval = 1\n"
+            "sqlite_synchronous = false\n"
+            "[api]\nauth_strategy = noauth2\n[oslo_policy]\nenforce_new_defaults = false\n"
+        )
+        self._workers, self._threads = workers, threads
+        self._process: subprocess.Popen[bytes] | None = None
+        self._starts = 0
+
+    @property
+    def log(self) -> Path:
+        """Of the start last made."""
+        return self._directory / f"server-{self._starts}.log"
+
+    def start(self) -> int:
+        """The port, a new one each time: connections to the dead do not block it."""
+        self._starts += 1
+        command = [
+            str(Path(sys.executable).parent / "placement-server"),
+            *("serve", "--config-file", str(self._config), "--host", "127.0.0.1", "--port", "0"),
+            *("--workers", str(self._workers), "--threads", str(self._threads)),
+        ]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            found = _LISTENING.search(self.log.read_bytes())
+            if found:
+                return int(found[1])
+            self.require_running()
+            time.sleep(0.02)
+        raise AssertionError(f"placement-server did not start: {self.log.read_text()}")
+
+    def require_running(self) -> None:
+        """Raises AssertionError with the log when the server ended by itself."""
+        if self._process is not None and self._process.poll() is not None:
+            raise AssertionError(
+                f"placement-server ended with {self._process.returncode}:\n"
+                f"{self.log.read_text()[-4000:]}"
+            )
+
+    def workers(self) -> list[psutil.Process]:
+        assert self._process is not None
+        return psutil.Process(self._process.pid).children()
+
+    def kill_worker(self, dice: random.Random) -> None:
+        workers = self.workers()
+        if workers:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                dice.choice(workers).kill()
+
+    def kill(self) -> None:
+        """kill -9 of all its processes."""
+        assert self._process is not None
+        workers = self.workers()
+        for process in [self._process, *workers]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._process.wait()
+        psutil.wait_procs(workers, 30)
+        self._process = None
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit status once all that was begun is finished."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        status = self._process.wait(60)
+        self._process = None
+        return status
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None
