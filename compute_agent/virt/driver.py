@@ -57,6 +57,8 @@ class InstanceDevices:
     """What of the host a guest really holds; what it does not hold exclusively is left out."""
 
     pinned_cpus: tuple[int, ...] = ()
+    floating_cpus: tuple[int, ...] = ()
+    """CPUs its unpinned vCPUs may run on; empty = unknown, or all."""
     cells: tuple[CellUse, ...] = ()
     """Empty: the guest floats over the whole host."""
     page_size_kib: int | None = None

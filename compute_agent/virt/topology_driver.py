@@ -17,6 +17,7 @@ from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTre
 from compute_agent.virt import reshape
 from compute_agent.virt.cpu_sets import guest_cpus
 from compute_agent.virt.driver import Allocations, ComputeDriver
+from compute_agent.virt.guest_checks import cpu_set_faults, mdev_type_faults
 from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
@@ -72,6 +73,7 @@ class TopologyDriver(ComputeDriver):
                 raise errors.InvalidConfiguration(
                     f"The configuration does not fit this machine: {'; '.join(layout.errors)}."
                 )
+        self._check_guests()
 
     def update_provider_tree(
         self,
@@ -164,6 +166,24 @@ class TopologyDriver(ComputeDriver):
                 ]
             ),
         }
+
+    def _check_guests(self) -> None:
+        guests = {
+            uuid: devices
+            for uuid in self.list_instance_uuids()
+            if (devices := self.get_instance_devices(uuid)) is not None
+        }
+        cpu_faults = list(cpu_set_faults(guests, self.options.cpu_sets))
+        if cpu_faults and self.conf.compute_agent.allow_cpu_set_change:
+            LOG.error("The CPU sets do not fit the guests that run: %s", "; ".join(cpu_faults))
+            cpu_faults = []
+        faults = [*cpu_faults, *mdev_type_faults(guests, self.options.gpu.mdev_types)]
+        if faults:
+            raise errors.InvalidConfiguration(
+                f"The configuration does not fit the guests that run: {'; '.join(faults)}. Set the "
+                "options back, or move these guests away first; for CPU sets, "
+                "[compute_agent]allow_cpu_set_change lets the agent start all the same."
+            )
 
     def _propose(self, tree: ProviderTree, nodename: str) -> _Proposal:
         topology = self.topology(nodename)

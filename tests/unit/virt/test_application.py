@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid as uuidlib
 from dataclasses import replace
 
@@ -11,7 +12,8 @@ from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.provider_tree import child_uuid
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions
-from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, Ratio
+from compute_agent.virt.layout.device_spec import parse_device_specs
+from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, PciOptions, Ratio
 
 from .hosts import NAME, ROOT, Host, content
 
@@ -315,3 +317,61 @@ class TestSharedDisk:
         host.tree.update_aggregates(ROOT, [])
         host.update()
         assert "DISK_GB" in host.totals()
+
+
+class TestReservedByOthers:
+    """What operators and cleaning tools reserve of PCI devices."""
+
+    CARD = "_0000:80:00.0"
+
+    def host(self, **tags: str) -> Host:
+        specs = parse_device_specs([json.dumps({"product_id": "1593", **tags})], report=True)
+        host = Host(machine(), LayoutOptions(pci=PciOptions(True, specs)))
+        host.update()
+        return host
+
+    def reserved(self, host: Host) -> float:
+        return host.provider(self.CARD).inventory["CUSTOM_PCI_8086_1593"]["reserved"]
+
+    def reserve(self, host: Host, amount: int) -> None:
+        name = f"{NAME}{self.CARD}"
+        record = {**host.provider(self.CARD).inventory["CUSTOM_PCI_8086_1593"], "reserved": amount}
+        host.tree.update_inventory(name, {"CUSTOM_PCI_8086_1593": record})
+
+    def test_an_operators_reserve_stays(self) -> None:
+        host = self.host()
+        assert self.reserved(host) == 0
+        self.reserve(host, 1)
+        host.update()
+        assert self.reserved(host) == 1
+
+    def test_a_one_time_device_is_reserved_once_it_was_given_out_and_stays_so(self) -> None:
+        host = self.host(one_time_use="true")
+        host.update()
+        assert self.reserved(host) == 0
+        host.holds({self.CARD: {"CUSTOM_PCI_8086_1593": 1}})
+        host.update()
+        assert self.reserved(host) == 1
+        host.holds({})
+        host.update()
+        assert self.reserved(host) == 1
+
+    def test_a_one_time_device_is_given_out_again_once_it_was_cleaned(self) -> None:
+        host = self.host(one_time_use="true")
+        self.reserve(host, 1)
+        host.update()
+        self.reserve(host, 0)
+        host.holds({})
+        host.update()
+        assert self.reserved(host) == 0
+
+    def test_a_missing_device_that_comes_back_is_not_taken_for_reserved(self) -> None:
+        host = self.host()
+        host.holds({self.CARD: {"CUSTOM_PCI_8086_1593": 1}})
+        devices = host.driver.machine.pci_devices
+        host.change_machine(pci_devices=())
+        host.update()
+        assert self.reserved(host) == 1
+        host.change_machine(pci_devices=devices)
+        host.update()
+        assert self.reserved(host) == 0

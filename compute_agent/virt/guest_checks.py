@@ -1,0 +1,44 @@
+"""Whether options fit the guests that run already: what they hold must still be offered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from compute_agent.virt.cpu_sets import CpuSets, format_cpu_set
+from compute_agent.virt.driver import InstanceDevices
+from compute_agent.virt.layout.options import MdevTypeOptions
+
+
+def cpu_set_faults(guests: Mapping[str, InstanceDevices], sets: CpuSets) -> Iterator[str]:
+    """Name guests on CPUs that are not for their kind any more.
+
+    Without a dedicated set pinned guests are the scheduler's affair, as they were before there was
+    one.
+    """
+    if sets.dedicated is None:
+        return
+    for uuid, devices in sorted(guests.items()):
+        if left := frozenset(devices.pinned_cpus) - sets.dedicated:
+            yield (
+                f"guest {uuid} is pinned to CPUs {format_cpu_set(left)}, which "
+                "[compute]cpu_dedicated_set does not have"
+            )
+        if taken := frozenset(devices.floating_cpus) & sets.dedicated:
+            yield (
+                f"guest {uuid} may run on CPUs {format_cpu_set(taken)}, which "
+                "[compute]cpu_dedicated_set gives to pinned guests"
+            )
+
+
+def mdev_type_faults(
+    guests: Mapping[str, InstanceDevices], types: tuple[MdevTypeOptions, ...]
+) -> Iterator[str]:
+    """Name guests that hold mediated devices of a type that is not enabled."""
+    enabled = {mdev_type.type_id for mdev_type in types}
+    for uuid, devices in sorted(guests.items()):
+        held = {mdev.type_id for mdev in devices.mdevs if mdev.type_id is not None}
+        for type_id in sorted(held - enabled):
+            yield (
+                f"guest {uuid} holds a mediated device of type {type_id}, which "
+                "[devices]enabled_mdev_types does not have"
+            )
