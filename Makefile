@@ -5,7 +5,8 @@
 
 VENV := .venv
 STAMP := $(VENV)/.installed
-SHELL := /bin/sh
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .PHONY: help run test clean
 
@@ -32,6 +33,11 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	    python3 -m venv --clear $(VENV); \
 	fi
 	@echo "== installing compute-agent and what it needs into $(VENV); the first time takes a minute"
-	@$(VENV)/bin/python -m pip install --disable-pip-version-check \
-	    --constraint constraints.txt --editable .
+	@$(VENV)/bin/python -m pip install --disable-pip-version-check --progress-bar off \
+	    --constraint constraints.txt --editable . 2>$(VENV)/install.err \
+	    | awk '/^(Collecting|Processing)/ { printf "\r   %d packages found", ++n; fflush() } \
+	           /^Installing collected/ { printf "\n   installing them\n"; fflush() }' \
+	    || { grep -v '^WARNING' $(VENV)/install.err | tail -n 15; \
+	         echo "== the installation failed (all that pip said: $(VENV)/install.err);" \
+	              "correct that and run make again"; exit 1; }
 	@touch $(STAMP)
