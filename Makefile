@@ -35,8 +35,9 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@echo "== installing compute-agent and what it needs into $(VENV); the first time takes a minute"
 	@$(VENV)/bin/python -m pip install --disable-pip-version-check --progress-bar off \
 	    --constraint constraints.txt --editable . 2>$(VENV)/install.err \
-	    | awk '/^(Collecting|Processing)/ { printf "\r   %d packages found", ++n; fflush() } \
-	           /^Installing collected/ { printf "\n   installing them\n"; fflush() }' \
+	    | awk -v tty="$$(test -t 1 && echo yes)" \
+	          '/^(Collecting|Processing)/ { ++n; if (tty) printf "\r   %d packages", n; fflush() } \
+	           /^Installing collected/ { printf "\r   installing %d packages\n", n; fflush() }' \
 	    || { grep -v '^WARNING' $(VENV)/install.err | tail -n 15; \
 	         echo "== the installation failed (all that pip said: $(VENV)/install.err);" \
 	              "correct that and run make again"; exit 1; }
