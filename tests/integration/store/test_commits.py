@@ -1,0 +1,140 @@
+"""Lost connections: before the commit nothing happened and the write is made again; during the
+commit its outcome is found out; either way the write happens exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
+
+from placement_server.store import allocations, audit, resource_classes
+from placement_server.store.errors import StoreUnavailable
+from placement_server.store.store import Store
+from tests.integration.store.conftest import (
+    generation_of,
+    new_provider,
+    new_uuid,
+    set_of,
+    use_of,
+)
+
+# SQLite has no connection to lose
+pytestmark = pytest.mark.parametrize(
+    "module_database_url", ["postgresql", "mariadb"], indirect=True
+)
+
+
+def kill_session(store: Store, connection: sa.Connection) -> None:
+    """End the connection's session from outside, as an administrator would."""
+    postgresql = store.engine.dialect.name == "postgresql"
+    own_id = connection.scalar(
+        sa.text("SELECT pg_backend_pid()" if postgresql else "SELECT connection_id()")
+    )
+    other = sa.create_engine(store.engine.url, isolation_level="AUTOCOMMIT")
+    with other.connect() as killer:
+        command = "SELECT pg_terminate_backend({})" if postgresql else "KILL CONNECTION {}"
+        killer.exec_driver_sql(command.format(own_id))
+    other.dispose()
+
+
+@contextmanager
+def session_lost_before(store: Store, text: str) -> Iterator[list[str]]:
+    """The session dies once, just before the first statement that contains ``text``."""
+    lost: list[str] = []
+
+    def on_statement(connection: sa.Connection, _cursor: object, statement: str, *_: Any) -> None:
+        if text in statement and not lost:
+            lost.append(statement)
+            kill_session(store, connection)
+
+    event.listen(store.engine, "before_cursor_execute", on_statement)
+    yield lost
+    event.remove(store.engine, "before_cursor_execute", on_statement)
+
+
+@contextmanager
+def commit_answer_lost(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, committed: bool
+) -> Iterator[list[bool]]:
+    """The connection breaks once during COMMIT: after the server did it, or before it could."""
+    dialect = store.engine.dialect
+    commit = dialect.do_commit
+    lost: list[bool] = []
+
+    def do_commit(pooled: Any) -> None:
+        if lost:
+            commit(pooled)
+            return
+        lost.append(committed)
+        raw = pooled.dbapi_connection
+        if committed:
+            raw.commit()
+        raw.close()
+        # the driver complains of the closed connection as it does of a broken one
+        raw.commit()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dialect, "do_commit", do_commit)
+        yield lost
+
+
+@pytest.mark.parametrize(
+    "statement", ["consumers", "INSERT INTO allocations", "UPDATE inventories", "changes"]
+)
+def test_a_session_killed_before_the_commit_costs_a_second_try_and_nothing_else(
+    store: Store, statement: str
+) -> None:
+    provider, consumer = new_provider(store, {"VCPU": 2}), new_uuid()
+    with session_lost_before(store, statement) as lost:
+        store.write(allocations.write, [set_of(consumer, {provider: {"VCPU": 2}}, None)])
+    assert lost
+    assert use_of(store, provider) == {"VCPU": 2}
+    assert generation_of(store, provider) == 2
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_commit_whose_answer_was_lost_happens_exactly_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    provider, consumer = new_provider(store, {"VCPU": 4}), new_uuid()
+    with commit_answer_lost(store, monkeypatch, committed=committed) as lost:
+        # made again blindly, the second try would find generation 1 and fail
+        store.write(allocations.write, [set_of(consumer, {provider: {"VCPU": 2}}, None)])
+    assert lost == [committed]
+    assert use_of(store, provider) == {"VCPU": 2}
+    record, _ = store.read(allocations.of_consumer, consumer)
+    assert record is not None
+    assert record.generation == 1
+    assert store.read(audit.audit) == []
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_names_are_created_exactly_once_too(
+    store: Store, monkeypatch: pytest.MonkeyPatch, committed: bool
+) -> None:
+    name = f"CUSTOM_{new_uuid().replace('-', '_').upper()}"
+    with commit_answer_lost(store, monkeypatch, committed=committed):
+        store.write(resource_classes.create, name)
+    assert store.read(resource_classes.get, name).name == name
+
+
+def test_a_database_that_stays_away_is_reported_after_a_bounded_number_of_tries(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = []
+
+    def refuse(*_: Any, **__: Any) -> None:
+        tries.append(1)
+        cause = ConnectionRefusedError(2003, "refused")
+        raise OperationalError("connect", {}, cause)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.engine), "connect", refuse)
+        with pytest.raises(StoreUnavailable, match="refused"):
+            store.write(allocations.delete, new_uuid())
+    assert len(tries) == store.options.claim_tries

@@ -1,0 +1,198 @@
+"""Resource classes and traits on every database."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import os_resource_classes
+import pytest
+import sqlalchemy as sa
+
+from placement_server.store import allocations, changes, inventories, resource_classes, traits
+from placement_server.store.errors import (
+    ResourceClassExists,
+    ResourceClassInUse,
+    ResourceClassNotFound,
+    StandardName,
+    StoreError,
+    TraitInUse,
+    TraitNotFound,
+)
+from placement_server.store.names import STANDARD_CLASS_IDS
+from placement_server.store.store import Store
+from placement_server.store.tables import changes as changes_table
+from tests.integration.store.conftest import new_provider, new_uuid, set_of
+
+
+def custom() -> str:
+    return f"CUSTOM_{new_uuid().replace('-', '_').upper()}"
+
+
+def test_standard_classes_have_the_numbers_of_their_places(store: Store) -> None:
+    rows = store.read(resource_classes.list_all)
+    standard = {row.name: row.id for row in rows if not row.name.startswith("CUSTOM_")}
+    assert standard == STANDARD_CLASS_IDS
+    assert standard["VCPU"] == 0
+    assert len(standard) == len(os_resource_classes.STANDARDS)
+
+
+def test_custom_classes_are_numbered_from_ten_thousand(store: Store) -> None:
+    first, second = custom(), custom()
+    assert store.write(resource_classes.create, first).id >= 10_000
+    row, created = store.write(resource_classes.ensure, second)
+    assert created
+    assert row.id == store.read(resource_classes.get, first).id + 1
+    assert store.write(resource_classes.ensure, second) == (row, False)
+    with pytest.raises(ResourceClassExists):
+        store.write(resource_classes.create, first)
+
+
+def test_a_renamed_class_keeps_its_inventories(store: Store) -> None:
+    old, new = custom(), custom()
+    store.write(resource_classes.create, old)
+    provider = new_provider(store, {old: 5})
+    store.write(resource_classes.rename, old, new)
+    assert set(store.read(inventories.of_provider, provider)[1]) == {new}
+    with pytest.raises(ResourceClassNotFound):
+        store.write(allocations.write, [set_of(new_uuid(), {provider: {old: 1}})])
+    store.write(allocations.write, [set_of(new_uuid(), {provider: {new: 1}})])
+    with pytest.raises(ResourceClassExists):
+        store.write(resource_classes.rename, new, "VCPU")
+
+
+def test_standard_classes_and_those_in_use_stay(store: Store) -> None:
+    name = custom()
+    store.write(resource_classes.create, name)
+    provider = new_provider(store, {name: 5})
+    with pytest.raises(ResourceClassInUse):
+        store.write(resource_classes.delete, name)
+    store.write(inventories.delete_all, provider)
+    store.write(resource_classes.delete, name)
+    with pytest.raises(ResourceClassNotFound):
+        store.write(resource_classes.delete, name)
+    for change in (resource_classes.delete, traits.delete):
+        with pytest.raises(StoreError) as refused:
+            store.write(change, "VCPU")
+        assert isinstance(refused.value, StandardName | TraitNotFound)
+    with pytest.raises(StandardName):
+        store.write(resource_classes.rename, "VCPU", custom())
+
+
+def test_a_class_number_that_is_used_again_is_not_taken_for_the_old_class(store: Store) -> None:
+    other = Store.open(store.url, options=store.options)
+    old, new = custom(), custom()
+    number = store.write(resource_classes.create, old).id
+    provider = new_provider(other, {old: 5})
+    store.write(inventories.delete_all, provider)
+    store.write(resource_classes.delete, old)
+    assert store.write(resource_classes.create, new).id == number
+    with pytest.raises(ResourceClassNotFound):
+        other.write(allocations.write, [set_of(new_uuid(), {provider: {old: 1}})])
+    other.close()
+
+
+def test_traits_are_created_listed_and_deleted(store: Store) -> None:
+    name = custom()
+    row, created = store.write(traits.ensure, name)
+    assert created
+    assert store.write(traits.ensure, name) == (row, False)
+    provider = new_provider(store)
+
+    def listed(**filters: object) -> set[str]:
+        return {t.name for t in store.read(traits.list_names, **filters)}  # type: ignore[arg-type]
+
+    assert listed(names=[name, "HW_NUMA_ROOT", "CUSTOM_NONE"]) == {name, "HW_NUMA_ROOT"}
+    assert name in listed(prefix=name[:20], associated=False)
+    assert listed(prefix=name.lower()) == set()
+    assert listed(prefix="HW_CPU%") == set()
+    store.write(traits.replace_of_provider, provider, [name], generation=0)
+    assert name in listed(associated=True)
+    with pytest.raises(TraitInUse):
+        store.write(traits.delete, name)
+    store.write(traits.delete_of_provider, provider)
+    store.write(traits.delete, name)
+    with pytest.raises(TraitNotFound):
+        store.write(traits.delete, name)
+    with pytest.raises(StandardName):
+        store.write(traits.delete, "HW_NUMA_ROOT")
+
+
+def test_first_uses_of_the_same_new_names_at_once_all_succeed(store: Store) -> None:
+    provider, project, kind = new_provider(store, {"VCPU": 100}), new_uuid(), custom()
+    trait, resource_class = custom(), custom()
+
+    def first_use(number: int) -> None:
+        write = set_of(
+            new_uuid(),
+            {provider: {"VCPU": 1}},
+            project=project,
+            user=f"user of {project}",
+            consumer_type=kind,
+        )
+        store.write(allocations.write, [write])
+        store.write(traits.ensure, trait)
+        store.write(resource_classes.ensure, resource_class)
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(first_use, range(12)))
+    assert store.read(resource_classes.get, resource_class)
+    _, consumers = store.read(allocations.of_provider, provider)
+    assert {(c.project_id, c.consumer_type) for c, _ in consumers} == {(project, kind)}
+
+
+def test_each_write_appends_the_trees_it_touched(store: Store) -> None:
+    def newest() -> int:
+        return store.read(
+            lambda tx: tx.execute(sa.select(sa.func.max(changes_table.c.id))).scalar_one()
+        )
+
+    def since(last: int) -> list[tuple[int, int]]:
+        statement = sa.select(changes_table.c.root_provider_id, changes_table.c.kind).where(
+            changes_table.c.id > last
+        )
+        return store.read(lambda tx: sorted(tuple(row) for row in tx.execute(statement)))
+
+    root = new_provider(store, {"VCPU": 4})
+    child = new_provider(store, {"VCPU": 4}, parent=root)
+    other = new_provider(store, {"VCPU": 4})
+    ids = {
+        uuid: store.read(lambda tx, u=uuid: inventories.of_provider(tx, u)[0].root_id)
+        for uuid in (root, child, other)
+    }
+    assert ids[child] == ids[root]
+    last = newest()
+    consumer = new_uuid()
+    amounts = {child: {"VCPU": 1}, other: {"VCPU": 1}}
+    store.write(allocations.write, [set_of(consumer, amounts)])
+    usage = sorted([(ids[root], changes.USAGE), (ids[other], changes.USAGE)])
+    assert since(last) == usage
+    last = newest()
+    store.write(allocations.delete, consumer)
+    assert since(last) == usage
+    last = newest()
+    store.write(traits.replace_of_provider, child, ["HW_NUMA_ROOT"], generation=2)
+    store.write(traits.replace_of_provider, child, ["HW_NUMA_ROOT"], generation=3)
+    assert since(last) == [(ids[root], changes.STRUCTURE)]
+    last = newest()
+    store.write(traits.ensure, custom())
+    assert since(last) == [(0, changes.NAMES)]
+    last = newest()
+    with pytest.raises(StoreError):
+        store.write(allocations.write, [set_of(consumer, {child: {"VCPU": 9}})])
+    assert since(last) == []
+
+
+def test_old_changes_are_pruned_and_the_newest_stay(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(5):
+        new_provider(store)
+
+    def make_old(tx: changes.WriteTransaction) -> None:
+        tx.execute(sa.text("UPDATE changes SET created_at = '2020-01-01 00:00:00.000000'"))
+
+    store.write(make_old)
+    monkeypatch.setattr(changes, "KEPT_ROWS", 3)
+    assert store.write(changes.prune) > 0
+    left = store.read(lambda tx: tx.execute(sa.select(changes_table.c.id)).scalars().all())
+    assert len(left) == 3

@@ -1,0 +1,96 @@
+"""How many statements a request costs: each is a round trip to the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from placement_server.store import allocations, inventories, providers, reshape
+from placement_server.store.records import InventoryRecord
+from placement_server.store.store import Store
+from tests.integration.store.conftest import (
+    generation_of,
+    new_provider,
+    new_uuid,
+    set_of,
+)
+
+CLASSES = ("VCPU", "MEMORY_MB", "DISK_GB", "VGPU")
+
+
+@contextmanager
+def counted(store: Store) -> Iterator[list[str]]:
+    """The statements of transactions other than BEGIN, COMMIT and ROLLBACK."""
+    statements: list[str] = []
+
+    def on_statement(_c: object, _cursor: object, statement: str, *_: Any) -> None:
+        if not statement.startswith("BEGIN"):
+            statements.append(statement)
+
+    engines = {store._engines.reader, store._engines.writer}
+    if store.engine.dialect.name == "sqlite":
+        # one is a view of the other, and passes its events on
+        engines = {store._engines.reader}
+    for engine in engines:
+        event.listen(engine, "before_cursor_execute", on_statement)
+    yield statements
+    for engine in engines:
+        event.remove(engine, "before_cursor_execute", on_statement)
+
+
+def test_a_claim_costs_nine_statements_however_much_it_claims(store: Store) -> None:
+    hosts = [new_provider(store, dict.fromkeys(CLASSES, 100)) for _ in range(3)]
+    store.write(allocations.write, [set_of(new_uuid(), {hosts[0]: {"VCPU": 1}}, None)])
+    for claimed in (hosts[:1], hosts):
+        with counted(store) as statements:
+            amounts = {host: dict.fromkeys(CLASSES, 1) for host in claimed}
+            store.write(allocations.write, [set_of(new_uuid(), amounts, None)])
+        assert len(statements) <= 9, "\n".join(statements)
+
+
+def test_a_claim_of_fifty_consumers_costs_no_more_than_that_of_one(store: Store) -> None:
+    host = new_provider(store, {"VCPU": 100})
+    with counted(store) as statements:
+        store.write(
+            allocations.write, [set_of(new_uuid(), {host: {"VCPU": 1}}, None) for _ in range(50)]
+        )
+    assert len(statements) <= 9, "\n".join(statements)
+
+
+@pytest.mark.parametrize(
+    ("read", "limit"),
+    [
+        (providers.get, 1),
+        (inventories.of_provider, 2),
+        (allocations.of_provider, 2),
+    ],
+)
+def test_reads_by_id_cost_one_or_two_statements(
+    store: Store, read: Callable[..., object], limit: int
+) -> None:
+    host = new_provider(store, {"VCPU": 100})
+    with counted(store) as statements:
+        store.read(read, host)
+    assert len(statements) <= limit, "\n".join(statements)
+
+
+def test_a_reshape_costs_statements_by_provider_and_not_by_consumer(store: Store) -> None:
+    host = new_provider(store, dict.fromkeys(CLASSES, 1000))
+    children = [new_provider(store, parent=host) for _ in range(2)]
+    consumers = [new_uuid() for _ in range(100)]
+    everything = dict.fromkeys(CLASSES, 1)
+    store.write(
+        allocations.write, [set_of(consumer, {host: everything}, None) for consumer in consumers]
+    )
+    records = {name: InventoryRecord(500) for name in CLASSES}
+    wanted = {host: (generation_of(store, host), {})} | dict.fromkeys(children, (0, records))
+    moved = [
+        set_of(consumer, {children[i % 2]: everything}, 1) for i, consumer in enumerate(consumers)
+    ]
+    with counted(store) as statements:
+        store.write(reshape.apply, wanted, moved)
+    assert len(statements) <= 12 + 3 * len(wanted), "\n".join(statements)
