@@ -1,0 +1,232 @@
+"""What drivers lay out is accepted by a placement server, and found again as it was left."""
+
+from __future__ import annotations
+
+import uuid as uuidlib
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent import agent_traits, errors, reshape_check
+from compute_agent.conf import new_config
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.report.client import ReportClient
+from compute_agent.report.transport import InProcessTransport
+from compute_agent.virt import fake
+from compute_agent.virt.driver import ComputeDriver, load_driver
+from placement_server.app import build_app
+from placement_server.conf import new_config as new_server_config
+
+DRIVERS = ["host.HostDriver", *(f"fake.{name}" for name in fake.__all__)]
+CAPTURED = """[host]
+sysfs_root = tests/data/two-cells/sys
+procfs_root = tests/data/two-cells/proc
+[compute]
+enable_numa_reporting_to_placement = True
+[devices]
+enabled_mdev_types = nvidia-222
+"""
+EXTRA = {
+    "host.HostDriver": CAPTURED,
+    "fake.FakeMisbehavingDriver": "[fake]\nfailing_call = 1000\n",
+    "fake.FakeSlowDriver": "[fake]\ndelay = 0\n",
+}
+
+
+@pytest.fixture(scope="session")
+def placement(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """One server per test process; tests keep apart by names and uuids of their own."""
+    conf = new_server_config(config_files=[])
+    url = f"sqlite:///{tmp_path_factory.mktemp('virt')}/placement.db"
+    for name, value in {
+        "connection": url,
+        "sync_on_startup": True,
+        "sqlite_synchronous": False,
+    }.items():
+        conf.set_override(name, value, group="placement_database")
+    return build_app(conf, auth_strategy="noauth2")
+
+
+class Node:
+    """A driver, the report client, and what the tracker does between them."""
+
+    def __init__(self, placement: Any, driver: ComputeDriver, root: str) -> None:
+        self.client = ReportClient(InProcessTransport(placement))
+        self.client.connect()
+        self.driver = driver
+        self.root = root
+        self.name = driver.get_available_nodes()[0]
+
+        def held(uuid: str) -> Mapping[str, int]:
+            consumers = self.client.get_allocations_for_provider(uuid).values()
+            return dict(sum((Counter(record["resources"]) for record in consumers), Counter()))
+
+        driver.usage_source = held
+
+    def current(self) -> ProviderTree:
+        return self.client.get_provider_tree_and_ensure_root(self.root, self.name)
+
+    def update(self, *, reshape: bool = False) -> list[Any]:
+        """One pass; the operations it took."""
+        base = self.current()
+        wanted = base.snapshot()
+        before = allocations = None
+        if reshape:
+            before = self.client.get_allocations_for_provider_tree(self.root)
+            allocations = reshape_check.editable(before)
+            self.driver.update_provider_tree(wanted, self.name, allocations=allocations)
+            reshape_check.check(base, wanted, before, allocations, self.root)
+        else:
+            self.driver.update_provider_tree(wanted, self.name)
+        report = self.client.update_from_provider_tree(
+            base,
+            wanted,
+            allocations=allocations,
+            original_allocations=before,
+            owned=lambda uuid: agent_traits.is_marked(base.data(uuid)),
+        )
+        return list(report.operations)
+
+    def uuid(self, suffix: str) -> str:
+        return self.current().data(f"{self.name}{suffix}").uuid
+
+    def exists(self, suffix: str) -> bool:
+        return self.current().exists(f"{self.name}{suffix}")
+
+    def claim(self, held: Mapping[str, Mapping[str, int]]) -> str:
+        """A new consumer that holds these amounts, by provider uuid."""
+        consumer = str(uuidlib.uuid4())
+        self.client.put_allocations(
+            consumer,
+            {
+                "allocations": {u: {"resources": dict(r)} for u, r in held.items()},
+                "project_id": "p",
+                "user_id": "u",
+                "consumer_generation": None,
+                "consumer_type": "INSTANCE",
+            },
+        )
+        assert self.held(consumer) == held
+        return consumer
+
+    def held(self, consumer: str) -> dict[str, dict[str, int]]:
+        record = self.client.get_allocs_for_consumer(consumer)
+        return {u: dict(e["resources"]) for u, e in record["allocations"].items()}
+
+
+MakeNode = Callable[..., Node]
+
+
+@pytest.fixture
+def make_node(placement: Any, tmp_path: Path) -> MakeNode:
+    def make(name: str = "fake.FakeNumaDriver", text: str = "") -> Node:
+        root = str(uuidlib.uuid4())
+        path = tmp_path / "agent.conf"
+        (tmp_path / "instances").mkdir(exist_ok=True)
+        path.write_text(
+            f"[DEFAULT]\nhost = host-{root[:8]}\nstate_path = {tmp_path}\n"
+            f"instances_path = {tmp_path}/instances\n{text or EXTRA.get(name, '')}"
+        )
+        conf = new_config(["--config-file", str(path)], default_config_dirs=[])
+        driver = load_driver(name, conf)
+        driver.init_host("x")
+        return Node(placement, driver, root)
+
+    return make
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_what_a_driver_reports_is_accepted_and_a_restart_changes_nothing(
+    make_node: MakeNode, placement: Any, name: str
+) -> None:
+    node = make_node(name)
+    assert node.update()
+    restarted = Node(placement, node.driver, node.root)
+    assert restarted.update() == []
+
+
+def with_layout(node: Node, *, nested: bool) -> None:
+    node.driver.options = replace(node.driver.options, nested=nested)  # type: ignore[attr-defined]
+
+
+def test_consumers_are_moved_to_cells_and_back_in_one_reshape_each(make_node: MakeNode) -> None:
+    node = make_node(text="[fake]\ngpus = 2\nnics = 1\n")
+    with_layout(node, nested=False)
+    node.update()
+    gpu = node.uuid("_pci_0000_20_00_0")
+    before = {
+        node.claim(held): dict(held)
+        for held in (
+            {node.root: {"VCPU": 2, "MEMORY_MB": 4096, "DISK_GB": 10}},
+            {node.root: {"VCPU": 20, "MEMORY_MB": 100_000}, gpu: {"VGPU": 1}},
+            {gpu: {"VGPU": 2}},
+        )
+    }
+    with_layout(node, nested=True)
+    with pytest.raises(errors.ReshapeNeeded):
+        node.update()
+    node.update(reshape=True)
+    cells = {node.uuid("_NUMA0"), node.uuid("_NUMA1")}
+    small, large, untouched = (node.held(consumer) for consumer in before)
+    assert small[node.root] == {"DISK_GB": 10}
+    assert len(cells & small.keys()) == 1
+    assert cells < large.keys()
+    assert untouched == {gpu: {"VGPU": 2}}
+    assert node.update() == []
+
+    with_layout(node, nested=False)
+    node.update(reshape=True)
+    assert {consumer: node.held(consumer) for consumer in before} == before
+    assert not node.exists("_NUMA0")
+    assert node.update() == []
+
+
+def test_a_device_that_disappears_in_use_stays_until_it_is_released(make_node: MakeNode) -> None:
+    node = make_node(text="[fake]\ngpus = 2\nnics = 0\n")
+    node.update()
+    gpu = node.uuid("_pci_0000_21_00_0")
+    consumer = node.claim({gpu: {"VGPU": 3}})
+    machine = node.driver.machine  # type: ignore[attr-defined]
+    node.driver.machine = replace(machine, gpus=machine.gpus[:1])  # type: ignore[attr-defined]
+    node.update()
+    record = node.current().data(gpu).inventory["VGPU"]
+    assert (record["total"], record["reserved"]) == (3, 3)
+    assert node.update() == []
+    node.client.delete_allocation(consumer, force=True)
+    node.update()
+    assert not node.exists("_pci_0000_21_00_0")
+
+
+def test_gpus_that_swap_their_slots_keep_their_providers(make_node: MakeNode) -> None:
+    node = make_node(text="[fake]\ngpus = 2\nnics = 0\n")
+    node.update()
+    first, second = (f"_pci_0000_2{i}_00_0" for i in (0, 1))
+    uuids = (node.uuid(first), node.uuid(second))
+    one, two = node.driver.machine.gpus  # type: ignore[attr-defined]
+    swapped = (
+        replace(two, address=one.address, numa_node=one.numa_node),
+        replace(one, address=two.address, numa_node=two.numa_node),
+    )
+    node.driver.machine = replace(node.driver.machine, gpus=swapped)  # type: ignore[attr-defined]
+    node.update()
+    assert (node.uuid(second), node.uuid(first)) == uuids
+    assert node.update() == []
+
+
+def test_a_provider_of_another_service_is_taken_over_as_it_is(make_node: MakeNode) -> None:
+    node = make_node(text="[fake]\ngpus = 1\nnics = 0\n")
+    base = node.current()
+    theirs = base.snapshot()
+    theirs_uuid = theirs.new_child(f"{node.name}_pci_0000_20_00_0", node.root, str(uuidlib.uuid4()))
+    theirs.update_inventory(theirs_uuid, {"VGPU": {"total": 4}})
+    node.client.update_from_provider_tree(base, theirs)
+    consumer = node.claim({theirs_uuid: {"VGPU": 1}})
+    node.update()
+    taken_over = node.current().data(f"{node.name}_pci_0000_20_00_0")
+    assert taken_over.uuid == theirs_uuid
+    assert taken_over.parent_uuid == node.uuid("_NUMA0")
+    assert node.held(consumer) == {theirs_uuid: {"VGPU": 1}}
