@@ -23,7 +23,12 @@ from compute_agent.report.candidates import Candidates
 from compute_agent.report.connection import Connection, OfferedVersions, Tally
 from compute_agent.report.flush import Flush, FlushReport
 from compute_agent.report.names import Names
-from compute_agent.report.operations import DeleteProvider, Operation, SetAggregates
+from compute_agent.report.operations import (
+    DeleteProvider,
+    KeepProvider,
+    Operation,
+    SetAggregates,
+)
 from compute_agent.report.plan import plan
 from compute_agent.report.providers import MAX_LISTED, Providers
 from compute_agent.report.refresh import TreeReader
@@ -237,7 +242,8 @@ class ReportClient(Allocations, Candidates):
             finally:
                 self._created.update(flush.report.created)
                 self._say_kept(flush.report)
-                cache.dirty = True
+                if not all(isinstance(operation, KeepProvider) for operation in operations):
+                    cache.dirty = True
                 if any(isinstance(operation, SetAggregates) for operation in operations):
                     cache.sharing_due = True
                 self._save_if_changed()

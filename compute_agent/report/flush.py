@@ -151,13 +151,17 @@ class Flush:
                     return True
                 return False
             case PutProvider(uuid, _, _, _, parent_uuid):
-                return uuid in self._lost or parent_uuid in self._lost
+                return self._is_gone(uuid) or parent_uuid in self._lost
             case SetAggregates(uuid) | SetTraits(uuid) | DeleteProvider(uuid):
-                return uuid in self._lost
+                return self._is_gone(uuid)
             case SetInventory(uuid):
-                return uuid in self._lost or uuid in self._unready
+                return self._is_gone(uuid) or uuid in self._unready
             case _:
                 return False
+
+    def _is_gone(self, uuid: str) -> bool:
+        """Not created, or found to be missing, alone or with a parent."""
+        return uuid in self._lost or not self._live.exists(uuid)
 
     def _note_failure(self, operation: Operation, error: errors.ComputeAgentError) -> None:
         uuid = getattr(operation, "uuid", self._root_uuid)
@@ -352,6 +356,10 @@ class Flush:
     # -- what placement has ------------------------------------------------------------------
 
     def _fresh(self, uuid: str, aspect: str) -> ProviderData:
+        if not self._live.exists(uuid):
+            raise errors.ResourceProviderNotFound(
+                f"provider {uuid} disappeared from placement with its parent"
+            )
         if aspect in self._live.stale_aspects(uuid):
             with self._noticing_others(uuid):
                 self._reader.reread(self._live, uuid, [aspect])

@@ -20,6 +20,8 @@ from compute_agent.report.transport import Response
 MAX_LISTED: Final = 200
 """Items in one ``in:`` list; more make the URL too long for what stands before placement."""
 
+NO_PARENT: Final = "parent provider UUID does not exist"
+
 T = TypeVar("T")
 
 
@@ -112,6 +114,7 @@ class Providers:
 
         :raises errors.ResourceProviderCreationFailed: the name belongs to another provider
             (``name_conflict_uuid``), the uuid to one that is elsewhere, or the request was refused.
+        :raises errors.ResourceProviderNotFound: the parent is gone.
         """
         doing = f"Creating provider {name} ({uuid})"
         body: dict[str, Any] = {"uuid": uuid, "name": name}
@@ -133,6 +136,10 @@ class Providers:
                 if found is None:
                     raise self._name_taken(kind, doing, "POST", path, name, response)
                 return self._adopt(found, name, parent_uuid, doing)
+            if response.status == 400 and NO_PARENT in answers.explanation(response):
+                raise answers.failure(
+                    errors.ResourceProviderNotFound, doing, "POST", path, response
+                )
             if response.status not in (200, 201):
                 raise answers.failure(kind, doing, "POST", path, response)
             made = answers.body_of(response, kind, doing, "POST", path, "generation")

@@ -4,8 +4,11 @@ import json
 
 import pytest
 
+from compute_agent.provider_tree import child_uuid
 from tests.functional.report.layouts import small
 from tests.functional.report.test_request_counts import claim
+
+pytestmark = pytest.mark.parametrize("placement", ["ours"], indirect=True)
 
 
 @pytest.fixture
@@ -121,3 +124,18 @@ def test_an_agent_of_many_nodes_writes_its_file_once_a_minute_and_at_the_end(
     client.get_provider_tree_and_ensure_root(node.root, node.name)
     client.close()
     assert len(json.loads(stopped.cache_path.read_text())["trees"]) == 12
+
+
+def test_a_foreign_provider_that_stays_does_not_make_the_file_be_rewritten(stopped, other):
+    theirs = child_uuid(stopped.root, "theirs")
+    other.providers.create(theirs, f"{stopped.name}:theirs", stopped.root)
+    stopped.restart()
+
+    def without(tree):
+        small(stopped.name)(tree)
+        tree.remove(theirs)
+
+    stopped.report(without)
+    before = stopped.cache_path.stat()
+    stopped.report(without)
+    assert stopped.cache_path.stat().st_ino == before.st_ino

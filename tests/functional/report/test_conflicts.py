@@ -258,3 +258,36 @@ def test_a_provider_moves_below_another_parent(reported, other):
     assert tree.data(tree.data(f"{reported.name}_GPU0").parent_uuid).name.endswith("_NUMA0")
     reported.report(moved)
     assert reported.tally.requests == 1
+
+
+def test_a_parent_deleted_under_the_agent_is_created_again_with_its_children(reported, other):
+    numa, child = f"{reported.name}_NUMA0", f"{reported.name}_NUMA0_GPU"
+
+    def lay_out(tree):
+        small(reported.name)(tree)
+        for name, parent in ((numa, reported.name), (child, numa)):
+            if not tree.exists(name):
+                tree.new_child(name, parent)
+            tree.add_traits(name, "OWNER_NOVA")
+
+    reported.report(lay_out)
+    uuid = other.get_provider_tree(reported.root).data(numa).uuid
+
+    def grown(tree):
+        lay_out(tree)
+        tree.update_inventory(numa, {"VCPU": {"total": 5}})
+        tree.update_inventory(child, {"VGPU": {"total": 5}})
+        if not tree.exists(f"{numa}_NIC"):
+            tree.new_child(f"{numa}_NIC", numa)
+
+    before_next(
+        reported, "POST", "/resource_providers", lambda: other.delete_resource_provider(uuid)
+    )
+    with pytest.raises(errors.ResourceProviderUpdateConflict, match="begin anew"):
+        reported.report(grown)
+    reported.report(grown)
+    tree = other.get_provider_tree(reported.root, fresh=True)
+    assert tree.data(child).inventory["VGPU"]["total"] == 5
+    assert tree.exists(f"{numa}_NIC")
+    reported.report(grown)
+    assert reported.tally.requests == 1
