@@ -82,7 +82,7 @@ class TopologyDriver(ComputeDriver):
         allocations: Allocations | None = None,
     ) -> None:
         proposal = self._propose(provider_tree, nodename)
-        situation = Situation(
+        situation = Situation.of(
             provider_tree, proposal.layout, proposal.identities, proposal.topology
         )
         ratios = proposal.ratios

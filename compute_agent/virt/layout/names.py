@@ -19,16 +19,19 @@ import re
 from typing import Final
 
 from compute_agent.discovery.facts import PciAddress, pci_address
-from compute_agent.provider_tree import provider_name
+from compute_agent.provider_tree import MAX_NAME, provider_name
 
 MEMORY_ENCRYPTION_MODELS: Final = ("amd_sev", "amd_sev_es", "amd_sev_snp", "intel_tdx")
 
 _ADDRESS = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
 _LIBVIRT_ADDRESS = r"[0-9a-f]{4,8}_[0-9a-f]{2}_[0-9a-f]{2}_[0-7]"
-_CELL = re.compile(r"_NUMA(?P<cell>\d+)(?:_PAGES(?P<pages>\d+))?")
+_CELL = re.compile(r"_NUMA\d+(?:_PAGES\d+)?")
 _DEVICE = re.compile(rf"_(?:pci_(?P<libvirt>{_LIBVIRT_ADDRESS})|(?P<plain>{_ADDRESS}))")
-_CARD = re.compile(rf"_NIC_(?P<address>{_ADDRESS})")
-_ENCRYPTION = re.compile(f"_(?:{'|'.join(MEMORY_ENCRYPTION_MODELS)})")
+_OURS = re.compile(
+    rf"_(?:NUMA\d+(?:_PAGES\d+)?|pci_{_LIBVIRT_ADDRESS}|(?:NIC_)?{_ADDRESS}"
+    rf"|{'|'.join(MEMORY_ENCRYPTION_MODELS)})(?:~[0-9a-f]{{8}})?"
+)
+_CUT = re.compile(r"~[0-9a-f]{8}$")
 
 
 def cell_name(root: str, cell: int) -> str:
@@ -57,17 +60,22 @@ def memory_encryption_name(root: str, model: str) -> str:
 
 def is_cell(root: str, name: str) -> bool:
     """Whether this is the name of a NUMA cell, or of huge pages of one."""
-    return _matches(_CELL, root, name)
+    return name.startswith(root) and _CELL.fullmatch(name, len(root)) is not None
 
 
 def is_ours(root: str, name: str) -> bool:
-    """Whether a layout gives names of this form to providers under `root`."""
-    return any(_matches(form, root, name) for form in (_CELL, _DEVICE, _CARD, _ENCRYPTION))
+    """Whether a layout gives names of this form to providers under `root`.
+
+    Of a name that was cut only the beginning can be recognised.
+    """
+    if len(name) == MAX_NAME and _CUT.search(name):
+        return name.startswith(root[: MAX_NAME - len("_~00000000")])
+    return name.startswith(root) and _OURS.fullmatch(name, len(root)) is not None
 
 
 def device_address(root: str, name: str) -> PciAddress | None:
     """Return the PCI address at the end of a device's name (network cards are not devices)."""
-    match = _DEVICE.fullmatch(name.removeprefix(root)) if name.startswith(root) else None
+    match = _DEVICE.fullmatch(name, len(root)) if name.startswith(root) else None
     if match is None:
         return None
     text = match["plain"]
@@ -75,7 +83,3 @@ def device_address(root: str, name: str) -> PciAddress | None:
         domain, bus, slot, function = match["libvirt"].split("_")
         text = f"{domain}:{bus}:{slot}.{function}"
     return pci_address(text)
-
-
-def _matches(form: re.Pattern[str], root: str, name: str) -> bool:
-    return name.startswith(root) and form.fullmatch(name.removeprefix(root)) is not None

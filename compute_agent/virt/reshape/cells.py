@@ -49,7 +49,7 @@ def move(
 
 
 def _cells(situation: Situation) -> Iterator[ProviderData]:
-    return (p for p in situation.owned() if is_cell(p, situation.layout.root.name))
+    return (p for p in situation.owned if is_cell(p, situation.layout.root.name))
 
 
 def _cell_uuids(situation: Situation) -> list[str]:

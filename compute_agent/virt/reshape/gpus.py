@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from oslo_log import log
@@ -32,44 +33,111 @@ _NOT_VGPU = ("PGPU", "CUSTOM_PCI_", MIG_CLASS_PREFIX)
 
 
 def reasons(situation: Situation) -> Iterator[str]:
+    view = _View.of(situation)
     root = situation.root
-    for resource_class in sorted(_vgpu_classes(situation) & root.inventory.keys()):
-        if _vgpu_providers(situation):
+    if view.counting:
+        for resource_class in sorted(view.classes & root.inventory.keys()):
             yield f"{resource_class} moves from {root.name} to its GPUs"
-    for gpu in situation.topology.gpus:
-        for vf_provider in _obsolete_vfs(situation, gpu):
-            if vf_provider.inventory and _whole(situation, gpu):
-                yield f"vGPUs move from {vf_provider.name} to their GPU {gpu.address}"
-        whole = _obsolete_whole(situation, gpu)
-        if whole is not None and any(rc in whole.inventory for rc in _vgpu_classes(situation)):
+    for gpu in _with_vfs(situation):
+        if gpu.address in view.counting:
+            for vf_provider in view.obsolete_vfs(gpu):
+                if vf_provider.inventory:
+                    yield f"vGPUs move from {vf_provider.name} to their GPU {gpu.address}"
+        whole = view.obsolete_whole(gpu)
+        if whole is not None and view.classes & whole.inventory.keys():
             yield f"vGPUs move from {whole.name} to its virtual functions"
-    for source, target in _renamed(situation):
+    for source, target in view.renamed():
         name = situation.name_of(source.provider)
         yield f"{source.resource_class} on {name} becomes {target.resource_class}"
 
 
 def move(situation: Situation, allocations: Allocations, devices_of: DevicesOf) -> None:
     """Edit `allocations` in place. Raises ReshapeFailed naming consumers."""
-    _root_to_gpus(situation, allocations, devices_of)
-    for gpu in situation.topology.gpus:
-        _vfs_to_whole(situation, allocations, gpu)
-        _whole_to_vfs(situation, allocations, gpu, devices_of)
-    for source, target in _renamed(situation):
+    view = _View.of(situation)
+    _root_to_gpus(view, allocations, devices_of)
+    for gpu in _with_vfs(situation):
+        _vfs_to_whole(view, allocations, gpu)
+        _whole_to_vfs(view, allocations, gpu, devices_of)
+    for source, target in view.renamed():
         move_all(allocations, source, target)
 
 
-def _functions(gpu: PhysicalGpu) -> tuple[PciAddress, ...]:
-    return (gpu.address, *(vf.address for vf in gpu.vfs))
+def _with_vfs(situation: Situation) -> Iterator[PhysicalGpu]:
+    return (gpu for gpu in situation.topology.gpus if gpu.vfs)
 
 
-def _vgpu_providers(situation: Situation) -> dict[PciAddress, WantedProvider]:
-    """Providers of the layout that count vGPUs, by the address of their function."""
-    functions = {f for gpu in situation.topology.gpus for f in _functions(gpu)}
-    return {
-        wanted.address: wanted
-        for wanted in situation.layout.children
-        if wanted.address in functions and _vgpu_class(wanted)
-    }
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What concerns GPUs of a situation, by the address of the function."""
+
+    situation: Situation
+    counting: Mapping[PciAddress, WantedProvider]
+    """Providers of the layout that count vGPUs."""
+    classes: frozenset[str]
+    """Classes vGPUs are or were counted under."""
+    stored: Mapping[PciAddress, ProviderData]
+    """Providers that placement has."""
+
+    @classmethod
+    def of(cls, situation: Situation) -> _View:
+        functions = {
+            function
+            for gpu in situation.topology.gpus
+            for function in (gpu.address, *(vf.address for vf in gpu.vfs))
+        }
+        counting = {
+            wanted.address: wanted
+            for wanted in situation.layout.children
+            if wanted.address in functions and _vgpu_class(wanted)
+        }
+        classes = {_vgpu_class(wanted) for wanted in counting.values()}
+        root_name = situation.layout.root.name
+        stored = {}
+        for provider in situation.owned:
+            address = names.device_address(root_name, provider.name)
+            if address is not None:
+                stored[address] = provider
+        return cls(situation, counting, frozenset({VGPU, *(c for c in classes if c)}), stored)
+
+    def unit(self, wanted: WantedProvider) -> Unit:
+        resource_class = _vgpu_class(wanted)
+        if resource_class is None:
+            raise ValueError(f"{wanted.name} does not count vGPUs")
+        return Unit(self.situation.identities.uuids[wanted.key], resource_class)
+
+    def wanted_vfs(self, gpu: PhysicalGpu) -> dict[PciAddress, WantedProvider]:
+        return {
+            vf.address: self.counting[vf.address] for vf in gpu.vfs if vf.address in self.counting
+        }
+
+    def obsolete_vfs(self, gpu: PhysicalGpu) -> list[ProviderData]:
+        """Providers of single VFs that the layout no longer has."""
+        wanted = set(self.situation.identities.uuids.values())
+        stored = (self.stored.get(vf.address) for vf in gpu.vfs)
+        return [provider for provider in stored if provider and provider.uuid not in wanted]
+
+    def obsolete_whole(self, gpu: PhysicalGpu) -> ProviderData | None:
+        """The provider that placement has for the GPU, if its VFs count for themselves now."""
+        return self.stored.get(gpu.address) if self.wanted_vfs(gpu) else None
+
+    def renamed(self) -> Iterator[tuple[Unit, Unit]]:
+        """GPUs that count the same under another class name.
+
+        Only where nothing else about the record changed: otherwise the old units were other
+        things.
+        """
+        for wanted in self.counting.values():
+            if wanted.key not in self.situation.identities.known:
+                continue
+            target = self.unit(wanted)
+            stored = self.situation.tree.data(target.provider).inventory
+            old = [
+                rc for rc in stored if rc not in wanted.inventory and not rc.startswith(_NOT_VGPU)
+            ]
+            if len(old) != 1 or target.resource_class in stored:
+                continue
+            if stored[old[0]]["total"] == wanted.inventory[target.resource_class].total:
+                yield Unit(target.provider, old[0]), target
 
 
 def _vgpu_class(wanted: WantedProvider) -> str | None:
@@ -77,92 +145,30 @@ def _vgpu_class(wanted: WantedProvider) -> str | None:
     return classes[0] if len(classes) == 1 else None
 
 
-def _vgpu_classes(situation: Situation) -> frozenset[str]:
-    counted = {_vgpu_class(wanted) for wanted in _vgpu_providers(situation).values()}
-    return frozenset({VGPU, *(rc for rc in counted if rc)})
-
-
-def _unit(situation: Situation, wanted: WantedProvider) -> Unit:
-    resource_class = _vgpu_class(wanted)
-    if resource_class is None:
-        raise ValueError(f"{wanted.name} does not count vGPUs")
-    return Unit(situation.identities.uuids[wanted.key], resource_class)
-
-
-def _whole(situation: Situation, gpu: PhysicalGpu) -> WantedProvider | None:
-    """The GPU's own provider, if it counts the vGPUs of the GPU's VFs."""
-    return _vgpu_providers(situation).get(gpu.address) if gpu.vfs else None
-
-
-def _wanted_vfs(situation: Situation, gpu: PhysicalGpu) -> list[WantedProvider]:
-    counting = _vgpu_providers(situation)
-    return [counting[vf.address] for vf in gpu.vfs if vf.address in counting]
-
-
-def _obsolete_vfs(situation: Situation, gpu: PhysicalGpu) -> list[ProviderData]:
-    """Providers of single VFs that the layout no longer has."""
-    vfs = {vf.address for vf in gpu.vfs}
-    wanted = set(situation.identities.uuids.values())
-    return [
-        provider
-        for provider in situation.owned()
-        if provider.uuid not in wanted
-        and names.device_address(situation.layout.root.name, provider.name) in vfs
-    ]
-
-
-def _obsolete_whole(situation: Situation, gpu: PhysicalGpu) -> ProviderData | None:
-    """The provider that placement has for the GPU, if its VFs count for themselves now."""
-    if not _wanted_vfs(situation, gpu):
-        return None
-    for provider in situation.owned():
-        address = names.device_address(situation.layout.root.name, provider.name)
-        if address == gpu.address:
-            return provider
-    return None
-
-
-def _renamed(situation: Situation) -> Iterator[tuple[Unit, Unit]]:
-    """GPUs that count the same under another class name.
-
-    Only where nothing else about the record changed: otherwise the old units were other things.
-    """
-    for wanted in _vgpu_providers(situation).values():
-        if wanted.key not in situation.identities.known:
-            continue
-        target = _unit(situation, wanted)
-        stored = situation.tree.data(target.provider).inventory
-        old = [rc for rc in stored if rc not in wanted.inventory and not rc.startswith(_NOT_VGPU)]
-        if len(old) != 1 or target.resource_class in stored:
-            continue
-        if stored[old[0]]["total"] == wanted.inventory[target.resource_class].total:
-            yield Unit(target.provider, old[0]), target
-
-
-def _vfs_to_whole(situation: Situation, allocations: Allocations, gpu: PhysicalGpu) -> None:
-    whole = _whole(situation, gpu)
+def _vfs_to_whole(view: _View, allocations: Allocations, gpu: PhysicalGpu) -> None:
+    whole = view.counting.get(gpu.address)
     if whole is None:
         return
-    target = _unit(situation, whole)
-    for provider in _obsolete_vfs(situation, gpu):
-        for resource_class in sorted(_vgpu_classes(situation)):
+    target = view.unit(whole)
+    for provider in view.obsolete_vfs(gpu):
+        for resource_class in sorted(view.classes):
             move_all(allocations, Unit(provider.uuid, resource_class), target)
 
 
 def _whole_to_vfs(
-    situation: Situation, allocations: Allocations, gpu: PhysicalGpu, devices_of: DevicesOf
+    view: _View, allocations: Allocations, gpu: PhysicalGpu, devices_of: DevicesOf
 ) -> None:
     """Each vGPU goes to the VF its guest has, or where that is unknown to the first free one."""
-    whole = _obsolete_whole(situation, gpu)
+    whole = view.obsolete_whole(gpu)
     if whole is None:
         return
-    vfs = {w.address: w for w in _wanted_vfs(situation, gpu) if w.address is not None}
-    units = {address: _unit(situation, wanted) for address, wanted in vfs.items()}
+    vfs = view.wanted_vfs(gpu)
+    units = {address: view.unit(wanted) for address, wanted in vfs.items()}
     free = {
         address: vfs[address].inventory[unit.resource_class].total - used(allocations, unit)
         for address, unit in units.items()
     }
-    sources = [Unit(whole.uuid, rc) for rc in sorted(_vgpu_classes(situation))]
+    sources = [Unit(whole.uuid, rc) for rc in sorted(view.classes)]
     holders = [
         (consumer, record, source)
         for consumer, record in sorted(allocations.items())
@@ -190,19 +196,19 @@ def _whole_to_vfs(
             )
 
 
-def _root_to_gpus(situation: Situation, allocations: Allocations, devices_of: DevicesOf) -> None:
+def _root_to_gpus(view: _View, allocations: Allocations, devices_of: DevicesOf) -> None:
     """Each consumer's vGPUs go where its mediated devices are."""
-    counting = _vgpu_providers(situation)
-    if not counting:
+    if not view.counting:
         return
+    situation = view.situation
     faults = []
-    for resource_class in sorted(_vgpu_classes(situation)):
+    for resource_class in sorted(view.classes):
         source = Unit(situation.identities.root, resource_class)
         for consumer, record in sorted(allocations.items()):
             amount = held(record, source)
             if not amount:
                 continue
-            targets = _providers_of_mdevs(situation, consumer, devices_of)
+            targets = _providers_of_mdevs(view, consumer, devices_of)
             if sum(targets.values()) != amount:
                 faults.append(
                     f"consumer {consumer} holds {amount} {resource_class} on "
@@ -219,14 +225,12 @@ def _root_to_gpus(situation: Situation, allocations: Allocations, devices_of: De
         )
 
 
-def _providers_of_mdevs(
-    situation: Situation, consumer: str, devices_of: DevicesOf
-) -> Counter[Unit]:
-    counting = _vgpu_providers(situation)
-    whole_of = {vf.address: gpu.address for gpu in situation.topology.gpus for vf in gpu.vfs}
+def _providers_of_mdevs(view: _View, consumer: str, devices_of: DevicesOf) -> Counter[Unit]:
+    gpus = view.situation.topology.gpus
+    whole_of = {vf.address: gpu.address for gpu in gpus for vf in gpu.vfs}
     targets: Counter[Unit] = Counter()
     for parent in _parents(consumer, devices_of):
-        wanted = counting.get(parent) or counting.get(whole_of.get(parent, parent))
+        wanted = view.counting.get(parent) or view.counting.get(whole_of.get(parent, parent))
         if wanted is None:
             LOG.warning(
                 "Consumer %s has a mediated device on %s, for which no vGPUs are reported",
@@ -234,7 +238,7 @@ def _providers_of_mdevs(
                 parent,
             )
             continue
-        targets[_unit(situation, wanted)] += 1
+        targets[view.unit(wanted)] += 1
     return targets
 
 

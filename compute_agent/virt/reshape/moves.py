@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,16 +33,27 @@ class Situation:
     layout: HostLayout
     identities: Identities
     topology: HostTopology
+    owned: tuple[ProviderData, ...]
+    """Providers below the root that a layout made and that are still there."""
+
+    @classmethod
+    def of(
+        cls,
+        tree: ProviderTree,
+        layout: HostLayout,
+        identities: Identities,
+        topology: HostTopology,
+    ) -> Situation:
+        owned = tuple(
+            provider
+            for provider in descendants(tree, identities.root)
+            if MISSING not in provider.traits and is_owned(provider, layout.root.name)
+        )
+        return cls(tree, layout, identities, topology, owned)
 
     @property
     def root(self) -> ProviderData:
         return self.tree.data(self.identities.root)
-
-    def owned(self) -> Iterator[ProviderData]:
-        """Yield the providers below the root that a layout made and that are still there."""
-        for provider in descendants(self.tree, self.identities.root):
-            if is_owned(provider, self.layout.root.name) and MISSING not in provider.traits:
-                yield provider
 
     def name_of(self, uuid: str) -> str:
         """Return the name a provider has, or will have."""

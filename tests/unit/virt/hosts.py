@@ -17,7 +17,7 @@ ROOT = "5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11"
 NAME = "host1"
 
 
-class StubbornDriver(TopologyDriver):
+class OneNodeDriver(TopologyDriver):
     """A node made of a topology and options, with guests as given."""
 
     def __init__(self, machine: HostTopology, options: LayoutOptions) -> None:
@@ -44,7 +44,7 @@ class Host:
     """A driver and the tree that placement has of its node."""
 
     def __init__(self, machine: HostTopology, options: LayoutOptions | None = None) -> None:
-        self.driver = StubbornDriver(machine, options or LayoutOptions())
+        self.driver = OneNodeDriver(machine, options or LayoutOptions())
         self.tree = ProviderTree()
         self.tree.new_root(NAME, ROOT, generation=1)
 
