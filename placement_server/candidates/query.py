@@ -33,6 +33,7 @@ MISSING_VALUE = "placement.query.missing_value"
 GroupPolicy = Literal["none", "isolate"]
 Parameters = Sequence[tuple[str, str]]
 
+_MOST_DIGITS = 18
 _GROUP_KEY = re.compile(r"^(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{1,64})?$")
 
 
@@ -144,7 +145,9 @@ def _first_values(
         except jsonschema.ValidationError as error:
             raise QueryError(f"{INVALID}{error}") from None
     limit = first.get("limit")
-    return (int(limit) if limit is not None else None), first.get("group_policy")
+    # Beyond this many there are none, and numbers of thousands of digits are not worth reading.
+    bounded = None if limit is None else int(limit[:_MOST_DIGITS])
+    return bounded, first.get("group_policy")
 
 
 def _root_required(

@@ -15,35 +15,45 @@ from placement_server.candidates.index import Index
 _MOST_CHARACTERS = 96 * 1024 * 1024
 
 
+class _Texts:
+    """What has been rendered from one set of columns."""
+
+    __slots__ = ("characters", "columns", "traits", "trees")
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        self.trees: dict[int, str] = {}
+        self.traits: dict[int, str] = {}
+        self.characters = 0
+
+
 class SummaryCache:
-    """The texts made from one set of columns. Threads may share it."""
+    """The texts made from the newest columns. Threads may share it."""
 
     def __init__(self) -> None:
-        self._columns: Columns | None = None
-        self._trees: dict[int, str] = {}
-        self._traits: dict[int, str] = {}
-        self._characters = 0
+        self._texts: _Texts | None = None
 
-    def _turn_to(self, index: Index) -> None:
-        if self._columns is not index.columns:
-            self._columns, self._characters = index.columns, 0
-            self._trees, self._traits = {}, {}
+    def _of(self, index: Index) -> _Texts:
+        # Another thread may be at work on other columns: each goes on with what it got here.
+        texts = self._texts
+        if texts is None or texts.columns is not index.columns:
+            texts = self._texts = _Texts(index.columns)
+        return texts
 
     def trees(self, index: Index, roots: Iterable[int]) -> list[str]:
         """Return the summaries of whole trees, one text of comma-separated members for each."""
-        self._turn_to(index)
-        known, texts = self._trees, []
+        known, members = self._of(index), []
         for root in roots:
-            text = known.get(root)
+            text = known.trees.get(root)
             if text is None:
-                text = known[root] = ",".join(
-                    self._nested_member(index, slot) for slot in range(root, int(index.end[root]))
+                text = known.trees[root] = ",".join(
+                    _nested_member(index, slot, known) for slot in range(root, int(index.end[root]))
                 )
-                self._characters += len(text)
-            texts.append(text)
-        if self._characters > _MOST_CHARACTERS:
-            self._columns = None
-        return texts
+                known.characters += len(text)
+            members.append(text)
+        if known.characters > _MOST_CHARACTERS:
+            self._texts = None
+        return members
 
     def providers(
         self,
@@ -53,35 +63,37 @@ class SummaryCache:
         requested: Collection[int],
     ) -> list[str]:
         """Return the summaries of single providers in the form before 1.29."""
-        self._turn_to(index)
+        known = self._of(index)
         wanted = None if microversion >= (1, 27) else requested
         texts = []
         for slot in slots:
             text = f'"{index.columns.uuid[slot]}":{{{_resources(index, slot, wanted)}'
             if microversion >= (1, 17):
-                text += f",{self._traits_of(index, slot)}"
+                text += f",{_traits_of(index, slot, known)}"
             texts.append(text + "}")
         return texts
 
-    def _nested_member(self, index: Index, slot: int) -> str:
-        uuid = index.columns.uuid
-        parent = int(index.parent[slot])
-        above = f'"{uuid[parent]}"' if parent >= 0 else "null"
-        return (
-            f'"{uuid[slot]}":{{{_resources(index, slot, None)},{self._traits_of(index, slot)},'
-            f'"parent_provider_uuid":{above},'
-            f'"root_provider_uuid":"{uuid[int(index.root[slot])]}"}}'
-        )
 
-    def _traits_of(self, index: Index, slot: int) -> str:
-        number = int(index.trait_set[slot])
-        text = self._traits.get(number)
-        if text is None:
-            names = index.names.trait_names
-            members = index.columns.trait_sets.members[number]
-            text = '"traits":[' + ",".join(f'"{names[each]}"' for each in members) + "]"
-            self._traits[number] = text
-        return text
+def _nested_member(index: Index, slot: int, known: _Texts) -> str:
+    uuid = index.columns.uuid
+    parent = int(index.parent[slot])
+    above = f'"{uuid[parent]}"' if parent >= 0 else "null"
+    return (
+        f'"{uuid[slot]}":{{{_resources(index, slot, None)},{_traits_of(index, slot, known)},'
+        f'"parent_provider_uuid":{above},'
+        f'"root_provider_uuid":"{uuid[int(index.root[slot])]}"}}'
+    )
+
+
+def _traits_of(index: Index, slot: int, known: _Texts) -> str:
+    number = int(index.trait_set[slot])
+    text = known.traits.get(number)
+    if text is None:
+        names = index.names.trait_names
+        members = index.columns.trait_sets.members[number]
+        text = '"traits":[' + ",".join(f'"{names[each]}"' for each in members) + "]"
+        known.traits[number] = text
+    return text
 
 
 def _resources(index: Index, slot: int, wanted: Collection[int] | None) -> str:

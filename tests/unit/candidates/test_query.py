@@ -230,6 +230,10 @@ def test_a_bad_limit_hidden_behind_a_good_one_is_refused() -> None:
         read("resources=VCPU:1&limit=cow&limit=1")
 
 
+def test_a_limit_of_any_length_is_only_a_large_one() -> None:
+    assert read("resources=VCPU:1&limit=" + "9" * 5000).limit == 10**18 - 1
+
+
 def test_a_partly_forbidden_any_of_list_is_fine() -> None:
     query = read("resources=VCPU:1&required=in:A,B&required=!A")
     assert query.groups[0].required == (frozenset("AB"),)
