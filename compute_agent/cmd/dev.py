@@ -29,13 +29,10 @@ INTERRUPTED = 130
 def run(argv: Sequence[str]) -> int:
     """Run the command and return its exit status."""
     namespace = _parser().parse_args(argv)
-    up, stop = threading.Event(), threading.Event()
-    signals = _Signals(up, stop)
+    stop = threading.Event()
+    signals = _Signals(stop)
     try:
-        return _run(namespace, up, stop)
-    except KeyboardInterrupt:
-        print("compute-agent dev: interrupted while starting", file=sys.stderr)
-        return INTERRUPTED
+        return _run(namespace, stop)
     except BrokenPipeError:
         # whoever read the output has seen enough; Python would complain once more when it flushes
         sys.stdout = None
@@ -44,9 +41,10 @@ def run(argv: Sequence[str]) -> int:
         signals.restore()
 
 
-def _run(namespace: argparse.Namespace, up: threading.Event, stop: threading.Event) -> int:
+def _run(namespace: argparse.Namespace, stop: threading.Event) -> int:
     from rich.console import Console
 
+    from compute_agent.dev.errors import DevInterrupted
     from compute_agent.dev.session import DevOptions, DevRun
     from compute_agent.dev.state_directory import StateDirectory, default_path
     from compute_agent.errors import ComputeAgentError
@@ -66,7 +64,10 @@ def _run(namespace: argparse.Namespace, up: threading.Event, stop: threading.Eve
     # what libraries log belongs to nobody who looks at a demonstration
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        DevRun(options, console).run(up, stop)
+        DevRun(options, console, stop).run()
+    except DevInterrupted as error:
+        print(f"compute-agent dev: {error}", file=sys.stderr)
+        return INTERRUPTED
     except ComputeAgentError as error:
         print(f"compute-agent dev: {error}", file=sys.stderr)
         return 1
@@ -74,10 +75,12 @@ def _run(namespace: argparse.Namespace, up: threading.Event, stop: threading.Eve
 
 
 class _Signals:
-    """SIGINT and SIGTERM: end what is being waited for, or interrupt what is being started."""
+    """SIGINT and SIGTERM set an event.
 
-    def __init__(self, up: threading.Event, stop: threading.Event) -> None:
-        self._up = up
+    They raise nothing: an exception in the middle of a library leaves its locks held.
+    """
+
+    def __init__(self, stop: threading.Event) -> None:
         self._stop = stop
         self._before = {
             number: signal.signal(number, self._handle)
@@ -85,12 +88,7 @@ class _Signals:
         }
 
     def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if self._stop.is_set():
-            # asked for already: the children are being ended, and each has a deadline
-            return
         self._stop.set()
-        if not self._up.is_set():
-            raise KeyboardInterrupt
 
     def restore(self) -> None:
         """Put the handlers back that were there before."""

@@ -8,11 +8,12 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from compute_agent.dev.errors import DevFailed
+from compute_agent.dev.errors import DevFailed, DevInterrupted
 
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the signal a process gets when its parent dies."""
@@ -69,10 +70,13 @@ class Child:
         said = f": {words}" if words else " without a word."
         raise DevFailed(f"{self.name} {how}{said} (all of it: {self.log})")
 
-    def wait_until(self, condition: Callable[[], bool], what: str, seconds: float) -> None:
+    def wait_until(
+        self, condition: Callable[[], bool], what: str, seconds: float, stop: threading.Event
+    ) -> None:
         """Return once `condition` holds.
 
         :raises DevFailed: the process ended, or the time is over.
+        :raises DevInterrupted: `stop` was set.
         """
         deadline = time.monotonic() + seconds
         while not condition():
@@ -83,7 +87,8 @@ class Child:
                     f"{self.name} did not {what} within {seconds:.0f} seconds"
                     f"{f'; it last said: {words}' if words else ''} (all of it: {self.log})"
                 )
-            time.sleep(_POLL_SECONDS)
+            if stop.wait(_POLL_SECONDS):
+                raise DevInterrupted("interrupted while starting")
 
     def last_words(self) -> str:
         """Return the last line of its log that tells something, or an empty string."""

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from compute_agent.dev.child import Child
 from compute_agent.dev.claim_view import print_claim
-from compute_agent.dev.errors import DevFailed
+from compute_agent.dev.errors import DevFailed, DevInterrupted
 from compute_agent.dev.next_steps import next_steps
 from compute_agent.dev.ready_socket import ReadySocket
 from compute_agent.dev.sample import sample_resources
@@ -49,18 +49,18 @@ class DevOptions:
 class DevRun:
     """Starts everything, shows it, and stays up until it is told to stop."""
 
-    def __init__(self, options: DevOptions, console: Console) -> None:
+    def __init__(self, options: DevOptions, console: Console, stop: threading.Event) -> None:
         self._options = options
         self._state = options.state
         self._console = console
+        self._stop = stop
         self._children: list[Child] = []
 
-    def run(self, up: threading.Event, stop: threading.Event) -> None:
+    def run(self) -> None:
         """Run until `stop` is set; with ``once`` only through the demonstration.
 
-        `up` is set once everything is shown and only `stop` is waited for.
-
         :raises DevFailed: something did not start, or ended by itself.
+        :raises DevInterrupted: `stop` was set before everything was shown.
         :raises ComputeAgentError: the sample claim failed.
         """
         with ExitStack() as stack:
@@ -76,12 +76,13 @@ class DevRun:
             providers = self._tree(connection, root)
             self._show(Text.assemble("Placement API  ", (url, "bold")))
             self._console.print(provider_tree(providers))
+            self._go_on()
             resources = sample_resources(providers)
             self._demonstrate(connection, root, resources)
+            self._go_on()
             self._print_next_steps(url, root, resources)
             if not self._options.once:
-                up.set()
-                self._stay(stop)
+                self._stay()
 
     def _start_placement(self) -> str:
         self._state.write_placement_config()
@@ -91,12 +92,15 @@ class DevRun:
         with self._progress("placement-server: SQLite database and HTTP API"):
             server = self._start("placement-server", serve)
             server.wait_until(
-                lambda: LISTENING.search(_text(server)) is not None, "listen", START_SECONDS
+                lambda: LISTENING.search(_text(server)) is not None,
+                "listen",
+                START_SECONDS,
+                self._stop,
             )
             found = LISTENING.search(_text(server))
             assert found is not None
             url = found[1]
-            server.wait_until(lambda: _answers(url), "answer", START_SECONDS)
+            server.wait_until(lambda: _answers(url), "answer", START_SECONDS, self._stop)
         return url
 
     def _start_agent(self) -> None:
@@ -109,7 +113,7 @@ class DevRun:
                 ["compute_agent.cmd.agent", "run", "--config-file", str(self._state.agent_config)],
                 {"NOTIFY_SOCKET": ready.address},
             )
-            agent.wait_until(ready.ready, "report this machine", START_SECONDS)
+            agent.wait_until(ready.ready, "report this machine", START_SECONDS, self._stop)
 
     def _start(
         self, name: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
@@ -177,16 +181,20 @@ class DevRun:
             self._console.print(Text(f"# {what}", style="dim"), soft_wrap=True)
             self._console.print(Text(typed), soft_wrap=True)
 
-    def _stay(self, stop: threading.Event) -> None:
+    def _stay(self) -> None:
         self._console.print()
         self._say(
             f"Up, with state in {self._state.path}. The agent looks again every "
             f"{self._options.interval} s. Ctrl-C ends it."
         )
-        while not stop.wait(_WATCH_SECONDS):
+        while not self._stop.wait(_WATCH_SECONDS):
             for child in self._children:
                 child.check()
         self._say("Stopping")
+
+    def _go_on(self) -> None:
+        if self._stop.is_set():
+            raise DevInterrupted("interrupted while starting")
 
     def _stop_children(self) -> None:
         while self._children:

@@ -1,0 +1,102 @@
+"""The real `compute-agent dev`, started and ended by tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+UP = "Ctrl-C ends it"
+SECONDS = 120
+
+
+class Dev:
+    """One run of the command; its output is collected as it comes."""
+
+    def __init__(self, state_home: Path, *arguments: str, **environment: str) -> None:
+        self.state_home = state_home
+        self.process = subprocess.Popen(
+            [str(Path(sys.executable).parent / "compute-agent"), "dev", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, "XDG_STATE_HOME": str(state_home), **environment},
+        )
+        self._lines: list[str] = []
+        self._changed = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        self.stderr = ""
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._changed:
+                self._lines.append(line)
+                self._changed.notify_all()
+
+    @property
+    def output(self) -> str:
+        """What it printed so far."""
+        with self._changed:
+            return "".join(self._lines)
+
+    def wait_for(self, text: str) -> None:
+        """Return once `text` is printed."""
+        deadline = time.monotonic() + SECONDS
+        with self._changed:
+            while not any(text in line for line in self._lines):
+                left = deadline - time.monotonic()
+                ended = self.process.poll() is not None and not self._reader.is_alive()
+                if left < 0 or ended:
+                    raise AssertionError(f"{text!r} was not printed: {''.join(self._lines)}")
+                self._changed.wait(min(left, 0.5))
+
+    def children(self) -> list[psutil.Process]:
+        """Every process below it."""
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def end(self) -> int:
+        """Wait for its end and return its exit status."""
+        status = self.process.wait(SECONDS)
+        self._reader.join(SECONDS)
+        assert self.process.stderr is not None
+        self.stderr = self.process.stderr.read()
+        return status
+
+    def interrupt(self) -> int:
+        """Press Ctrl-C and return the exit status."""
+        self.process.send_signal(signal.SIGINT)
+        return self.end()
+
+
+Start = Callable[..., Dev]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts the command with a state home of the test's own; ends it afterwards if need be."""
+    started: list[Dev] = []
+
+    def run(*arguments: str, **environment: str) -> Dev:
+        started.append(Dev(tmp_path, *arguments, **environment))
+        return started[-1]
+
+    yield run
+    for one in started:
+        if one.process.poll() is None:
+            one.process.terminate()
+            one.end()
+        for stream in (one.process.stdout, one.process.stderr):
+            if stream is not None:
+                stream.close()

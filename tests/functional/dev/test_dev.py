@@ -1,0 +1,147 @@
+"""`compute-agent dev` as a newcomer meets it: real processes, this very machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.functional.dev.conftest import UP, Start
+
+PROVIDER = re.compile(r"(\S+)  ([0-9a-f]{8}-[0-9a-f-]{27})")
+
+
+def test_one_run_shows_tree_claim_and_release_and_the_next_finds_the_same_tree(
+    start: Start,
+) -> None:
+    first = start("--once", "--port", "0")
+    assert first.end() == 0, first.output + first.stderr
+    tree, claim, released = re.split(r"A sample claim|Released [0-9a-f-]{36}", first.output)
+    assert re.search(r"Placement API  http://127\.0\.0\.1:\d+", tree)
+    assert re.search(r"VCPU +\d+ +\d+ +\S+ +0 ", tree)
+    assert "traits" in tree
+    assert re.search(r"VCPU +\d+ +\d+ +\S+ +1 ", claim)
+    assert re.search(r"VCPU +\d+ +\d+ +\S+ +0 ", released)
+    assert first.stderr == ""
+
+    second = start("--once", "--port", "0")
+    assert second.end() == 0, second.output + second.stderr
+    assert set(PROVIDER.findall(tree)) == set(
+        PROVIDER.findall(second.output.split("A sample claim")[0])
+    )
+
+
+def test_what_it_says_to_type_works_and_ctrl_c_ends_everything(start: Start) -> None:
+    dev = start("--port", "0")
+    dev.wait_for(UP)
+    typed = re.findall(r"^(?!#)(?:curl |\S*compute-\S+ ).*$", dev.output, re.MULTILINE)
+    assert len(typed) >= 6
+    consumer = ""
+    for line in typed:
+        if line.startswith("curl") and not shutil.which("curl"):
+            continue
+        done = subprocess.run(
+            ["sh", "-c", line.replace("CONSUMER", consumer).replace("curl", "curl --fail", 1)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+        if " claim " in line:
+            consumer = done.stdout.split()[1]
+    children = dev.children()
+    assert len(children) >= 2
+    assert dev.interrupt() == 0, dev.stderr
+    assert not [one for one in children if one.is_running()]
+    assert dev.stderr == ""
+
+
+def test_a_second_run_on_the_same_state_is_told_who_has_it(start: Start) -> None:
+    first = start("--port", "0")
+    first.wait_for("placement-server")
+    second = start("--once", "--port", "0")
+    assert second.end() == 1
+    assert f"process {first.process.pid}" in second.stderr
+    assert "--state-dir" in second.stderr
+    first.wait_for(UP)
+    assert first.interrupt() == 0
+
+
+def test_a_child_that_dies_ends_the_run_with_its_name(start: Start) -> None:
+    dev = start("--port", "0")
+    dev.wait_for(UP)
+    [agent] = [one for one in dev.children() if "compute_agent.cmd.agent" in one.cmdline()]
+    others = [one for one in dev.children() if one.pid != agent.pid]
+    agent.send_signal(signal.SIGKILL)
+    assert dev.end() == 1
+    assert "compute-agent was killed by signal 9" in dev.stderr
+    assert str(dev.state_home) in dev.stderr
+    assert not [one for one in others if one.is_running()]
+
+
+def test_nothing_is_left_running_when_the_run_itself_is_killed(start: Start) -> None:
+    dev = start("--port", "0")
+    dev.wait_for(UP)
+    children = dev.children()
+    dev.process.kill()
+    dev.end()
+    _, alive = psutil.wait_procs(children, timeout=60)
+    assert alive == []
+
+
+def test_ctrl_c_while_starting_ends_everything(start: Start) -> None:
+    dev = start("--port", "0")
+    dev.wait_for("placement-server")
+    children = dev.children()
+    assert dev.interrupt() == 130
+    assert "interrupted" in dev.stderr
+    assert "Traceback" not in dev.stderr
+    assert not [one for one in children if one.is_running()]
+
+
+def test_a_port_that_is_taken_is_named(start: Start) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        dev = start("--once", "--port", str(port))
+        assert dev.end() == 1
+    assert f"Port {port} of 127.0.0.1 is taken" in dev.stderr
+    assert "Traceback" not in dev.stderr
+
+
+def test_a_state_directory_that_is_in_the_way_is_named(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "compute-agent").touch()
+    dev = start("--once", "--port", "0")
+    assert dev.end() == 1
+    assert f"The state directory {tmp_path}/compute-agent cannot be used" in dev.stderr
+    assert "--state-dir" in dev.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere; run as a normal user")
+def test_a_state_directory_that_cannot_be_written_is_named(start: Start, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        dev = start("--once", "--port", "0")
+        assert dev.end() == 1
+    finally:
+        tmp_path.chmod(0o700)
+    assert "you may not write there" in dev.stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--port", "http"), ("--port", "65536"), ("--interval", "0")]
+)
+def test_an_option_that_cannot_be_is_named(start: Start, option: str, value: str) -> None:
+    dev = start("--once", option, value)
+    assert dev.end() == 2
+    assert option in dev.stderr
+    assert repr(value) in dev.stderr
