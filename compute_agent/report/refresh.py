@@ -59,6 +59,11 @@ class TreeReader:
 
     def _read_once(self, cache: TreeCache, fresh: bool) -> None:
         listed = self._providers.in_tree(cache.root_uuid)
+        refresh = self._refresh_is_due(cache)
+        stale = (refresh or fresh) and bool(cache.tree.stale_uuids())
+        if not (refresh or stale or cache.sharing_due) and _is_as_known(cache, listed):
+            self._commit(cache, cache.tree, refresh, changed=False)
+            return
         tree = cache.tree.snapshot()
         before = _outline(tree)
         try:
@@ -74,7 +79,6 @@ class TreeReader:
             if _unread(tree, uuid, before, cache)
             for aspect in ASPECTS
         }
-        refresh = self._refresh_is_due(cache)
         if refresh or fresh:
             wanted |= {(uuid, aspect) for uuid in own for aspect in tree.stale_aspects(uuid)}
         if refresh and cache.refreshes % ALL_AGGREGATES_EVERY == ALL_AGGREGATES_EVERY - 1:
@@ -146,6 +150,24 @@ class TreeReader:
         cache.tree = tree
         cache.known, cache.hint, cache.sharing_due = True, False, False
         cache.dirty = cache.dirty or changed
+
+
+def _is_as_known(cache: TreeCache, listed: list[PlacementProvider]) -> bool:
+    """Whether the probe tells nothing new: the quiet case, which must cost next to nothing."""
+    tree = cache.tree
+    if not tree.exists(cache.root_uuid):
+        return not listed
+    if len(listed) != len(tree.get_provider_uuids_in_tree(cache.root_uuid)):
+        return False
+    for provider in listed:
+        if not tree.exists(provider["uuid"]):
+            return False
+        known = tree.data(provider["uuid"])
+        if known.generation != provider["generation"] or known.name != provider["name"]:
+            return False
+        if known.parent_uuid != provider.get("parent_provider_uuid"):
+            return False
+    return True
 
 
 def _outline(tree: ProviderTree) -> dict[str, tuple[str, int | None, str | None]]:
