@@ -37,7 +37,7 @@ class DirectSession(requests.Session):
     It also serves keystoneauth1, as ``session.Session(session=direct_session)``.
     """
 
-    def request(  # type: ignore[override]
+    def request(
         self, method: str | bytes, url: str | bytes, *args: Any, **kwargs: Any
     ) -> requests.Response:
         address = url.decode() if isinstance(url, bytes) else url
@@ -77,7 +77,7 @@ class WSGIAdapter(BaseAdapter):
         url = urlsplit(str(request.url))
         path = unquote_to_bytes(url.path).decode("latin-1")
         body = request.body or b""
-        content = body.encode() if isinstance(body, str) else bytes(body)  # type: ignore[arg-type]
+        content = body.encode() if isinstance(body, str) else bytes(body)
         environ: dict[str, Any] = {
             "REQUEST_METHOD": request.method,
             "SCRIPT_NAME": self._mount,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from oslo_utils import uuidutils
@@ -57,7 +58,7 @@ def of_provider(request: Request) -> Response:
             f"No resource provider with uuid {provider_uuid} found"
         ) from error
     held: dict[str, dict[str, Any]] = {}
-    changes = []
+    changes: list[datetime] = []
     for consumer, rows in holders:
         held[consumer.uuid] = {"resources": {row.resource_class: row.used for row in rows}}
         if request.version >= (1, 28):
@@ -97,9 +98,7 @@ def replace_many(request: Request) -> Response:
     request.require_json_content()
     request.authorise(operations.ALLOCATIONS_MANAGE)
     body = request.json(schemas.POST)
-    _write(
-        request, consumer_writes(request, body), unknown_class="Unable to allocate inventory "
-    )
+    _write(request, consumer_writes(request, body), unknown_class="Unable to allocate inventory ")
     return empty_response(204)
 
 
@@ -139,9 +138,13 @@ def _write(request: Request, writes: Sequence[ConsumerWrite], *, unknown_class: 
     except store_errors.ProviderNotFound as error:
         raise no_such_provider_to_allocate_from(error) from error
     except store_errors.ResourceClassNotFound as error:
-        raise errors.BadRequest(f"{unknown_class}No such resource class {error.names[0]}.") from error
+        raise errors.BadRequest(
+            f"{unknown_class}No such resource class {error.names[0]}."
+        ) from error
     except (store_errors.ClaimRefused, store_errors.Stale) as error:
-        metrics.CLAIMS.labels("refused" if isinstance(error, store_errors.Refused) else "lost").inc()
+        metrics.CLAIMS.labels(
+            "refused" if isinstance(error, store_errors.Refused) else "lost"
+        ).inc()
         raise claim_conflict(error) from error
     metrics.CLAIMS.labels("written").inc()
 
@@ -176,8 +179,7 @@ def claim_conflict(
             )
         case _:
             return errors.Conflict(
-                "Inventory and/or allocations changed while attempting to allocate: "
-                f"{error}",
+                f"Inventory and/or allocations changed while attempting to allocate: {error}",
                 code=errors.CONCURRENT_UPDATE,
             )
 

@@ -28,9 +28,7 @@ class PlacementApi:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def __call__(
-        self, environ: errors.Environ, start_response: StartResponse
-    ) -> Iterable[bytes]:
+    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         version: Microversion | None = None
         try:
             version = _negotiate(environ)
@@ -41,9 +39,7 @@ class PlacementApi:
             return _fail(error, environ, version, start_response)
         except StoreUnavailable as error:
             LOG.error("%s %s: %s", environ["REQUEST_METHOD"], environ.get("PATH_INFO"), error)
-            return _fail(
-                errors.ServiceUnavailable(str(error)), environ, version, start_response
-            )
+            return _fail(errors.ServiceUnavailable(str(error)), environ, version, start_response)
         except Exception as error:
             LOG.exception("%s %s failed", environ["REQUEST_METHOD"], environ.get("PATH_INFO"))
             return _fail(errors.InternalError(str(error)), environ, version, start_response)

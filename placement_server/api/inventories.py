@@ -73,9 +73,7 @@ def create(request: Request) -> Response:
             f"Unable to create inventory for resource provider {provider_uuid}: {error}"
         ) from error
     except (store_errors.InventoryExists, store_errors.ConcurrentUpdate) as error:
-        raise errors.Conflict(
-            f"Update conflict: {error}", code=errors.CONCURRENT_UPDATE
-        ) from error
+        raise errors.Conflict(f"Update conflict: {error}", code=errors.CONCURRENT_UPDATE) from error
     location = request.location(f"/resource_providers/{provider_uuid}/inventories/{resource_class}")
     return _one(request, provider, record, location, status=201)
 
@@ -238,24 +236,18 @@ def inventory_record(resource_class: str, body: Any) -> InventoryRecord:
 
 def generation_conflict() -> errors.Conflict:
     """409 of a writer that has not seen the provider's newest generation."""
-    return errors.Conflict(
-        "resource provider generation conflict", code=errors.CONCURRENT_UPDATE
-    )
+    return errors.Conflict("resource provider generation conflict", code=errors.CONCURRENT_UPDATE)
 
 
 def _malformed(resource_class: str, reason: str) -> errors.BadRequest:
-    return errors.BadRequest(
-        f"JSON does not validate: inventory of {resource_class!r}: {reason}"
-    )
+    return errors.BadRequest(f"JSON does not validate: inventory of {resource_class!r}: {reason}")
 
 
 def _reserved_may_equal_total(request: Request) -> bool:
     return request.version >= (1, 26)
 
 
-def _stored(
-    request: Request, provider_uuid: str
-) -> tuple[Provider, Mapping[str, StoredInventory]]:
+def _stored(request: Request, provider_uuid: str) -> tuple[Provider, Mapping[str, StoredInventory]]:
     try:
         return request.store.read(inventories.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:

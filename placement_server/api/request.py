@@ -151,8 +151,14 @@ class Request:
         return body
 
     def _body(self) -> bytes:
-        announced = max(0, int(self.environ.get("CONTENT_LENGTH") or 0))
-        body: bytes = self.environ["wsgi.input"].read(announced) if announced else b""
+        given = self.environ.get("CONTENT_LENGTH")
+        source = self.environ["wsgi.input"]
+        if not given and self.environ.get("wsgi.input_terminated"):
+            # A body in chunks: the server knows where it ends.
+            whole: bytes = source.read()
+            return whole
+        announced = max(0, int(given or 0))
+        body: bytes = source.read(announced) if announced else b""
         if len(body) < announced:
             raise errors.BadRequest(
                 f"Malformed JSON: the body ended after {len(body)} of {announced} bytes"

@@ -38,8 +38,7 @@ def list_(request: Request) -> Response:
         raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
     except store_errors.TraitNotFound as error:
         raise errors.BadRequest(
-            'Invalid trait(s) in "required" parameter: '
-            f"No such trait(s): {error.names[0]}."
+            f'Invalid trait(s) in "required" parameter: No such trait(s): {error.names[0]}.'
         ) from error
     except store_errors.ResourceClassNotFound as error:
         raise errors.BadRequest(
@@ -142,9 +141,7 @@ def update(request: Request) -> Response:
             reparenting_allowed=request.version >= (1, 37),
         )
     except store_errors.ParentNotFound as error:
-        raise _not_saved(
-            provider_uuid, "create", "parent provider UUID does not exist."
-        ) from error
+        raise _not_saved(provider_uuid, "create", "parent provider UUID does not exist.") from error
     except store_errors.UnparentingNotAllowed as error:
         raise _not_saved(
             provider_uuid, "update", "un-parenting a provider is not currently allowed."

@@ -134,6 +134,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     conf = _configuration(arguments)
     log.setup(conf, "placement")
     _prepare_database(conf)
+    conf.set_override("sync_on_startup", False, group="placement_database")
     listener = _listen(arguments.host, arguments.port)
     address = _Address("https" if tls else "http", arguments.host, listener.getsockname()[1])
     with tempfile.TemporaryDirectory(prefix="placement-metrics-") as metrics_directory:
@@ -157,7 +158,7 @@ def _serve(arguments: argparse.Namespace) -> None:
                 # Proxy headers are [oslo_middleware]'s business, or ignored.
                 "forwarded_allow_ips": "",
                 "secure_scheme_headers": {},
-                "when_ready": lambda server: _announce(address),
+                "when_ready": lambda _: _announce(address),
                 "child_exit": _forget_worker,
                 **tls,
             },
@@ -253,7 +254,7 @@ def _forget_worker(server: Any, worker: Any) -> None:
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         from prometheus_client import multiprocess
 
-        multiprocess.mark_process_dead(worker.pid)
+        multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
 
 
 class _Server(BaseApplication):  # type: ignore[misc]

@@ -7,6 +7,7 @@ is given it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,8 @@ PROJECT: Final = "placement"
 
 #: The web application looks for its file here before it looks at the usual places.
 CONFIG_DIR_VARIABLE: Final = "OS_PLACEMENT_CONFIG_DIR"
+
+_LOCATION: Final = re.compile(r"from LocationInfo\(location=<[^>]*>, detail='([^']*)'\)")
 
 _GROUPS: Final = (api, placement, workarounds, server)
 
@@ -95,9 +98,7 @@ def parse(
             f"The configuration file {denied} cannot be read: permission denied."
         ) from error
     except (cfg.Error, ValueError, OSError) as error:
-        raise InvalidConfiguration(
-            f"The configuration is not valid: {' '.join(str(error).split())}"
-        ) from error
+        raise InvalidConfiguration(f"The configuration is not valid: {_sentence(error)}") from error
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
@@ -151,8 +152,13 @@ def _check_values(conf: cfg.ConfigOpts) -> None:
         except (ValueError, cfg.Error) as error:
             where = f"[{group or 'DEFAULT'}]{name}"
             raise InvalidConfiguration(
-                f"The option {where} is not valid: {' '.join(str(error).split())}"
+                f"The option {where} is not valid: {_sentence(error)}"
             ) from error
+
+
+def _sentence(error: Exception) -> str:
+    # oslo.config shows where a value comes from as the representation of an object.
+    return _LOCATION.sub(r"in \1", " ".join(str(error).split()))
 
 
 def _names(conf: cfg.ConfigOpts) -> list[tuple[str, str | None]]:

@@ -44,9 +44,7 @@ class NoAuth:
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
 
-    def __call__(
-        self, environ: errors.Environ, start_response: StartResponse
-    ) -> Iterable[bytes]:
+    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO", "") == "/":
             return self._application(environ, start_response)
         token = environ.get("HTTP_X_AUTH_TOKEN")
@@ -67,9 +65,7 @@ class Keystone:
         self._application = application
         self._protected = auth_token.AuthProtocol(application, {"oslo_config_config": conf})
 
-    def __call__(
-        self, environ: errors.Environ, start_response: StartResponse
-    ) -> Iterable[bytes]:
+    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO", "") in _PUBLIC:
             return self._application(environ, start_response)
         chunks: Iterable[bytes] = self._protected(environ, start_response)
@@ -82,9 +78,7 @@ class CallerFromHeaders:
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
 
-    def __call__(
-        self, environ: errors.Environ, start_response: StartResponse
-    ) -> Iterable[bytes]:
+    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         get = environ.get
         user_id = get("HTTP_X_USER_ID")
         if user_id is None and get("PATH_INFO", "") not in _PUBLIC:
@@ -123,9 +117,7 @@ def _split(roles: str | None) -> tuple[str, ...]:
     return tuple(role.strip() for role in roles.split(",") if role.strip()) if roles else ()
 
 
-def _unauthorized(
-    environ: errors.Environ, start_response: StartResponse
-) -> Iterable[bytes]:
+def _unauthorized(environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
     status, headers, body = errors.unauthorized(environ)
     start_response(status, headers)
     return [body]

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: Operators filter and scrape by this name.
 LOG = logging.getLogger("placement_server.requestlog")
 
+#: Characters of a URI that the log shows; the rest of a very long one tells nobody anything.
+_URI_SHOWN: Final = 2000
+
 #: The methods that a client may make up are one in the metrics.
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 
@@ -26,9 +29,7 @@ class Observation:
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
 
-    def __call__(
-        self, environ: dict[str, Any], start_response: StartResponse
-    ) -> Iterable[bytes]:
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         begun = time.perf_counter()
         seen: list[tuple[str, list[tuple[str, str]]]] = []
 
@@ -61,7 +62,7 @@ class Observation:
             '%s "%s %s" status: %s len: %s microversion: %s',
             environ.get("REMOTE_ADDR", "-"),
             environ["REQUEST_METHOD"],
-            f"{uri}?{query}" if query else uri,
+            (f"{uri}?{query}" if query else uri)[:_URI_SHOWN],
             status[:3],
             length,
             environ.get(VERSION_KEY, "-"),

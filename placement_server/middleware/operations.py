@@ -21,16 +21,12 @@ if TYPE_CHECKING:
 class AtPath:
     """Send one path to another application."""
 
-    def __init__(
-        self, application: WSGIApplication, path: str, elsewhere: WSGIApplication
-    ) -> None:
+    def __init__(self, application: WSGIApplication, path: str, elsewhere: WSGIApplication) -> None:
         self._application = application
         self._path = path
         self._elsewhere = elsewhere
 
-    def __call__(
-        self, environ: dict[str, Any], start_response: StartResponse
-    ) -> Iterable[bytes]:
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         there = environ.get("PATH_INFO") == self._path
         return (self._elsewhere if there else self._application)(environ, start_response)
 

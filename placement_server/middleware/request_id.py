@@ -36,16 +36,12 @@ class RequestId:
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
 
-    def __call__(
-        self, environ: errors.Environ, start_response: StartResponse
-    ) -> Iterable[bytes]:
+    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         request_id = f"req-{uuid.uuid4()}"
         environ[REQUEST_ID_KEY] = request_id
         if environ.get("HTTP_ACCEPT", "") in ("", "*/*"):
             environ["HTTP_ACCEPT"] = "application/json"
-        context.RequestContext(
-            request_id=request_id, global_request_id=_global_request_id(environ)
-        )
+        context.RequestContext(request_id=request_id, global_request_id=_global_request_id(environ))
 
         def start_identified(
             status: str, headers: list[tuple[str, str]], exc_info: Any = None

@@ -51,9 +51,7 @@ class Enforcer:
         self._enforcer.register_defaults(list_rules())
         self._enforcer.load_rules()
 
-    def authorise(
-        self, rule: str, caller: Caller, target: Mapping[str, Any] | None = None
-    ) -> None:
+    def authorise(self, rule: str, caller: Caller, target: Mapping[str, Any] | None = None) -> None:
         """Do nothing when the caller may.
 
         :param target: what the rule compares the caller with; the caller itself by default.

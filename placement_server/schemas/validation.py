@@ -49,6 +49,44 @@ def _pattern(
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
+def _pattern_properties(
+    validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Schema
+) -> Iterator[ValidationError]:
+    del schema
+    if not validator.is_type(instance, "object"):
+        return
+    for pattern, subschema in patterns.items():
+        search = _anchored(pattern).search
+        for key, value in instance.items():
+            if search(key):
+                yield from validator.descend(value, subschema, path=key, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Any, allowed: bool, instance: Any, schema: Schema
+) -> Iterator[ValidationError]:
+    # All our schemas say false here, or nothing.
+    if allowed or not validator.is_type(instance, "object"):
+        return
+    patterns = schema.get("patternProperties", {})
+    searches = [_anchored(pattern).search for pattern in patterns]
+    known = schema.get("properties", {})
+    extras = [
+        key for key in instance if key not in known and not any(search(key) for search in searches)
+    ]
+    if not extras:
+        return
+    if patterns:
+        keys = ", ".join(repr(key) for key in sorted(extras))
+        verb = "does" if len(extras) == 1 else "do"
+        joined = ", ".join(repr(pattern) for pattern in sorted(patterns))
+        yield ValidationError(f"{keys} {verb} not match any of the regexes: {joined}")
+    else:
+        keys = ", ".join(repr(key) for key in sorted(extras))
+        verb = "was" if len(extras) == 1 else "were"
+        yield ValidationError(f"Additional properties are not allowed ({keys} {verb} unexpected)")
+
+
 def _unique_items(
     validator: Any, unique: bool, instance: Any, schema: Schema
 ) -> Iterator[ValidationError]:
@@ -62,8 +100,14 @@ def _unique_items(
         yield ValidationError(f"{instance!r} has non-unique elements")
 
 
-_Validator = jsonschema.validators.extend(
-    jsonschema.Draft202012Validator, {"pattern": _pattern, "uniqueItems": _unique_items}
+_Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
+    jsonschema.Draft202012Validator,
+    {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+        "uniqueItems": _unique_items,
+    },
 )
 
 

@@ -37,9 +37,7 @@ def make_api(database_template: Path, tmp_path: Path) -> Iterator[MakeApi]:
     def make(policy: str | None = None, **options: Any) -> Client:
         database = tmp_path / f"placement-{len(stores)}.db"
         shutil.copy(database_template, database)
-        store = Store.open(
-            f"sqlite:///{database}", options=StoreOptions(sqlite_synchronous=False)
-        )
+        store = Store.open(f"sqlite:///{database}", options=StoreOptions(sqlite_synchronous=False))
         stores.append(store)
         conf = new_config(config_files=[])
         options = {

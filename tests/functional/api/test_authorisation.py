@@ -184,9 +184,7 @@ def keystone_api(make_api: MakeApi) -> Client:
 def test_keystone_refuses_without_a_token_and_says_where_to_get_one(keystone_api: Client) -> None:
     answer = keystone_api.get("/traits", token=None)
     assert answer.status == 401
-    assert answer.headers["www-authenticate"] == (
-        'Keystone uri="http://keystone.example.org"'
-    )
+    assert answer.headers["www-authenticate"] == ('Keystone uri="http://keystone.example.org"')
     assert answer.json == {
         "error": {
             "code": 401,

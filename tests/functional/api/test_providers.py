@@ -81,9 +81,7 @@ def test_a_uuid_in_another_spelling_is_stored_dashed_and_reported_so(api: Client
             assert answer.json["uuid"] == UUID
         else:
             assert answer.status == 409
-            assert answer.detail == (
-                f"Conflicting resource provider uuid: {UUID} already exists."
-            )
+            assert answer.detail == (f"Conflicting resource provider uuid: {UUID} already exists.")
 
 
 def test_what_is_taken_is_told_and_on_put_without_its_kind(api: Client) -> None:

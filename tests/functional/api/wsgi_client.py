@@ -114,9 +114,7 @@ class Client:
 
         content = b"".join(self.application(variables, start_response))
         status, received = started[-1]
-        return Answer(
-            int(status[:3]), {name.lower(): value for name, value in received}, content
-        )
+        return Answer(int(status[:3]), {name.lower(): value for name, value in received}, content)
 
     def get(self, url: str, **kwargs: Any) -> Answer:
         return self("GET", url, **kwargs)

@@ -95,10 +95,13 @@ def test_the_request_id_is_always_there() -> None:
 
 
 def test_only_the_406_of_a_microversion_tells_the_versions() -> None:
-    assert entry(errors.UnacceptableMicroversion("x"), None).items() >= {
-        "max_version": "1.39",
-        "min_version": "1.0",
-    }.items()
+    assert (
+        entry(errors.UnacceptableMicroversion("x"), None).items()
+        >= {
+            "max_version": "1.39",
+            "min_version": "1.0",
+        }.items()
+    )
     assert "max_version" not in entry(errors.NotAcceptable("x"))
 
 

@@ -24,7 +24,9 @@ def differences(theirs: Answer, ours: Answer) -> list[str]:
         found.append(f"status: theirs {theirs.status}, ours {ours.status}")
     for name in ("content-type", "openstack-api-version", "vary", "cache-control", "location"):
         if theirs.headers.get(name) != ours.headers.get(name):
-            found.append(f"{name}: theirs {theirs.headers.get(name)}, ours {ours.headers.get(name)}")
+            found.append(
+                f"{name}: theirs {theirs.headers.get(name)}, ours {ours.headers.get(name)}"
+            )
     if _methods(theirs) != _methods(ours):
         found.append(f"allow: theirs {_methods(theirs)}, ours {_methods(ours)}")
     found += _times(theirs, ours)
@@ -41,7 +43,9 @@ def _methods(answer: Answer) -> list[str]:
 def _times(theirs: Answer, ours: Answer) -> list[str]:
     times = [answer.headers.get("last-modified") for answer in (theirs, ours)]
     if None in times:
-        return [] if times == [None, None] else [f"last-modified: theirs {times[0]}, ours {times[1]}"]
+        return (
+            [] if times == [None, None] else [f"last-modified: theirs {times[0]}, ours {times[1]}"]
+        )
     moments = [parsedate_to_datetime(str(time)) for time in times]
     apart = abs((moments[0] - moments[1]).total_seconds())
     return [f"last-modified: {apart} s apart"] if apart > _CLOCKS else []

@@ -32,7 +32,7 @@ DELIBERATE = [
     ),
     Deliberate(
         "what they answer with 500 is a 400 or 409 with its reason, or an answer, here",
-        lambda sent, theirs, ours: theirs.status == 500 and ours.status != 500,
+        lambda _, theirs, ours: theirs.status == 500 and ours.status != 500,
     ),
     Deliberate(
         "of several unknown traits they tell one, by the order of a set",
@@ -78,7 +78,9 @@ DELIBERATE = [
         "Last-Modified after a provider was renamed or moved is the time of this change there, "
         "of the one before here: theirs is missing or old",
         lambda sent, theirs, ours: (
-            sent.method == "PUT" and sent.url.count("/") == 2 and theirs.status == ours.status == 200
+            sent.method == "PUT"
+            and sent.url.count("/") == 2
+            and theirs.status == ours.status == 200
         ),
     ),
 ]

@@ -94,9 +94,7 @@ class Reference:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(
-                f"the reference ended: {Path(self._log.name).read_text()[-2000:]}"
-            )
+            raise RuntimeError(f"the reference ended: {Path(self._log.name).read_text()[-2000:]}")
         answer = json.loads(line)
         assert isinstance(answer, dict)
         return answer
@@ -118,7 +116,7 @@ class Reference:
         answer = self._read()
         return Answer(
             answer["status"],
-            {name: value for name, value in answer["headers"]},
+            dict(answer["headers"]),
             base64.b64decode(answer["body"]),
         )
 

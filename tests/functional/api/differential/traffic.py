@@ -143,7 +143,9 @@ class Traffic:
         if chance() < 0.02:
             token = self._pick([None, "", "admin:project", "user", "user:project", ":x"])
         if chance() < 0.02:
-            headers["X-Roles"] = self._pick(["", "admin", "service", "reader", "Admin, x", "member"])
+            headers["X-Roles"] = self._pick(
+                ["", "admin", "service", "reader", "Admin, x", "member"]
+            )
         if chance() < 0.01:
             headers[self._pick(["OpenStack-System-Scope", "X-Domain-Id"])] = "all"
         return Sent(method, url, version, headers, encoded, token)
@@ -215,7 +217,9 @@ class Traffic:
     def _provider(self) -> str:
         chance = self._random.random()
         if chance < 0.02:
-            return str(self._pick(["nonsense", PROVIDERS[0].upper(), PROVIDERS[0].replace("-", "")]))
+            return str(
+                self._pick(["nonsense", PROVIDERS[0].upper(), PROVIDERS[0].replace("-", "")])
+            )
         return str(self._pick(PROVIDERS))
 
     # Writes.
@@ -330,7 +334,11 @@ class Traffic:
         for provider in self._some(PROVIDERS, 2, 1):
             stocked = self._ours.get(f"/resource_providers/{provider}/inventories")
             resources = self._resources()
-            if stocked.status == 200 and stocked.json["inventories"] and self._random.random() < 0.8:
+            if (
+                stocked.status == 200
+                and stocked.json["inventories"]
+                and self._random.random() < 0.8
+            ):
                 names = self._some(list(stocked.json["inventories"]), 2, 1)
                 resources = {name: self._pick([1, 1, 1, 2, 4]) for name in names}
             held[provider] = {"resources": resources}
@@ -367,9 +375,7 @@ class Traffic:
     def _claim_many(self, minor: int) -> tuple[str, str, Any]:
         consumers = self._some(self.consumers, 3, 1)
         minor = max(minor, 13)
-        body = {
-            consumer: self._consumer_body(minor, consumer, many=True) for consumer in consumers
-        }
+        body = {consumer: self._consumer_body(minor, consumer, many=True) for consumer in consumers}
         return "POST", "/allocations", body
 
     def _delete_claim(self, minor: int) -> tuple[str, str, Any]:
@@ -396,7 +402,9 @@ class Traffic:
 
     def _query(self, path: str, parameters: list[tuple[str, str]]) -> tuple[str, str, Any]:
         if self._random.random() < 0.1:
-            parameters.append((self._pick(["spam", "limit", "name", "uuid"]), self._pick(["1", ""])))
+            parameters.append(
+                (self._pick(["spam", "limit", "name", "uuid"]), self._pick(["1", ""]))
+            )
         if parameters and self._random.random() < 0.15:
             place = self._random.randrange(len(parameters))
             parameters[place] = (parameters[place][0], self._pick(STRANGE_TEXTS))
@@ -413,7 +421,8 @@ class Traffic:
             return "in:" + ",".join(self._some(TRAITS, 3, 1))
         sign = "!" if minor >= 22 and self._random.random() < 0.4 else ""
         return ",".join(
-            f"{sign if self._random.random() < 0.6 else ''}{name}" for name in self._some(TRAITS, 2, 1)
+            f"{sign if self._random.random() < 0.6 else ''}{name}"
+            for name in self._some(TRAITS, 2, 1)
         )
 
     def _member_of(self, minor: int) -> str:

@@ -1,0 +1,416 @@
+"""placement-server serve: over real sockets, with signals, and when it cannot start."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+from placement_server.cmd import serve
+
+from .served import Served, command
+
+ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    server = Served(
+        tmp_path_factory.mktemp("served"),
+        *("--workers", "2", "--threads", "4"),
+        config="[placement_server]\nmetrics_path = /-/metrics\nhealthcheck_path = /-/healthy\n",
+    )
+    yield server
+    server.stop()
+
+
+def test_it_tells_the_real_port_and_answers_there(served: Served) -> None:
+    assert served.url.startswith("http://127.0.0.1:")
+    assert not served.url.endswith(":0")
+    answer = requests.get(f"{served.url}/resource_providers", headers=ADMIN, timeout=30)
+    assert answer.status_code == 200
+    assert answer.headers["openstack-api-version"] == "placement 1.39"
+
+
+def raw(served: Served, head: str, body: bytes = b"") -> tuple[bytes, bytes]:
+    request = f"{head}\r\nHost: x\r\nX-Auth-Token: admin\r\nConnection: close\r\n\r\n"
+    head_received, _, body_received = served.exchange(request.encode() + body).partition(
+        b"\r\n\r\n"
+    )
+    return head_received, body_received
+
+
+@pytest.mark.parametrize("length", ["hi mom", "-", "0x10", "1 2", "+5"])
+def test_a_content_length_that_is_no_number_reaches_the_application(
+    served: Served, length: str
+) -> None:
+    head, body = raw(served, f"GET /traits HTTP/1.1\r\nContent-Length: {length}")
+    if length == "+5":
+        # An integer to Python, and so a body without a type to the application.
+        assert b"content-type header required when content-length > 0" in body
+    else:
+        assert b"content-length header must be an integer" in body
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"x-openstack-request-id: req-" in head
+
+
+def test_what_follows_a_bad_content_length_is_not_taken_for_a_request(served: Served) -> None:
+    smuggled = b"GET /resource_classes HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n"
+    received = served.exchange(
+        b"POST /traits HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\nContent-Length: 1e3\r\n\r\n"
+        + smuggled
+    )
+    assert received.count(b"HTTP/1.1 ") == 1
+    assert b"VCPU" not in received
+
+
+def test_conflicting_framing_is_refused_by_the_server_itself(served: Served) -> None:
+    for framing in (
+        "Content-Length: 5\r\nContent-Length: 6",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+    ):
+        head, _ = raw(served, f"POST /traits HTTP/1.1\r\n{framing}", b"hello")
+        assert head.startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_missing_content_type_reaches_the_application_as_missing(served: Served) -> None:
+    _, body = raw(served, "POST /resource_providers HTTP/1.1\r\nContent-Length: 2", b"{}")
+    assert b"content-type header required when content-length > 0" in body
+    _, body = raw(served, "POST /resource_providers HTTP/1.1")
+    assert b"The media type None is not supported" in body
+
+
+def test_a_query_of_100_000_characters_reaches_the_application(served: Served) -> None:
+    query = "x" * 100_000
+    head, _ = raw(served, f"GET /resource_providers?name={query} HTTP/1.1")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    _, body = raw(served, f"GET /resource_providers?{query}=1 HTTP/1.1")
+    assert b"Invalid query string parameters: " in body
+
+
+def test_a_body_of_10_megabytes_is_answered(served: Served) -> None:
+    answer = requests.post(
+        f"{served.url}/resource_providers",
+        data=b'{"name": "' + b"x" * 10_000_000 + b'"}',
+        headers={**ADMIN, "Content-Type": "application/json"},
+        timeout=60,
+    )
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["code"] == "placement.undefined_code"
+
+
+def test_a_body_in_chunks_is_read(served: Served) -> None:
+    head, body = raw(
+        served,
+        "POST /resource_providers HTTP/1.1\r\nContent-Type: application/json\r\n"
+        "Transfer-Encoding: chunked\r\nOpenStack-API-Version: placement 1.20",
+        b'8\r\n{"name":\r\n5\r\n"abc"\r\n1\r\n}\r\n0\r\n\r\n',
+    )
+    assert head.startswith(b"HTTP/1.1 200 "), (head, body)
+
+
+def test_answers_without_a_body_have_length_zero_or_none_and_no_type(served: Served) -> None:
+    answers = [
+        requests.put(f"{served.url}/traits/CUSTOM_SERVED", headers=ADMIN, timeout=30)
+        for _ in range(2)
+    ]
+    assert [answer.status_code for answer in answers] == [201, 204]
+    for answer in answers:
+        assert "content-type" not in answer.headers
+        assert answer.headers.get("content-length", "0") == "0"
+        assert answer.headers["location"] == f"{served.url}/traits/CUSTOM_SERVED"
+
+
+def test_a_connection_serves_many_requests(served: Served) -> None:
+    with requests.Session() as session:
+        for _ in range(20):
+            answer = session.get(f"{served.url}/resource_classes", headers=ADMIN, timeout=30)
+            assert answer.status_code == 200
+
+
+def test_forwarded_headers_are_ignored_by_default(served: Served) -> None:
+    forwarded = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "evil.example.com"}
+    answer = requests.put(
+        f"{served.url}/traits/CUSTOM_FORWARDED", headers={**ADMIN, **forwarded}, timeout=30
+    )
+    assert answer.headers["location"].startswith(served.url)
+
+
+def test_every_request_is_in_the_log_with_its_id(served: Served) -> None:
+    answer = requests.get(f"{served.url}/traits?name=in:LOGGED", headers=ADMIN, timeout=30)
+    request_id = answer.headers["x-openstack-request-id"]
+    wanted = '127.0.0.1 "GET /traits?name=in:LOGGED" status: 200'
+    eventually(
+        lambda: any(
+            request_id in line and wanted in line and line.rstrip().endswith("microversion: 1.39")
+            for line in served.output.splitlines()
+        )
+    )
+
+
+def test_metrics_add_up_over_the_workers_and_health_needs_no_token(served: Served) -> None:
+    assert requests.get(f"{served.url}/-/healthy", timeout=30).status_code == 200
+    for _ in range(10):
+        requests.get(f"{served.url}/usages?project_id=p", headers=ADMIN, timeout=30)
+    text = requests.get(f"{served.url}/-/metrics", timeout=30).text
+    counted = 'placement_http_requests_total{method="GET",route="/usages",status="200"} 10.0'
+    assert counted in text
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.05)
+
+
+def test_many_workers_on_an_empty_database_do_not_race(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--workers", "4")
+    try:
+        for _ in range(20):
+            answer = requests.get(f"{server.url}/resource_classes", headers=ADMIN, timeout=60)
+            assert len(answer.json()["resource_classes"]) == 21
+    finally:
+        assert server.stop() == 0
+    assert "Traceback" not in server.output
+
+
+def test_sigterm_lets_a_request_in_progress_finish(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--workers", "1")
+    body = b'{"name": "slow"}'
+    head = (
+        "POST /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n"
+        "OpenStack-API-Version: placement 1.20\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    try:
+        requests.get(server.url, timeout=30)
+        (worker,) = psutil.Process(server.process.pid).children()
+        with socket.create_connection(server.address, timeout=30) as connection:
+            connection.sendall(head.encode() + body[:5])
+            # The worker is at it when it has read what there is: nothing waits in its socket.
+            eventually(lambda: _taken(worker, connection.getsockname()[1]))
+            server.process.send_signal(signal.SIGTERM)
+            eventually(lambda: "Handling signal: term" in server.output)
+            connection.sendall(body[5:])
+            received = connection.recv(65536)
+        assert received.startswith(b"HTTP/1.1 200 ")
+        assert server.process.wait(timeout=40) == 0
+    finally:
+        server.stop()
+    assert not psutil.pid_exists(worker.pid)
+
+
+def _taken(worker: psutil.Process, port: int) -> bool:
+    return any(
+        connection.raddr and connection.raddr.port == port
+        for connection in worker.net_connections("tcp")
+    )
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_with_status_0(tmp_path: Path, stop: signal.Signals) -> None:
+    server = Served(tmp_path, "--workers", "2")
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    assert server.stop(stop) == 0
+    assert not [child for child in children if child.is_running()]
+    with pytest.raises(OSError):  # noqa: PT011  # the kind differs by timing
+        socket.create_connection(server.address, timeout=5)
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--workers", "1")
+    try:
+        requests.get(server.url, timeout=30)
+        (worker,) = psutil.Process(server.process.pid).children()
+        worker.kill()
+        eventually(
+            lambda: (
+                [
+                    child.pid
+                    for child in psutil.Process(server.process.pid).children()
+                    if child.pid != worker.pid and child.status() != psutil.STATUS_ZOMBIE
+                ]
+                != []
+            )
+        )
+        assert requests.get(server.url, timeout=30).status_code == 200
+    finally:
+        assert server.stop() == 0
+
+
+def test_it_serves_tls(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(certificate)),
+        ],
+        capture_output=True,
+        check=False,
+    )
+    if made.returncode:
+        pytest.skip("openssl is not there to make a certificate (Debian: apt install openssl)")
+    server = Served(
+        tmp_path, "--workers", "1", "--tls-cert", str(certificate), "--tls-key", str(key)
+    )
+    try:
+        assert server.url.startswith("https://127.0.0.1:")
+        answer = requests.put(
+            f"{server.url}/traits/CUSTOM_TLS", headers=ADMIN, verify=str(certificate), timeout=30
+        )
+        assert answer.headers["location"] == f"{server.url}/traits/CUSTOM_TLS"
+    finally:
+        server.stop()
+
+
+# What keeps it from starting
+
+
+def fails(tmp_path: Path, *arguments: str) -> str:
+    """What a process tells when it does not start: never a traceback."""
+    done = subprocess.run(
+        command(arguments), capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """What the command tells in this process, for what goes wrong before the log is set up."""
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> str:
+        assert serve.main(["serve", *arguments]) == 1
+        return capsys.readouterr().err
+
+    return run
+
+
+def config(tmp_path: Path, text: str = "") -> str:
+    path = tmp_path / "test.conf"
+    path.write_text(
+        f"[placement_database]\nconnection = sqlite:///{tmp_path}/p.db\nsync_on_startup = true\n"
+        f"[api]\nauth_strategy = noauth2\n{text}"
+    )
+    return str(path)
+
+
+def test_without_a_database_it_says_what_to_do(told: Callable[..., str]) -> None:
+    text = told()
+    assert text.startswith("placement-server: No database is configured.")
+    assert "connection = " in text
+    assert "--database-url sqlite:///" in text
+
+
+def test_a_taken_port_is_told(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        text = fails(tmp_path, "--config-file", config(tmp_path), "--port", str(port))
+    assert text.splitlines()[-1] == (
+        f"placement-server: Port {port} of 127.0.0.1 is taken by another process. Stop that one, "
+        "or choose another port with --port (0 takes any free one)."
+    )
+
+
+def test_a_missing_or_broken_configuration_file_is_told(
+    tmp_path: Path, told: Callable[..., str]
+) -> None:
+    missing = str(tmp_path / "missing.conf")
+    assert told("--config-file", missing) == (
+        f"placement-server: The configuration file {missing} does not exist or is no file.\n"
+    )
+    broken = tmp_path / "broken.conf"
+    broken.write_text("this is [no ini file\n")
+    text = told("--config-file", str(broken))
+    assert text.startswith("placement-server: The configuration is not valid: ")
+    assert str(broken) in text
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("[placement]\nmax_allocation_candidates = many\n", "[placement]max_allocation_candidates"),
+        ("[placement_server]\nsearch_deadline = -1\n", "[placement_server]search_deadline"),
+        ("[DEFAULT]\nlog_options = perhaps\n", "[DEFAULT]log_options"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_told_with_its_option(
+    tmp_path: Path, told: Callable[..., str], text: str, option: str
+) -> None:
+    sentence = told("--config-file", config(tmp_path, text))
+    assert sentence.count("\n") == 1
+    assert option.partition("]")[2] in sentence
+    assert "test.conf" in sentence
+    assert "LocationInfo" not in sentence
+
+
+def test_an_unknown_auth_strategy_is_told(tmp_path: Path, told: Callable[..., str]) -> None:
+    path = tmp_path / "test.conf"
+    path.write_text("[api]\nauth_strategy = magic\n")
+    assert "auth_strategy" in told("--config-file", str(path))
+
+
+def test_unknown_options_are_ignored(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--workers", "1", config="[new_group]\nnew_option = 1\n")
+    assert server.stop() == 0
+
+
+def test_a_database_that_is_not_up_to_date_is_told(tmp_path: Path) -> None:
+    text = fails(tmp_path, "--database-url", f"sqlite:///{tmp_path}/empty.db", "--port", "0")
+    assert "placement-manage db sync" in text
+
+
+def test_a_database_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    path = tmp_path / "test.conf"
+    path.write_text(
+        f"[placement_database]\nconnection = postgresql+psycopg://u:secret@127.0.0.1:{port}/p\n"
+        "max_retries = 1\nretry_interval = 0\n"
+    )
+    text = fails(tmp_path, "--config-file", str(path), "--port", "0")
+    assert "secret" not in text
+
+
+def test_half_of_a_tls_pair_is_told(tmp_path: Path, told: Callable[..., str]) -> None:
+    assert told("--config-file", config(tmp_path), "--tls-cert", "x") == (
+        "placement-server: --tls-cert and --tls-key go together: give both or neither.\n"
+    )
+
+
+@pytest.mark.parametrize("port", ["70000", "-1", "http"])
+def test_a_port_that_is_none_is_a_usage_error(
+    port: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        serve.main(["serve", "--port", port])
+    assert ended.value.code == 2
+    assert "--port" in capsys.readouterr().err
+
+
+def test_a_trial_needs_options_only(tmp_path: Path) -> None:
+    trial = ("--database-url", f"sqlite:///{tmp_path}/trial.db", "--sync-database")
+    server = Served(tmp_path, *trial, *("--auth-strategy", "noauth2"), configured=False)
+    try:
+        assert requests.get(f"{server.url}/traits", headers=ADMIN, timeout=30).status_code == 200
+    finally:
+        assert server.stop() == 0
