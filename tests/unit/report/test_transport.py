@@ -1,0 +1,88 @@
+"""Transports that need no network."""
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.report.transport import (
+    InProcessTransport,
+    ReadOnlyTransport,
+    RecordingTransport,
+    Response,
+    make_response,
+)
+
+
+class Echo:
+    """A WSGI callable that answers with what it was asked."""
+
+    def __init__(self) -> None:
+        self.environ: dict = {}
+        self.closed = False
+
+    def __call__(self, environ, start_response):
+        self.environ = environ
+        self.body = environ["wsgi.input"].read()
+        start_response("201 Created", [("Content-Type", "application/json"), ("X-A", "b")])
+        return self
+
+    def __iter__(self):
+        yield b'{"a"'
+        yield b": 1}"
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Fixed:
+    def request(self, *arguments) -> Response:
+        return make_response(200, [], "{}")
+
+
+def test_a_call_in_process_looks_to_the_server_like_any_other():
+    app = Echo()
+    response = InProcessTransport(app).request(
+        "PUT", "/allocations/a%C3%A9?b=%20c", (1, 30), {"x": 1}, "req-1"
+    )
+    assert (response.status, response.json, response.headers["x-a"]) == (201, {"a": 1}, "b")
+    assert app.environ["PATH_INFO"].encode("latin-1").decode() == "/allocations/aé"
+    assert app.environ["QUERY_STRING"] == "b=%20c"
+    assert app.environ["HTTP_OPENSTACK_API_VERSION"] == "placement 1.30"
+    assert app.environ["HTTP_X_OPENSTACK_REQUEST_ID"] == "req-1"
+    assert app.environ["HTTP_X_ROLES"] == "admin,service,reader"
+    assert app.environ["CONTENT_TYPE"] == "application/json"
+    assert app.body == b'{"x": 1}'
+    assert app.closed
+
+
+def test_a_request_without_a_body_has_no_content_type():
+    app = Echo()
+    InProcessTransport(app).request("GET", "/", (1, 0))
+    assert "CONTENT_TYPE" not in app.environ
+    assert app.environ["CONTENT_LENGTH"] == "0"
+
+
+def test_a_recording_keeps_requests_that_got_no_answer_too():
+    def broken(method, path, body):
+        if path == "/broken":
+            raise errors.PlacementAPIConnectFailure("x")
+
+    transport = RecordingTransport(Fixed(), before=broken)
+    transport.request("GET", "/fine", (1, 30))
+    with pytest.raises(errors.PlacementAPIConnectFailure):
+        transport.request("POST", "/broken", (1, 30), {"a": 1})
+    assert transport.requests == ["GET /fine", "POST /broken"]
+    assert transport.writes == ["POST /broken"]
+    assert transport.exchanges[1].response is None
+    assert transport.exchanges[1].json == {"a": 1}
+    transport.clear()
+    assert transport.requests == []
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_a_read_only_transport_sends_no_write(method):
+    inner = RecordingTransport(Fixed())
+    transport = ReadOnlyTransport(inner)
+    with pytest.raises(errors.PlacementError, match="this command only reads"):
+        transport.request(method, "/x", (1, 30))
+    assert inner.requests == []
+    assert transport.request("GET", "/x", (1, 30)).status == 200
