@@ -25,15 +25,19 @@ class QueryError(CandidatesError):
 
 
 class SearchGaveUp(CandidatesError):
-    """The search ran into its deadline: there may be candidates that it has not found."""
+    """The search ended before it was through: there may be candidates that it has not found.
 
-    def __init__(self, seconds: float, found: int) -> None:
+    :param when: how far it went, such as "after 30 seconds".
+    :param found: how many candidates it had found.
+    """
+
+    def __init__(self, when: str, found: int) -> None:
         super().__init__(
-            f"The search for allocation candidates gave up after {seconds:g} seconds with {found} "
-            "candidates found, and more may exist. Ask with a smaller limit or with fewer "
-            "interchangeable groups, or raise the search deadline of the server."
+            f"The search for allocation candidates gave up {when} with {found} candidates found, "
+            "and more may exist. Ask with a smaller limit or with fewer interchangeable groups, "
+            "or raise the search deadline of the server."
         )
-        self.seconds = seconds
+        self.when = when
         self.found = found
 
 

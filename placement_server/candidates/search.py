@@ -31,6 +31,7 @@ from placement_server.candidates.swaps import swaps
 
 Clock = Callable[[], float]
 
+MOST_CANDIDATES = 500_000
 _FIRST_CHUNK = 64
 _LARGEST_CHUNK = 2048
 # With a random order, this many independent orders are made for trees that are alike.
@@ -72,12 +73,15 @@ class Limits:
     :param maximum: the most candidates to generate, -1 for no maximum.
     :param breadth_first: the order of generation under a maximum.
     :param seconds: when to give up.
+    :param most: at how many candidates to give up: a query without a limit for ten of ten equal
+        devices has millions, which no server can hold in memory.
     """
 
     limit: int | None = None
     maximum: int = -1
     breadth_first: bool = False
     seconds: float = float("inf")
+    most: int = MOST_CANDIDATES
 
 
 class _Series:
@@ -190,7 +194,9 @@ class Search:
 
     def _tick(self) -> None:
         if self.clock() > self._ends_at:
-            raise SearchGaveUp(self.limits.seconds, self._found)
+            raise SearchGaveUp(f"after {self.limits.seconds:g} seconds", self._found)
+        if self._found > self.limits.most:
+            raise SearchGaveUp("before the answer outgrew the memory", self._found)
 
     def _in_order(self) -> Iterator[Candidate]:
         if self.limits.maximum >= 0 and not self.limits.breadth_first:

@@ -137,6 +137,15 @@ def test_a_search_that_runs_out_of_time_says_so() -> None:
         list(search.candidates())
 
 
+def test_an_answer_too_large_for_the_memory_is_given_up() -> None:
+    query = parse(parse_qsl(wanted(4)), (1, 39))
+    search = Search(query, writer_of(gpu_host("a", 4)).index, Limits(most=20))
+    with pytest.raises(SearchGaveUp, match="before the answer outgrew the memory"):
+        list(search.candidates())
+    search = Search(query, writer_of(gpu_host("a", 4)).index, Limits(limit=20, most=20))
+    assert len(list(search.candidates())) == 20
+
+
 def test_a_query_of_a_thousand_groups_does_not_exhaust_the_stack() -> None:
     groups = tuple(RequestGroup(f"_{number}", (("VCPU", 1),)) for number in range(1500))
     world = [Provider("host", None, {"VCPU": 2000})]
