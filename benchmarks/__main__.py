@@ -1,6 +1,7 @@
-"""`python -m benchmarks [claims|reads|nested] [--quick]`: both servers in one run, with ratios."""
+"""`python -m benchmarks [claims|reads|nested|bank] [--quick]`: both servers in one run."""
 
 import argparse
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import claims, reads
+from benchmarks import bank, claims, reads
 from benchmarks.servers import Server, ours, postgresql, published
 
 WORKERS = 2
@@ -105,13 +106,18 @@ def show_reads(
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
     parser.add_argument(
-        "what", nargs="*", help="claims, reads or nested; all of them when none is named"
+        "what",
+        nargs="*",
+        help="claims, reads or nested, all three when none is named; bank: is every claim exact, "
+        "also when workers, servers and databases are killed",
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of the data, to try it out")
+    parser.add_argument("--seed", default="1", help="what the bank draws its schedule from")
     arguments = parser.parse_args()
-    unknown = set(arguments.what) - {"claims", "reads", "nested"}
+    unknown = set(arguments.what) - {"claims", "reads", "nested", "bank"}
     if unknown:
-        parser.error(f"unknown benchmark {', '.join(sorted(unknown))}: claims, reads or nested")
+        names = ", ".join(sorted(unknown))
+        parser.error(f"unknown benchmark {names}: claims, reads, nested or bank")
     what = arguments.what or ["reads", "nested", "claims"]
     console = Console(width=140)
     if "reads" in what:
@@ -120,6 +126,8 @@ def main() -> None:
         show_reads(console, "Nested hosts", reads.nested_scenarios, arguments.quick)
     if "claims" in what:
         show_claims(console, arguments.quick)
+    if "bank" in what and not bank.show(console, arguments.seed, arguments.quick):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -111,9 +111,7 @@ class Accounts:
         seen = self.grouped(placed)
         is_ghost = not account.holding and seen in account.ghosts
         if seen != account.holding and not is_ghost:
-            self.violated(
-                f"{account.uuid} has {seen} after {after}, must have {account.holding}"
-            )
+            self.violated(f"{account.uuid} has {seen} after {after}, must have {account.holding}")
             account.holding = seen
         elif generation is not None and generation < (account.generation or 0):
             self.violated(

@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -142,20 +142,16 @@ def run(
         stack.callback(lambda: service.kill() if service.runs else None)
         to_service = Proxy(service.start())
         stack.callback(to_service.close)
-        nemesis = Nemesis(
-            random.Random(seed), service, database, to_service, to_database, pace
-        )
+        nemesis = Nemesis(random.Random(seed), service, database, to_service, to_database, pace)
         report = Report(seed)
         with _dealing(report, directory, to_service.port, database.url(), seed, tellers) as staff:
             for fault in nemesis.schedule(rounds):
                 staff.await_writes(fault.after)
                 service.require_running()
                 report.faults.append(fault.name)
-                fault.strike()
-            staff.await_writes(pace)
-            for proxy in (to_service, to_database):
-                if proxy is not None:
-                    proxy.disarm()
+                come = fault.strike()
+                while come is not None and not come.is_set():
+                    staff.await_writes(1)
             staff.await_writes(pace)
             staff.settle = lambda: _settle(report, service)
         report.violations += exactness(database.url(), staff.last)
@@ -176,7 +172,7 @@ class Staff:
         self.world = world
         self.last = Look()
         self.await_writes = tellers.await_writes
-        self.settle = lambda: None
+        self.settle: Callable[[], None] = lambda: None
 
 
 @contextlib.contextmanager

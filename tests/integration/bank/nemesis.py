@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tests.integration.bank.private_database import PrivateDatabase
 from tests.integration.bank.proxy import Cut, Proxy
@@ -13,14 +14,19 @@ from tests.integration.bank.service import Service
 _REQUESTS = (b"PUT /allocations", b"POST /allocations", b"POST /reshaper", b"DELETE /allocations")
 _STATEMENTS = (b"COMMIT", b"UPDATE inventories", b"INSERT INTO allocations", b"FOR UPDATE")
 
+Strike = Callable[[], threading.Event | None]
+
 
 @dataclass(frozen=True)
 class Fault:
-    """``after`` so many acknowledged writes since the last fault was over, ``strike``."""
+    """``after`` so many acknowledged writes since the last fault was over, ``strike``.
+
+    What it gives tells whether the fault has come: a cut waits for what it cuts.
+    """
 
     after: int
     name: str
-    strike: Callable[[], None]
+    strike: Strike
 
 
 @dataclass
@@ -33,7 +39,6 @@ class Nemesis:
     to_service: Proxy
     to_database: Proxy | None
     pace: int
-    log: list[str] = field(default_factory=list)
 
     def schedule(self, rounds: int) -> Iterator[Fault]:
         """Every kind of fault once in each round, in an order of its own."""
@@ -43,14 +48,13 @@ class Nemesis:
             for name, strike in kinds:
                 yield Fault(self.dice.randint(self.pace // 2, self.pace), name, strike)
 
-    def _kinds(self) -> list[tuple[str, Callable[[], None]]]:
-        kinds: list[tuple[str, Callable[[], None]]] = [
+    def _kinds(self) -> list[tuple[str, Strike]]:
+        kinds: list[tuple[str, Strike]] = [
             ("kill -9 of a worker", self._kill_worker),
             ("kill -9 of the server", self._kill_service),
             ("restart of the server", self._restart_service),
         ]
-        for cut in Cut:
-            kinds.append(self._cut(self.to_service, self.dice.choice(_REQUESTS), cut))
+        kinds += [self._cut(self.to_service, self.dice.choice(_REQUESTS), cut) for cut in Cut]
         if self.to_database is None:
             return kinds
         kinds += [
@@ -60,15 +64,14 @@ class Nemesis:
         ]
         if self.database.kind == "postgresql":
             kinds.append(("kill -9 of a database session", self.database.kill_one_session))
-        for cut in Cut:
-            kinds.append(self._cut(self.to_database, b"COMMIT", cut))
+        kinds += [self._cut(self.to_database, b"COMMIT", cut) for cut in Cut]
         kinds.append(self._cut(self.to_database, self.dice.choice(_STATEMENTS), Cut.BEHIND))
         return kinds
 
     @staticmethod
-    def _cut(proxy: Proxy, marker: bytes, cut: Cut) -> tuple[str, Callable[[], None]]:
-        def strike() -> None:
-            proxy.trap(marker, cut)
+    def _cut(proxy: Proxy, marker: bytes, cut: Cut) -> tuple[str, Strike]:
+        def strike() -> threading.Event:
+            return proxy.trap(marker, cut)
 
         return f"cut of {marker.decode()} {cut.value}", strike
 

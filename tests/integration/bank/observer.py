@@ -24,8 +24,6 @@ _ALLOCATIONS = sa.text(
     "JOIN resource_providers p ON p.id = a.resource_provider_id "
     "JOIN resource_classes c ON c.id = a.resource_class_id"
 )
-_CONSUMERS = sa.text("SELECT uuid, generation FROM consumers")
-_PROVIDERS = sa.text("SELECT uuid, generation FROM resource_providers")
 
 Key = tuple[str, str]
 """Provider uuid and class name."""
@@ -72,13 +70,19 @@ def look(engine: sa.Engine) -> Look:
             seen.sums[key] = seen.sums.get(key, 0) + row["used"]
             held = seen.held.setdefault(row["consumer_id"], {}).setdefault(row["provider"], {})
             held[row["class_name"]] = held.get(row["class_name"], 0) + row["used"]
-        seen.consumers = {uuid: generation for uuid, generation in connection.execute(_CONSUMERS)}
-        seen.providers = {uuid: generation for uuid, generation in connection.execute(_PROVIDERS)}
+        seen.consumers = _generations(connection, "consumers")
+        seen.providers = _generations(connection, "resource_providers")
     return seen
 
 
+def _generations(connection: sa.Connection, table: str) -> dict[str, int]:
+    rows = connection.exec_driver_sql(f"SELECT uuid, generation FROM {table}")
+    return {row.uuid: row.generation for row in rows}
+
+
 def _capacity(row: Mapping[Any, Any]) -> int:
-    return math.floor((row["total"] - row["reserved"]) * row["allocation_ratio"])
+    usable: float = (row["total"] - row["reserved"]) * row["allocation_ratio"]
+    return math.floor(usable)
 
 
 def wrong_in(world: World, seen: Look) -> list[str]:
@@ -98,10 +102,9 @@ def wrong_in(world: World, seen: Look) -> list[str]:
                 f"{name} of {provider}: {used} allocated of {stock.capacity}, "
                 f"{used - stock.capacity} too many"
             )
-    for consumer in seen.held.keys() - seen.consumers.keys():
-        problems.append(f"{consumer} has allocations but no record")
-    for consumer in seen.consumers.keys() - seen.held.keys():
-        problems.append(f"{consumer} has a record but no allocations")
+    holders, recorded = seen.held.keys(), seen.consumers.keys()
+    problems += [f"{one} has allocations but no record" for one in holders - recorded]
+    problems += [f"{one} has a record but no allocations" for one in recorded - holders]
     return problems
 
 

@@ -22,6 +22,7 @@ from tests.fixtures.databases import (
     migrate,
     postgresql_missing,
 )
+from tests.integration.bank.processes import await_end
 
 _WAIT = 60.0
 _POSTGRESQL = Path("/usr/lib/postgresql")
@@ -52,7 +53,7 @@ class SQLiteFile:
     """There is no server to kill; the file must survive the death of whoever writes it."""
 
     kind = "sqlite"
-    port = None
+    port: int | None = None
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "placement.db"
@@ -120,7 +121,7 @@ class _Server:
         self._process.wait(_WAIT)
         self._process = None
         # a new server refuses to start while a process of the old one is left
-        psutil.wait_procs(family[1:], _WAIT)
+        await_end(family[1:])
 
     def kill_one_session(self) -> None:
         raise AssertionError("sessions are no processes here")

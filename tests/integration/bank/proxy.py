@@ -49,9 +49,6 @@ class Proxy:
         self._trap = trap
         return trap.sprung
 
-    def disarm(self) -> None:
-        self._trap = None
-
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         server = self._loop.run_until_complete(

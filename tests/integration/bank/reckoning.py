@@ -15,14 +15,14 @@ def reckon(
 ) -> list[str]:
     """Everything that contradicts what was acknowledged or refused."""
     return [
-        *_holdings(world, last, ledgers),
+        *_holdings(world, first, last, ledgers),
         *_shared_consumers(world, last, ledgers),
         *_inventories(last, stamps_seen, ledgers),
         *_provider_generations(world, first, last, ledgers),
     ]
 
 
-def _holdings(world: World, last: Look, ledgers: Sequence[Ledger]) -> list[str]:
+def _holdings(world: World, first: Look, last: Look, ledgers: Sequence[Ledger]) -> list[str]:
     """Every acknowledged claim is there, every refused one is not."""
     problems = []
     possible = {uuid: states for ledger in ledgers for uuid, states in ledger.possible.items()}
@@ -30,8 +30,8 @@ def _holdings(world: World, last: Look, ledgers: Sequence[Ledger]) -> list[str]:
         holding = _grouped(world, last.held.get(uuid, {}))
         if holding not in states:
             problems.append(f"{uuid} has {holding} in the end, must have one of {states}")
-    for uuid in last.held.keys() - possible.keys() - set(world.shared_consumers):
-        problems.append(f"{uuid} has {last.held[uuid]} in the end, but nobody claimed it")
+    strangers = last.held.keys() - possible.keys() - first.held.keys()
+    problems += [f"{one} has {last.held[one]} in the end, but nobody claimed" for one in strangers]
     return problems
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.integration.bank.processes import await_end
+
 _LISTENING = re.compile(rb"listening on http://127\.0\.0\.1:(\d+)")
 _START_SECONDS = 90.0
 
@@ -80,11 +82,13 @@ class Service:
         """kill -9 of all its processes."""
         assert self._process is not None
         workers = self.workers()
-        for process in [self._process, *workers]:
+        # first, or it would replace the workers
+        self._process.kill()
+        for worker in workers:
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+                worker.kill()
         self._process.wait()
-        psutil.wait_procs(workers, 30)
+        await_end(workers)
         self._process = None
 
     def stop(self) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 from tests.integration.bank.accounts import Account, Accounts, Placed, Write
 from tests.integration.bank.connection import Answer, Connection, NoService, Unanswered
 from tests.integration.bank.ledger import GuardedWrite, Ledger
-from tests.integration.bank.world import PROJECT, StampSource, World
+from tests.integration.bank.world import StampSource, World
 
 _MOST_ACCOUNTS = 8
 _TOO_MUCH = 100_000
@@ -55,7 +55,8 @@ class Teller:
             done = self.ledger.counts["acknowledged"]
             (deal,) = self.random.choices(list(deals), list(deals.values()))
             deal()
-            print("." * (self.ledger.counts["acknowledged"] - done), end="", flush=True)
+            sys.stdout.write("." * (self.ledger.counts["acknowledged"] - done))
+            sys.stdout.flush()
         for account in list(self.accounts.open.values()):
             self.accounts.check(account, after="everything")
             self.accounts.close(account)
@@ -214,7 +215,15 @@ class Teller:
         return "refused"
 
     def reshape(self) -> None:
-        """Move the VCPUs of a tree, with all that is held of them, to its other provider."""
+        """Move the VCPUs of a tree, with all that is held of them, to its other provider.
+
+        The others go on meanwhile, and often it is too late when all is read.
+        """
+        for _ in range(4):
+            if self.reshape_once() != "refused":
+                break
+
+    def reshape_once(self) -> str:
         root, child = self.random.choice(self.world.trees)
         generations, stock = {}, {}
         for provider in (root, child):
@@ -231,7 +240,7 @@ class Teller:
         vcpus = stock[source].pop("VCPU", None)
         if vcpus is None:
             # another reshape was faster than the reads
-            return
+            return "refused"
         stock[target]["VCPU"] = self.stamps.record(vcpus["total"])
         body = {
             "inventories": {
@@ -257,6 +266,7 @@ class Teller:
                     stock[provider].get("VCPU", {}).get("max_unit", 0),
                 )
             )
+        return outcome
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import uuid
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,7 +42,7 @@ class World:
         return provider
 
     def providers(self) -> list[str]:
-        return [self.pool, *self.fixed, *self.elastic, *(one for tree in self.trees for one in tree)]
+        return [self.pool, *self.fixed, *self.elastic, *chain.from_iterable(self.trees)]
 
     def keeps_its_capacity(self, provider: str) -> bool:
         return provider not in self.elastic
@@ -65,7 +66,7 @@ class StampSource:
         return {"total": total, "max_unit": self._next, **more}
 
 
-def build(must: Any, seed: int) -> World:
+def build(must: Any, seed: str) -> World:
     """Create the world. ``must(method, path, body)`` gives the decoded answer or raises."""
     stamps = StampSource(0)
 
