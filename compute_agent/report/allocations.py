@@ -256,19 +256,23 @@ class Allocations:
         bodies, version = self._writable([{**source_record, "allocations": {}}, to_target])
         body = {source: bodies[0], target: bodies[1]}
 
-        def attempt() -> Response:
+        def post() -> Response:
             return _raising_races(
                 self._connection.call("POST", "/allocations", doing, version=version, json=body),
                 doing,
             )
 
-        try:
-            response = self._repeating_races(attempt)
-        except errors.PlacementUnavailable:
-            if self._was_moved(source, target, source_record):
-                return True
-            raise
-        if response.status == 204:
+        def attempt() -> Response | None:
+            try:
+                return self._repeating_races(post)
+            except errors.PlacementUnavailable:
+                # The answer may have been lost after the work was done: look before repeating.
+                if self._was_moved(source, target, source_record):
+                    return None
+                raise
+
+        response = self._connection.retries.while_unavailable(attempt)
+        if response is None or response.status == 204:
             return True
         raise answers.failure(kind, doing, "POST", "/allocations", response)
 

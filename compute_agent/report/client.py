@@ -214,8 +214,9 @@ class ReportClient(Allocations, Candidates):
         :param allocations: given for a reshape: consumer uuid -> record as it shall be.
         :param owned: whether a provider may be deleted (by uuid); None: it has the owner trait or
             this process created it.
-        :param original_allocations: the allocations as they were read; then exactly those consumers
-            that changed are sent in any case.
+        :param original_allocations: the allocations as they were read.  Without them, consumers are
+            part of the reshape when they hold a class whose inventory changes; with them also
+            those whose record differs.
         :raises errors.PlacementError: see :meth:`Flush.run`.
         """
         operations = self.plan(

@@ -96,6 +96,7 @@ class Connection:
         self._on_request = on_request
         self.total = Tally(new_global_request_id())
         self._versions: OfferedVersions | None = None
+        self._discovering = threading.Lock()
 
     @contextmanager
     def tracing(self, global_request_id: str | None = None) -> Iterator[Tally]:
@@ -171,9 +172,10 @@ class Connection:
 
     def versions(self) -> OfferedVersions:
         """What placement offers; asked once, and again after it could not be reached."""
-        if self._versions is None:
-            self._versions = self._discover()
-        return self._versions
+        with self._discovering:
+            offered = self._versions or self._discover()
+            self._versions = offered
+        return offered
 
     def newest(self, at_most: Microversion = NEWEST) -> Microversion:
         """The newest version both sides know."""

@@ -43,6 +43,9 @@ from compute_agent.report.workers import Workers
 
 NO_SUCH_CLASS: Final = re.compile(r"No such resource class ([A-Z0-9_]+(?:, [A-Z0-9_]+)*)")
 
+MANY_INTERNAL_ERRORS: Final = 3
+"""So many answers 500 in one flush are an outage, not the trouble of one provider."""
+
 ASPECT_OF: Final[Mapping[type, str]] = {
     EnsureTraits: "traits",
     EnsureResourceClass: "inventories",
@@ -67,7 +70,10 @@ class Kept:
 
 @dataclass
 class FlushReport:
-    """What a flush did.  ``created``: providers that are this agent's from now on."""
+    """What came of a flush.
+
+    ``operations``: its plan.  ``created``: providers that are this agent's from now on.
+    """
 
     operations: tuple[Operation, ...] = ()
     created: list[str] = field(default_factory=list)
@@ -107,6 +113,7 @@ class Flush:
         self._lost: set[str] = set()
         self._unready: set[str] = set()
         self._doomed: set[str] = set()
+        self._internal_errors = 0
         self.report = FlushReport()
 
     def run(self, operations: Sequence[Operation]) -> FlushReport:
@@ -135,7 +142,7 @@ class Flush:
     def _run_stage(self, stage: Sequence[Operation]) -> None:
         ready = [operation for operation in stage if not self._is_blocked(operation)]
         tasks = [partial(self._execute, operation) for operation in ready]
-        outcomes = self._workers.outcomes(tasks, _ends_flush)
+        outcomes = self._workers.outcomes(tasks, self._ends_flush)
         for operation, outcome in zip(ready, outcomes, strict=True):
             if isinstance(outcome, errors.ComputeAgentError):
                 self._note_failure(operation, outcome)
@@ -168,7 +175,10 @@ class Flush:
         name = getattr(operation, "name", None) or (
             self._live.data(uuid).name if self._live.exists(uuid) else uuid
         )
-        self._failures.append(errors.SyncFailure(uuid, name, ASPECT_OF[type(operation)], error))
+        aspect = ASPECT_OF[type(operation)]
+        if isinstance(operation, PutProvider) and operation.reparents:
+            aspect = "reparent"
+        self._failures.append(errors.SyncFailure(uuid, name, aspect, error))
         if isinstance(operation, CreateProvider) or isinstance(
             error, errors.ResourceProviderNotFound
         ):
@@ -190,6 +200,20 @@ class Flush:
         raise errors.ResourceProviderUpdateConflict(
             f"a provider is gone from placement, the pass has to begin anew: {gone[0]}"
         ) from gone[0]
+
+    def _ends_flush(self, error: errors.ComputeAgentError) -> bool:
+        """Whether trying anything else is pointless; a 500 may well be about one provider only."""
+        match error:
+            case errors.PlacementUnauthorized() | errors.ReshapeFailed():
+                return True
+            case errors.PlacementReshapeConflict():
+                return True
+            case errors.PlacementUnavailable():
+                with self._lock:
+                    self._internal_errors += 1
+                return error.status != 500 or self._internal_errors >= MANY_INTERNAL_ERRORS
+            case _:
+                return False
 
     # -- operations --------------------------------------------------------------------------
 
@@ -395,16 +419,3 @@ def _generation(provider: ProviderData) -> int:
             f"provider {provider.name} ({provider.uuid}) was never created in placement"
         )
     return provider.generation
-
-
-def _ends_flush(error: errors.ComputeAgentError) -> bool:
-    """Whether trying anything else is pointless; a 500 may well be about one provider only."""
-    match error:
-        case errors.PlacementUnauthorized() | errors.ReshapeFailed():
-            return True
-        case errors.PlacementReshapeConflict():
-            return True
-        case errors.PlacementUnavailable():
-            return error.status != 500
-        case _:
-            return False

@@ -20,6 +20,8 @@ from compute_agent.report.transport import Response
 MAX_LISTED: Final = 200
 """Items in one ``in:`` list; more make the URL too long for what stands before placement."""
 
+PROVIDER_KEYS: Final = ("uuid", "name", "generation", "parent_provider_uuid")
+
 NO_PARENT: Final = "parent provider UUID does not exist"
 
 T = TypeVar("T")
@@ -62,7 +64,7 @@ class Providers:
             raise answers.failure(kind, doing, "GET", path, response)
         return cast(
             PlacementProvider,
-            answers.body_of(response, kind, doing, "GET", path, "uuid", "name", "generation"),
+            answers.body_of(response, kind, doing, "GET", path, *PROVIDER_KEYS),
         )
 
     def sharing(self, aggregates: Collection[str]) -> list[PlacementProvider]:
@@ -230,7 +232,8 @@ class Providers:
         """Those of ``names`` that placement knows."""
         known: set[str] = set()
         for some in _batches(sorted(names), self._max_listed):
-            path, doing = f"/traits?name=in:{','.join(some)}", "Asking which traits exist"
+            quoted = ",".join(quote(name, safe="") for name in some)
+            path, doing = f"/traits?name=in:{quoted}", "Asking which traits exist"
             response = self._connection.call("GET", path, doing)
             kind = errors.TraitRetrievalFailed
             if response.status != 200:
@@ -263,7 +266,10 @@ class Providers:
         if response.status != 200:
             raise answers.failure(kind, doing, "GET", path, response)
         body = answers.body_of(response, kind, doing, "GET", path, "resource_providers")
-        return cast("list[PlacementProvider]", body["resource_providers"])
+        listed = body["resource_providers"]
+        if not isinstance(listed, list) or not all(_is_provider(entry) for entry in listed):
+            answers.raise_malformed(response, kind, doing, "GET", path, "a list of providers")
+        return cast("list[PlacementProvider]", listed)
 
     def _read(self, uuid: str, name: str, aspect: str, kind: type[errors.PlacementError]) -> Any:
         doing, path = f"Reading the {aspect} of {name} ({uuid})", _path(uuid, aspect)
@@ -330,6 +336,10 @@ def _write_failure(
     elif response.status != 400 and not issubclass(kind, errors.ResourceProviderUpdateFailed):
         kind = errors.ResourceProviderUpdateFailed
     return answers.failure(kind, doing, method, path, response)
+
+
+def _is_provider(entry: Any) -> bool:
+    return isinstance(entry, dict) and all(key in entry for key in PROVIDER_KEYS)
 
 
 def _path(uuid: str, aspect: str) -> str:

@@ -70,8 +70,8 @@ class TreeReader:
             tree.populate_from_iterable(listed, complete_tree_of=cache.root_uuid)
         except ValueError:
             # A name moved to a provider that the old picture has elsewhere: start from nothing.
-            tree, before, cache.sharing_due = ProviderTree(), {}, True
-            tree.populate_from_iterable(listed)
+            before, cache.sharing_due = {}, True
+            tree = _tree_of(listed, cache.root_uuid)
         own = [provider["uuid"] for provider in listed]
         wanted = {
             (uuid, aspect)
@@ -150,6 +150,17 @@ class TreeReader:
         cache.tree = tree
         cache.known, cache.hint, cache.sharing_due = True, False, False
         cache.dirty = cache.dirty or changed
+
+
+def _tree_of(listed: list[PlacementProvider], root_uuid: str) -> ProviderTree:
+    tree = ProviderTree()
+    try:
+        tree.populate_from_iterable(listed)
+    except ValueError as exc:
+        raise errors.ResourceProviderRetrievalFailed(
+            f"Reading the provider tree of {root_uuid} gave what is no tree: {exc}"
+        ) from exc
+    return tree
 
 
 def _is_as_known(cache: TreeCache, listed: list[PlacementProvider]) -> bool:

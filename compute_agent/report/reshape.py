@@ -56,10 +56,13 @@ class Reshaper:
             self.allowed = False
             LOG.info("This user may not reshape, inventories are written one by one: %s", exc)
             return False
-        except errors.PlacementUnavailable:
+        except errors.PlacementUnavailable as exc:
             for uuid in wanted:
                 live.mark_stale(uuid, ["inventories"])
-            raise
+            if exc.status != 500:
+                raise
+            LOG.warning("%s failed, writing them one by one: %s", doing, exc)
+            return False
         if response.status != 204:
             LOG.info(
                 "%s was refused (%s), writing them one by one", doing, answers.explanation(response)

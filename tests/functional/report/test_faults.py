@@ -209,9 +209,10 @@ class TestOutages:
         assert host.tally.requests == 1
         assert len(other.get_provider_tree(host.root, fresh=True)) == 45
 
-    @pytest.mark.parametrize("cut", [2, 5, 20, 47, 50, 70, 97, 98])
-    def test_a_flush_cut_at_any_request_converges_after_a_restart(self, host, other, cut):
-        """The process dies; what it knew is what it had written to its file."""
+    @pytest.mark.parametrize("written", [True, False])
+    @pytest.mark.parametrize("cut", [2, 20, 47, 70, 97, 98])
+    def test_a_flush_cut_at_any_request_converges_after_a_restart(self, host, other, cut, written):
+        """The process dies; the cache file is what it was before the flush, or in the middle."""
         lay_out = large(host.name, host.tag)
         host.restart(connections=1)
         left = [cut]
@@ -228,6 +229,8 @@ class TestOutages:
         with pytest.raises(Killed):
             host.report(lay_out)
         host.transport.before = None
+        if not written:
+            host.cache_path.unlink(missing_ok=True)
         host.restart()
         host.report(lay_out)
         host.report(lay_out)
@@ -249,6 +252,20 @@ class TestOutages:
         host.transport.before = None
         host.report(small(host.name))
         assert other.get_provider_tree(host.root, fresh=True).has_inventory(f"{host.name}_GPU0")
+
+    def test_internal_errors_about_everything_are_an_outage_after_three(self, host):
+        lay_out = large(host.name, host.tag)
+        answering(host, 500, explained(500, "boom"), lambda method, _: method == "PUT")
+        with pytest.raises(errors.PlacementUnavailable, match="boom"):
+            host.report(lay_out)
+        assert host.tally.by_call["PUT /resource_providers/*/traits"] <= 7 * 3
+
+    def test_a_reshaper_that_crashes_is_gone_around(self, host, other):
+        answering(host, 500, explained(500, "boom"), lambda _, path: path == "/reshaper")
+        host.report(large(host.name, host.tag))
+        assert host.tally.by_call["PUT /resource_providers/*/inventories"] == 43
+        tree = other.get_provider_tree(host.root)
+        assert sum(tree.has_inventory(uuid) for uuid in tree.get_provider_uuids()) == 43
 
 
 class TestRefusals:
@@ -289,7 +306,17 @@ class TestRefusals:
         with pytest.raises(errors.PlacementTooOld, match=r"1\.0 to 1\.29, at least 1\.30"):
             host.client.connect()
 
-    @pytest.mark.parametrize("text", ["<html>login</html>", "", "[]", '{"versions": []}'])
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "<html>login</html>",
+            "",
+            "[]",
+            '{"versions": []}',
+            '{"resource_providers": null}',
+            '{"resource_providers": [{"uuid": "x"}]}',
+        ],
+    )
     def test_a_login_page_is_not_taken_for_an_empty_placement(self, host, text):
         host.restart()
         answering(host, 200, text, lambda *_: True)
