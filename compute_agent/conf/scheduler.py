@@ -8,6 +8,8 @@ SCHEDULER = cfg.OptGroup("scheduler", title="What the scheduler asks placement f
 FILTER_SCHEDULER = cfg.OptGroup("filter_scheduler", title="Filters and weighers of hosts")
 COMPUTE_SCHEDULER = cfg.OptGroup("compute_scheduler", title="What only this scheduler has")
 
+GROUPS = (SCHEDULER, FILTER_SCHEDULER, COMPUTE_SCHEDULER)
+
 DEFAULT_FILTERS = (
     "ComputeFilter",
     "ComputeCapabilitiesFilter",
@@ -200,9 +202,10 @@ compute_scheduler_opts = [
     cfg.StrOpt(
         "aggregate_source",
         help="""
-YAML file of host aggregates: a list of {uuid, name, hosts: [names], metadata: {key: value}}. Needed for
-availability zones, tenant isolation and the Aggregate* filters. The uuid must be the one under
-which the aggregate is mirrored in placement. Unset: there are no aggregates.
+YAML file of host aggregates: a list of {uuid, name, hosts: [names], metadata: {key: value}}.
+
+Needed for availability zones, tenant isolation and the Aggregate* filters. The uuid must be the one
+under which the aggregate is mirrored in placement. Unset: there are no aggregates.
 """,
     ),
     cfg.IntOpt(
@@ -219,7 +222,7 @@ does not cost the host.
         default="$state_path/scheduler-journal",
         help="""
 File that keeps the allocations still to be given back when placement failed in the middle of a
-request, and the moves under way. It is worked off at the next start and the next request.
+request. It is worked off with the next request.
 """,
     ),
 ]
@@ -227,8 +230,10 @@ request, and the moves under way. It is worked off at the next start and the nex
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the groups of the scheduler on `conf`."""
-    for group, options in list_opts():
-        conf.register_opts(options, group=group)
+    for group in GROUPS:
+        conf.register_group(group)
+    for name, options in list_opts():
+        conf.register_opts(options, group=name)
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:

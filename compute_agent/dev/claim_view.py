@@ -13,7 +13,7 @@ from rich.text import Text
 def claim_table(document: Mapping[str, Any]) -> Table:
     """Return the allocations of a claim: provider, amount, and the groups it serves."""
     table = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
-    for heading in ("provider", "claimed", "for group", "uuid"):
+    for heading in ("provider", "claimed", "for group"):
         table.add_column(heading, overflow="fold")
     for uuid, entry in document["allocations"].items():
         amounts = " ".join(f"{name}={n}" for name, n in sorted(entry["resources"].items()))
@@ -22,7 +22,7 @@ def claim_table(document: Mapping[str, Any]) -> Table:
             for suffix, uuids in document["mappings"].items()
             if uuid in uuids
         )
-        table.add_row(Text(entry["name"]), Text(amounts), Text(" ".join(groups)), Text(uuid))
+        table.add_row(Text(entry["name"]), Text(amounts), Text(" ".join(groups)))
     return table
 
 

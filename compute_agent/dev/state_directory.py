@@ -20,6 +20,7 @@ from pathlib import Path
 
 from compute_agent.dev.errors import DevFailed
 
+_UNUSABLE = "?$%\n"
 LONGEST_SOCKET_PATH = 107
 """Bytes a path of a UNIX socket may have (sun_path in unix(7), less the closing null)."""
 
@@ -72,10 +73,11 @@ class StateDirectory:
 
         :raises DevFailed: it cannot be made or written to.
         """
-        if "?" in str(self.path) or "\n" in str(self.path):
+        if any(character in str(self.path) for character in _UNUSABLE):
             raise DevFailed(
-                f"The state directory {str(self.path)!r} has a character that a database URL "
-                "cannot hold: choose another with --state-dir."
+                f"The state directory {str(self.path)!r} has a character that a database URL or a "
+                "configuration file cannot hold (?, $, %, line break): choose another with "
+                "--state-dir DIR."
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -112,7 +114,7 @@ class StateDirectory:
 
     def write_placement_config(self) -> None:
         """Write placement-server's configuration: SQLite, no authentication."""
-        database = _escaped(self.path / "placement.db")
+        database = self.path / "placement.db"
         self.placement_config.write_text(
             "# Written by compute-agent dev at every start.\n"
             "[placement_database]\n"
@@ -131,7 +133,7 @@ class StateDirectory:
             "# Written by compute-agent dev at every start.\n"
             "[DEFAULT]\n"
             "compute_driver = host.HostDriver\n"
-            f"state_path = {_escaped(self.agent_state)}\n"
+            f"state_path = {self.agent_state}\n"
             f"update_resources_interval = {interval}\n"
             "periodic_fuzzy_delay = 0\n"
             "[compute]\n"
@@ -139,7 +141,7 @@ class StateDirectory:
             "[compute_agent]\n"
             f"status_socket = {self._status_socket()}\n"
             "[compute_scheduler]\n"
-            f"journal_path = {_escaped(self.path / 'scheduler-journal')}\n"
+            f"journal_path = {self.path / 'scheduler-journal'}\n"
             "[placement]\n"
             "auth_type = noauth\n"
             f"endpoint_override = {url}\n",
@@ -148,17 +150,12 @@ class StateDirectory:
 
     def _status_socket(self) -> str:
         path = str(self.agent_state / "status.sock")
-        return _escaped(Path(path)) if len(path.encode()) <= LONGEST_SOCKET_PATH else ""
+        return path if len(path.encode()) <= LONGEST_SOCKET_PATH else ""
 
     @property
     def agent_answers(self) -> bool:
         """Whether the agent has a status socket: a long path leaves no room for one."""
         return bool(self._status_socket())
-
-
-def _escaped(path: Path) -> str:
-    """Return a path as a configuration file needs it: ``$`` would begin the name of an option."""
-    return str(path).replace("$", "$$")
 
 
 def _reason(error: OSError) -> str:

@@ -59,9 +59,9 @@ def _grow(
 def _label(one: ProviderLines, *, traits: bool, only: Collection[str]) -> RenderableType:
     parts: list[RenderableType] = [Text.assemble((one.name, "bold"), (f"  {one.uuid}", "dim"))]
     if one.inventories and (not only or one.uuid in only):
-        parts.append(Padding(inventory_table(one), (0, 0, 0, 1)))
+        parts.append(Padding(inventory_table(one), (0, 0, 0, 1), expand=False))
     if traits and one.traits:
-        parts.append(Padding(trait_text(one.traits), (0, 0, 0, 1)))
+        parts.append(Padding(trait_text(one.traits), (0, 0, 0, 1), expand=False))
     return Group(*parts)
 
 

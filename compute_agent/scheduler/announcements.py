@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-SERVICE_VERSION_UNSEEN = 0
-
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
@@ -24,7 +22,6 @@ class Announcement:
     instances: int | None = None
     io_ops: int = 0
     build_failures: int = 0
-    service_version: int = SERVICE_VERSION_UNSEEN
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -39,7 +36,6 @@ class Announcements:
     def receive(self, state: Mapping[str, Any]) -> None:
         """Take in one announcement: ``{"host", "nodes": [{"uuid", "enabled", ...}], ...}``."""
         now = self._clock()
-        version = int(state.get("service_version", SERVICE_VERSION_UNSEEN))
         with self._lock:
             for node in state.get("nodes", ()):
                 self._by_root[str(node["uuid"])] = Announcement(
@@ -49,7 +45,6 @@ class Announcements:
                     instances=_count(node.get("instances")),
                     io_ops=int(node.get("io_ops", 0)),
                     build_failures=int(node.get("build_failures", 0)),
-                    service_version=version,
                     attributes=dict(node),
                 )
 
@@ -61,12 +56,6 @@ class Announcements:
     def age(self, announcement: Announcement) -> float:
         """Return the seconds since an announcement arrived."""
         return self._clock() - announcement.seen_at
-
-    def minimum_service_version(self) -> int:
-        """Return the lowest version announced, 0 if nobody announced anything."""
-        with self._lock:
-            versions = [one.service_version for one in self._by_root.values()]
-        return min(versions, default=SERVICE_VERSION_UNSEEN)
 
 
 def _count(instances: Any) -> int | None:

@@ -5,7 +5,6 @@
         InvalidRequest        # the request is wrong: names field, value, what was expected
         NoValidHost           # placement was asked, and nothing fits or nothing could be claimed
         AnswerMalformed       # placement's answer contradicts itself
-        MoveInterrupted       # a step of a move that does not follow from the last one
 
 Placement that cannot be reached is not among them: `PlacementUnavailable` goes to the caller as it
 is, and never looks like a full cloud.
@@ -53,7 +52,3 @@ class NoValidHost(SchedulerError):
 
 class AnswerMalformed(SchedulerError):
     """An answer of placement that contradicts itself or the API."""
-
-
-class MoveInterrupted(SchedulerError):
-    """A step of a move was asked for that does not follow from the last one."""

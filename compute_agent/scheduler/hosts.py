@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from compute_agent.scheduler.aggregates import Aggregate
 from compute_agent.scheduler.announcements import Announcement
@@ -22,6 +22,7 @@ class HostState:
     :param instances: those of the instances that the request names which live here.
     :param announcement: the agent's last one, None without a bus.
     :param alive: whether the agent announced itself lately; True without a bus.
+    :param claimed_here: instances of this request placed here so far.
     """
 
     uuid: str
@@ -32,7 +33,7 @@ class HostState:
     instances: frozenset[str] = frozenset()
     announcement: Announcement | None = None
     alive: bool = True
-    claimed_here: int = field(default=0)
+    claimed_here: int = 0
 
     @property
     def tree(self) -> tuple[ProviderSummary, ...]:
@@ -55,10 +56,6 @@ class HostState:
     def metadata(self, key: str) -> frozenset[str]:
         """Return the values that the metadata `key` has in the host's aggregates."""
         return frozenset(one.metadata[key] for one in self.aggregates if key in one.metadata)
-
-    def after(self, candidate: Candidate) -> HostState:
-        """Return this host as it is once `candidate` is claimed."""
-        return self.using(candidate, claimed=1)
 
     def using(self, candidate: Candidate, *, claimed: int = 0) -> HostState:
         """Return this host with a candidate's amounts used, and the candidates that still fit."""

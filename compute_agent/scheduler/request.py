@@ -21,7 +21,6 @@ PLAIN_MICROVERSION = (1, 36)
 """First with root_required, same_subtree and mappings together."""
 ANY_OF_MICROVERSION = (1, 39)
 """First with ``required=in:A,B``."""
-MICROVERSION_WANTED = (1, 39)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,14 +82,6 @@ class PciRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class GuestCell:
-    """One NUMA node of the guest: numbers of its vCPUs, memory in MiB."""
-
-    cpus: frozenset[int]
-    memory_mb: int
-
-
-@dataclass(frozen=True, slots=True)
 class RequestedNetwork:
     """A network or port of the request, as far as placement is concerned."""
 
@@ -105,7 +97,6 @@ class RequestSpec:
     user_id: str
     flavor: Flavor = Flavor()
     image: Image = Image()
-    num_instances: int = 1
     is_bfv: bool = False
     availability_zone: str = ""
     destination: Destination = Destination()

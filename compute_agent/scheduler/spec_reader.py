@@ -62,7 +62,6 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
         user_id=fields.text("user_id"),
         flavor=_flavor(fields.fields("flavor")),
         image=_image(fields.fields("image")),
-        num_instances=fields.number("num_instances", 1),
         is_bfv=fields.flag("is_bfv"),
         availability_zone=fields.text("availability_zone"),
         destination=_destination(fields.fields("requested_destination")),
