@@ -199,7 +199,8 @@ def _move(
         children.setdefault(row.parent_provider_id, []).append(row.id)
     subtree = [provider.id]
     for provider_id in subtree:
-        subtree.extend(children.get(provider_id, ()))
+        # a damaged tree may run in a circle; taking it apart is how it is mended
+        subtree.extend(child for child in children.get(provider_id, ()) if child not in subtree)
     if parent_uuid is not None and new_parent_id in subtree:
         raise ParentLoop(provider.uuid, parent_uuid)
     tx.execute(

@@ -1,0 +1,127 @@
+"""The audit finds each broken invariant and mends what is derived, on every database."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from placement_server.store import allocations, audit, data_migrations, inventories, providers
+from placement_server.store.records import InventoryRecord
+from placement_server.store.store import Store
+from placement_server.store.transaction import WriteTransaction
+from tests.integration.store.conftest import (
+    generation_of,
+    new_provider,
+    new_uuid,
+    set_of,
+    use_of,
+)
+
+
+def sabotage(store: Store, *statements: str, **parameters: object) -> None:
+    def action(tx: WriteTransaction) -> None:
+        for statement in statements:
+            tx.execute(sa.text(statement), parameters)
+
+    store.write(action)
+
+
+@pytest.fixture
+def host(store: Store) -> str:
+    """A host with a child, and a consumer on both."""
+    host = new_provider(store, {"VCPU": 4})
+    child = new_provider(store, {"VGPU": 2}, parent=host)
+    store.write(
+        allocations.write, [set_of(new_uuid(), {host: {"VCPU": 3}, child: {"VGPU": 1}}, None)]
+    )
+    assert store.read(audit.audit) == []
+    return host
+
+
+def problems(store: Store) -> dict[str, bool]:
+    return {problem.check: problem.mendable for problem in store.read(audit.audit)}
+
+
+PROVIDER = "(SELECT id FROM resource_providers WHERE uuid = :uuid)"
+
+MENDABLE = {
+    "use": f"UPDATE inventories SET used = used + 7 WHERE resource_provider_id = {PROVIDER}",
+    "capacity": f"UPDATE inventories SET capacity = 99 WHERE resource_provider_id = {PROVIDER}",
+    "consumer": "INSERT INTO consumers (uuid, project_id, user_id, generation) "
+    "SELECT :other, project_id, user_id, 3 FROM consumers LIMIT 1",
+    "stray": "INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) "
+    "VALUES (999999, 1)",
+    "tree": "UPDATE resource_providers SET root_provider_id = NULL WHERE uuid = :uuid",
+}
+
+
+@pytest.mark.parametrize("check", MENDABLE)
+def test_derived_data_is_found_wrong_and_mended(store: Store, host: str, check: str) -> None:
+    sabotage(store, MENDABLE[check], uuid=host, other=new_uuid())
+    assert problems(store) == {check: True}
+    store.write(audit.repair)
+    assert store.read(audit.audit) == []
+    assert use_of(store, host) == {"VCPU": 3}
+    assert store.read(inventories.get, host, "VCPU")[1].total == 4
+
+
+def test_what_needs_a_decision_is_reported_and_left_alone(store: Store, host: str) -> None:
+    sabotage(
+        store,
+        "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) "
+        "SELECT id, :other, 2, 5 FROM resource_providers WHERE uuid = :uuid",
+        uuid=host,
+        other="someone",
+    )
+    assert problems(store) == {"allocation": False, "consumer": False}
+    store.write(audit.repair)
+    assert problems(store) == {"allocation": False, "consumer": False}
+    # a data migration gives the consumer its record, a delete takes the allocation away
+    batch = store.write(
+        data_migrations.create_incomplete_consumers, 50, project_id="p", user_id="u"
+    )
+    assert batch == (1, 1)
+    store.write(allocations.delete, "someone")
+    assert store.read(audit.audit) == []
+
+
+def test_a_circle_of_parents_is_reported_and_taken_apart_through_the_api(store: Store) -> None:
+    a = new_provider(store)
+    b = new_provider(store, parent=a)
+    sabotage(
+        store,
+        "UPDATE resource_providers SET parent_provider_id = "
+        "(SELECT id FROM (SELECT id FROM resource_providers WHERE uuid = :b) x) WHERE uuid = :a",
+        a=a,
+        b=b,
+    )
+    assert problems(store) == {"tree": False}
+    store.write(providers.update, a, name=f"name-{a}", parent_uuid=None, reparenting_allowed=True)
+    assert store.read(audit.audit) == []
+
+
+def test_use_beyond_capacity_is_told_and_is_no_problem(store: Store, host: str) -> None:
+    store.write(
+        inventories.update_one,
+        host,
+        "VCPU",
+        InventoryRecord(1),
+        generation=generation_of(store, host),
+        reserved_may_equal_total=True,
+    )
+    assert store.read(audit.audit) == []
+    assert any(host in line and "3 of 1" in line for line in store.read(audit.over_capacity))
+
+
+def test_providers_without_a_root_get_the_top_of_their_tree(store: Store, host: str) -> None:
+    tree = {p.uuid for p in store.read(providers.find, in_tree=host)}
+    sabotage(
+        store,
+        "UPDATE resource_providers SET root_provider_id = NULL",
+    )
+    everything = store.read(data_migrations.count_rootless)
+    assert store.write(data_migrations.set_root_provider_ids, 1) == (1, 1)
+    assert store.write(data_migrations.set_root_provider_ids, 5000).done == everything - 1
+    assert store.read(data_migrations.count_rootless) == 0
+    assert {p.uuid for p in store.read(providers.find, in_tree=host)} == tree
+    assert store.read(audit.audit) == []
