@@ -23,7 +23,7 @@ from placement_server.api.response import (
 from placement_server.policies import operations
 from placement_server.schemas import inventory as schemas
 from placement_server.store import errors as store_errors
-from placement_server.store import inventories
+from placement_server.store import inventories, resource_classes
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
 
 #: The most negative single-precision number: the column of the database is one.
@@ -185,16 +185,14 @@ def delete(request: Request) -> Response:
     """Delete the inventory of one class."""
     provider_uuid, resource_class = request.path_values
     request.authorise(operations.INVENTORIES_DELETE)
-    missing = f"No inventory of class {resource_class} found for delete: "
     try:
         request.store.write(inventories.delete_one, provider_uuid, resource_class)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider(provider_uuid) from error
-    except store_errors.ResourceClassNotFound as error:
-        raise errors.NotFound(f"{missing}No such resource class {resource_class}.") from error
-    except store_errors.InventoryNotFound as error:
+    except (store_errors.ResourceClassNotFound, store_errors.InventoryNotFound) as error:
         raise errors.NotFound(
-            f"{missing}No inventory of class {resource_class} found for delete"
+            f"No inventory of class {resource_class} found for delete: "
+            f"{_why_not_found(request, resource_class)}"
         ) from error
     except (store_errors.InventoryInUse, store_errors.ConcurrentUpdate) as error:
         raise errors.Conflict(
@@ -202,6 +200,14 @@ def delete(request: Request) -> Response:
             code=errors.CONCURRENT_UPDATE,
         ) from error
     return empty_response(204)
+
+
+def _why_not_found(request: Request, resource_class: str) -> str:
+    try:
+        request.store.read(resource_classes.get, resource_class)
+    except store_errors.ResourceClassNotFound:
+        return f"No such resource class {resource_class}."
+    return f"No inventory of class {resource_class} found for delete"
 
 
 def inventory_records(bodies: Mapping[str, Any]) -> dict[str, InventoryRecord]:

@@ -267,7 +267,9 @@ class _Server(BaseApplication):  # type: ignore[misc]
 
     def load_config(self) -> None:
         for name, value in self._settings.items():
-            self.cfg.set(name, value)
+            # Older versions of gunicorn lack what switches newer ones' additions off.
+            if name in self.cfg.settings:
+                self.cfg.set(name, value)
 
     def load(self) -> Any:
         return self._load_application()

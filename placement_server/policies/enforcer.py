@@ -8,12 +8,21 @@ from oslo_config import cfg
 from oslo_policy import policy
 
 from placement_server import errors
+from placement_server.conf import new_config
 from placement_server.policies import operations, roles
 
 
 def list_rules() -> list[policy.RuleDefault]:
     """Every rule, for oslopolicy-sample-generator and its kin."""
     return [*roles.RULES, *operations.RULES]
+
+
+def get_enforcer() -> policy.Enforcer:
+    """The rules with the operator's changes, for oslopolicy-policy-generator and -checker."""
+    conf = new_config()
+    enforcer = policy.Enforcer(conf)
+    enforcer.register_defaults(list_rules())
+    return enforcer
 
 
 @dataclass(frozen=True, slots=True)

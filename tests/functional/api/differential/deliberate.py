@@ -36,7 +36,7 @@ DELIBERATE = [
     ),
     Deliberate(
         "of several unknown traits they tell one, by the order of a set",
-        lambda sent, theirs, ours: (
+        lambda _, theirs, ours: (
             theirs.status == ours.status == 400
             and "No such trait" in _detail(theirs)
             and "No such trait" in _detail(ours)
@@ -44,7 +44,7 @@ DELIBERATE = [
     ),
     Deliberate(
         "of several aggregates that are no uuids they tell one, by the order of a set",
-        lambda sent, theirs, ours: all(
+        lambda _, theirs, ours: all(
             answer.status == 400 and "parameter to contain valid UUID(s). Got" in _detail(answer)
             for answer in (theirs, ours)
         ),
@@ -61,7 +61,7 @@ DELIBERATE = [
     ),
     Deliberate(
         "the text of a duplicate inventory is there the database's, with its SQL",
-        lambda sent, theirs, ours: (
+        lambda _, theirs, ours: (
             theirs.status == ours.status == 409 and "IntegrityError" in _detail(theirs)
         ),
     ),
