@@ -110,6 +110,10 @@ def build(
     lock = None
     if not read_only:
         state_files.prepare_directory(state_path)
+        instances = Path(conf.instances_path)
+        if instances.parent == state_path:
+            # the default: without it a new host would report no disk
+            instances.mkdir(exist_ok=True)
         lock = AgentLock(state_path)
         lock.acquire()
     board = StatusBoard(conf.DEFAULT.host)

@@ -105,6 +105,8 @@ class NodePass:
                 f"The driver's facts about node {target.name} lack {', '.join(missing)}. This is a "
                 "defect of the driver; nothing is reported for the node."
             )
+        # once, and again after placement could not be reached: whoever answers then may be older
+        self._report.connect()
         base = self._base(target, fresh=reshape)
         wanted = base.snapshot()
         if not wanted.exists(target.uuid):

@@ -25,7 +25,7 @@ from compute_agent.metrics import MetricsServer
 from compute_agent.pass_loop import PassLoop
 from compute_agent.pass_schedule import NEVER, PassSchedule
 from compute_agent.systemd import ServiceManager
-from compute_agent.tracker import PassResult, ResourceTracker
+from compute_agent.tracker import REMEDIES, PassResult, ResourceTracker
 from compute_agent.tracker_decisions import ExitCode
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Agent:
         self._rng = rng or random.Random()
         self._stop = threading.Event()
         self._reload = threading.Event()
+        self._serving = threading.Event()
         self._exit_code = ExitCode.ASKED_TO_STOP
         self._ready = False
         self._nodes_state = decisions.NodeState(started_at=time.monotonic())
@@ -151,6 +152,8 @@ class Agent:
         launcher, service = self._launcher()
         launcher.launch_service(service)
         self._stop.wait()
+        # the launcher starts the service in a thread, which may not have come to it yet
+        self._serving.wait()
         launcher.stop()
         launcher.wait()
 
@@ -181,7 +184,10 @@ class Agent:
 
     def start_serving(self) -> None:
         """Start the loop of passes. The bus follows once every node has been reported."""
-        self._loop.start()
+        try:
+            self._loop.start()
+        finally:
+            self._serving.set()
 
     def stop_serving(self) -> None:
         """Finish the passes at work, then leave the bus."""
@@ -264,9 +270,10 @@ class Agent:
         if decision.log is not None:
             LOG.log(
                 decision.log,
-                "The nodes of this host cannot be found: %s: %s",
+                "The nodes of this host cannot be found: %s: %s %s",
                 kind.value,
                 error,
+                REMEDIES.get(kind, ""),
                 exc_info=error if decision.with_traceback else None,
             )
         backing_off = decision.action in (decisions.Action.BACK_OFF, decisions.Action.RETRY)

@@ -259,7 +259,8 @@ class ResourceTracker:
         seconds = self._clock() - attempt.began
         self._board.count_pass("completed" if completed else "failed", seconds)
         if completed:
-            self._board.placement_is(up=True)
+            offered = self._report.connect().maximum  # known by now: no request
+            self._board.placement_is(up=True, max_version=f"{offered[0]}.{offered[1]}")
         elif decision.action is Action.BACK_OFF:
             self._board.placement_is(up=False)
         now = time.time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
 
 WOULD_CHANGE = 6
+WIDE = 4000
 
 
 def plan(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
@@ -137,7 +139,8 @@ def _print_tree(
 ) -> None:
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True)
+    # a pipe has no width: lines are not broken for it
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
     for root in sorted(tree.roots, key=lambda data: data.uuid != root_uuid):
         console.print(_branch(tree, root, usages))
 

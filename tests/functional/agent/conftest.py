@@ -1,0 +1,51 @@
+"""Fixtures of the agent's functional tests: one placement for all of them, agents of their own."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.agent.processes import AgentProcess, LyingProxy, PlacementProcess
+
+
+@pytest.fixture(scope="session")
+def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
+    """A placement-server that nobody kills; name what you create so that it is yours alone."""
+    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def node() -> str:
+    """A host name that no other test uses."""
+    return f"host-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def proxy(placement: PlacementProcess) -> Iterator[LyingProxy]:
+    """A way to placement that can be made to lie."""
+    between = LyingProxy(placement.url)
+    yield between
+    between.close()
+
+
+@pytest.fixture
+def new_agent(tmp_path: Path, node: str) -> Iterator[Callable[..., AgentProcess]]:
+    """Makes agents that report `node` by the scripted driver; all are killed in the end."""
+    made: list[AgentProcess] = []
+
+    def make(placement_url: str, **options: Any) -> AgentProcess:
+        directory = tmp_path / f"agent{len(made)}"
+        directory.mkdir()
+        agent = AgentProcess(directory, placement_url, **options)
+        agent.script(nodes=[node])
+        made.append(agent)
+        return agent
+
+    yield make
+    for agent in made:
+        agent.cleanup()

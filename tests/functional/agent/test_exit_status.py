@@ -1,0 +1,281 @@
+"""Every exit status of the real process, and what it says."""
+
+import json
+import uuid
+
+import pytest
+
+from tests.functional.agent.processes import eventually, running
+
+
+def says_once(agent, *words: str) -> str:
+    """The one sentence about why it ended, without a traceback."""
+    log = agent.logged()
+    assert "Traceback" not in log, log
+    for word in words:
+        assert word in log, log
+    return log
+
+
+def failing(agent) -> int:
+    agent.start()
+    return agent.ended()
+
+
+def test_asked_to_stop_it_ends_with_0_and_lets_the_driver_go(placement, new_agent, node):
+    agent = new_agent(placement.url)
+    with running(agent):
+        assert placement.root(node)
+        assert agent.stop() == 0
+    assert (agent.directory / "cleaned").exists()
+    assert placement.root(node), "placement is left as it is"
+
+
+def test_a_wrong_type_ends_with_1_and_names_file_option_and_value(placement, new_agent):
+    agent = new_agent(placement.url, DEFAULT={"periodic_fuzzy_delay": "soon"})
+    assert failing(agent) == 1
+    says_once(agent, str(agent.config), "[DEFAULT]periodic_fuzzy_delay", "soon")
+
+
+def test_a_missing_file_ends_with_1(placement, new_agent):
+    agent = new_agent(placement.url)
+    agent.config.unlink()
+    assert failing(agent) == 1
+    says_once(agent, "agent.conf")
+
+
+def test_an_unknown_driver_ends_with_1_and_names_those_there_are(placement, new_agent):
+    agent = new_agent(placement.url, DEFAULT={"compute_driver": "vmware.Driver"})
+    assert failing(agent) == 1
+    says_once(agent, "vmware.Driver", "host.HostDriver")
+
+
+def test_no_driver_ends_with_1(placement, new_agent):
+    agent = new_agent(placement.url, DEFAULT={"compute_driver": None})
+    assert failing(agent) == 1
+    says_once(agent, "compute_driver is not set")
+
+
+def test_a_bad_provider_config_file_ends_with_1_and_is_named(placement, new_agent):
+    agent = new_agent(placement.url)
+    (agent.directory / "provider_config").mkdir()
+    (agent.directory / "provider_config" / "a.yaml").write_text("meta: [")
+    assert failing(agent) == 1
+    says_once(agent, "a.yaml")
+
+
+def test_a_provider_config_that_contradicts_the_driver_ends_with_1(placement, new_agent):
+    agent = new_agent(placement.url)
+    (agent.directory / "provider_config").mkdir()
+    (agent.directory / "provider_config" / "a.yaml").write_text(
+        "meta: {schema_version: '1.0'}\nproviders:\n- identification: {uuid: $COMPUTE_NODE}\n"
+        "  traits: {additional: [HW_CPU_X86_AVX]}\n"
+    )
+    assert failing(agent) == 1
+    says_once(agent, "HW_CPU_X86_AVX")
+
+
+def test_a_state_directory_that_cannot_be_used_ends_with_1(placement, new_agent):
+    agent = new_agent(placement.url)
+    agent.state.write_text("a file")
+    assert failing(agent) == 1
+    says_once(agent, "state_path")
+
+
+def test_a_second_agent_on_one_state_directory_ends_with_1(placement, new_agent):
+    agent = new_agent(placement.url)
+    with running(agent):
+        second = agent.run("run")
+        assert second.returncode == 1
+        assert f"pid {agent.process.pid}" in second.stderr
+
+
+def test_options_the_driver_refuses_end_with_1(placement, new_agent, node):
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], **{"raise": {"init_host": "InvalidConfiguration"}})
+    assert failing(agent) == 1
+    says_once(agent, "the script says so")
+
+
+def test_a_reserve_above_the_total_ends_with_1(placement, new_agent, node):
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], inventory={"MEMORY_MB": {"total": 100, "reserved": 512}})
+    assert failing(agent) == 1
+    says_once(agent, "512", "MEMORY_MB")
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("failing", "consumer x cannot be placed"),
+        ("broken", "while it was doing one"),
+        ("losing", "VGPU"),
+    ],
+)
+def test_a_reshape_that_fails_ends_with_2_and_changes_nothing(
+    placement, new_agent, node, how, words
+):
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], vgpu_on_root=True)
+    with running(agent):
+        agent.stop()
+    root = placement.root(node)["uuid"]
+    consumer = str(uuid.uuid4())
+    claim = {
+        "allocations": {root: {"resources": {"VGPU": 1}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    assert placement.request("PUT", f"/allocations/{consumer}", json=claim).status_code == 204
+    before = placement.tree(node)
+    agent.script(nodes=[node], reshape=how)
+    assert failing(agent) == 2
+    assert words in agent.logged()
+    assert node in agent.logged()
+    assert placement.tree(node) == before
+
+
+def test_an_update_that_placement_rejects_ends_with_3_and_says_what_it_answered(
+    proxy, new_agent, node
+):
+    proxy.error("PUT", "/inventories$", 400)
+    agent = new_agent(proxy.url)
+    assert failing(agent) == 3
+    says_once(agent, "400 was scripted", node)
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_credentials_that_placement_refuses_end_with_3(proxy, new_agent, status):
+    proxy.error(".*", ".*", status)
+    agent = new_agent(proxy.url)
+    assert failing(agent) == 3
+    says_once(agent, "[placement]")
+
+
+def test_a_placement_that_is_none_ends_with_3(proxy, new_agent):
+    proxy.answer(".*", ".*", 404, b"<html>nothing here</html>")
+    agent = new_agent(proxy.url)
+    assert failing(agent) == 3
+    says_once(agent, "nothing here")
+
+
+def test_a_placement_that_is_too_old_ends_with_3_and_both_versions(proxy, new_agent):
+    document = {"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.29"}]}
+    proxy.answer("GET", "^/$", 200, document)
+    agent = new_agent(proxy.url)
+    assert failing(agent) == 3
+    says_once(agent, "1.29", "1.30")
+
+
+def test_no_authentication_options_end_with_3(placement, new_agent):
+    agent = new_agent(placement.url, placement={"auth_type": None})
+    assert failing(agent) == 3
+    says_once(agent, "auth_type")
+
+
+def test_placement_away_longer_than_the_time_limit_of_a_start_ends_with_3(new_agent):
+    agent = new_agent("http://127.0.0.1:1", compute_agent={"startup_placement_timeout": 1})
+    assert failing(agent) == 3
+    says_once(agent, "placement cannot be reached")
+
+
+@pytest.mark.parametrize("method", ["get_available_resource", "update_provider_tree"])
+def test_a_driver_that_fails_ends_with_4_and_its_traceback_is_logged(
+    placement, new_agent, node, method
+):
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], **{"raise": {method: "ZeroDivisionError"}})
+    assert failing(agent) == 4
+    assert "ZeroDivisionError" in agent.logged()
+    assert "Traceback" in agent.logged()
+
+
+def test_facts_that_lack_something_end_with_4(placement, new_agent, node):
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], missing_facts=["vcpus"])
+    assert failing(agent) == 4
+    assert "lack vcpus" in agent.logged()
+
+
+def test_a_lost_identity_ends_with_5_and_the_uuid_to_restore(placement, new_agent, node):
+    agent = new_agent(placement.url)
+    with running(agent):
+        agent.stop()
+    own = (agent.state / "compute_id").read_text().strip()
+    (agent.state / "compute_id").unlink()
+    assert failing(agent) == 5
+    says_once(agent, own, node)
+
+
+def test_identity_files_that_disagree_end_with_5(placement, new_agent):
+    agent = new_agent(placement.url)
+    agent.state.mkdir()
+    (agent.state / "compute_id").write_text(str(uuid.uuid4()))
+    (agent.config.parent / "compute_id").write_text(str(uuid.uuid4()))
+    assert failing(agent) == 5
+    says_once(agent, "disagree")
+
+
+def test_a_name_that_another_provider_has_ends_with_5_and_both_uuids(placement, new_agent, node):
+    other = str(uuid.uuid4())
+    answer = placement.request("POST", "/resource_providers", json={"uuid": other, "name": node})
+    assert answer.status_code == 200
+    agent = new_agent(placement.url)
+    agent.state.mkdir()
+    own = str(uuid.uuid4())
+    (agent.state / "compute_id").write_text(own)
+    assert failing(agent) == 5
+    says_once(agent, own, other)
+
+
+def test_a_changed_host_name_ends_with_5_where_renaming_is_refused(placement, new_agent, node):
+    agent = new_agent(placement.url, compute_agent={"on_hostname_change": "refuse"})
+    with running(agent):
+        agent.stop()
+    agent.script(nodes=[f"{node}-new"])
+    assert failing(agent) == 5
+    says_once(agent, node, f"{node}-new", "on_hostname_change")
+
+
+def test_plan_ends_with_6_when_something_would_change_and_changes_nothing(
+    placement, new_agent, node
+):
+    agent = new_agent(placement.url)
+    planned = agent.run("plan", "--json")
+    assert planned.returncode == 6, planned.stderr
+    (document,) = json.loads(planned.stdout)["nodes"]
+    assert any("create provider" in line for line in document["operations"])
+    assert placement.root(node) is None
+    assert not agent.state.exists()
+    with running(agent):
+        agent.stop()
+    again = agent.run("plan")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "nothing to do" in again.stdout
+
+
+def test_status_and_report_end_with_7_when_no_agent_answers(placement, new_agent):
+    agent = new_agent(placement.url)
+    for command in ("status", "report"):
+        asked = agent.run(command)
+        assert asked.returncode == 7
+        assert "compute-agent run" in asked.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["run", "--nonsense"]])
+def test_bad_arguments_end_with_127(placement, new_agent, arguments):
+    agent = new_agent(placement.url)
+    assert agent.run(*arguments).returncode == 127
+
+
+def test_a_driver_that_is_not_ready_is_waited_for(placement, new_agent, node):
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], **{"raise": {"init_host": "VirtDriverNotReady"}})
+    agent.start()
+    eventually(lambda: "not ready" in agent.logged(), "a warning")
+    agent.script(nodes=[node])
+    agent.started()
+    assert placement.root(node)
+    assert agent.stop() == 0
