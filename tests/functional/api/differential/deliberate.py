@@ -6,8 +6,11 @@ that finds a difference not told here fails.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import parse_qsl
 
 from ..wsgi_client import Answer
 from .traffic import Sent
@@ -25,7 +28,72 @@ def _detail(answer: Answer) -> str:
     return answer.detail if b'"errors"' in answer.body else ""
 
 
+def _groups(sent: Sent) -> dict[str, set[str]]:
+    """The keywords of each request group of a candidates query, by suffix."""
+    groups: dict[str, set[str]] = {}
+    for name, _ in parse_qsl(sent.url.partition("?")[2], keep_blank_values=True):
+        for keyword in ("resources", "required", "member_of", "in_tree"):
+            if name.startswith(keyword):
+                groups.setdefault(name.removeprefix(keyword), set()).add(keyword)
+    return groups
+
+
+def _both_found(sent: Sent, theirs: Answer, ours: Answer) -> bool:
+    asked = sent.url.startswith("/allocation_candidates?")
+    return asked and theirs.status == ours.status == 200
+
+
+def _shape(answer: Answer) -> Counter[str]:
+    """The results without their amounts: which providers, and which of them for which group."""
+    shapes: Counter[str] = Counter()
+    for request in answer.json["allocation_requests"]:
+        allocations = request["allocations"]
+        providers = (
+            sorted(allocations)
+            if isinstance(allocations, dict)
+            else sorted(entry["resource_provider"]["uuid"] for entry in allocations)
+        )
+        mappings = {
+            suffix: sorted(chosen) for suffix, chosen in request.get("mappings", {}).items()
+        }
+        shapes[json.dumps([providers, sorted(mappings.items())])] += 1
+    return shapes
+
+
+def _wrong_amounts_or_lost_anchors(sent: Sent, theirs: Answer, ours: Answer) -> bool:
+    groups = _groups(sent)
+    if not _both_found(sent, theirs, ours) or "" not in groups or len(groups) < 2:
+        return False
+    return not _shape(theirs) - _shape(ours)
+
+
+def _resourceless(sent: Sent, theirs: Answer, ours: Answer) -> bool:
+    return _both_found(sent, theirs, ours) and any(
+        suffix and "resources" not in keywords for suffix, keywords in _groups(sent).items()
+    )
+
+
+def _limited(sent: Sent, theirs: Answer, ours: Answer) -> bool:
+    if not _both_found(sent, theirs, ours) or "limit=" not in sent.url:
+        return False
+    return len(theirs.json["allocation_requests"]) == len(ours.json["allocation_requests"])
+
+
 DELIBERATE = [
+    Deliberate(
+        "where a class is wanted with and without a suffix they add amounts up in shared objects, "
+        "and of the anchors of sharing providers they keep one: all that they find is found here",
+        _wrong_amounts_or_lost_anchors,
+    ),
+    Deliberate(
+        "groups without resources match by the same rules as others here; there not at all with "
+        "forbidden names only, and whatever their in_tree says",
+        _resourceless,
+    ),
+    Deliberate(
+        "which of the results a limit leaves over is not told, only how many",
+        _limited,
+    ),
     Deliberate(
         "U+0000 in a path is shown as U+FFFD: PostgreSQL has no text with it to compare",
         lambda sent, theirs, ours: "%00" in sent.url and theirs.status == ours.status,

@@ -157,10 +157,10 @@ class Traffic:
         """
         if sent.method not in ("PUT", "POST") or sent.url == "/resource_providers":
             return
-        named = sent.url.encode() + (sent.body or b"")
+        named = (sent.url + (sent.body or b"").decode("utf-8", "replace")).lower().replace("-", "")
         for place, consumer in enumerate(self.consumers):
             held = self._ours.get(f"/allocations/{consumer}").json["allocations"]
-            if consumer.encode() in named and not held:
+            if consumer.replace("-", "") in named and not held:
                 self._fresh += 1
                 self.consumers[place] = f"{CONSUMERS[place][:24]}{self._fresh:010}cc"
 
