@@ -5,7 +5,7 @@ from __future__ import annotations
 from oslo_config import cfg
 from oslo_config import types as cfg_types
 
-GROUP = cfg.OptGroup("compute_agent", title="What is particular to this agent")
+GROUP = "compute_agent"
 
 _UUID = cfg_types.String(
     regex=r"^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$", max_length=36
@@ -187,10 +187,11 @@ def opts() -> list[cfg.Opt]:
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of group compute_agent on `conf`."""
-    conf.register_group(GROUP)
+    # a new group each time: one that is shared leaks overrides between configurations
+    conf.register_group(cfg.OptGroup(GROUP, title="What is particular to this agent"))
     conf.register_opts(opts(), group=GROUP)
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Return the options by group, for the generator of the sample file."""
-    return [(GROUP.name, opts())]
+    return [(GROUP, opts())]
