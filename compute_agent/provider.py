@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid as uuidlib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
 
@@ -75,3 +75,53 @@ def provider_name(full_name: str) -> str:
         return full_name
     digest = hashlib.sha256(full_name.encode()).hexdigest()[:8]
     return f"{full_name[: MAX_NAME - 9]}~{digest}"
+
+
+def canonical(uuid: str) -> str:
+    """``uuid`` in lower case with dashes.
+
+    :raises ValueError: it is none.
+    """
+    try:
+        return str(uuidlib.UUID(uuid))
+    except (ValueError, AttributeError, TypeError) as exc:
+        raise ValueError(f"not a uuid: {uuid!r}") from exc
+
+
+def frozen_resources(resources: Mapping[str, Iterable[Resource]]) -> FrozenRecord:
+    """Named units per class as a value."""
+    if not resources:
+        return FrozenRecord()
+    return FrozenRecord({rc: frozenset(units) for rc, units in resources.items()})
+
+
+def parents_first(
+    providers: Mapping[str, ProviderData], known: Collection[str]
+) -> Iterator[ProviderData]:
+    """Parents before children; siblings that were known keep their order, new ones follow by name.
+
+    Placement's answer has no order, and the order here decides the order of requests.
+
+    :raises ValueError: parents that are missing (all are named), or that form a loop.
+    """
+    missing = {
+        provider.parent_uuid
+        for provider in providers.values()
+        if provider.parent_uuid is not None and provider.parent_uuid not in providers
+    }
+    if missing:
+        raise ValueError(f"parents that are not known: {', '.join(sorted(missing))}")
+    below: dict[str | None, list[ProviderData]] = {}
+    new = [provider for uuid, provider in providers.items() if uuid not in known]
+    new.sort(key=lambda provider: (provider.name, provider.uuid))
+    for provider in (*(p for u, p in providers.items() if u in known), *new):
+        below.setdefault(provider.parent_uuid, []).append(provider)
+    placed = 0
+    pending = list(reversed(below.get(None, [])))
+    while pending:
+        provider = pending.pop()
+        placed += 1
+        yield provider
+        pending.extend(reversed(below.get(provider.uuid, [])))
+    if placed != len(providers):
+        raise ValueError("the parents of the providers given form a loop")

@@ -16,14 +16,12 @@ and is untouched by later edits of either side.
 from __future__ import annotations
 
 import threading
-import uuid as uuidlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from compute_agent.inventory import (
     OPERATOR_KEYS,
-    FrozenRecord,
     Inventory,
     complete_inventory,
     equal_inventories,
@@ -35,7 +33,10 @@ from compute_agent.provider import (
     PlacementProvider,
     ProviderData,
     Resource,
+    canonical,
     child_uuid,
+    frozen_resources,
+    parents_first,
     provider_name,
 )
 
@@ -50,8 +51,6 @@ __all__ = [
     "child_uuid",
     "provider_name",
 ]
-
-_EMPTY: Final = FrozenRecord()
 
 
 class ProviderTree:
@@ -177,7 +176,7 @@ class ProviderTree:
         :raises ValueError: the uuid or the name is taken or malformed.
         """
         with self._lock:
-            return self._insert(ProviderData(_canonical(uuid), name, generation))
+            return self._insert(ProviderData(canonical(uuid), name, generation))
 
     def new_child(
         self,
@@ -201,7 +200,7 @@ class ProviderTree:
                 root = self._root_of(above)
                 key = stable_key or name.removeprefix(root.name) or name
                 uuid = child_uuid(root.uuid, key)
-            return self._insert(ProviderData(_canonical(uuid), name, generation, above.uuid))
+            return self._insert(ProviderData(canonical(uuid), name, generation, above.uuid))
 
     def remove(self, name_or_uuid: str) -> None:
         """Remove a provider and all its descendants."""
@@ -326,7 +325,7 @@ class ProviderTree:
     def have_resources_changed(
         self, name_or_uuid: str, resources: Mapping[str, Iterable[Resource]]
     ) -> bool:
-        return self.data(name_or_uuid).resources != _frozen_resources(resources)
+        return self.data(name_or_uuid).resources != frozen_resources(resources)
 
     def update_resources(
         self,
@@ -337,7 +336,7 @@ class ProviderTree:
         """Replace the named units of a provider; whether that changed anything."""
         with self._lock:
             found = self._find(name_or_uuid)
-            wanted = _frozen_resources(resources)
+            wanted = frozen_resources(resources)
             return self._store(found, wanted != found.resources, generation, resources=wanted)
 
     # -- what placement says ---------------------------------------------------------------------
@@ -358,7 +357,7 @@ class ProviderTree:
         :raises ValueError: a parent is neither in the input nor here (all such are named),
             parents form a loop, or a name is given twice.  Nothing has changed then.
         """
-        incoming = {_canonical(record["uuid"]): record for record in providers}
+        incoming = {canonical(record["uuid"]): record for record in providers}
         with self._lock:
             kept = {uuid: self._by_uuid[uuid] for uuid in self.get_provider_uuids()}
             if complete_tree_of is not None and complete_tree_of in self._by_uuid:
@@ -377,7 +376,7 @@ class ProviderTree:
                     generation=record["generation"],
                     parent_uuid=record.get("parent_provider_uuid"),
                 )
-            for provider in _parents_first(kept, set(self._by_uuid)):
+            for provider in parents_first(kept, set(self._by_uuid)):
                 merged._insert(provider)
             self._by_uuid, self._by_name = merged._by_uuid, merged._by_name
             self._children, self._stale = merged._children, merged._stale
@@ -464,46 +463,3 @@ class ProviderTree:
         if updates:
             self._by_uuid[found.uuid] = replace(found, **updates)
         return changed
-
-
-def _canonical(uuid: str) -> str:
-    try:
-        return str(uuidlib.UUID(uuid))
-    except (ValueError, AttributeError, TypeError) as exc:
-        raise ValueError(f"not a uuid: {uuid!r}") from exc
-
-
-def _frozen_resources(resources: Mapping[str, Iterable[Resource]]) -> FrozenRecord:
-    if not resources:
-        return _EMPTY
-    return FrozenRecord({rc: frozenset(units) for rc, units in resources.items()})
-
-
-def _parents_first(
-    providers: Mapping[str, ProviderData], known: Collection[str]
-) -> Iterator[ProviderData]:
-    """Parents before children; siblings that were known keep their order, new ones follow by name.
-
-    Placement's answer has no order, and the order here decides the order of requests.
-    """
-    missing = {
-        provider.parent_uuid
-        for provider in providers.values()
-        if provider.parent_uuid is not None and provider.parent_uuid not in providers
-    }
-    if missing:
-        raise ValueError(f"parents that are not known: {', '.join(sorted(missing))}")
-    below: dict[str | None, list[ProviderData]] = {}
-    new = [provider for uuid, provider in providers.items() if uuid not in known]
-    new.sort(key=lambda provider: (provider.name, provider.uuid))
-    for provider in (*(p for u, p in providers.items() if u in known), *new):
-        below.setdefault(provider.parent_uuid, []).append(provider)
-    placed = 0
-    pending = list(reversed(below.get(None, [])))
-    while pending:
-        provider = pending.pop()
-        placed += 1
-        yield provider
-        pending.extend(reversed(below.get(provider.uuid, [])))
-    if placed != len(providers):
-        raise ValueError("the parents of the providers given form a loop")

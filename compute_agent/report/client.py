@@ -30,6 +30,7 @@ from compute_agent.report.operations import (
     SetAggregates,
 )
 from compute_agent.report.plan import plan
+from compute_agent.report.provider_writes import ProviderWrites
 from compute_agent.report.providers import MAX_LISTED, Providers
 from compute_agent.report.refresh import TreeReader
 from compute_agent.report.reshape import Reshaper
@@ -233,10 +234,11 @@ class ReportClient(Allocations, Candidates):
                 live=cache.tree,
                 providers=self.providers,
                 names=self.names,
-                reader=self._reader,
+                writes=ProviderWrites(
+                    cache.tree, self.providers, self.names, self._reader, self._retries
+                ),
                 reshaper=self._reshaper,
                 workers=self._workers,
-                retries=self._retries,
             )
             try:
                 report = flush.run(operations)

@@ -12,13 +12,11 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from compute_agent import errors
-from compute_agent.inventory import FrozenRecord, Inventory, equal_inventories
-from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.inventory_order import order_inventories
-from compute_agent.report.merge import merge_inventory, merge_set
 from compute_agent.report.names import Names
 from compute_agent.report.operations import (
     CreateProvider,
@@ -35,10 +33,9 @@ from compute_agent.report.operations import (
     SetTraits,
 )
 from compute_agent.report.plan import stages
+from compute_agent.report.provider_writes import ProviderWrites
 from compute_agent.report.providers import Providers
-from compute_agent.report.refresh import TreeReader
 from compute_agent.report.reshape import Reshaper
-from compute_agent.report.retries import Retries
 from compute_agent.report.workers import Workers
 
 NO_SUCH_CLASS: Final = re.compile(r"No such resource class ([A-Z0-9_]+(?:, [A-Z0-9_]+)*)")
@@ -84,7 +81,6 @@ class Flush:
     """One execution of one plan.
 
     :param live: the tree as placement is known to have it; kept up to date with every write.
-    :param created: told of each provider at the moment it exists.
     """
 
     def __init__(
@@ -94,19 +90,17 @@ class Flush:
         live: ProviderTree,
         providers: Providers,
         names: Names,
-        reader: TreeReader,
+        writes: ProviderWrites,
         reshaper: Reshaper,
         workers: Workers,
-        retries: Retries,
     ) -> None:
         self._root_uuid = root_uuid
         self._live = live
         self._providers = providers
         self._names = names
-        self._reader = reader
+        self._writes = writes
         self._reshaper = reshaper
         self._workers = workers
-        self._retries = retries
         self._lock = threading.Lock()
         self._failures: list[errors.SyncFailure] = []
         self._new: set[str] = set()
@@ -235,8 +229,8 @@ class Flush:
                 self._set_inventories(changes)
             case Reshape(changes, allocations):
                 self._reshaper.reshape(self._live, self._ready(changes), allocations)
-            case SetAggregates(uuid, name, before, after):
-                self._set_aggregates(uuid, name, before, after)
+            case SetAggregates():
+                self._writes.set_aggregates(operation)
             case SetTraits():
                 self._set_traits(operation)
             case DeleteProvider(uuid, name):
@@ -259,39 +253,18 @@ class Flush:
 
     def _set_inventory(self, operation: SetInventory) -> None:
         try:
-            self._write_inventory(operation)
+            self._writes.set_inventory(operation)
         except errors.InventoryInUse:
             if operation.uuid not in self._doomed:
                 raise
-            self._retire(operation.uuid, operation.name)
+            self._writes.retire(operation.uuid, operation.name)
         except errors.InvalidInventory as exc:
             found = NO_SUCH_CLASS.search(exc.detail)
             if found is None:
                 raise
             for resource_class in found[1].split(", "):
                 self._names.ensure_class(resource_class, again=True)
-            self._write_inventory(operation)
-
-    def _write_inventory(self, operation: SetInventory) -> None:
-        uuid, name = operation.uuid, operation.name
-
-        def attempt() -> None:
-            provider = self._fresh(uuid, "inventories")
-            ours = self._names.accepted_inventory(operation.after)
-            merged = merge_inventory(operation.before, provider.inventory, ours)
-            self._put_inventory(uuid, name, provider, merged)
-
-        self._retries.while_conflicting(attempt)
-
-    def _put_inventory(
-        self, uuid: str, name: str, provider: ProviderData, inventory: Inventory
-    ) -> None:
-        if equal_inventories(inventory, provider.inventory):
-            return
-        generation = _generation(provider)
-        with self._noticing_others(uuid):
-            written = self._providers.put_inventories(uuid, name, generation, inventory)
-        self._live.update_inventory(uuid, inventory, written.generation, operator_keys=())
+            self._writes.set_inventory(operation)
 
     def _set_inventories(self, changes: Sequence[SetInventory]) -> None:
         ready = self._ready(changes)
@@ -306,116 +279,26 @@ class Flush:
             if not self._is_blocked(c)
         ]
 
-    def _set_aggregates(
-        self, uuid: str, name: str, before: frozenset[str], after: frozenset[str]
-    ) -> None:
-        def attempt() -> None:
-            provider = self._fresh(uuid, "aggregates")
-            merged = merge_set(before, provider.aggregates, after)
-            if merged == provider.aggregates:
-                return
-            generation = _generation(provider)
-            with self._noticing_others(uuid):
-                written = self._providers.put_aggregates(uuid, name, generation, merged)
-            self._live.update_aggregates(uuid, merged, written.generation)
-
-        self._retries.while_conflicting(attempt)
-
     def _set_traits(self, operation: SetTraits) -> None:
         try:
-            self._write_traits(operation)
+            self._writes.set_traits(operation)
         except errors.TraitCreationFailed as exc:
             if exc.status != 400:
                 raise
             self._names.ensure_traits(operation.after, again=True)
-            self._write_traits(operation)
-
-    def _write_traits(self, operation: SetTraits) -> None:
-        uuid, name = operation.uuid, operation.name
-
-        def attempt() -> None:
-            provider = self._fresh(uuid, "traits")
-            ours = self._names.accepted_traits(operation.after)
-            merged = merge_set(operation.before, provider.traits, ours)
-            if merged == provider.traits:
-                return
-            generation = _generation(provider)
-            with self._noticing_others(uuid):
-                written = self._providers.put_traits(uuid, name, generation, merged)
-            self._live.update_traits(uuid, merged, written.generation)
-
-        self._retries.while_conflicting(attempt)
+            self._writes.set_traits(operation)
 
     def _delete(self, uuid: str, name: str) -> None:
         try:
             self._providers.delete(uuid, name)
         except errors.ResourceProviderInUse as exc:
             if self._live.exists(uuid):
-                self._retire(uuid, name)
+                self._writes.retire(uuid, name)
             self._keep(uuid, name, f"it is in use: {exc.detail}")
             return
         if self._live.exists(uuid):
             self._live.remove(uuid)
 
-    def _retire(self, uuid: str, name: str) -> None:
-        """Reserve all that is left on a provider that cannot go: nothing new lands on it."""
-
-        def attempt() -> None:
-            self._live.mark_stale(uuid, ["inventories"])
-            provider = self._fresh(uuid, "inventories")
-            reserved = FrozenRecord(
-                {
-                    rc: FrozenRecord({**record, "reserved": record["total"]})
-                    for rc, record in provider.inventory.items()
-                }
-            )
-            self._put_inventory(uuid, name, provider, reserved)
-
-        self._retries.while_conflicting(attempt)
-
     def _keep(self, uuid: str, name: str, reason: str) -> None:
         with self._lock:
             self.report.kept.append(Kept(uuid, name, reason))
-
-    # -- what placement has ------------------------------------------------------------------
-
-    def _fresh(self, uuid: str, aspect: str) -> ProviderData:
-        if not self._live.exists(uuid):
-            raise errors.ResourceProviderNotFound(
-                f"provider {uuid} disappeared from placement with its parent"
-            )
-        if aspect in self._live.stale_aspects(uuid):
-            with self._noticing_others(uuid):
-                self._reader.reread(self._live, uuid, [aspect])
-        return self._live.data(uuid)
-
-    def _noticing_others(self, uuid: str) -> _Noticing:
-        return _Noticing(self._live, uuid)
-
-
-class _Noticing:
-    """Marks what others' writes made doubtful, whatever becomes of the error."""
-
-    def __init__(self, live: ProviderTree, uuid: str) -> None:
-        self._live = live
-        self._uuid = uuid
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
-        if isinstance(error, errors.ResourceProviderUpdateConflict):
-            self._live.mark_stale(self._uuid)
-        elif isinstance(error, errors.ResourceProviderNotFound) and self._live.exists(self._uuid):
-            self._live.remove(self._uuid)
-        elif isinstance(error, errors.PlacementUnavailable) and self._live.exists(self._uuid):
-            # The write may have happened although its answer was lost.
-            self._live.mark_stale(self._uuid)
-
-
-def _generation(provider: ProviderData) -> int:
-    if provider.generation is None:
-        raise errors.ResourceProviderUpdateFailed(
-            f"provider {provider.name} ({provider.uuid}) was never created in placement"
-        )
-    return provider.generation

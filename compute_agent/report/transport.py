@@ -106,12 +106,25 @@ class InProcessTransport:
         """The server as its own configuration file describes it, without its authentication.
 
         Whoever can read that file holds the database anyway.
+
+        :raises errors.InvalidConfiguration: the server cannot use the file.
+        :raises errors.PlacementUnavailable: its database cannot be used.
         """
         from placement_server import app as server_app
         from placement_server import conf as server_conf
+        from placement_server.store.errors import StoreError
 
-        conf = server_conf.new_config(config_files=list(config_files))
-        return cls(server_app.build_app(conf, auth_strategy="noauth2"))
+        named = ", ".join(config_files)
+        try:
+            conf = server_conf.new_config(config_files=list(config_files))
+            app = server_app.build_app(conf, auth_strategy="noauth2")
+        except server_conf.InvalidConfiguration as exc:
+            raise errors.InvalidConfiguration(f"Placement cannot use {named}: {exc}") from exc
+        except StoreError as exc:
+            raise errors.PlacementUnavailable(
+                f"The database of placement, as {named} names it, cannot be used: {exc}"
+            ) from exc
+        return cls(app)
 
     def request(
         self,

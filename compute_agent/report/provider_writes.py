@@ -1,0 +1,152 @@
+"""Replacing one aspect of one provider, so that what others wrote meanwhile survives.
+
+A conflict costs this one provider: the aspect is read again, merged, and written again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compute_agent import errors
+from compute_agent.inventory import FrozenRecord, Inventory, equal_inventories
+from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.report.merge import merge_inventory, merge_set
+from compute_agent.report.names import Names
+from compute_agent.report.operations import SetAggregates, SetInventory, SetTraits
+from compute_agent.report.providers import Providers
+from compute_agent.report.refresh import TreeReader
+from compute_agent.report.retries import Retries
+
+
+class ProviderWrites:
+    """Writes to the providers of one live tree, which is kept up to date with each of them.
+
+    Every method raises ``ResourceProviderUpdateConflict`` after the last try,
+    ``ResourceProviderNotFound`` when the provider is gone, and what placement refuses.
+    """
+
+    def __init__(
+        self,
+        live: ProviderTree,
+        providers: Providers,
+        names: Names,
+        reader: TreeReader,
+        retries: Retries,
+    ) -> None:
+        self._live = live
+        self._providers = providers
+        self._names = names
+        self._reader = reader
+        self._retries = retries
+
+    def set_inventory(self, operation: SetInventory) -> None:
+        """Replace an inventory; ratios and classes of others survive."""
+        uuid, name = operation.uuid, operation.name
+
+        def attempt() -> None:
+            provider = self._fresh(uuid, "inventories")
+            ours = self._names.accepted_inventory(operation.after)
+            merged = merge_inventory(operation.before, provider.inventory, ours)
+            self._put_inventory(uuid, name, provider, merged)
+
+        self._retries.while_conflicting(attempt)
+
+    def set_aggregates(self, operation: SetAggregates) -> None:
+        """Add and remove aggregates; those of others survive."""
+        uuid, name = operation.uuid, operation.name
+
+        def attempt() -> None:
+            provider = self._fresh(uuid, "aggregates")
+            merged = merge_set(operation.before, provider.aggregates, operation.after)
+            if merged == provider.aggregates:
+                return
+            generation = _generation(provider)
+            with self._noticing_others(uuid):
+                written = self._providers.put_aggregates(uuid, name, generation, merged)
+            self._live.update_aggregates(uuid, merged, written.generation)
+
+        self._retries.while_conflicting(attempt)
+
+    def set_traits(self, operation: SetTraits) -> None:
+        """Add and remove traits; those of others survive."""
+        uuid, name = operation.uuid, operation.name
+
+        def attempt() -> None:
+            provider = self._fresh(uuid, "traits")
+            ours = self._names.accepted_traits(operation.after)
+            merged = merge_set(operation.before, provider.traits, ours)
+            if merged == provider.traits:
+                return
+            generation = _generation(provider)
+            with self._noticing_others(uuid):
+                written = self._providers.put_traits(uuid, name, generation, merged)
+            self._live.update_traits(uuid, merged, written.generation)
+
+        self._retries.while_conflicting(attempt)
+
+    def retire(self, uuid: str, name: str) -> None:
+        """Reserve all that is left on a provider that cannot go: nothing new lands on it."""
+
+        def attempt() -> None:
+            self._live.mark_stale(uuid, ["inventories"])
+            provider = self._fresh(uuid, "inventories")
+            reserved = FrozenRecord(
+                {
+                    rc: FrozenRecord({**record, "reserved": record["total"]})
+                    for rc, record in provider.inventory.items()
+                }
+            )
+            self._put_inventory(uuid, name, provider, reserved)
+
+        self._retries.while_conflicting(attempt)
+
+    def _put_inventory(
+        self, uuid: str, name: str, provider: ProviderData, inventory: Inventory
+    ) -> None:
+        if equal_inventories(inventory, provider.inventory):
+            return
+        generation = _generation(provider)
+        with self._noticing_others(uuid):
+            written = self._providers.put_inventories(uuid, name, generation, inventory)
+        self._live.update_inventory(uuid, inventory, written.generation, operator_keys=())
+
+    def _fresh(self, uuid: str, aspect: str) -> ProviderData:
+        if not self._live.exists(uuid):
+            raise errors.ResourceProviderNotFound(
+                f"provider {uuid} disappeared from placement with its parent"
+            )
+        if aspect in self._live.stale_aspects(uuid):
+            with self._noticing_others(uuid):
+                self._reader.reread(self._live, uuid, [aspect])
+        return self._live.data(uuid)
+
+    def _noticing_others(self, uuid: str) -> _Noticing:
+        return _Noticing(self._live, uuid)
+
+
+class _Noticing:
+    """Marks what others' writes made doubtful, whatever becomes of the error."""
+
+    def __init__(self, live: ProviderTree, uuid: str) -> None:
+        self._live = live
+        self._uuid = uuid
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> None:
+        if isinstance(error, errors.ResourceProviderUpdateConflict):
+            self._live.mark_stale(self._uuid)
+        elif isinstance(error, errors.ResourceProviderNotFound) and self._live.exists(self._uuid):
+            self._live.remove(self._uuid)
+        elif isinstance(error, errors.PlacementUnavailable) and self._live.exists(self._uuid):
+            # The write may have happened although its answer was lost.
+            self._live.mark_stale(self._uuid)
+
+
+def _generation(provider: ProviderData) -> int:
+    if provider.generation is None:
+        raise errors.ResourceProviderUpdateFailed(
+            f"provider {provider.name} ({provider.uuid}) was never created in placement"
+        )
+    return provider.generation
