@@ -2,7 +2,12 @@
 
 import uuid as uuidlib
 
+import pytest
+
 from tests.functional.report.layouts import large, small
+
+# Whatever depends on the client alone is not repeated against the slow published server.
+only_ours = pytest.mark.parametrize("placement", ["ours"], indirect=True)
 
 
 def claim(client, provider: str, resources: dict[str, int], consumer: str | None = None) -> str:
@@ -19,6 +24,7 @@ def test_the_first_start_of_a_large_host_takes_99_requests(host):
     assert host.tally.by_call["POST /reshaper"] == 1
 
 
+@only_ours
 def test_the_first_start_without_bulk_inventories_takes_140_requests(host):
     host.restart(bulk_inventories=False)
     host.report(large(host.name, host.tag))
@@ -53,6 +59,7 @@ def test_a_busy_host_costs_one_request_per_pass_too(host, other):
     assert host.tally.requests == 1
 
 
+@only_ours
 def test_a_restart_with_nothing_changed_takes_one_request(host):
     lay_out = large(host.name, host.tag)
     host.report(lay_out)
@@ -61,6 +68,7 @@ def test_a_restart_with_nothing_changed_takes_one_request(host):
     assert host.tally.requests == 1
 
 
+@only_ours
 def test_a_restart_without_the_cache_reads_each_provider_once(host):
     lay_out = large(host.name, host.tag)
     host.report(lay_out)
@@ -70,6 +78,7 @@ def test_a_restart_without_the_cache_reads_each_provider_once(host):
     assert host.tally.writes == 0
 
 
+@only_ours
 def test_a_restart_reads_only_what_moved_meanwhile(host, other):
     lay_out = large(host.name, host.tag)
     host.report(lay_out)
@@ -79,6 +88,7 @@ def test_a_restart_reads_only_what_moved_meanwhile(host, other):
     assert host.tally.requests == 1 + 3
 
 
+@only_ours
 def test_an_association_refresh_reads_only_what_moved(host, other, clock):
     lay_out = large(host.name, host.tag)
     host.report(lay_out)
@@ -93,6 +103,7 @@ def test_an_association_refresh_reads_only_what_moved(host, other, clock):
     assert host.tally.requests == 1
 
 
+@only_ours
 def test_no_refresh_happens_when_the_interval_is_zero(host, other, clock):
     host.restart(association_refresh=0)
     host.report(small(host.name))
@@ -102,6 +113,7 @@ def test_no_refresh_happens_when_the_interval_is_zero(host, other, clock):
     assert host.tally.requests == 1
 
 
+@only_ours
 def test_a_refresh_of_a_tree_in_aggregates_takes_one_request_more(host, other, clock):
     host.report(small(host.name))
     other.change_aggregates(host.root, add=[str(uuidlib.uuid4())])
@@ -113,6 +125,7 @@ def test_a_refresh_of_a_tree_in_aggregates_takes_one_request_more(host, other, c
     assert host.tally.requests == 1 + 1
 
 
+@only_ours
 def test_every_twelfth_refresh_reads_the_aggregates_of_all(host, clock):
     host.report(small(host.name))
     counts = []
