@@ -9,6 +9,7 @@ a provider vanish.
 from __future__ import annotations
 
 import email.utils
+import re
 import time
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
@@ -27,6 +28,8 @@ CONSUMER_CONFLICT_TEXT: Final = "consumer generation conflict"
 
 SHOWN: Final = 500
 """Characters of a foreign body that go into a message."""
+
+_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
 
 E = TypeVar("E", bound=errors.PlacementError)
 
@@ -165,14 +168,8 @@ def raise_malformed(
 
 def retry_after(response: Response) -> float | None:
     """Seconds the answer asks to wait: a number, or an HTTP date.  None when it asks nothing."""
-    value = response.headers.get("retry-after")
-    if value is None:
-        return None
-    try:
+    value = response.headers.get("retry-after", "")
+    if _NUMBER.fullmatch(value.strip()):
         return max(0.0, float(value))
-    except ValueError:
-        pass  # the other form the header may have
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except (TypeError, ValueError):
-        return None
+    date = email.utils.parsedate_tz(value)
+    return None if date is None else max(0.0, email.utils.mktime_tz(date) - time.time())
