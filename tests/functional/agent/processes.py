@@ -129,6 +129,7 @@ class Rule:
     times: int
     after: bool
     headers: dict[str, str]
+    held: threading.Event | None = None
 
 
 class LyingProxy:
@@ -139,7 +140,7 @@ class LyingProxy:
         self._upstream = upstream
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
-        self._session = requests.Session()
+        self._closing = threading.Event()
         proxy = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -154,7 +155,11 @@ class LyingProxy:
             def log_message(self, *_args: object) -> None:
                 """Nothing: the test has the list of requests."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            def handle_error(self, *_args: object) -> None:
+                """Nothing: an agent that is killed leaves connections behind."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -181,6 +186,13 @@ class LyingProxy:
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         with self._lock:
             self._rules.insert(0, Rule(method, path, status, raw, times, after, headers or {}))
+
+    def hold(self, method: str, path: str) -> threading.Event:
+        """Pass one request on, and never answer it; the event is set when placement has."""
+        held = threading.Event()
+        with self._lock:
+            self._rules.insert(0, Rule(method, path, None, b"", 1, True, {}, held))
+        return held
 
     def error(self, method: str, path: str, status: int, code: str = "", **kwargs: Any) -> None:
         """Answer with an error as placement words it."""
@@ -211,13 +223,18 @@ class LyingProxy:
             if rule is None:
                 self._send(handler, answer.status_code, answer.content, dict(answer.headers))
                 return
+        if rule.held is not None:
+            rule.held.set()
+            self._closing.wait()
         if rule.status is None:
             handler.close_connection = True
-            handler.connection.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # the agent may be gone
+                handler.connection.shutdown(socket.SHUT_RDWR)
             return
         self._send(handler, rule.status, rule.body, rule.headers)
 
     def close(self) -> None:
+        self._closing.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -321,6 +338,9 @@ class AgentProcess:
     def started(self) -> dict[str, Any]:
         """Wait until the first pass of every node has completed; returns the status."""
         return eventually(self._reported, f"a completed pass; the log: {self.log.read_text()}")
+
+    def finished_first_pass(self) -> bool:
+        return self._reported() is not None
 
     def _reported(self) -> dict[str, Any] | None:
         assert self.process is None or self.process.poll() is None, self.log.read_text()

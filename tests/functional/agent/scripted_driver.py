@@ -78,6 +78,10 @@ class ScriptedDriver(ComputeDriver):
         elif script.get("vgpu_on_root"):
             inventory["VGPU"] = {"total": 4}
         provider_tree.update_inventory(nodename, inventory)
+        wanted = {f"{nodename}_{suffix}" for suffix in script.get("children", {})}
+        for child in provider_tree.children(nodename):
+            if child.name not in wanted and "VGPU" not in child.inventory:
+                provider_tree.remove(child.uuid)
         for suffix, child_inventory in script.get("children", {}).items():
             name = f"{nodename}_{suffix}"
             if not provider_tree.exists(name):
