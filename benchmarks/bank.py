@@ -33,7 +33,7 @@ from tests.integration.bank.bank import Report
 CAPACITY = 100
 CLIENTS = 16
 WORKERS = 2
-RUSH_WORKERS = 8
+RUSH_WORKERS = 4
 _VARYING = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
 
 

@@ -216,7 +216,7 @@ def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path
     while time.monotonic() < give_up:
         if process.poll() is not None:
             raise RuntimeError(f"{process.args!r} ended with {process.returncode}; see {log}")
-        with contextlib.suppress(requests.ConnectionError):
+        with contextlib.suppress(requests.ConnectionError, requests.Timeout):
             if requests.get(url, timeout=5).status_code == 200:
                 return
         time.sleep(0.05)
