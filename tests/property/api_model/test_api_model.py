@@ -1,0 +1,391 @@
+"""Whatever is done over HTTP, every GET shows what a model of dictionaries says.
+
+The real WSGI application in process, on SQLite. Requests of all kinds, right and wrong ones; a
+refused one must leave everything as it was.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import os_resource_classes
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from placement_server.app import build_app
+from placement_server.conf import new_config
+from placement_server.store.options import StoreOptions
+from placement_server.store.store import Store
+from tests.functional.api.wsgi_client import Answer, Client
+from tests.property.api_model import views
+from tests.property.api_model.model import OK, Entry, Errors, Model, Record, as_json
+
+_NAMES = [f"name-{number}" for number in range(5)]
+_CLASSES = ["VCPU", "MEMORY_MB", "CUSTOM_GOLD", "CUSTOM_UNKNOWN"]
+_TRAITS = ["HW_CPU_X86_AVX", "CUSTOM_FAST", "CUSTOM_WARM", "CUSTOM_UNKNOWN"]
+_AGGREGATES = [str(uuid.UUID(int=number)) for number in (1, 2)]
+_CONSUMERS = [str(uuid.UUID(int=number)) for number in range(11, 15)]
+_NOBODY = str(uuid.UUID(int=99))
+_PROJECTS = ["p1", "p2"]
+_MOST_PROVIDERS = 4
+
+_RECORDS = st.builds(
+    Record,
+    total=st.integers(1, 12),
+    reserved=st.sampled_from([0, 0, 0, 1, 20]),
+    min_unit=st.sampled_from([1, 1, 2]),
+    max_unit=st.sampled_from([2147483647, 2147483647, 5]),
+    step_size=st.sampled_from([1, 1, 2]),
+    allocation_ratio=st.sampled_from([1.0, 1.0, 1.5, 0.5]),
+)
+_STOCK = st.dictionaries(st.sampled_from(_CLASSES[:3]), _RECORDS, max_size=3)
+_RESOURCES = st.dictionaries(
+    st.sampled_from(_CLASSES[:3]), st.integers(1, 8), min_size=1, max_size=2
+)
+_OFF = st.sampled_from([0, 0, 0, 0, 0, 1])
+"""How far a generation in a request is off: mostly not at all."""
+
+
+class Machine(RuleBasedStateMachine):
+    """One service for all runs, which each run leaves empty."""
+
+    api: ClassVar[Client]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = Model([_TRAITS[0]], os_resource_classes.STANDARDS)
+        self.created = 0
+
+    def teardown(self) -> None:
+        for consumer in list(self.model.consumers):
+            self.compare(
+                self.api.delete(f"/allocations/{consumer}"), self.model.delete_allocations(consumer)
+            )
+        while self.model.providers:
+            for one in list(self.model.providers):
+                self.compare(
+                    self.api.delete(f"/resource_providers/{one}"), self.model.delete_provider(one)
+                )
+        for name in [name for name in self.model.traits if name.startswith("CUSTOM_")]:
+            self.compare(self.api.delete(f"/traits/{name}"), self.model.delete_trait(name))
+        for name in [name for name in self.model.classes if name.startswith("CUSTOM_")]:
+            self.compare(
+                self.api.delete(f"/resource_classes/{name}"), self.model.delete_class(name)
+            )
+        self.every_get_equals_the_model()
+
+    @staticmethod
+    def compare(answer: Answer, errors: Errors) -> None:
+        if errors == OK:
+            assert answer.status < 300, answer.body
+        else:
+            assert answer.status >= 400, f"must be one of {set(errors)}, is {answer.status}"
+            assert (answer.status, answer.code) in errors, answer.body
+
+    @invariant()
+    def every_get_equals_the_model(self) -> None:
+        for path, must in views.expected(self.model, _CONSUMERS, _PROJECTS).items():
+            assert views.shown(self.api, path) == must, path
+
+    # What requests are made of.
+
+    def provider(self, data: st.DataObject) -> str:
+        """Any provider, hardly ever one that does not exist."""
+        known = sorted(self.model.providers)
+        return data.draw(st.sampled_from(known * 4 + [_NOBODY]), label="provider")
+
+    def generation(self, provider: str, off: int) -> int:
+        known = self.model.providers.get(provider)
+        return (known.generation if known else 0) + off
+
+    def entry(self, data: st.DataObject, consumer: str, off: int) -> Entry:
+        places = st.sampled_from(sorted(self.model.providers) * 8 + [_NOBODY])
+        present = self.model.consumers.get(consumer)
+        generation = present.generation if present else None
+        if off:
+            generation = data.draw(st.sampled_from([None, 0, 7]), label="wrong generation")
+        if present and data.draw(st.booleans(), label="resize"):
+            # the same places: the likeliest to be accepted
+            placed = {
+                place: {name: data.draw(st.integers(1, 8)) for name in resources}
+                for place, resources in present.allocations.items()
+            }
+        else:
+            placed = data.draw(st.dictionaries(places, _RESOURCES, max_size=2), label="placed")
+        return Entry(
+            placed,
+            generation,
+            data.draw(st.sampled_from(_PROJECTS)),
+            data.draw(st.sampled_from(["u1", "u2"])),
+            data.draw(st.sampled_from(["INSTANCE", "MIGRATION"])),
+        )
+
+    # Providers.
+
+    @rule(data=st.data(), name=st.sampled_from(_NAMES), child=st.booleans())
+    def create_provider(self, data: st.DataObject, name: str, child: bool) -> None:
+        if len(self.model.providers) >= _MOST_PROVIDERS:
+            return
+        self.created += 1
+        new = str(uuid.UUID(int=1000 + self.created))
+        parent = self.provider(data) if child else None
+        body = {"uuid": new, "name": name, "parent_provider_uuid": parent}
+        self.compare(
+            self.api.post("/resource_providers", body),
+            self.model.create_provider(new, name, parent),
+        )
+
+    @rule(data=st.data(), name=st.sampled_from(_NAMES), child=st.booleans())
+    def update_provider(self, data: st.DataObject, name: str, child: bool) -> None:
+        one = self.provider(data)
+        parent = self.provider(data) if child else None
+        if data.draw(st.booleans(), label="keep name") and one in self.model.providers:
+            name = self.model.providers[one].name
+        self.compare(
+            self.api.put(
+                f"/resource_providers/{one}", {"name": name, "parent_provider_uuid": parent}
+            ),
+            self.model.update_provider(one, name, parent),
+        )
+
+    @rule(data=st.data())
+    def delete_provider(self, data: st.DataObject) -> None:
+        one = self.provider(data)
+        self.compare(self.api.delete(f"/resource_providers/{one}"), self.model.delete_provider(one))
+
+    # Inventories.
+
+    @rule(data=st.data(), records=_STOCK, off=_OFF)
+    def replace_inventories(
+        self, data: st.DataObject, records: dict[str, Record], off: int
+    ) -> None:
+        one = self.provider(data)
+        generation = self.generation(one, off)
+        body = {
+            "resource_provider_generation": generation,
+            "inventories": {name: vars(record) for name, record in records.items()},
+        }
+        self.compare(
+            self.api.put(f"/resource_providers/{one}/inventories", body),
+            self.model.replace_inventories(one, generation, records),
+        )
+
+    @rule(data=st.data(), name=st.sampled_from(_CLASSES), record=_RECORDS)
+    def add_inventory(self, data: st.DataObject, name: str, record: Record) -> None:
+        one = self.provider(data)
+        self.compare(
+            self.api.post(
+                f"/resource_providers/{one}/inventories",
+                {"resource_class": name, **vars(record)},
+            ),
+            self.model.add_inventory(one, name, record),
+        )
+
+    @rule(data=st.data(), name=st.sampled_from(_CLASSES), record=_RECORDS, off=_OFF)
+    def update_inventory(self, data: st.DataObject, name: str, record: Record, off: int) -> None:
+        one = self.provider(data)
+        generation = self.generation(one, off)
+        self.compare(
+            self.api.put(
+                f"/resource_providers/{one}/inventories/{name}",
+                {"resource_provider_generation": generation, **vars(record)},
+            ),
+            self.model.update_inventory(one, generation, name, record),
+        )
+
+    @rule(data=st.data(), name=st.sampled_from(_CLASSES))
+    def delete_inventory(self, data: st.DataObject, name: str) -> None:
+        one = self.provider(data)
+        self.compare(
+            self.api.delete(f"/resource_providers/{one}/inventories/{name}"),
+            self.model.delete_inventory(one, name),
+        )
+
+    @rule(data=st.data())
+    def delete_inventories(self, data: st.DataObject) -> None:
+        one = self.provider(data)
+        self.compare(
+            self.api.delete(f"/resource_providers/{one}/inventories"),
+            self.model.delete_inventories(one),
+        )
+
+    # Traits, aggregates, names.
+
+    @rule(data=st.data(), traits=st.frozensets(st.sampled_from(_TRAITS)), off=_OFF)
+    def replace_traits(self, data: st.DataObject, traits: frozenset[str], off: int) -> None:
+        one = self.provider(data)
+        generation = self.generation(one, off)
+        body = {"resource_provider_generation": generation, "traits": sorted(traits)}
+        self.compare(
+            self.api.put(f"/resource_providers/{one}/traits", body),
+            self.model.replace_traits(one, generation, traits),
+        )
+
+    @rule(data=st.data())
+    def delete_traits(self, data: st.DataObject) -> None:
+        one = self.provider(data)
+        self.compare(
+            self.api.delete(f"/resource_providers/{one}/traits"), self.model.delete_traits(one)
+        )
+
+    @rule(data=st.data(), aggregates=st.frozensets(st.sampled_from(_AGGREGATES)), off=_OFF)
+    def replace_aggregates(self, data: st.DataObject, aggregates: frozenset[str], off: int) -> None:
+        one = self.provider(data)
+        generation = self.generation(one, off)
+        body = {"resource_provider_generation": generation, "aggregates": sorted(aggregates)}
+        self.compare(
+            self.api.put(f"/resource_providers/{one}/aggregates", body),
+            self.model.replace_aggregates(one, generation, aggregates),
+        )
+
+    @rule(name=st.sampled_from(_TRAITS[1:3]))
+    def make_trait(self, name: str) -> None:
+        known = name in self.model.traits
+        assert self.api.put(f"/traits/{name}").status == (204 if known else 201)
+        self.model.traits.add(name)
+
+    @rule(name=st.sampled_from(_TRAITS[1:]))
+    def delete_trait(self, name: str) -> None:
+        self.compare(self.api.delete(f"/traits/{name}"), self.model.delete_trait(name))
+
+    @rule()
+    def make_class(self) -> None:
+        known = "CUSTOM_GOLD" in self.model.classes
+        assert self.api.put("/resource_classes/CUSTOM_GOLD").status == (204 if known else 201)
+        self.model.classes.add("CUSTOM_GOLD")
+
+    @rule(name=st.sampled_from(_CLASSES[2:]))
+    def delete_class(self, name: str) -> None:
+        self.compare(self.api.delete(f"/resource_classes/{name}"), self.model.delete_class(name))
+
+    # Allocations.
+
+    @rule(data=st.data(), consumer=st.sampled_from(_CONSUMERS), off=_OFF)
+    def write_one(self, data: st.DataObject, consumer: str, off: int) -> None:
+        entry = self.entry(data, consumer, off)
+        self.compare(
+            self.api.put(f"/allocations/{consumer}", as_json(entry)),
+            self.model.write_allocations({consumer: entry}),
+        )
+
+    @rule(
+        data=st.data(),
+        consumers=st.lists(st.sampled_from(_CONSUMERS), min_size=2, max_size=3, unique=True),
+        off=_OFF,
+    )
+    def write_several(self, data: st.DataObject, consumers: list[str], off: int) -> None:
+        entries = {one: self.entry(data, one, off) for one in consumers}
+        self.compare(
+            self.api.post("/allocations", {one: as_json(entry) for one, entry in entries.items()}),
+            self.model.write_allocations(entries),
+        )
+
+    @rule(data=st.data())
+    def hand_over(self, data: st.DataObject) -> None:
+        """One consumer's allocations go to another one, as in a migration."""
+        if not self.model.consumers:
+            return
+        giver = data.draw(st.sampled_from(sorted(self.model.consumers)))
+        taker = data.draw(st.sampled_from([one for one in _CONSUMERS if one != giver]))
+        held = self.model.consumers[giver]
+        present = self.model.consumers.get(taker)
+        entries = {
+            giver: Entry({}, held.generation, "p1", "u1", "INSTANCE"),
+            taker: Entry(
+                held.allocations, present.generation if present else None, "p2", "u1", "MIGRATION"
+            ),
+        }
+        self.compare(
+            self.api.post("/allocations", {one: as_json(entry) for one, entry in entries.items()}),
+            self.model.write_allocations(entries),
+        )
+
+    @rule(consumer=st.sampled_from(_CONSUMERS))
+    def delete_allocations(self, consumer: str) -> None:
+        self.compare(
+            self.api.delete(f"/allocations/{consumer}"), self.model.delete_allocations(consumer)
+        )
+
+    @rule(data=st.data(), off=_OFF)
+    def reshape_at_random(self, data: st.DataObject, off: int) -> None:
+        listed = data.draw(st.dictionaries(st.just(self.provider(data)), _STOCK, min_size=1))
+        consumers = data.draw(st.lists(st.sampled_from(_CONSUMERS), max_size=2, unique=True))
+        self.reshape(listed, {one: self.entry(data, one, 0) for one in consumers}, off)
+
+    @rule(data=st.data(), off=_OFF)
+    def move_inventory(self, data: st.DataObject, off: int) -> None:
+        """One class with all its allocations goes to another provider, or all but one do."""
+        sources = [one for one, known in self.model.providers.items() if known.inventories]
+        if not sources or len(self.model.providers) < 2:
+            return
+        source = data.draw(st.sampled_from(sorted(sources)), label="source")
+        others = sorted(self.model.providers.keys() - {source})
+        target = data.draw(st.sampled_from(others), label="target")
+        stock = {one: dict(self.model.providers[one].inventories) for one in (source, target)}
+        name = data.draw(st.sampled_from(sorted(stock[source])), label="class")
+        stock[target][name] = stock[source].pop(name)
+        entries = {}
+        for uuid_, consumer in self.model.consumers.items():
+            placed = {place: dict(held) for place, held in consumer.allocations.items()}
+            amount = placed.get(source, {}).pop(name, 0)
+            if not amount or data.draw(st.integers(0, 9), label="forgotten") == 0:
+                continue
+            there = placed.setdefault(target, {})
+            there[name] = there.get(name, 0) + amount
+            entries[uuid_] = Entry(
+                {place: held for place, held in placed.items() if held},
+                consumer.generation,
+                consumer.project,
+                consumer.user,
+                consumer.type,
+            )
+        self.reshape(stock, entries, off)
+
+    def reshape(
+        self, stock: dict[str, dict[str, Record]], entries: dict[str, Entry], off: int
+    ) -> None:
+        inventories = {one: (self.generation(one, off), stock[one]) for one in stock}
+        body: dict[str, Any] = {
+            "inventories": {
+                one: {
+                    "resource_provider_generation": generation,
+                    "inventories": {name: vars(record) for name, record in records.items()},
+                }
+                for one, (generation, records) in inventories.items()
+            },
+            "allocations": {one: as_json(entry) for one, entry in entries.items()},
+        }
+        self.compare(self.api.post("/reshaper", body), self.model.reshape(inventories, entries))
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Client]:
+    with tempfile.TemporaryDirectory() as directory:
+        store = Store.open(
+            f"sqlite:///{Path(directory) / 'placement.db'}",
+            options=StoreOptions(sync_on_startup=True, sqlite_synchronous=False),
+        )
+        conf = new_config(config_files=[])
+        conf.set_override("auth_strategy", "noauth2", group="api")
+        conf.set_override("enforce_new_defaults", False, group="oslo_policy")
+        yield Client(build_app(conf, store), store)
+        store.close()
+
+
+def test_every_get_equals_the_model_after_every_request(api: Client) -> None:
+    Machine.api = api
+    profile = settings()
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=max(20, profile.max_examples // 5),
+            stateful_step_count=30,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
