@@ -10,7 +10,7 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 from placement_server.api.dispatch import PlacementApi
 from placement_server.api.services import Services
 from placement_server.candidates.service import CandidateService
-from placement_server.middleware import authentication, operations
+from placement_server.middleware import authentication, operations, profiling
 from placement_server.middleware.observation import Observation
 from placement_server.middleware.request_id import RequestId
 from placement_server.policies.enforcer import Enforcer
@@ -67,10 +67,11 @@ def _stack(api: WSGIApplication, conf: cfg.ConfigOpts, auth_strategy: str) -> WS
     5. Health and metrics paths are outside of the log, or scrapers would fill it.
     6. Proxy headers come first of all: they say what client, host and scheme the request is about.
 
+    A profile, where the environment asks for one, is of the API with its authentication.
     The fault barrier and the microversion are the API's own first steps: see
     :class:`PlacementApi`.
     """
-    application = authentication.wrap(api, conf, auth_strategy)
+    application = profiling.wrap(authentication.wrap(api, conf, auth_strategy))
     if conf.cors.allowed_origin:
         application = cors.CORS(application, conf)
     application = RequestId(application)

@@ -34,6 +34,8 @@ def list_(request: Request) -> Response:
     try:
         conditions = _conditions(request, params)
         found = request.store.read(providers.find, **conditions)
+        if _asks_for_too_much(params):
+            found = []
     except QueryError as error:
         raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
     except store_errors.TraitNotFound as error:
@@ -68,11 +70,17 @@ def _conditions(request: Request, params: dict[str, str]) -> dict[str, Any]:
         conditions.update(required=required, forbidden=forbidden)
     if "resources" in params:
         amounts = filters.parse_resources(params["resources"])
-        # No inventory gives more than MAX_INT, and databases have no larger integers to compare.
-        conditions["resources"] = {
-            name: min(amount, MAX_INT + 1) for name, amount in amounts.items()
-        }
+        conditions["resources"] = {name: min(amount, MAX_INT) for name, amount in amounts.items()}
     return conditions
+
+
+def _asks_for_too_much(params: dict[str, str]) -> bool:
+    """Whether an amount is more than any inventory gives, and so more than a column holds.
+
+    The search is made all the same, with the most there can be: an unknown name must be told.
+    """
+    amounts = filters.parse_resources(params["resources"]) if "resources" in params else {}
+    return any(amount > MAX_INT for amount in amounts.values())
 
 
 def create(request: Request) -> Response:

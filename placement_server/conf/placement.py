@@ -15,7 +15,7 @@ Answer with a random sample of the allocation candidates where the client asks f
 in random order where it does not.
 
 Turn it on when many schedulers ask for few candidates at a time and keep choosing the same hosts.
-It costs a search for all candidates where otherwise the search stops at the limit.
+Under a limit hosts are then visited in random order, so the search still ends at the limit.
 """,
     ),
     cfg.StrOpt(

@@ -1,9 +1,15 @@
-"""Servers in process for tests of the HTTP API, each on a database of its own."""
+"""Servers in process for tests of the HTTP API, each on a database of its own.
+
+The databases are SQLite files, or with ``PLACEMENT_TEST_DATABASE=postgresql`` or ``mariadb`` on a
+private server of that kind.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +19,41 @@ from placement_server.app import build_app
 from placement_server.conf import new_config
 from placement_server.store.options import StoreOptions
 from placement_server.store.store import Store
+from tests.fixtures.databases import fresh_database
 
 from .wsgi_client import Client
 
 MakeApi = Callable[..., Client]
 
-
-@pytest.fixture(scope="session")
-def database_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database with schema and standard names, to be copied."""
-    path = tmp_path_factory.mktemp("template") / "placement.db"
-    store = Store.open(f"sqlite:///{path}", options=StoreOptions(sync_on_startup=True))
-    store.synchronise_standard_names()
-    store.close()
-    return path
+KIND = os.environ.get("PLACEMENT_TEST_DATABASE", "sqlite")
 
 
 @pytest.fixture
-def make_api(database_template: Path, tmp_path: Path) -> Iterator[MakeApi]:
+def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], str]]:
+    """Make a database with schema and standard names; its URL."""
+    made: list[str] = []
+    with ExitStack() as databases:
+
+        def make() -> str:
+            if KIND == "sqlite":
+                path = tmp_path / f"placement-{len(made)}.db"
+                shutil.copy(request.getfixturevalue("_migrated_sqlite"), path)
+                made.append(f"sqlite:///{path}")
+            else:
+                server = request.getfixturevalue(f"{KIND}_server")
+                made.append(databases.enter_context(fresh_database(server, migrated=True)))
+            return made[-1]
+
+        yield make
+
+
+@pytest.fixture
+def make_api(make_database: Callable[[], str], tmp_path: Path) -> Iterator[MakeApi]:
     """Make a server: noauth2 with the legacy policy, changed by options ``group__option``."""
     stores: list[Store] = []
 
     def make(policy: str | None = None, **options: Any) -> Client:
-        database = tmp_path / f"placement-{len(stores)}.db"
-        shutil.copy(database_template, database)
-        store = Store.open(f"sqlite:///{database}", options=StoreOptions(sqlite_synchronous=False))
+        store = Store.open(make_database(), options=StoreOptions(sqlite_synchronous=False))
         stores.append(store)
         conf = new_config(config_files=[])
         options = {

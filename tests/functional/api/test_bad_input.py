@@ -199,7 +199,7 @@ def test_integers_out_of_range_are_refused_and_change_nothing(stocked: Client, n
         stocked.put(
             f"{RP}/inventories/VCPU",
             {**stock["inventories"]["VCPU"], "resource_provider_generation": number},
-        ),  # type: ignore[dict-item]  # noqa: E501
+        ),  # type: ignore[dict-item]
         stocked.put(f"{RP}/traits", {"traits": [], "resource_provider_generation": number}),
         stocked.put(f"{RP}/aggregates", {"aggregates": [], "resource_provider_generation": number}),
         stocked.post("/reshaper", reshape),

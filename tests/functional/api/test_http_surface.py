@@ -1,6 +1,8 @@
 """What every route has in common: headers, versions, methods, errors, content negotiation."""
 
+import pstats
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -534,6 +536,16 @@ def test_metrics_and_health_are_served_only_at_the_paths_that_options_name(
     plain = make_api()
     assert plain.get("/-/metrics", token=None).status == 401
     assert plain.get("/-/metrics").status == 404
+
+
+def test_requests_are_profiled_into_the_directory_that_the_environment_names(
+    make_api: MakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_WSGI_PROFILER", str(tmp_path))
+    make_api().get("/resource_providers?name=x")
+    (written,) = tmp_path.glob("*.prof")
+    assert written.name.startswith("GET.resource_providers.")
+    assert pstats.Stats(str(written)).total_calls > 10  # type: ignore[attr-defined]
 
 
 def test_an_unforeseen_failure_is_a_500_in_the_usual_form(

@@ -18,6 +18,7 @@ _HEADERS = ("content-type", "openstack-api-version", "vary", "cache-control", "l
 
 #: Names in this message come in the order of a set.
 _INVALID = re.compile(r"(Inventory for )'([^']*)'( on resource provider )'([^']*)'( invalid)")
+_SUFFIXES = re.compile(r"\['[^\]]*'\](?= not found in \[)|(?<= not found in )\[[^\]]*\]")
 
 
 def differences(theirs: Answer, ours: Answer) -> list[str]:
@@ -63,7 +64,8 @@ def content(answer: Answer) -> Any:
         return " ".join(text.split())
     if isinstance(body, dict):
         for error in body.get("errors", ()):
-            error["detail"] = _INVALID.sub(_sorted_names, " ".join(error["detail"].split()))
+            detail = _INVALID.sub(_sorted_names, " ".join(error["detail"].split()))
+            error["detail"] = _SUFFIXES.sub(_sorted_list, detail)
         for name in ("resource_providers", "allocation_requests", "traits", "resource_classes"):
             if isinstance(body.get(name), list):
                 body[name].sort(key=lambda item: json.dumps(item, sort_keys=True))
@@ -92,6 +94,10 @@ def _sorted_names(match: re.Match[str]) -> str:
     head, classes, middle, providers, tail = match.groups()
     names = [", ".join(sorted(group.split(", "))) for group in (classes, providers)]
     return f"{head}'{names[0]}'{middle}'{names[1]}'{tail}"
+
+
+def _sorted_list(match: re.Match[str]) -> str:
+    return str(sorted(match[0].strip("[]").split(", ")))
 
 
 def _shown(body: Any) -> str:

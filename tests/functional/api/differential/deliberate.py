@@ -28,6 +28,10 @@ def _detail(answer: Answer) -> str:
     return answer.detail if b'"errors"' in answer.body else ""
 
 
+def _error_code(answer: Answer) -> str | None:
+    return answer.code if b'"errors"' in answer.body else None
+
+
 def _groups(sent: Sent) -> dict[str, set[str]]:
     """The keywords of each request group of a candidates query, by suffix."""
     groups: dict[str, set[str]] = {}
@@ -125,6 +129,14 @@ DELIBERATE = [
             and not theirs.json["allocation_requests"]
             and ours.status == 400
             and "No such " in _detail(ours)
+        ),
+    ),
+    Deliberate(
+        "of several things wrong with a reshape another one may be told first",
+        lambda sent, theirs, ours: (
+            sent.url == "/reshaper"
+            and theirs.status == ours.status in (400, 409)
+            and _error_code(theirs) == _error_code(ours)
         ),
     ),
     Deliberate(
