@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent import errors, identity, state_files
+from compute_agent.provider import SHARING_TRAIT
 
 if TYPE_CHECKING:
+    from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
+
+SHOWN = 10
+
+
+class Refused(errors.ComputeAgentError):
+    """What was asked would do harm or makes no sense; the message says what was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,26 +31,23 @@ class HostFacts:
     consumers: tuple[str, ...]
 
 
-def find_host(report: ReportClient, name: str) -> HostFacts:
-    """What placement has of the host of this name.
+def host_tree(report: ReportClient, name: str) -> tuple[str, ProviderTree]:
+    """The uuid of the host's root, and the tree.
 
-    :raises ComputeHostNotFound: it has no root provider of that name.
+    :raises Refused: there is no root provider of that name.
     """
     root = report.find_provider_by_name(name)
     if root is None:
-        raise errors.ComputeHostNotFound(
+        raise Refused(
             f"Placement has no resource provider named {name!r}. Nothing was changed; "
             "`openstack resource provider list` shows the names it has."
         )
     if root.parent_uuid is not None:
-        raise errors.ComputeHostNotFound(
+        raise Refused(
             f"The resource provider {name!r} ({root.uuid}) is not a host: it has the parent "
             f"{root.parent_uuid}. Name the host at the root of its tree. Nothing was changed."
         )
-    tree = report.get_provider_tree(root.uuid)
-    names = tuple(tree.data(uuid).name for uuid in tree.get_provider_uuids(root.uuid))
-    consumers = report.get_allocations_for_provider_tree(root.uuid)
-    return HostFacts(root.uuid, name, names, tuple(sorted(consumers)))
+    return root.uuid, report.get_provider_tree(root.uuid)
 
 
 def delete_host(report: ReportClient, name: str, *, evacuated: bool, dry_run: bool) -> HostFacts:
@@ -49,64 +55,97 @@ def delete_host(report: ReportClient, name: str, *, evacuated: bool, dry_run: bo
 
     :param evacuated: take from consumers what they still hold here. A consumer that holds nothing
         elsewhere keeps what it has: it was not evacuated.
-    :raises ResourceProviderInUse: consumers hold something here; nothing was changed.
+    :raises Refused: there is no such host, or consumers hold something here.
     """
-    host = find_host(report, name)
-    if host.consumers:
-        _release(report, host, evacuated=evacuated, dry_run=dry_run)
-    if not dry_run:
-        report.delete_resource_provider(host.uuid)
-    return host
-
-
-def _release(report: ReportClient, host: HostFacts, *, evacuated: bool, dry_run: bool) -> None:
-    listed = ", ".join(host.consumers[:10]) + (" and more" if len(host.consumers) > 10 else "")
-    if not evacuated:
-        raise errors.ResourceProviderInUse(
-            f"{len(host.consumers)} consumers hold resources of host {host.name!r}: {listed}. Move "
-            "or delete them first, or say --evacuated if they run elsewhere by now. Nothing was "
-            "changed."
+    root, tree = host_tree(report, name)
+    members = tree.get_provider_uuids(root)
+    allocations = report.get_allocations_for_provider_tree(root)
+    names = tuple(tree.data(uuid).name for uuid in members)
+    if allocations and not evacuated:
+        raise Refused(
+            f"{len(allocations)} consumers hold resources of host {name!r}: "
+            f"{listed(allocations)}. Move or delete them first, or say --evacuated if they run "
+            "elsewhere by now. Nothing was changed."
         )
-    tree = report.get_provider_tree(host.uuid)
-    members = set(tree.get_provider_uuids(host.uuid))
     only_here = [
         consumer
-        for consumer, record in report.get_allocations_for_provider_tree(host.uuid).items()
-        if members.issuperset(record["allocations"])
+        for consumer, record in allocations.items()
+        if set(members).issuperset(record["allocations"])
     ]
     if only_here:
-        raise errors.ResourceProviderInUse(
-            f"{len(only_here)} consumers hold resources of host {host.name!r} and nowhere else, so "
-            f"they were not evacuated: {', '.join(sorted(only_here)[:10])}. Delete their "
-            "allocations if they are gone. Nothing was changed."
+        raise Refused(
+            f"{len(only_here)} consumers hold resources of host {name!r} and nowhere else, so "
+            f"they were not evacuated: {listed(only_here)}. Delete their allocations if they are "
+            "gone. Nothing was changed."
         )
     if not dry_run:
-        for consumer in host.consumers:
-            report.remove_provider_tree(consumer, host.uuid)
+        _release(report, root, sorted(allocations))
+        try:
+            report.delete_resource_provider(root)
+        except errors.ResourceProviderInUse as error:
+            raise Refused(
+                f"Host {name!r} was taken into use while it was being deleted: {error}. Some of "
+                "its providers may be gone; its agent, if it still runs, creates them again. Stop "
+                "the agent and repeat the command."
+            ) from error
+    return HostFacts(root, name, names, tuple(sorted(allocations)))
 
 
-def adopt(report: ReportClient, state_path: Path, uuid: str, *, dry_run: bool) -> str:
+def _release(report: ReportClient, root: str, consumers: Sequence[str]) -> None:
+    for done, consumer in enumerate(consumers):
+        try:
+            report.remove_provider_tree(consumer, root)
+        except errors.PlacementError as error:
+            released = ", ".join(consumers[:done]) or "none"
+            raise errors.AllocationUpdateFailed(
+                f"{error}. Consumers that hold nothing here any more: {released}. No provider was "
+                "deleted; repeat the command.",
+                status=error.status,
+            ) from error
+
+
+def adopt(
+    report: ReportClient, state_path: Path, uuid: str, *, places: Sequence[Path], dry_run: bool
+) -> str:
     """Make this host the one whose root provider has the uuid; the provider's name.
 
-    :raises InvalidNodeConfiguration: the host has an identity already, or the uuid is no root's.
+    :param places: directories that may hold an identity file.
+    :raises Refused: the host has an identity already, or the uuid is no host's.
     """
-    found = identity.find([state_path])
+    found = identity.find(places)
     if found is not None:
-        raise errors.InvalidNodeConfiguration(
-            f"This host is {found} already ({state_path / identity.COMPUTE_ID}). Remove that file "
+        where = next(place for place in places if (place / identity.COMPUTE_ID).exists())
+        raise Refused(
+            f"This host is {found} already ({where / identity.COMPUTE_ID}). Remove that file "
             "first if it shall become another; nothing was changed."
+        )
+    marker = identity.read_marker(state_path)
+    if marker is not None and marker.uuid != uuid:
+        raise Refused(
+            f"This host was registered as {marker.uuid} ({marker.name!r}) before. Adopt that uuid, "
+            f"or remove {state_path / identity.MARKER} if it really shall become another; nothing "
+            "was changed."
         )
     provider = report.find_provider(uuid)
     if provider is None:
-        raise errors.InvalidNodeConfiguration(
-            f"Placement has no resource provider {uuid}. Nothing was changed."
+        raise Refused(f"Placement has no resource provider {uuid}. Nothing was changed.")
+    if provider.parent_uuid is not None or SHARING_TRAIT in provider.traits:
+        why = (
+            f"it has the parent {provider.parent_uuid}"
+            if provider.parent_uuid is not None
+            else "it shares its inventory with hosts"
         )
-    if provider.parent_uuid is not None:
-        raise errors.InvalidNodeConfiguration(
-            f"The resource provider {uuid} ({provider.name!r}) is not a host: it has the parent "
-            f"{provider.parent_uuid}. Nothing was changed."
+        raise Refused(
+            f"The resource provider {uuid} ({provider.name!r}) is not a host: {why}. Nothing was "
+            "changed."
         )
     if not dry_run:
         state_files.prepare_directory(state_path)
         identity.write_compute_id(state_path, uuid)
     return provider.name
+
+
+def listed(uuids: Iterable[str]) -> str:
+    """The first of some uuids, in order, as text."""
+    ordered = sorted(uuids)
+    return ", ".join(ordered[:SHOWN]) + (" and more" if len(ordered) > SHOWN else "")

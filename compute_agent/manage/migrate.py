@@ -7,16 +7,27 @@ a second run finds nothing, and an interrupted one is completed by the next.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.report.operations import KeepProvider, Operation, describe
+from compute_agent.node_pass import ReshapeNeededAgain
+from compute_agent.report.operations import KeepProvider, describe
+from compute_agent.report.retries import Clock, Retries, SystemClock
 
 if TYPE_CHECKING:
     from compute_agent.agent_parts import AgentParts
     from compute_agent.tracker import ResourceTracker
+
+NOT_MIGRATED = (
+    errors.ReshapeFailed,
+    errors.ResourceProviderUpdateFailed,
+    errors.ResourceProviderUpdateConflict,
+    errors.InvalidInput,
+    ReshapeNeededAgain,
+)
+"""What keeps one node from being migrated and says nothing about the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,62 +48,83 @@ class NodeResult:
     failure: str | None = None
 
 
-def migrate(parts: AgentParts, only: Collection[str], *, dry_run: bool) -> list[NodeResult]:
-    """Bring the tree of each node, or of those named, to the layout that is configured now.
+def migrate(
+    parts: AgentParts,
+    nodes: Mapping[str, str],
+    *,
+    dry_run: bool,
+    clock: Clock | None = None,
+) -> list[NodeResult]:
+    """Bring the tree of each node to the layout that is configured now.
 
-    A node whose reshape fails is reported and does not stop the others.
+    A node that cannot be brought there is reported and does not stop the others.
 
-    :raises ComputeHostNotFound: a node named is not managed here; nothing was changed.
+    :param nodes: name to uuid.
+    :param clock: for the waits between tries, when something else writes at the same time.
     :raises ComputeAgentError: placement or the driver cannot be used.
     """
-    nodes = parts.setup.nodes()
-    unknown = sorted(set(only) - set(nodes))
-    if unknown:
-        raise errors.ComputeHostNotFound(
-            f"The driver manages no node {', '.join(unknown)}; it manages "
-            f"{', '.join(sorted(nodes)) or 'none'}. Nothing was changed."
-        )
     tracker = parts.tracker(
         is_enabled=lambda: parts.ledger.service_state(default_enabled=True).enabled,
         wait=lambda _seconds: False,
     )
-    chosen = [name for name in nodes if not only or name in only]
-    return [_migrate_node(parts, tracker, name, nodes[name], dry_run=dry_run) for name in chosen]
+    retries = Retries(clock or SystemClock())
+    results = []
+    for name, uuid in nodes.items():
+        tracker.add_node(name, uuid)
+        results.append(_Migration(parts, tracker, name, uuid, dry_run).result(retries))
+    return results
 
 
-def _migrate_node(
-    parts: AgentParts, tracker: ResourceTracker, name: str, uuid: str, *, dry_run: bool
-) -> NodeResult:
-    began = time.monotonic()
-    tracker.add_node(name, uuid)
-    operations: list[Operation] = []
-    reshaped, consumers = False, 0
-    failure = None
-    try:
-        proposal = tracker.propose(name)
+@dataclass(slots=True)
+class _Migration:
+    """One node on its way; a new try begins with a fresh look."""
+
+    parts: AgentParts
+    tracker: ResourceTracker
+    name: str
+    uuid: str
+    dry_run: bool
+    operations: tuple[str, ...] = ()
+    reshaped: bool = False
+    consumers: int = 0
+
+    def result(self, retries: Retries) -> NodeResult:
+        began = time.monotonic()
+        failure = None
+        try:
+            retries.while_conflicting(self._attempt)
+        except NOT_MIGRATED as error:
+            failure = str(error)
+        return NodeResult(
+            self.name,
+            self.uuid,
+            self.operations,
+            self.reshaped,
+            self.consumers,
+            round(time.monotonic() - began, 3),
+            failure,
+        )
+
+    def _attempt(self) -> None:
+        proposal = self.tracker.propose(self.name)
         if proposal.problems:
             raise proposal.problems[0]
-        operations = [
+        planned = [
             operation
-            for operation in parts.node_pass.operations(proposal)
+            for operation in self.parts.node_pass.operations(proposal)
             if not isinstance(operation, KeepProvider)
         ]
+        self.operations = tuple(describe(operation) for operation in planned)
+        self.reshaped = proposal.allocations is not None
         if proposal.allocations is not None:
             before = proposal.original_allocations or {}
-            reshaped = True
-            consumers = sum(
+            self.consumers = sum(
                 record != before.get(consumer) for consumer, record in proposal.allocations.items()
             )
-        if operations and not dry_run:
-            parts.node_pass.flush(proposal)
-    except (errors.ReshapeFailed, errors.ResourceProviderUpdateFailed) as error:
-        failure = str(error)
-    return NodeResult(
-        name,
-        uuid,
-        tuple(describe(operation) for operation in operations),
-        reshaped,
-        consumers,
-        time.monotonic() - began,
-        failure,
-    )
+        if not planned or self.dry_run:
+            return
+        try:
+            self.parts.node_pass.flush(proposal)
+        except errors.PlacementReshapeConflict as error:
+            # to be repeated as any other conflict: from a fresh look
+            raise errors.ResourceProviderUpdateConflict(str(error), status=error.status) from error

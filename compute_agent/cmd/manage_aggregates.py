@@ -1,0 +1,166 @@
+"""The command `sync_aggregates`: host aggregates, mirrored to placement."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+from compute_agent.cmd.manage_options import (
+    BadArgument,
+    Exit,
+    Parser,
+    add_common,
+    configuration,
+    transport,
+)
+from compute_agent.cmd.manage_progress import ProgressBars, progress_bars
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from compute_agent.manage.aggregates import SyncResult
+    from compute_agent.scheduler.aggregates import Aggregate
+
+
+class SyncExit(IntEnum):
+    """Exit status of `sync_aggregates`; of several problems the first of this list counts."""
+
+    DONE = 0
+    UNEXPECTED_ANSWER = 2
+    WRITE_FAILED = 3
+    SEVERAL_NODES = 1
+    UNKNOWN_HOST = 4
+    NO_NODE = 5
+    NO_PROVIDER = 6
+
+
+STATUS = (
+    "Exit status: 0 fine (also with --dry-run), 1 a host has more than one node, 2 placement "
+    "cannot be used or gave an unexpected answer, 3 writing a provider's aggregates failed, 4 a "
+    "host of an aggregate is not known, 5 a host has no node, 6 a node has no resource provider, "
+    "127 bad arguments or configuration, 255 unexpected. Hosts without trouble are done in any "
+    "case."
+)
+
+
+def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "sync_aggregates",
+        help="put hosts into the aggregates of [compute_scheduler]aggregate_source",
+        epilog=STATUS,
+    )
+    add_common(parser, _sync, exit_of)
+    parser.add_argument(
+        "--prune",
+        action="store_true",
+        help="also take hosts out of those aggregates that do not list them any more",
+    )
+
+
+def exit_of(error: errors.ComputeAgentError) -> int:
+    """The exit status that a failure ends with."""
+    if isinstance(error, errors.PlacementError):
+        return SyncExit.UNEXPECTED_ANSWER
+    # no status is left for the configuration, and 1 says something about a host
+    return Exit.BAD_ARGUMENTS
+
+
+def _sync(namespace: argparse.Namespace) -> int:
+    from compute_agent.manage.aggregates import AggregateSync
+    from compute_agent.report.client import ReportClient
+    from compute_agent.report.connection import Connection
+
+    conf = configuration(namespace)
+    aggregates = _aggregates(conf)
+    way = transport(namespace, conf)
+    report = ReportClient(way)
+    report.connect()
+    with progress_bars() as bars:
+        nodes = _announced(conf, {host for one in aggregates for host in one.hosts}, bars)
+        result = AggregateSync(
+            report,
+            Connection(way),
+            aggregates,
+            nodes,
+            prune=namespace.prune,
+            dry_run=namespace.dry_run,
+            progress=bars.tell,
+        ).run()
+    report.close()
+    _print(result, namespace)
+    if result.failure is not None:
+        return SyncExit.UNEXPECTED_ANSWER
+    troubles = {problem.trouble.name for problem in result.problems}
+    return next((status for status in SyncExit if status.name in troubles), SyncExit.DONE)
+
+
+def _aggregates(conf: cfg.ConfigOpts) -> Collection[Aggregate]:
+    from compute_agent.scheduler import aggregates
+
+    source = conf.compute_scheduler.aggregate_source
+    if not source:
+        raise BadArgument(
+            "[compute_scheduler]aggregate_source is not set, so there is nothing to mirror. Set it "
+            "to the file that lists the aggregates and their hosts."
+        )
+    return aggregates.load(source).all
+
+
+def _announced(
+    conf: cfg.ConfigOpts, hosts: Collection[str], bars: ProgressBars
+) -> Mapping[str, Collection[str]]:
+    """Host to its nodes; empty without a bus, where a host's only node has the host's name."""
+    if not conf.transport_url or not hosts:
+        return {}
+    from compute_agent.manage.agents_on_bus import AgentsOnBus
+
+    agents = AgentsOnBus(conf)
+    try:
+        bars.say("waiting for the agents to announce themselves")
+        return agents.announced(hosts)
+    finally:
+        agents.close()
+
+
+def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
+    for problem in result.problems:
+        print(
+            f"compute-manage sync_aggregates: host {problem.host} {problem.trouble.value}: "
+            f"{problem.detail}",
+            file=sys.stderr,
+        )
+    if result.failure is not None:
+        print(
+            f"compute-manage sync_aggregates: it ended before its time: {result.failure}",
+            file=sys.stderr,
+        )
+    if namespace.json:
+        document = {
+            "dry_run": namespace.dry_run,
+            "hosts": result.hosts,
+            "changes": [asdict(change) for change in result.changes],
+            "problems": [
+                {"host": one.host, "trouble": one.trouble.name.lower(), "detail": one.detail}
+                for one in result.problems
+            ],
+            "failure": None if result.failure is None else str(result.failure),
+        }
+        print(json.dumps(document, indent=2))
+        return
+    would = "would be " if namespace.dry_run else ""
+    for change in result.changes:
+        for aggregate in change.added:
+            print(f"{change.host} ({change.provider}): {would}added to {aggregate}")
+        for aggregate in change.removed:
+            print(f"{change.host} ({change.provider}): {would}removed from {aggregate}")
+    print(
+        f"{result.hosts} hosts: {len(result.changes)} {would}changed, "
+        f"{len(result.problems)} with problems"
+    )

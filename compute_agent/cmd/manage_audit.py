@@ -1,0 +1,218 @@
+"""The command `audit`: allocations whose consumer does not exist any more."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import errors
+from compute_agent.cmd.manage_options import (
+    Parser,
+    add_common,
+    configuration,
+    not_negative,
+    transport,
+    uuid_of,
+)
+from compute_agent.cmd.manage_progress import ProgressBars, progress_bars
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from compute_agent.manage.audit import AuditResult
+    from compute_agent.manage.consumers import Consumer
+    from compute_agent.manage.instance_source import InstanceSource
+
+
+class AuditExit(IntEnum):
+    """Exit status of `audit`. Orphans that were found count for more than what is unknown."""
+
+    NONE = 0
+    ERROR = 1
+    FOUND = 3
+    DELETED = 4
+    NOT_JUDGED = 5
+
+
+STATUS = (
+    "Exit status: 0 no orphan, 1 error, 3 orphans found, 4 found and all of them deleted, 5 none "
+    "found but some consumers could not be judged, 127 bad arguments, 255 unexpected."
+)
+
+
+def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "audit", help="find allocations whose consumer does not exist any more", epilog=STATUS
+    )
+    add_common(parser, _audit, lambda _error: AuditExit.ERROR)
+    parser.add_argument(
+        "--delete",
+        action="store_true",
+        help="delete what is found, after a second look half of --min-age later",
+    )
+    parser.add_argument(
+        "--resource_provider",
+        type=uuid_of,
+        metavar="UUID",
+        help="only consumers that hold something of this provider",
+    )
+    parser.add_argument(
+        "--min-age",
+        type=not_negative,
+        default=3600,
+        metavar="SECONDS",
+        help="leave alone what was written more recently; default: %(default)s",
+    )
+    parser.add_argument(
+        "--host-age",
+        type=not_negative,
+        default=86400,
+        metavar="SECONDS",
+        help="report empty trees of hosts without agent not written for so long; default: "
+        "%(default)s",
+    )
+    parser.add_argument(
+        "--instances",
+        type=Path,
+        metavar="FILE",
+        help="the consumers that exist, one uuid per line, instead of asking the agents",
+    )
+
+
+def _audit(namespace: argparse.Namespace) -> int:
+    from compute_agent.manage.audit import Audit, AuditOptions
+    from compute_agent.manage.consumers import Consumers
+
+    conf = configuration(namespace)
+    options = AuditOptions(
+        delete=namespace.delete and not namespace.dry_run,
+        provider=namespace.resource_provider,
+        min_age=namespace.min_age,
+        host_age=namespace.host_age,
+    )
+    way = transport(namespace, conf)
+    with progress_bars() as bars, _source(namespace, conf, bars) as source:
+        consumers = Consumers(
+            way, connections=conf.compute_agent.placement_connections, progress=bars.tell
+        )
+        try:
+            result = Audit(consumers, source, options, bars.wait).run()
+        finally:
+            consumers.close()
+    if namespace.json:
+        print(json.dumps(_document(result, source.name), indent=2))
+    else:
+        _print(result)
+    return _status(result)
+
+
+@contextmanager
+def _source(
+    namespace: argparse.Namespace, conf: cfg.ConfigOpts, bars: ProgressBars
+) -> Iterator[InstanceSource]:
+    from compute_agent.manage.instance_source import AgentsSource, FileSource
+
+    if namespace.instances is not None:
+        yield FileSource(namespace.instances)
+        return
+    kind = conf.compute_agent.instance_source
+    if kind == "file":
+        raise errors.InvalidConfiguration(
+            "[compute_agent]instance_source is file: name the file with --instances."
+        )
+    if kind == "nova":
+        raise errors.InvalidConfiguration(
+            "[compute_agent]instance_source is nova, which this version cannot ask. Export the "
+            "uuids of all servers and unfinished migrations into a file and name it with "
+            "--instances, or set the option to agents."
+        )
+    if not conf.transport_url:
+        raise errors.InvalidConfiguration(
+            "No message bus is configured ([DEFAULT]transport_url), so the agents cannot be asked "
+            "what they run. Set it, or name a file of all instances with --instances."
+        )
+    from compute_agent.manage.agents_on_bus import AgentsOnBus
+
+    agents = AgentsOnBus(conf)
+    try:
+        yield AgentsSource(agents, bars.say)
+    finally:
+        agents.close()
+
+
+def _status(result: AuditResult) -> AuditExit:
+    if result.failure is not None:
+        return AuditExit.ERROR
+    if result.orphans:
+        every = len(result.deleted) == len(result.orphans)
+        return AuditExit.DELETED if every else AuditExit.FOUND
+    return AuditExit.NOT_JUDGED if result.unknown else AuditExit.NONE
+
+
+def _document(result: AuditResult, source: str) -> dict[str, Any]:
+    return {
+        "source": source,
+        "consumers": result.consumers,
+        "young": result.young,
+        "orphans": [_consumer(result, one) for one in result.orphans],
+        "deleted": result.deleted,
+        "kept": [{"uuid": one.consumer.uuid, "reason": one.reason} for one in result.kept],
+        "unknown": [
+            {**_consumer(result, one.consumer), "reason": one.reason} for one in result.unknown
+        ],
+        "findings": [
+            {"what": one.what, "uuid": one.uuid, "detail": one.detail} for one in result.findings
+        ],
+        "failure": None if result.failure is None else str(result.failure),
+    }
+
+
+def _consumer(result: AuditResult, consumer: Consumer) -> dict[str, Any]:
+    return {
+        "uuid": consumer.uuid,
+        "type": consumer.type,
+        "project_id": consumer.record.get("project_id"),
+        "age": consumer.age,
+        "allocations": {
+            uuid: {"name": result.directory.name(uuid), "resources": dict(resources)}
+            for uuid, resources in consumer.resources.items()
+        },
+    }
+
+
+def _print(result: AuditResult) -> None:
+    deleted = set(result.deleted)
+    for consumer in result.orphans:
+        what = "deleted" if consumer.uuid in deleted else "orphan"
+        print(f"{what} {consumer.uuid} ({consumer.type or 'no type'}): {_held(result, consumer)}")
+    for suspect in result.unknown:
+        held = _held(result, suspect.consumer)
+        print(f"unknown {suspect.consumer.uuid}: {suspect.reason}; it holds {held}")
+    for finding in result.findings:
+        print(f"{finding.what} {finding.uuid}: {finding.detail}")
+    print(
+        f"{result.consumers} consumers: {len(result.orphans)} orphans, {len(deleted)} deleted, "
+        f"{len(result.unknown)} could not be judged, {result.young} too young"
+    )
+    for suspect in result.kept:
+        print(f"not deleted {suspect.consumer.uuid}: {suspect.reason}", file=sys.stderr)
+    if result.failure is not None:
+        print(
+            f"compute-manage audit: deleting ended before its time: {result.failure}",
+            file=sys.stderr,
+        )
+
+
+def _held(result: AuditResult, consumer: Consumer) -> str:
+    return "; ".join(
+        ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items()))
+        + f" of {result.directory.name(uuid)}"
+        for uuid, resources in sorted(consumer.resources.items())
+    )

@@ -1,0 +1,212 @@
+"""The commands about one host: migrate_compute_inventory, rename, delete-host, adopt."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+from compute_agent.cmd.manage_options import (
+    BadArgument,
+    Exit,
+    Parser,
+    add_common,
+    configuration,
+    report_client,
+    transport,
+    uuid_of,
+)
+
+if TYPE_CHECKING:
+    from compute_agent.manage.migrate import NodeResult
+
+MIGRATE_STATUS = (
+    "Exit status: 0 done or nothing to do, 1 configuration, 2 the agent is running, 3 a node was "
+    "not migrated (the others were), 4 placement or its database cannot be used, 5 the driver is "
+    "not ready, 6 --dry-run and something would be done, 127 bad arguments, 255 unexpected."
+)
+STATUS = (
+    "Exit status: 0 done, 1 configuration, 3 refused, 4 placement cannot be used, 6 --dry-run and "
+    "something would be done, 127 bad arguments, 255 unexpected."
+)
+
+
+def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the commands of this module to the parser."""
+    migrate = commands.add_parser(
+        "migrate_compute_inventory",
+        help="the reshape of this host while no service runs",
+        epilog=MIGRATE_STATUS,
+    )
+    add_common(migrate, _migrate, exit_of)
+    migrate.add_argument("--node", action="append", default=[], help="this node only (repeatable)")
+    migrate.add_argument(
+        "--plan", metavar="FILE", type=Path, help="write what is done, or would be, as JSON"
+    )
+    rename = commands.add_parser("rename", help="give a host's tree another name", epilog=STATUS)
+    add_common(rename, _rename, exit_of)
+    rename.add_argument("old", help="name of the host now, as its root provider is named")
+    rename.add_argument("new", help="name it shall have")
+    delete = commands.add_parser(
+        "delete-host", help="take a host's tree out of placement", epilog=STATUS
+    )
+    add_common(delete, _delete_host, exit_of)
+    delete.add_argument("name", help="name of the host, as its root provider is named")
+    delete.add_argument(
+        "--evacuated",
+        action="store_true",
+        help="take from consumers that run elsewhere by now what they still hold here",
+    )
+    adopt = commands.add_parser(
+        "adopt", help="give this host the identity of a known provider", epilog=STATUS
+    )
+    add_common(adopt, _adopt, exit_of)
+    adopt.add_argument("uuid", type=uuid_of, help="uuid of the root resource provider")
+
+
+def exit_of(error: errors.ComputeAgentError) -> Exit:
+    """The exit status that a failure ends with."""
+    from compute_agent.manage.hosts import Refused
+    from compute_agent.state_files import AgentRunning
+
+    if isinstance(error, AgentRunning):
+        return Exit.AGENT_RUNNING
+    if isinstance(error, errors.VirtDriverNotReady | errors.HypervisorUnavailable):
+        return Exit.DRIVER_NOT_READY
+    if isinstance(error, Refused):
+        return Exit.REFUSED
+    if isinstance(error, errors.PlacementError):
+        return Exit.PLACEMENT
+    return Exit.CONFIGURATION
+
+
+def _migrate(namespace: argparse.Namespace) -> int:
+    from compute_agent import agent_parts
+    from compute_agent.manage.migrate import migrate
+    from compute_agent.state_files import AgentLock
+
+    conf = configuration(namespace)
+    if namespace.plan is not None:
+        _check_writable(namespace.plan)
+    state_path = Path(conf.state_path)
+    if namespace.dry_run and state_path.is_dir():
+        # parts that only look take no lock, but a running agent is refused all the same
+        with AgentLock(state_path):
+            pass
+    parts = agent_parts.build(
+        conf, read_only=namespace.dry_run, transport=transport(namespace, conf)
+    )
+    try:
+        parts.report.connect()
+        nodes = parts.setup.nodes()
+        unknown = sorted(set(namespace.node) - set(nodes))
+        if unknown:
+            raise BadArgument(
+                f"--node: the driver manages no node {', '.join(unknown)}; it manages "
+                f"{', '.join(sorted(nodes)) or 'none'}. Nothing was changed."
+            )
+        chosen = {
+            name: nodes[name] for name in nodes if not namespace.node or name in namespace.node
+        }
+        results = migrate(parts, chosen, dry_run=namespace.dry_run)
+    finally:
+        parts.close()
+    document = {"dry_run": namespace.dry_run, "nodes": [asdict(result) for result in results]}
+    if namespace.json:
+        print(json.dumps(document, indent=2))
+    for result in results:
+        _print_result(result, namespace)
+    if namespace.plan is not None:
+        namespace.plan.write_text(json.dumps(document, indent=2) + "\n")
+    if any(result.failure for result in results):
+        return Exit.REFUSED
+    if namespace.dry_run and any(result.operations for result in results):
+        return Exit.WOULD_CHANGE
+    return Exit.DONE
+
+
+def _check_writable(path: Path) -> None:
+    """Find out before anything is changed whether the report can be written afterwards."""
+    try:
+        with path.open("a"):
+            pass
+    except OSError as error:
+        raise BadArgument(f"--plan {path} cannot be written: {error.strerror}.") from error
+
+
+def _print_result(result: NodeResult, namespace: argparse.Namespace) -> None:
+    if result.failure is not None:
+        print(f"{result.node}: not migrated: {result.failure}", file=sys.stderr)
+        return
+    if namespace.json:
+        return
+    if not result.operations:
+        print(f"{result.node}: nothing to do")
+        return
+    done = "would be done" if namespace.dry_run else f"done in {result.seconds:.1f} s"
+    what = f"{len(result.operations)} operations {done}"
+    if result.reshaped:
+        what += f", a reshape with {result.consumers} consumers rewritten"
+    print(f"{result.node}: {what}")
+    for operation in result.operations:
+        print(f"  {operation}")
+
+
+def _rename(namespace: argparse.Namespace) -> int:
+    from compute_agent.manage.rename import rename
+
+    conf = configuration(namespace)
+    renamed = rename(
+        report_client(namespace, conf), namespace.old, namespace.new, dry_run=namespace.dry_run
+    )
+    if namespace.json:
+        document = {"dry_run": namespace.dry_run, "renamed": [asdict(each) for each in renamed]}
+        print(json.dumps(document, indent=2))
+    else:
+        verb = "would be" if namespace.dry_run else "is"
+        for each in renamed:
+            print(f"{each.uuid}: {each.old} {verb} {each.new}")
+    return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE
+
+
+def _delete_host(namespace: argparse.Namespace) -> int:
+    from compute_agent.manage.hosts import delete_host
+
+    conf = configuration(namespace)
+    host = delete_host(
+        report_client(namespace, conf),
+        namespace.name,
+        evacuated=namespace.evacuated,
+        dry_run=namespace.dry_run,
+    )
+    if namespace.json:
+        print(json.dumps({"dry_run": namespace.dry_run, "host": asdict(host)}, indent=2))
+    else:
+        verb = "would be deleted" if namespace.dry_run else "deleted"
+        print(f"{host.name} ({host.uuid}): {len(host.providers)} resource providers {verb}")
+    return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE
+
+
+def _adopt(namespace: argparse.Namespace) -> int:
+    from compute_agent import identity
+    from compute_agent.manage import hosts
+
+    conf = configuration(namespace)
+    state_path = Path(conf.state_path)
+    name = hosts.adopt(
+        report_client(namespace, conf),
+        state_path,
+        namespace.uuid,
+        places=identity.directories(conf.config_file or (), state_path),
+        dry_run=namespace.dry_run,
+    )
+    verb = "would be" if namespace.dry_run else "is"
+    if namespace.json:
+        print(json.dumps({"dry_run": namespace.dry_run, "uuid": namespace.uuid, "name": name}))
+    else:
+        print(f"this host {verb} {namespace.uuid} ({name}) from now on")
+    return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE

@@ -1,0 +1,145 @@
+"""What the commands of `compute-manage` share: exit status, options, and the way to placement."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import uuid
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from compute_agent import errors
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from compute_agent.report.client import ReportClient
+    from compute_agent.report.transport import Transport
+
+
+class Exit(IntEnum):
+    """Exit status of the commands about one host, and of every command from 127 on."""
+
+    DONE = 0
+    CONFIGURATION = 1
+    AGENT_RUNNING = 2
+    REFUSED = 3
+    PLACEMENT = 4
+    DRIVER_NOT_READY = 5
+    WOULD_CHANGE = 6
+    BAD_ARGUMENTS = 127
+    INTERRUPTED = 130
+    UNEXPECTED = 255
+
+
+class BadArgument(errors.ComputeAgentError):
+    """An argument whose value turned out to be unusable only once the command ran."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse ends with 2 on bad arguments, which means something else here."""
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        self.exit(Exit.BAD_ARGUMENTS, f"{self.prog}: {message}\n")
+
+
+def add_common(
+    parser: argparse.ArgumentParser,
+    function: Callable[[argparse.Namespace], int],
+    exit_of: Callable[[errors.ComputeAgentError], int],
+) -> None:
+    """Give a command the options that all have, its function, and what its failures end with."""
+    parser.set_defaults(function=function, exit_of=exit_of)
+    parser.add_argument(
+        "--config-file", action="append", default=[], metavar="FILE", help="the agent's options"
+    )
+    parser.add_argument(
+        "--config-dir", action="append", default=[], metavar="DIR", help="directory of *.conf files"
+    )
+    parser.add_argument(
+        "--placement-config",
+        metavar="FILE",
+        help="placement.conf: work on its database in this process, with no server running",
+    )
+    parser.add_argument(
+        "--request-timeout",
+        type=positive,
+        metavar="SECONDS",
+        help="wait this long for each answer of placement; default: [placement]timeout",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    parser.add_argument("--verbose", action="store_true", help="log everything on stderr")
+
+
+def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
+    """Parse the configuration and set up logging.
+
+    :raises InvalidConfiguration: it cannot be used.
+    """
+    from compute_agent import conf as agent_conf
+    from compute_agent.cmd import agent_logging
+
+    argv = [f"--config-file={file}" for file in namespace.config_file]
+    argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
+    argv += ["--debug"] if namespace.verbose else []
+    conf = agent_conf.new_config(argv)
+    if namespace.request_timeout is not None:
+        conf.set_override("timeout", namespace.request_timeout, group="placement")
+    agent_logging.set_up(conf, quiet=not namespace.verbose)
+    return conf
+
+
+def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
+    """Return the way to placement: over HTTP, or its server in this process.
+
+    :raises InvalidConfiguration: placement's own configuration file cannot be used.
+    :raises PlacementUnavailable: the database it names cannot be used.
+    """
+    if namespace.placement_config is None:
+        from compute_agent.report.keystone import KeystoneTransport
+
+        return KeystoneTransport.from_conf(conf)
+    if not Path(namespace.placement_config).is_file():
+        raise errors.InvalidConfiguration(
+            f"--placement-config {namespace.placement_config}: there is no such file."
+        )
+    from compute_agent.report.transport import InProcessTransport
+
+    return InProcessTransport.from_config_files([namespace.placement_config])
+
+
+def report_client(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> ReportClient:
+    """Return a client of placement that has asked it for its versions.
+
+    :raises PlacementError: placement cannot be used.
+    """
+    from compute_agent.report.client import ReportClient
+
+    client = ReportClient(transport(namespace, conf))
+    client.connect()
+    return client
+
+
+def positive(text: str) -> int:
+    """Read a whole number above 0; ValueError, as argparse wants it, for anything else."""
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
+
+
+def not_negative(text: str) -> int:
+    """Read a whole number from 0 on; ValueError, as argparse wants it, for anything else."""
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
+def uuid_of(text: str) -> str:
+    """Read a uuid in any form; ValueError, as argparse wants it, for anything else."""
+    return str(uuid.UUID(text))

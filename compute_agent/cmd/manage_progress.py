@@ -1,0 +1,50 @@
+"""Progress of long commands on stderr, where somebody watches."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+class ProgressBars:
+    """One bar for each kind of work. Silent where stderr is no terminal."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._bars: dict[str, TaskID] = {}
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """Show how much of something is done."""
+        if what not in self._bars:
+            self._bars[what] = self._progress.add_task(what)
+        self._progress.update(self._bars[what], completed=done, total=total)
+
+    def say(self, text: str) -> None:
+        """Show what is being done, with no end in sight."""
+        self._progress.console.print(f"{text} ...", highlight=False)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, and show how much is left."""
+        what = "waiting before the second look"
+        for passed in range(int(seconds)):
+            self.tell(what, passed, int(seconds))
+            threading.Event().wait(1.0)
+        threading.Event().wait(seconds - int(seconds))
+
+
+@contextmanager
+def progress_bars() -> Iterator[ProgressBars]:
+    """Bars that are gone when the work is done."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    watched = sys.stderr.isatty()
+    console = Console(file=sys.stderr, quiet=not watched)
+    with Progress(console=console, transient=True, disable=not watched) as progress:
+        yield ProgressBars(progress)

@@ -1,0 +1,142 @@
+"""All agents over the message bus: who is there, and what runs where."""
+
+from __future__ import annotations
+
+import threading
+import uuid as uuidlib
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import bus, errors
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+TOPIC = "compute-agent"
+STATE_TOPIC = "compute-state"
+VERSION = "1.0"
+SEND_RETRIES = 2
+CALLS_AT_ONCE = 16
+ANNOUNCEMENTS_WAITED_FOR = 3.0
+"""Periods of announcement after which an agent that was not heard is silent."""
+
+
+class AgentsOnBus:
+    """Listens to announcements and calls agents. To be closed.
+
+    :param call_timeout: seconds for the answer of one agent.
+    :raises InvalidConfiguration: there is no bus, or its options are wrong.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, *, call_timeout: float = 30.0) -> None:
+        self._transport = bus.open_transport(conf)
+        import oslo_messaging
+
+        self._messaging = oslo_messaging
+        self._patience = ANNOUNCEMENTS_WAITED_FOR * float(conf.report_interval)
+        self._heard = _Heard()
+        self._check_bus()
+        self._server = oslo_messaging.get_rpc_server(
+            self._transport,
+            oslo_messaging.Target(topic=STATE_TOPIC, server=f"compute-manage-{uuidlib.uuid4()}"),
+            [_StateEndpoint(self._heard, oslo_messaging.Target(version=VERSION))],
+            executor="threading",
+        )
+        self._server.start()
+        self._client = oslo_messaging.get_rpc_client(
+            self._transport,
+            oslo_messaging.Target(topic=TOPIC, version=VERSION),
+            timeout=call_timeout,
+            retry=SEND_RETRIES,
+        )
+
+    def hosts(self, wanted: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """Host to its root providers, of all that announce themselves from now on.
+
+        Ends as soon as every one of `wanted` was announced.
+        """
+        return self._heard.collect(
+            lambda heard: frozenset(wanted).issubset(frozenset().union(*heard.values())),
+            self._patience,
+        )
+
+    def announced(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """As :meth:`hosts`; ends as soon as every one of these hosts announced itself."""
+        return self._heard.collect(lambda heard: set(hosts).issubset(heard), self._patience)
+
+    def instances(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
+        """Host to the instances that run there; a host that does not answer is left out."""
+        with ThreadPoolExecutor(CALLS_AT_ONCE, "agents") as pool:
+            answers = list(pool.map(self._instances_of, hosts))
+        return {
+            host: answer for host, answer in zip(hosts, answers, strict=True) if answer is not None
+        }
+
+    def close(self) -> None:
+        """Leave the bus."""
+        self._server.stop()
+        self._server.wait()
+        self._transport.cleanup()
+
+    def _instances_of(self, host: str) -> frozenset[str] | None:
+        """None: the agent did not answer, or not with a list."""
+        try:
+            listed = self._client.prepare(server=host).call({}, "list_instances")
+            return frozenset(str(uuidlib.UUID(each)) for each in listed)
+        except (self._messaging.MessagingException, ValueError, TypeError, AttributeError):
+            # silent, which the caller reports with everything that cannot be judged for it
+            return None
+
+    def _check_bus(self) -> None:
+        """Find out in bounded time whether there is a broker: a server would wait for ever."""
+        client = self._messaging.get_rpc_client(
+            self._transport,
+            self._messaging.Target(topic=TOPIC, version=VERSION, fanout=True),
+            retry=SEND_RETRIES,
+        )
+        try:
+            client.cast({}, "ping")
+        except self._messaging.MessagingException as error:
+            self._transport.cleanup()
+            raise errors.InvalidConfiguration(
+                f"The message bus cannot be used ({error}), so the agents cannot be asked what "
+                "they run. Check [DEFAULT]transport_url, or name a file of instances with "
+                "--instances."
+            ) from error
+
+
+class _Heard:
+    """Announcements as they arrive, from other threads."""
+
+    def __init__(self) -> None:
+        self._arrived = threading.Condition()
+        self._roots: dict[str, frozenset[str]] = {}
+
+    def note(self, host: str, roots: frozenset[str]) -> None:
+        with self._arrived:
+            self._roots[host] = roots
+            self._arrived.notify_all()
+
+    def collect(
+        self, enough: Callable[[Mapping[str, frozenset[str]]], bool], patience: float
+    ) -> dict[str, frozenset[str]]:
+        """Forget what was heard, and listen until it is enough or `patience` is over."""
+        with self._arrived:
+            self._roots.clear()
+            self._arrived.wait_for(lambda: enough(self._roots), patience)
+            return dict(self._roots)
+
+
+class _StateEndpoint:
+    """Where agents announce themselves."""
+
+    def __init__(self, heard: _Heard, target: Any) -> None:
+        self.target = target
+        self._note: Callable[[str, frozenset[str]], None] = heard.note
+
+    def compute_state(self, _ctxt: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+        """Take in one announcement."""
+        self._note(
+            str(state["host"]), frozenset(str(node["uuid"]) for node in state.get("nodes", ()))
+        )

@@ -1,0 +1,183 @@
+"""Mirroring host aggregates to placement, where `member_of` finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+from compute_agent.manage import provider_directory
+from compute_agent.manage.provider_directory import ProviderDirectory
+
+if TYPE_CHECKING:
+    from compute_agent.report.client import ReportClient
+    from compute_agent.report.connection import Connection
+    from compute_agent.scheduler.aggregates import Aggregate
+
+Progress = Callable[[str, int, int], None]
+
+
+class Trouble(Enum):
+    """Why a host could not be brought into its aggregates."""
+
+    SEVERAL_NODES = "has more than one node"
+    WRITE_FAILED = "could not be written"
+    UNKNOWN_HOST = "is not known"
+    NO_NODE = "has no node"
+    NO_PROVIDER = "has a node without resource provider"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A host that was left as it is, and why."""
+
+    host: str
+    trouble: Trouble
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a host's root provider is, or would be, put into and taken out of."""
+
+    host: str
+    provider: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class SyncResult:
+    """What was, or would be, changed, which hosts could not be, and what ended it all early."""
+
+    hosts: int = 0
+    changes: list[Change] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    failure: errors.PlacementError | None = None
+
+
+class AggregateSync:
+    """One synchronisation.
+
+    :param nodes: host to its nodes' root providers, as the agents announce them; a host that is
+        not in it is looked up by its name, which is then the name of its only node.
+    """
+
+    def __init__(
+        self,
+        report: ReportClient,
+        connection: Connection,
+        aggregates: Collection[Aggregate],
+        nodes: Mapping[str, Collection[str]],
+        *,
+        prune: bool,
+        dry_run: bool,
+        progress: Progress = lambda _what, _done, _total: None,
+    ) -> None:
+        self._report = report
+        self._connection = connection
+        self._aggregates = aggregates
+        self._nodes = nodes
+        self._prune = prune
+        self._dry_run = dry_run
+        self._progress = progress
+
+    def run(self) -> SyncResult:
+        """Add what is missing, and with `prune` remove what the aggregates no longer list.
+
+        A host that cannot be brought in is reported and does not stop the others.
+
+        :raises PlacementError: placement cannot be used; nothing was changed.
+        """
+        result = SyncResult()
+        directory = provider_directory.read(self._connection)
+        by_name = {each.name: each.uuid for each in directory.providers.values()}
+        wanted: dict[str, set[str]] = {}
+        hosts = {}
+        for host in sorted({host for each in self._aggregates for host in each.hosts}):
+            try:
+                hosts[host] = self._root(host, directory, by_name)
+            except _Unusable as unusable:
+                result.problems.append(Problem(host, unusable.trouble, unusable.detail))
+                continue
+            wanted.setdefault(hosts[host], set()).update(
+                each.uuid for each in self._aggregates if host in each.hosts
+            )
+        names = {root: host for host, root in hosts.items()}
+        leaving = self._leaving(directory, wanted) if self._prune else {}
+        result.hosts = len(names)
+        roots = sorted({*wanted, *leaving})
+        for count, root in enumerate(roots):
+            self._progress("aggregates of hosts", count, len(roots))
+            host = names.get(root, directory.name(root))
+            try:
+                self._bring(result, host, root, wanted.get(root, set()), leaving.get(root, set()))
+            except errors.PlacementError as error:
+                result.failure = error
+                break
+        return result
+
+    def _root(self, host: str, directory: ProviderDirectory, by_name: Mapping[str, str]) -> str:
+        nodes = self._nodes.get(host)
+        if nodes is None:
+            uuid = by_name.get(host)
+            if uuid is None:
+                detail = "no agent announces it, and placement has no resource provider of its name"
+                raise _Unusable(Trouble.UNKNOWN_HOST, detail)
+            if directory.root(uuid) != uuid or directory.is_shared(uuid):
+                raise _Unusable(
+                    Trouble.NO_NODE, f"the resource provider of its name ({uuid}) is not a host"
+                )
+            return uuid
+        if not nodes:
+            raise _Unusable(Trouble.NO_NODE, "its agent announces none")
+        if len(nodes) > 1:
+            raise _Unusable(Trouble.SEVERAL_NODES, ", ".join(sorted(nodes)))
+        node = next(iter(nodes))
+        if node not in directory.providers:
+            raise _Unusable(Trouble.NO_PROVIDER, f"placement has no resource provider {node}")
+        return node
+
+    def _leaving(
+        self, directory: ProviderDirectory, wanted: Mapping[str, Collection[str]]
+    ) -> dict[str, set[str]]:
+        """Hosts in placement that are in an aggregate of the source which does not list them.
+
+        Providers that are not a host's stay: sharing providers have to be in aggregates.
+        """
+        leaving: dict[str, set[str]] = {}
+        for aggregate in sorted(self._aggregates, key=lambda one: one.uuid):
+            for uuid in provider_directory.members_of(self._connection, aggregate.uuid):
+                if uuid in directory.hosts and aggregate.uuid not in wanted.get(uuid, ()):
+                    leaving.setdefault(uuid, set()).add(aggregate.uuid)
+        return leaving
+
+    def _bring(
+        self, result: SyncResult, host: str, root: str, add: set[str], remove: set[str]
+    ) -> None:
+        held = self._report.providers.aggregates(root, host).content
+        added, removed = add - held, remove & held
+        if not added and not removed:
+            return
+        if not self._dry_run:
+            try:
+                self._report.change_aggregates(root, add=added, remove=removed)
+            except (
+                errors.ResourceProviderUpdateFailed,
+                errors.ResourceProviderUpdateConflict,
+                errors.ResourceProviderNotFound,
+            ) as error:
+                result.problems.append(Problem(host, Trouble.WRITE_FAILED, str(error)))
+                return
+        result.changes.append(Change(host, root, tuple(sorted(added)), tuple(sorted(removed))))
+
+
+class _Unusable(Exception):
+    """A host that has no single root provider in placement."""
+
+    def __init__(self, trouble: Trouble, detail: str) -> None:
+        super().__init__(detail)
+        self.trouble = trouble
+        self.detail = detail

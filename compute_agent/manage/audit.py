@@ -1,0 +1,220 @@
+"""Finding allocations whose consumer is gone, and what else does not fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from compute_agent import errors
+from compute_agent.manage import provider_directory
+from compute_agent.manage.consumers import Consumer, Consumers
+from compute_agent.manage.instance_source import InstanceSource, Listing
+from compute_agent.manage.judgement import Judgement, Verdict, judge, may_be_deleted
+from compute_agent.manage.provider_directory import ProviderDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """What is looked at, and what is done about it.
+
+    :ivar provider: only consumers that hold something of this one.
+    :ivar min_age: seconds; a consumer written more recently is left alone.
+    :ivar host_age: seconds without a write after which an empty tree without agent is reported.
+    """
+
+    delete: bool = False
+    provider: str | None = None
+    min_age: float = 3600.0
+    host_age: float = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A consumer and why it is reported."""
+
+    consumer: Consumer
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something else that does not fit: what it is, and which instance or provider."""
+
+    what: str
+    uuid: str
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class AuditResult:
+    """What an audit saw and did.
+
+    :ivar orphans: consumers that do not exist any more; with `delete`, in both looks.
+    :ivar deleted: those whose allocations were deleted.
+    :ivar kept: orphans that were not deleted though that was asked for, and why.
+    :ivar unknown: consumers that could not be judged.
+    :ivar failure: what ended the deleting before its time.
+    """
+
+    directory: ProviderDirectory
+    consumers: int = 0
+    young: int = 0
+    orphans: list[Consumer] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    kept: list[Suspect] = field(default_factory=list)
+    unknown: list[Suspect] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    failure: errors.ComputeAgentError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    directory: ProviderDirectory
+    listing: Listing
+    judged: tuple[tuple[Consumer, Judgement], ...]
+
+    def having(self, verdict: Verdict) -> list[Consumer]:
+        return [one for one, judgement in self.judged if judgement.verdict is verdict]
+
+
+class Audit:
+    """One audit.
+
+    :param wait: waits so many seconds between the two looks that come before a deletion.
+    """
+
+    def __init__(
+        self,
+        consumers: Consumers,
+        source: InstanceSource,
+        options: AuditOptions,
+        wait: Callable[[float], None],
+    ) -> None:
+        self._consumers = consumers
+        self._source = source
+        self._options = options
+        self._wait = wait
+
+    def run(self) -> AuditResult:
+        """Look, and delete if that was asked for.
+
+        :raises InvalidConfiguration: the source of instances cannot be used.
+        :raises PlacementError: placement cannot be used; nothing was changed.
+        """
+        directory = provider_directory.read(self._consumers.connection)
+        holders = self._consumers.on(self._chosen(directory))
+        first = self._look(directory, holders)
+        orphans = first.having(Verdict.ORPHAN)
+        result = AuditResult(directory, consumers=len(holders))
+        last = first
+        if orphans and self._options.delete:
+            self._wait(self._options.min_age / 2)
+            again = [one.uuid for one in orphans]
+            last = self._look(provider_directory.read(self._consumers.connection), again)
+            orphans = last.having(Verdict.ORPHAN)
+        result.orphans = orphans
+        result.young = len(first.having(Verdict.YOUNG))
+        looks = [first] if last is first else [first, last]
+        result.unknown = [
+            Suspect(one, judgement.reason)
+            for look in looks
+            for one, judgement in look.judged
+            if judgement.verdict is Verdict.UNKNOWN
+        ]
+        result.findings = list(self._findings(directory, holders, first.listing))
+        if self._options.delete:
+            self._delete(result, last.listing)
+        return result
+
+    def _chosen(self, directory: ProviderDirectory) -> Collection[str]:
+        only = self._options.provider
+        if only is None:
+            return directory.providers
+        if only not in directory.providers:
+            raise errors.ResourceProviderNotFound(
+                f"--resource_provider: placement has no resource provider {only}. Nothing was "
+                "changed."
+            )
+        return [only]
+
+    def _look(self, directory: ProviderDirectory, uuids: Iterable[str]) -> _Look:
+        listing = self._source.look(directory)
+        # only what the source does not know needs a closer look
+        suspects = self._consumers.read(uuid for uuid in uuids if uuid not in listing.known)
+        return _Look(
+            directory,
+            listing,
+            tuple((one, judge(one, listing, directory, self._options.min_age)) for one in suspects),
+        )
+
+    def _delete(self, result: AuditResult, listing: Listing) -> None:
+        for consumer in result.orphans:
+            if not may_be_deleted(consumer, listing):
+                reason = "it has no type, so it could be a migration, of which agents know nothing"
+                result.kept.append(Suspect(consumer, reason))
+                continue
+            try:
+                self._consumers.delete(consumer)
+            except errors.AllocationUpdateFailed as error:
+                result.kept.append(Suspect(consumer, str(error)))
+            except errors.ComputeAgentError as error:
+                result.failure = error
+                return
+            else:
+                result.deleted.append(consumer.uuid)
+
+    # -- what else does not fit --------------------------------------------------------------
+
+    def _findings(
+        self, directory: ProviderDirectory, holders: dict[str, frozenset[str]], listing: Listing
+    ) -> Iterator[Finding]:
+        """Only agents tell where instances run, and only all providers tell who holds nothing."""
+        if listing.complete or self._options.provider is not None:
+            return
+        yield from self._instances(directory, holders, listing)
+        yield from _nobodys(directory, listing)
+        yield from self._forsaken(directory, holders, listing)
+
+    def _instances(
+        self, directory: ProviderDirectory, holders: dict[str, frozenset[str]], listing: Listing
+    ) -> Iterator[Finding]:
+        hosts_of: dict[str, list[str]] = {}
+        for host, instances in sorted(listing.by_host.items()):
+            for instance in instances:
+                hosts_of.setdefault(instance, []).append(host)
+        without = [instance for instance in sorted(hosts_of) if instance not in holders]
+        # they may have been claimed for since the providers were read
+        claimed = {one.uuid for one in self._consumers.read(without)}
+        for instance in without:
+            if instance not in claimed:
+                where = ", ".join(hosts_of[instance])
+                yield Finding("instance without allocations", instance, f"runs on {where}")
+        for instance, hosts in sorted(hosts_of.items()):
+            held = {
+                directory.root(uuid)
+                for uuid in holders.get(instance, ())
+                if not directory.is_shared(uuid)
+            }
+            at_home = frozenset().union(*(listing.roots[host] for host in hosts))
+            if held and not held & at_home:
+                there = ", ".join(sorted(map(directory.name, held)))
+                detail = f"runs on {', '.join(hosts)}, holds resources of {there}"
+                yield Finding("instance with allocations on another host", instance, detail)
+
+    def _forsaken(
+        self, directory: ProviderDirectory, holders: dict[str, frozenset[str]], listing: Listing
+    ) -> Iterator[Finding]:
+        in_use = {directory.root(uuid) for held in holders.values() for uuid in held}
+        for root in sorted(directory.hosts & listing.silent - in_use):
+            age = self._consumers.last_written(root)
+            if age is not None and age >= self._options.host_age:
+                detail = f"not written for {age / 3600:.0f} h, nothing is allocated of it"
+                yield Finding("host without agent", root, f"{directory.name(root)}: {detail}")
+
+
+def _nobodys(directory: ProviderDirectory, listing: Listing) -> Iterator[Finding]:
+    """Trees that are neither a host's nor shared: nobody reports them, or not to this cloud."""
+    for provider in sorted(directory.roots, key=lambda one: one.uuid):
+        is_host = provider.uuid in directory.hosts or provider.uuid in listing.answered
+        if not is_host and not directory.is_shared(provider.uuid):
+            yield Finding("provider without owner", provider.uuid, provider.name)

@@ -1,0 +1,173 @@
+"""What placement has about consumers: who holds what, since when, and of which type."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+from compute_agent import errors
+from compute_agent.report import answers
+from compute_agent.report.allocations import UNTYPED, Allocations, NoCapacity
+from compute_agent.report.connection import CONSUMER_TYPE, Connection
+from compute_agent.report.providers import Providers
+from compute_agent.report.retries import Retries
+from compute_agent.report.transport import Transport
+from compute_agent.report.workers import Workers
+
+T = TypeVar("T")
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and how much there is."""
+
+BATCH = 64
+"""Requests between two tellings of progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A consumer at one moment.
+
+    :ivar type: None where it has none.
+    :ivar resources: provider uuid to class to amount.
+    :ivar age: seconds since its allocations were last written; None where placement does not tell.
+    :ivar record: as placement gave it, to be written back.
+    """
+
+    uuid: str
+    type: str | None
+    resources: Mapping[str, Mapping[str, int]]
+    age: float | None
+    record: Mapping[str, Any]
+
+    @property
+    def generation(self) -> int:
+        return int(self.record["consumer_generation"])
+
+
+class Consumers:
+    """Reads consumers, several at a time, and deletes what they hold. To be closed."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        connections: int = 4,
+        progress: Progress = lambda _what, _done, _total: None,
+        clock: Callable[[], float] = time.time,
+        retries: Retries | None = None,
+    ) -> None:
+        self.connection = Connection(transport, retries)
+        self._providers = Providers(self.connection)
+        self._allocations = Allocations(self.connection, self._providers)
+        self._workers = Workers(connections)
+        self._progress = progress
+        self._clock = clock
+
+    def close(self) -> None:
+        """End the threads."""
+        self._workers.close()
+
+    def on(self, providers: Collection[str]) -> dict[str, frozenset[str]]:
+        """Consumer uuid to those of `providers` that it holds something of.
+
+        :raises PlacementError: they cannot be read.
+        """
+        ordered = sorted(providers)
+        found = self._all(
+            "reading allocations of providers", [partial(self._on_one, uuid) for uuid in ordered]
+        )
+        holders: dict[str, set[str]] = {}
+        for uuid, consumers in zip(ordered, found, strict=True):
+            for consumer in consumers:
+                holders.setdefault(consumer, set()).add(uuid)
+        return {consumer: frozenset(held) for consumer, held in sorted(holders.items())}
+
+    def read(self, uuids: Iterable[str]) -> list[Consumer]:
+        """Consumers that still hold something.
+
+        :raises PlacementError: they cannot be read.
+        """
+        # asked once here and not by every thread
+        version = self.connection.newest(CONSUMER_TYPE)
+        read = self._all(
+            "reading consumers", [partial(self._read_one, uuid, version) for uuid in uuids]
+        )
+        return [each for each in read if each is not None]
+
+    def last_written(self, provider: str) -> float | None:
+        """Seconds since a provider was last written; None where placement does not tell."""
+        doing, path = f"Reading provider {provider}", f"/resource_providers/{provider}"
+        response = self.connection.call("GET", path, doing)
+        return self._age(response.headers)
+
+    def delete(self, consumer: Consumer) -> None:
+        """Take everything from a consumer, which must still be as it was read.
+
+        :raises AllocationUpdateFailed: somebody changed it meanwhile; it is left alone.
+        """
+        nothing = {**consumer.record, "allocations": {}}
+        answer = self._allocations.put_allocations(consumer.uuid, nothing)
+        if isinstance(answer, NoCapacity):
+            raise errors.AllocationUpdateFailed(
+                f"Removing the allocations of consumer {consumer.uuid} failed: {answer.detail}"
+            )
+
+    def _on_one(self, provider: str) -> frozenset[str]:
+        try:
+            return frozenset(self._providers.allocations(provider, provider))
+        except errors.ResourceProviderAllocationRetrievalFailed as error:
+            if error.status != 404:
+                raise
+            # deleted since the listing: nobody holds anything of it
+            return frozenset()
+
+    def _read_one(self, uuid: str, version: tuple[int, int]) -> Consumer | None:
+        doing, path = f"Reading the allocations of consumer {uuid}", f"/allocations/{uuid}"
+        kind = errors.ConsumerAllocationRetrievalFailed
+        response = self.connection.call("GET", path, doing, version=version)
+        if response.status != 200:
+            raise answers.failure(kind, doing, "GET", path, response)
+        record = answers.body_of(response, kind, doing, "GET", path, "allocations")
+        if not record["allocations"]:
+            return None
+        consumer_type = record.get("consumer_type")
+        return Consumer(
+            uuid=uuid,
+            type=None if consumer_type == UNTYPED else consumer_type,
+            resources={
+                provider: entry["resources"] for provider, entry in record["allocations"].items()
+            },
+            age=self._age(response.headers),
+            record=record,
+        )
+
+    def _age(self, headers: Mapping[str, str]) -> float | None:
+        written = _seconds(headers.get("last-modified"))
+        if written is None:
+            return None
+        # by the server's own clock, where it tells it
+        now = _seconds(headers.get("date"))
+        return (self._clock() if now is None else now) - written
+
+    def _all(self, what: str, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        results: list[T] = []
+        for start in range(0, len(tasks), BATCH):
+            self._progress(what, start, len(tasks))
+            results.extend(self._workers.results(tasks[start : start + BATCH]))
+        if tasks:
+            self._progress(what, len(tasks), len(tasks))
+        return results
+
+
+def _seconds(date: str | None) -> float | None:
+    if date is None:
+        return None
+    try:
+        return email.utils.parsedate_to_datetime(date).timestamp()
+    except ValueError:
+        # no date: told by the None, and a consumer of unknown age is never judged
+        return None

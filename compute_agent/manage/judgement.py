@@ -1,0 +1,70 @@
+"""Whether a consumer is gone: a pure function of what placement has and what a source knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from compute_agent.manage.consumers import Consumer
+from compute_agent.manage.instance_source import Listing
+from compute_agent.manage.provider_directory import ProviderDirectory
+
+INSTANCE = "INSTANCE"
+MIGRATION = "MIGRATION"
+
+
+class Verdict(Enum):
+    """What a consumer is taken for."""
+
+    EXISTS = "exists"
+    OTHER = "is of a type that is not looked for"
+    YOUNG = "was written too recently to be judged"
+    UNKNOWN = "cannot be judged"
+    ORPHAN = "does not exist any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A verdict and, where it is not plain, why."""
+
+    verdict: Verdict
+    reason: str = ""
+
+
+def judge(
+    consumer: Consumer, listing: Listing, directory: ProviderDirectory, min_age: float
+) -> Judgement:
+    """Judge a consumer by its own existence, wherever it holds something."""
+    if consumer.uuid in listing.known:
+        return Judgement(Verdict.EXISTS)
+    if consumer.type not in (INSTANCE, MIGRATION, None):
+        return Judgement(Verdict.OTHER)
+    if consumer.age is None:
+        return Judgement(Verdict.UNKNOWN, "placement does not tell when it was written")
+    if consumer.age < min_age:
+        return Judgement(Verdict.YOUNG)
+    if consumer.type == MIGRATION and not listing.knows_migrations:
+        return Judgement(Verdict.UNKNOWN, "it is a migration, of which agents know nothing")
+    return (
+        Judgement(Verdict.ORPHAN) if listing.complete else _by_agents(consumer, listing, directory)
+    )
+
+
+def may_be_deleted(consumer: Consumer, listing: Listing) -> bool:
+    """Whether an orphan is certain enough: without a type it could be a migration."""
+    return consumer.type is not None or listing.knows_migrations
+
+
+def _by_agents(consumer: Consumer, listing: Listing, directory: ProviderDirectory) -> Judgement:
+    own = {directory.root(uuid) for uuid in consumer.resources if not directory.is_shared(uuid)}
+    # one that holds shared resources only could run anywhere
+    concerned = own or listing.silent
+    silent = sorted(directory.name(root) for root in concerned & listing.silent)
+    if silent:
+        shown = ", ".join(silent[:5]) + (" and more" if len(silent) > 5 else "")
+        return Judgement(Verdict.UNKNOWN, f"no agent answers for {shown}")
+    if not listing.roots:
+        return Judgement(Verdict.UNKNOWN, "no agent answers at all")
+    if not own.issubset(listing.answered):
+        return Judgement(Verdict.UNKNOWN, "it holds something of a provider that is not listed")
+    return Judgement(Verdict.ORPHAN)

@@ -1,0 +1,90 @@
+"""Which resource providers there are, whose trees they belong to, and which are hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from compute_agent import errors
+from compute_agent.provider import SHARING_TRAIT
+from compute_agent.report import answers
+from compute_agent.report.connection import Connection
+
+HOST_TRAITS = ("COMPUTE_NODE", "OWNER_NOVA")
+"""A root with one of these is a compute host's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedProvider:
+    """A provider as a listing shows it."""
+
+    uuid: str
+    name: str
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderDirectory:
+    """All providers of one moment.
+
+    :ivar sharing: providers that give their inventory to hosts through aggregates.
+    :ivar hosts: roots that are marked as compute hosts.
+    """
+
+    providers: Mapping[str, ListedProvider]
+    sharing: frozenset[str]
+    hosts: frozenset[str]
+
+    def name(self, uuid: str) -> str:
+        """The provider's name, or its uuid where it is not in the listing."""
+        return self.providers[uuid].name if uuid in self.providers else uuid
+
+    def root(self, uuid: str) -> str:
+        """The root of the provider's tree; a provider that is not in the listing is its own."""
+        return self.providers[uuid].root if uuid in self.providers else uuid
+
+    def is_shared(self, uuid: str) -> bool:
+        """Whether the provider is outside of every host's tree, for several hosts to use."""
+        return uuid in self.sharing and self.root(uuid) not in self.hosts
+
+    @property
+    def roots(self) -> list[ListedProvider]:
+        return [each for each in self.providers.values() if each.root == each.uuid]
+
+
+def read(connection: Connection) -> ProviderDirectory:
+    """Read the listing.
+
+    :raises PlacementError: placement cannot be used.
+    """
+    providers = {
+        body["uuid"]: ListedProvider(body["uuid"], body["name"], body["root_provider_uuid"])
+        for body in _listed(connection, "")
+    }
+    marked = {
+        body["uuid"]
+        for trait in HOST_TRAITS
+        for body in _listed(connection, f"?required={trait}")
+        if body["root_provider_uuid"] == body["uuid"]
+    }
+    sharing = frozenset(body["uuid"] for body in _listed(connection, f"?required={SHARING_TRAIT}"))
+    return ProviderDirectory(providers, sharing, frozenset(marked - sharing))
+
+
+def members_of(connection: Connection, aggregate: str) -> list[str]:
+    """The providers that are in an aggregate.
+
+    :raises PlacementError: placement cannot be used.
+    """
+    return [body["uuid"] for body in _listed(connection, f"?member_of={aggregate}")]
+
+
+def _listed(connection: Connection, query: str) -> list[Mapping[str, Any]]:
+    doing, path = "Listing the resource providers", f"/resource_providers{query}"
+    kind = errors.ResourceProviderRetrievalFailed
+    response = connection.call("GET", path, doing)
+    if response.status != 200:
+        raise answers.failure(kind, doing, "GET", path, response)
+    body = answers.body_of(response, kind, doing, "GET", path, "resource_providers")
+    return cast("list[Mapping[str, Any]]", body["resource_providers"])
