@@ -1,0 +1,187 @@
+"""placement-manage and placement-status as an operator runs them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from placement_server.cmd import manage, status
+from placement_server.store import schema
+from placement_server.store.store import Store
+from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
+from tests.integration.store.test_migrations import load
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """The commands set up logging for their process, which here is that of all tests."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Callable[[str], list[str]]:
+    def configure(url: str) -> list[str]:
+        file = tmp_path / "placement.conf"
+        file.write_text(
+            "[DEFAULT]\nuse_stderr = false\n"
+            f"[placement_database]\nconnection = {url}\nmax_retries = 0\n"
+        )
+        return ["--config-file", str(file)]
+
+    return configure
+
+
+@pytest.fixture
+def run(
+    database_url: str,
+    configured: Callable[[str], list[str]],
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Runs placement-manage on an empty database: its exit status and what it printed."""
+
+    def runner(*arguments: str) -> tuple[int, str]:
+        code = manage.main([*configured(database_url), *arguments])
+        return code, capsys.readouterr().out
+
+    return runner
+
+
+def test_the_schema_goes_forward_and_back(run: Run) -> None:
+    assert run("db", "version") == (0, "None\n")
+    assert run("db", "sync")[0] == 0
+    assert run("db", "version") == (0, f"{schema.newest_revision()}\n")
+    assert run("db", "sync")[0] == 0
+    assert run("audit") == (0, "Nothing is wrong.\n")
+    assert run("db", "downgrade")[0] == 0
+    assert run("db", "version") == (0, f"{schema.OPENSTACK_REVISION}\n")
+    assert run("audit")[0] == manage.AUDIT_FAILED
+    assert run("db", "stamp", "head")[0] == 0
+    assert run("db", "version") == (0, f"{schema.newest_revision()}\n")
+
+
+def test_old_data_is_repaired_in_batches(run: Run, database_url: str) -> None:
+    load(database_url)
+    assert run("db", "sync")[0] == 0
+    engine = sa.create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE resource_providers SET root_provider_id = NULL"))
+        connection.execute(sa.text("DELETE FROM consumers"))
+    engine.dispose()
+    code, printed = run("db", "online_data_migrations", "--max-count", "3")
+    assert code == 1
+    assert "3 rows matched query set_root_provider_ids, 3 migrated" in printed
+    code, printed = run("db", "online_data_migrations")
+    assert code == 0
+    assert "Running batches of 50 until complete" in printed
+    assert "6 rows matched query create_incomplete_consumers, 6 migrated" in printed
+    assert "| Migration" in printed.replace("|          Migration", "| Migration")
+    assert run("db", "online_data_migrations", "--max-count", "3")[0] == 0
+    assert run("db", "online_data_migrations", "--max-count", "0") == (
+        127,
+        "Must supply a positive value for max_count\n",
+    )
+    assert run("audit") == run("audit", "--repair")
+
+
+def test_audit_tells_by_its_exit_status_what_is_wrong(run: Run, database_url: str) -> None:
+    run("db", "sync")
+    store = Store.open(database_url, options=OPTIONS)
+    store.synchronise_standard_names()
+    new_provider(store, {"VCPU": 1})
+    store.close()
+    engine = sa.create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE inventories SET used = 7"))
+    code, printed = run("audit")
+    assert code == manage.AUDIT_MENDABLE
+    assert "7 in use by the inventory, 0 by the sum of its allocations" in printed
+    assert run("audit", "--repair")[0] == manage.AUDIT_CLEAN
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, "
+                "used) VALUES (1, :consumer, 5, 1)"
+            ),
+            {"consumer": new_uuid()},
+        )
+    engine.dispose()
+    assert run("audit", "--repair")[0] == manage.AUDIT_NEEDS_A_PERSON
+
+
+def test_usage_errors_have_the_exit_status_that_scripts_know(
+    configured: Callable[[str], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    configuration = configured("sqlite://")
+    assert manage.main(configuration) == 1
+    assert "{db,audit}" in capsys.readouterr().out
+    assert manage.main([*configuration, "db"]) == 0
+    assert "online_data_migrations" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        manage.main([*configuration, "db", "nonsense"])
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("", "placement_database]connection"),
+        ("nonsense", "placement_database]connection"),
+        ("oracle://somewhere/x", "not on oracle"),
+        ("sqlite:////nonexistent/directory/placement.db", "unable to open"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_named_with_the_option_to_change(
+    configured: Callable[[str], list[str]],
+    capsys: pytest.CaptureFixture[str],
+    url: str,
+    hint: str,
+) -> None:
+    assert manage.main([*configured(url), "db", "sync"]) == 1
+    assert hint in capsys.readouterr().err
+    assert status.main([*configured(url), "upgrade", "check"]) == 255
+
+
+def test_the_upgrade_check_tells_failures_warnings_and_success_apart(
+    database_url: str,
+    configured: Callable[[str], list[str]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    load(database_url)
+    arguments = [*configured(database_url), "upgrade", "check"]
+    assert status.main(arguments) == 0
+    assert "| Result: Success" in capsys.readouterr().out
+    engine = sa.create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM consumers"))
+    assert status.main(arguments) == 1
+    printed = " ".join(capsys.readouterr().out.replace("|", " ").split())
+    assert "There are 6 incomplete consumers table records for existing allocations." in printed
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE resource_providers SET root_provider_id = NULL"))
+    engine.dispose()
+    assert status.main(arguments) == 2
+
+
+def test_a_policy_file_in_json_fails_the_upgrade_check(
+    sqlite_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load(sqlite_url)
+    (tmp_path / "policy.json").write_text("{}")
+    file = tmp_path / "placement.conf"
+    file.write_text(
+        f"[placement_database]\nconnection = {sqlite_url}\n"
+        "[oslo_policy]\npolicy_file = policy.json\n"
+    )
+    arguments = ["--config-file", str(file), "--config-dir", str(tmp_path), "upgrade", "check"]
+    assert status.main(arguments) == 2
+    assert "policy.json" in capsys.readouterr().out
