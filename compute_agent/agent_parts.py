@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compute_agent import identity, state_files
+from compute_agent import errors, identity, state_files
 from compute_agent.conf.compute import provider_config_location
+from compute_agent.drift import Auditor
 from compute_agent.ledger import Ledger
 from compute_agent.node_pass import NodePass
 from compute_agent.node_setup import NodeSetup
@@ -75,6 +76,17 @@ class AgentParts:
             rng=random.Random(),
         )
 
+    def auditor(self) -> Auditor:
+        """Return what compares the instances of these parts with their allocations."""
+        ours = self.conf.compute_agent
+        return Auditor(
+            self.report,
+            self.driver,
+            self.board,
+            interval=lambda: float(ours.audit_interval),
+            grace=lambda: float(ours.audit_grace),
+        )
+
     def reload(self) -> None:
         """Read provider config files again, and forget what is known of placement.
 
@@ -106,6 +118,7 @@ def build(
     :raises InvalidConfiguration: an option, a file or the state directory cannot be used.
     :raises InvalidNodeConfiguration: the identity of this node is lost or contradictory.
     """
+    refuse_what_is_missing(conf)
     state_path = Path(conf.state_path)
     lock = None
     if not read_only:
@@ -148,6 +161,33 @@ def build(
     setup.check_files()
     node_pass = NodePass(driver, report, ledger, merger, read_only=read_only)
     return AgentParts(conf, driver, report, ledger, merger, setup, node_pass, board, lock)
+
+
+def refuse_what_is_missing(conf: cfg.ConfigOpts) -> None:
+    """Refuse options that ask for what this version does not do, rather than ignore them.
+
+    :raises InvalidConfiguration: names all of them.
+    """
+    ours = conf.compute_agent
+    wanted = {
+        "heal_orphans": (ours.heal_orphans, "this version reports orphaned allocations only"),
+        "heal_missing": (ours.heal_missing, "this version reports missing allocations only"),
+        "legacy_self_claim": (
+            ours.legacy_self_claim != "never",
+            "this version never allocates for an instance by itself",
+        ),
+        "shared_disk_provider": (
+            ours.shared_disk_provider is not None,
+            "this version always reports the disk of the host itself",
+        ),
+    }
+    refused = [f"{name}: {why}" for name, (is_set, why) in wanted.items() if is_set]
+    if refused:
+        raise errors.InvalidConfiguration(
+            "Options of group [compute_agent] ask for what is not there: "
+            + "; ".join(refused)
+            + ". Take them out of the configuration."
+        )
 
 
 def tracker_options(conf: cfg.ConfigOpts) -> TrackerOptions:

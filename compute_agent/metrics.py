@@ -84,8 +84,8 @@ class BoardCollector:
             }
             for name, value in values.items():
                 families[name].add_metric([node.name], value)
-            for kind, count in sorted(node.drift.items()):
-                drift.add_metric([node.name, kind], count)
+            for kind, consumers in sorted(node.drift.items()):
+                drift.add_metric([node.name, kind], len(consumers))
         yield from families.values()
         yield drift
 

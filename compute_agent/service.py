@@ -79,6 +79,8 @@ class Agent:
             watchdog_seconds=self._manager.watchdog_seconds,
             workers=conf.compute.update_resources_max_workers,
         )
+        self._auditor = parts.auditor()
+        parts.board.on_answer = self._manager.watchdog
         self._rpc: RpcServer | None = None
         self.commands = AgentCommands(conf, parts, self.tracker, self._schedule, self._loop.wake)
 
@@ -230,6 +232,8 @@ class Agent:
     def _run_pass(self, node: str) -> PassResult:
         result = self._find_nodes() if node == NODE_LIST else self.tracker.run_pass(node)
         self._manager.watchdog()
+        if result.completed and node != NODE_LIST:
+            self._auditor.after_pass(node, self.tracker.nodes()[node])
         if self._ready:
             self._manager.status(self._parts.board.summary())
         return result

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -51,7 +51,8 @@ class NodeStatus:
     last_pass: PassOutcome | None = None
     last_success: float | None = None
     trouble: Trouble | None = None
-    drift: Mapping[str, int] = field(default_factory=dict)
+    drift: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Consumers about which the host and placement disagree, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,8 @@ class StatusBoard:
         self._nodes: dict[str, NodeStatus] = {}
         self._placement = PlacementStatus()
         self._counters = Counters()
+        self.on_answer: Callable[[], None] = _nothing
+        """Called after every request to placement: a sign of progress."""
 
     def set_node(self, name: str, uuid: str, **changes: Any) -> None:
         """Change what is said about a node; the first mention makes it known."""
@@ -121,6 +124,7 @@ class StatusBoard:
         """Count a request to placement; `status` None: there was no answer."""
         with self._mutex:
             self._counters.requests[method, "none" if status is None else str(status)] += 1
+        self.on_answer()
 
     def count_retry(self, *, conflict: bool) -> None:
         """Count a pass that is repeated."""
@@ -178,6 +182,10 @@ class StatusBoard:
         if troubles:
             return f"{len(troubles)} of {len(nodes)} node(s) in trouble: {troubles[0].what}"
         return f"{len(nodes)} node(s) reported"
+
+
+def _nothing() -> None:
+    """Nobody asked to be told."""
 
 
 def _node_document(node: NodeStatus) -> dict[str, Any]:

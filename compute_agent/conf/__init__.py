@@ -7,7 +7,6 @@ There is no global configuration object: whoever needs options is handed them.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
@@ -43,8 +42,7 @@ _DETAIL = re.compile(r"detail='(?P<detail>[^']*)'")
 def modules() -> Iterator[ModuleType]:
     """Yield the modules of `MODULES`, imported."""
     for name in MODULES:
-        if importlib.util.find_spec(f"{__name__}.{name}"):
-            yield importlib.import_module(f"{__name__}.{name}")
+        yield importlib.import_module(f"{__name__}.{name}")
 
 
 def new_config(
@@ -92,6 +90,11 @@ def registered() -> cfg.ConfigOpts:
     for module in modules():
         module.register_opts(conf)
     return conf
+
+
+def list_opts() -> list[tuple[Any, list[cfg.Opt]]]:
+    """Return every option by group, for oslo-config-generator."""
+    return [entry for module in modules() for entry in module.list_opts()]
 
 
 def reload(conf: cfg.ConfigOpts) -> list[str]:

@@ -96,7 +96,7 @@ be on its way here. Raise it where spawning or migrating takes longer.
         mutable=True,
         help="""
 Delete allocations on this host whose instance does not exist any more, as the instance source
-says. Off: they are reported only.
+says. Off: they are reported only. This version refuses to start with it on.
 """,
     ),
     cfg.BoolOpt(
@@ -105,6 +105,7 @@ says. Off: they are reported only.
         mutable=True,
         help="""
 Create the allocations of instances that run here and have none. Off: they are reported only.
+This version refuses to start with it on.
 """,
     ),
     cfg.StrOpt(
@@ -131,7 +132,7 @@ claim_opts = [
         ],
         help="""
 What to do with an instance for which the scheduler allocated nothing. auto is for the time of a
-rolling upgrade from schedulers that do not claim.
+rolling upgrade from schedulers that do not claim; this version refuses to start with it.
 """,
     ),
 ]
@@ -149,7 +150,7 @@ Start even if a CPU that was taken out of the CPU sets is still held by an insta
         type=_UUID,
         help="""
 UUID of the resource provider that holds the DISK_GB of a storage pool shared by several hosts.
-Set: this host reports no DISK_GB of its own.
+Set: this host reports no DISK_GB of its own. This version refuses to start with it.
 """,
     ),
 ]

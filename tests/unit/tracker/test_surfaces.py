@@ -118,7 +118,7 @@ def test_a_socket_path_that_is_too_long_is_a_configuration_error(tmp_path):
 
 
 def test_metrics_are_served_as_prometheus_reads_them(board):
-    board.set_node("host1", UUID, reshape_pending=True, drift={"orphan": 2})
+    board.set_node("host1", UUID, reshape_pending=True, drift={"orphaned": ["a", "b"]})
     server = MetricsServer("127.0.0.1:0", board)
     server.start()
     try:
@@ -131,7 +131,7 @@ def test_metrics_are_served_as_prometheus_reads_them(board):
     assert "compute_agent_placement_up 1.0" in text
     assert 'compute_agent_node_reshape_pending{node="host1"} 1.0' in text
     assert 'compute_agent_node_providers{node="host1"} 7.0' in text
-    assert 'compute_agent_node_drift{kind="orphan",node="host1"} 2.0' in text
+    assert 'compute_agent_node_drift{kind="orphaned",node="host1"} 2.0' in text
 
 
 def test_an_address_for_metrics_that_is_malformed_or_taken_is_a_configuration_error(board):

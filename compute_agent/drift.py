@@ -1,0 +1,163 @@
+"""Drift: instances without allocations, and allocations without instances. It is reported only.
+
+An allocation whose consumer is not here may be on its way: it is suspected only when it has been
+seen for the time of grace. Nothing is ever deleted from here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+
+if TYPE_CHECKING:
+    from compute_agent.report.client import ReportClient
+    from compute_agent.status import StatusBoard
+    from compute_agent.virt.driver import ComputeDriver
+
+LOG = logging.getLogger(__name__)
+
+ORPHANED = "orphaned"
+MISSING = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Consumers about which the host and placement disagree."""
+
+    orphaned: frozenset[str] = frozenset()
+    """Hold something here, and do not run here."""
+    missing: frozenset[str] = frozenset()
+    """Run here, and hold nothing here."""
+
+    def as_lists(self) -> dict[str, list[str]]:
+        """Return the consumers by kind, as the status document shows them."""
+        return {ORPHANED: sorted(self.orphaned), MISSING: sorted(self.missing)}
+
+
+@dataclass(slots=True)
+class DriftAudit:
+    """The audits of one node.
+
+    :param interval: seconds between two, at the moment; 0 for never.
+    :param grace: seconds for which an unknown consumer is not suspected, at the moment.
+    :param started_at: of a monotonic clock; the first audit is one interval later.
+    """
+
+    node: str
+    interval: Callable[[], float]
+    grace: Callable[[], float]
+    started_at: float
+    _first_seen: dict[str, float] = field(default_factory=dict)
+    _last: Drift = field(default_factory=Drift)
+
+    def due(self, now: float) -> bool:
+        """Whether it is time for an audit."""
+        interval = self.interval()
+        return interval > 0 and now - self.started_at >= interval
+
+    def run(
+        self,
+        now: float,
+        running: Iterable[str],
+        holders: Mapping[str, Iterable[str]],
+        *,
+        all_run_here: bool = True,
+    ) -> Drift:
+        """Compare, log what is new and what is over, and return what disagrees.
+
+        :param running: uuids of the instances that the driver lists.
+        :param holders: provider uuid to the consumers that hold something of it.
+        :param all_run_here: False if `running` includes instances of other nodes of this agent.
+        """
+        self.started_at = now
+        here = frozenset(running)
+        holding = frozenset(consumer for consumers in holders.values() for consumer in consumers)
+        unknown = holding - here
+        self._first_seen = {
+            consumer: self._first_seen.get(consumer, now) for consumer in sorted(unknown)
+        }
+        grace = self.grace()
+        orphaned = {c for c, seen in self._first_seen.items() if now - seen >= grace}
+        missing = here - holding if all_run_here else frozenset()
+        drift = Drift(frozenset(orphaned), missing)
+        self._tell(drift)
+        self._last = drift
+        return drift
+
+    def _tell(self, drift: Drift) -> None:
+        for consumer in sorted(drift.orphaned - self._last.orphaned):
+            LOG.warning(
+                "Node %s: consumer %s holds allocations here and does not run here. If it runs "
+                "nowhere, `compute-manage placement audit` can remove them.",
+                self.node,
+                consumer,
+            )
+        for consumer in sorted(drift.missing - self._last.missing):
+            LOG.warning(
+                "Node %s: instance %s runs here and holds no allocation here, so its resources are "
+                "offered to others.",
+                self.node,
+                consumer,
+            )
+        over = (self._last.orphaned | self._last.missing) - drift.orphaned - drift.missing
+        for consumer in sorted(over):
+            LOG.info("Node %s: instances and allocations of %s agree again.", self.node, consumer)
+
+
+class Auditor:
+    """Audits each node when it is time, and shows what disagrees in the status.
+
+    :param interval: seconds between two audits, at the moment; 0 for never.
+    :param grace: seconds for which an unknown consumer is not suspected, at the moment.
+    """
+
+    def __init__(
+        self,
+        report: ReportClient,
+        driver: ComputeDriver,
+        board: StatusBoard,
+        *,
+        interval: Callable[[], float],
+        grace: Callable[[], float],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._report = report
+        self._driver = driver
+        self._board = board
+        self._interval = interval
+        self._grace = grace
+        self._clock = clock
+        self._started_at = clock()
+        self._audits: dict[str, DriftAudit] = {}
+
+    def after_pass(self, name: str, uuid: str) -> None:
+        """Audit the node if it is time; a failure is logged, and it is tried again next pass."""
+        audit = self._audits.setdefault(
+            name, DriftAudit(name, self._interval, self._grace, self._started_at)
+        )
+        if not audit.due(self._clock()):
+            return
+        try:
+            with self._report.tracing():
+                holders = self._holders(uuid)
+            running = self._driver.list_instance_uuids()
+        except errors.ComputeAgentError as error:
+            LOG.warning("Node %s: instances and allocations were not compared: %s", name, error)
+            return
+        drift = audit.run(
+            self._clock(), running, holders, all_run_here=not self._driver.several_nodes
+        )
+        self._board.set_node(name, uuid, drift=drift.as_lists())
+
+    def _holders(self, root_uuid: str) -> dict[str, list[str]]:
+        tree = self._report.get_provider_tree(root_uuid)
+        return {
+            uuid: list(self._report.get_allocations_for_provider(uuid))
+            for uuid in (tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else ())
+            if tree.has_inventory(uuid)
+        }

@@ -1,0 +1,43 @@
+"""The agent runs on every host: what it imports is counted."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+PROBE = """
+import json, resource, sys, time
+import {module}
+print(json.dumps({{
+    "seconds": time.process_time(),
+    "mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    "modules": sorted(sys.modules),
+}}))
+"""
+NEVER = {"numpy", "sqlalchemy", "placement_server", "oslo_messaging", "eventlet", "libvirt", "rich"}
+
+
+def probed(module: str) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE.format(module=module)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("module", ["compute_agent.cmd.agent", "compute_agent.service"])
+def test_the_agent_is_light_and_imports_nothing_of_the_server(module):
+    found = probed(module)
+    assert not NEVER & set(found["modules"])
+    assert found["mib"] <= 60
+    # the bound is for an idle machine; under a loaded one CPU time stretches too
+    assert found["seconds"] <= 1.5
+
+
+def test_the_service_loop_does_without_eventlet():
+    found = probed("compute_agent.bus as bus; bus.use_threads()")
+    assert "oslo_service" in found["modules"]
+    assert "eventlet" not in found["modules"]
