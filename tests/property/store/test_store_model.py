@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from placement_server.store import (
     allocations,
@@ -27,8 +27,8 @@ from placement_server.store.records import ANY, InventoryRecord
 from placement_server.store.records import ConsumerWrite as Write
 from placement_server.store.store import Store
 
-CLASSES = ("VCPU", "MEMORY_MB", "DISK_GB")
-PROVIDERS = tuple(str(uuid.UUID(int=i + 1)) for i in range(4))
+CLASSES = ("VCPU", "DISK_GB")
+PROVIDERS = tuple(str(uuid.UUID(int=i + 1)) for i in range(3))
 CONSUMERS = tuple(str(uuid.UUID(int=i + 100)) for i in range(3))
 
 
@@ -164,19 +164,23 @@ class Model:
         self.consumers = after.consumers
 
 
-records = st.builds(
+# Most of what is drawn must be possible, or the sequences stay short of anything interesting.
+plain_records = st.builds(InventoryRecord, total=st.integers(4, 12))
+odd_records = st.builds(
     InventoryRecord,
     total=st.integers(1, 12),
     reserved=st.integers(0, 3),
     min_unit=st.integers(1, 2),
     max_unit=st.sampled_from([4, 100]),
-    step_size=st.sampled_from([1, 1, 2]),
+    step_size=st.sampled_from([1, 2]),
     allocation_ratio=st.sampled_from([1.0, 1.5, 0.4, 2.0]),
 )
-record_sets = st.dictionaries(st.sampled_from(CLASSES), records, max_size=3)
-amounts = st.dictionaries(st.sampled_from(CLASSES), st.integers(1, 8), min_size=1, max_size=2)
-allocation_sets = st.dictionaries(st.sampled_from(PROVIDERS), amounts, max_size=2)
-drifts = st.sampled_from([0, 0, 0, 0, 0, 1, -1])
+records = st.one_of(plain_records, plain_records, odd_records)
+full_sets = st.fixed_dictionaries(dict.fromkeys(CLASSES, records))
+record_sets = st.one_of(
+    full_sets, full_sets, full_sets, st.dictionaries(st.sampled_from(CLASSES), records)
+)
+drifts = st.sampled_from([0] * 15 + [1, -1])
 """How far a writer's idea of a generation is off."""
 
 
@@ -206,24 +210,30 @@ class StoreMachine(RuleBasedStateMachine):
             got, text = "done", ""
         assert got == expected, text
 
-    def make_writes(
-        self, sets: dict[str, tuple[dict[str, dict[str, int]], bool, int]]
-    ) -> list[Write]:
-        writes = []
-        for consumer, (allocated, checked, drift) in sets.items():
-            known = self.model.consumers.get(consumer)
-            expected: Any = (known.generation if known else None) if checked else ANY
-            if drift and checked:
-                expected = (expected or 0) + drift
-            writes.append(Write(consumer, allocated, "p", "u", expected_generation=expected))
-        return writes
+    @initialize(
+        stocks=st.tuples(*[full_sets] * len(PROVIDERS)),
+        parent=st.sampled_from([None, PROVIDERS[0]]),
+    )
+    def a_few_providers(
+        self, stocks: tuple[dict[str, InventoryRecord], ...], parent: str | None
+    ) -> None:
+        for provider, stock in zip(PROVIDERS, stocks, strict=True):
+            self.create(provider, None if provider == parent else parent)
+            self.replace_inventory_with(provider, stock, 0)
 
-    @initialize()
-    def two_providers(self) -> None:
-        for provider in PROVIDERS[:2]:
-            self.create(provider, None)
+    @rule(
+        step=st.sampled_from(["create", "move", "delete"]),
+        provider=st.sampled_from(PROVIDERS),
+        parent=st.none() | st.sampled_from(PROVIDERS),
+    )
+    def change_structure(self, step: str, provider: str, parent: str | None) -> None:
+        if step == "delete":
+            self.delete(provider)
+        elif step == "move":
+            self.move(provider, parent)
+        else:
+            self.create(provider, parent)
 
-    @rule(provider=st.sampled_from(PROVIDERS), parent=st.none() | st.sampled_from(PROVIDERS))
     def create(self, provider: str, parent: str | None) -> None:
         def modelled() -> None:
             if parent == provider:
@@ -241,7 +251,6 @@ class StoreMachine(RuleBasedStateMachine):
             modelled,
         )
 
-    @rule(provider=st.sampled_from(PROVIDERS), parent=st.none() | st.sampled_from(PROVIDERS))
     def move(self, provider: str, parent: str | None) -> None:
         def modelled() -> None:
             if provider not in self.model.providers:
@@ -269,7 +278,6 @@ class StoreMachine(RuleBasedStateMachine):
             modelled,
         )
 
-    @rule(provider=st.sampled_from(PROVIDERS))
     def delete(self, provider: str) -> None:
         def modelled() -> None:
             if provider not in self.model.providers:
@@ -284,6 +292,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(provider=st.sampled_from(PROVIDERS), wanted=record_sets, drift=drifts)
     def replace_inventory(
+        self, provider: str, wanted: dict[str, InventoryRecord], drift: int
+    ) -> None:
+        self.replace_inventory_with(provider, wanted, drift)
+
+    def replace_inventory_with(
         self, provider: str, wanted: dict[str, InventoryRecord], drift: int
     ) -> None:
         known = self.model.providers.get(provider)
@@ -315,22 +328,50 @@ class StoreMachine(RuleBasedStateMachine):
             modelled,
         )
 
-    @rule(
-        sets=st.dictionaries(
-            st.sampled_from(CONSUMERS),
-            st.tuples(allocation_sets, st.booleans(), drifts),
-            min_size=1,
-            max_size=3,
+    def draw_sets(self, data: st.DataObject) -> list[Write]:
+        """Sets for some consumers, nearly always of what there is an inventory of."""
+        chosen = data.draw(st.lists(st.sampled_from(CONSUMERS), min_size=1, unique=True))
+        stocked = sorted(
+            (uuid_, name) for uuid_, p in self.model.providers.items() for name in p.records
         )
-    )
-    def write(self, sets: dict[str, tuple[dict[str, dict[str, int]], bool, int]]) -> None:
-        writes = self.make_writes(sets)
+        everything = [(uuid_, name) for uuid_ in PROVIDERS for name in CLASSES]
+        writes = []
+        for consumer in chosen:
+            keys = data.draw(st.sampled_from([stocked or everything] * 9 + [everything]))
+            pairs = data.draw(st.lists(st.sampled_from(keys), min_size=1, max_size=3, unique=True))
+            if data.draw(st.integers(0, 7)) == 7:
+                pairs = []
+            sets: dict[str, dict[str, int]] = {}
+            for uuid_, name in pairs:
+                sets.setdefault(uuid_, {})[name] = data.draw(st.integers(1, 4))
+            known = self.model.consumers.get(consumer)
+            expected: Any = known.generation if known else None
+            if data.draw(st.booleans()):
+                expected = ANY
+            elif drift := data.draw(drifts):
+                expected = (expected or 0) + drift
+            writes.append(Write(consumer, sets, "p", "u", expected_generation=expected))
+        return writes
+
+    @rule(data=st.data())
+    def write(self, data: st.DataObject) -> None:
+        writes = self.draw_sets(data)
         self.both(
             lambda: self.store.write(allocations.write, writes), lambda: self.model.write(writes)
         )
 
-    @rule(consumer=st.sampled_from(CONSUMERS))
-    def release(self, consumer: str) -> None:
+    @rule(provider=st.sampled_from(PROVIDERS), total=st.integers(1, 4))
+    def shrink(self, provider: str, total: int) -> None:
+        """Often below what is in use."""
+        if known := self.model.providers.get(provider):
+            wanted = {name: InventoryRecord(total) for name in known.records}
+            self.replace_inventory_with(provider, wanted, 0)
+
+    @precondition(lambda self: self.model.consumers)
+    @rule(data=st.data())
+    def release(self, data: st.DataObject) -> None:
+        consumer = data.draw(st.sampled_from([*sorted(self.model.consumers) * 3, CONSUMERS[0]]))
+
         def modelled() -> None:
             if self.model.consumers.pop(consumer, None) is None:
                 raise Refusal("NoAllocations")
@@ -338,21 +379,15 @@ class StoreMachine(RuleBasedStateMachine):
         self.both(lambda: self.store.write(allocations.delete, consumer), modelled)
 
     @rule(
+        data=st.data(),
         wanted=st.dictionaries(
-            st.sampled_from(PROVIDERS), st.tuples(drifts, record_sets), min_size=1, max_size=3
-        ),
-        sets=st.dictionaries(
-            st.sampled_from(CONSUMERS),
-            st.tuples(allocation_sets, st.booleans(), drifts),
-            max_size=3,
+            st.sampled_from(PROVIDERS), st.tuples(drifts, record_sets), min_size=1
         ),
     )
     def reshape(
-        self,
-        wanted: dict[str, tuple[int, dict[str, InventoryRecord]]],
-        sets: dict[str, tuple[dict[str, dict[str, int]], bool, int]],
+        self, data: st.DataObject, wanted: dict[str, tuple[int, dict[str, InventoryRecord]]]
     ) -> None:
-        writes = self.make_writes(sets)
+        writes = self.draw_sets(data) if data.draw(st.booleans()) else []
         stock = {}
         for provider, (drift, new) in wanted.items():
             known = self.model.providers.get(provider)
