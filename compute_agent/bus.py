@@ -63,7 +63,12 @@ def open_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
             default_config_dirs=list(conf.config_dir or ()),
         )
         return oslo_messaging.get_rpc_transport(cfg.CONF, url=address)
-    except (cfg.Error, ValueError, oslo_messaging.InvalidTransportURL) as error:
+    except (
+        cfg.Error,
+        ValueError,
+        oslo_messaging.InvalidTransportURL,
+        oslo_messaging.DriverLoadFailure,
+    ) as error:
         raise errors.InvalidConfiguration(
             f"The message bus cannot be used: {error}. Correct [DEFAULT]transport_url or the "
             "options of the groups oslo_messaging_*."

@@ -107,12 +107,15 @@ class RpcServer:
         self._unheard = False
 
     def start(self) -> None:
-        """Begin; a broker that is away is waited for in a thread."""
-        self._thread.start()
+        """Begin, once; a broker that is away is waited for in a thread."""
+        if self._thread.ident is None:
+            self._thread.start()
 
     def stop(self) -> None:
         """Finish what is being answered, and leave the bus."""
         self._stopping.set()
+        if self._thread.ident is None:
+            return
         self._thread.join(timeout=5.0)
         if not self._thread.is_alive():
             self._server.stop()

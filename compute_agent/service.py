@@ -97,6 +97,7 @@ class Agent:
         with signals.handled(handlers):
             surfaces = self._surfaces()
             try:
+                self._open_bus()
                 for surface in surfaces:
                     surface.start()
                 self._first_pass()
@@ -124,6 +125,13 @@ class Agent:
         if bind:
             surfaces.append(MetricsServer(bind, self._parts.board))
         return surfaces
+
+    def _open_bus(self) -> None:
+        """Check that there can be a bus; it is served once every node has been reported."""
+        if self._conf.transport_url:
+            from compute_agent.rpc import RpcServer
+
+            self._rpc = RpcServer(self._conf, self.commands)
 
     def _first_pass(self) -> None:
         """Run the first pass of every node, in the main thread; a fatal one stops the agent."""
@@ -292,10 +300,7 @@ class Agent:
             self._reload.clear()
             self._reload_now()
         reported = bool(self.tracker.nodes()) and not self.tracker.in_startup()
-        if reported and self._rpc is None and self._conf.transport_url:
-            from compute_agent.rpc import RpcServer
-
-            self._rpc = RpcServer(self._conf, self.commands)
+        if reported and self._rpc is not None:
             self._rpc.start()
 
     def _tell_ready(self) -> None:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -115,6 +116,26 @@ class PlacementProcess:
                 "traits": sorted(self.get(f"{path}/traits")["traits"]),
             }
         return tree
+
+
+def claim(
+    placement: PlacementProcess,
+    provider: str,
+    resources: dict[str, int],
+    consumer: str | None = None,
+) -> str:
+    """Allocate on one provider for a new consumer and return its uuid."""
+    consumer = consumer or str(uuid.uuid4())
+    body = {
+        "allocations": {provider: {"resources": resources}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    answer = placement.request("PUT", f"/allocations/{consumer}", json=body)
+    assert answer.status_code == 204, answer.text
+    return consumer
 
 
 @dataclass

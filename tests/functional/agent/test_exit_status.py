@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from tests.functional.agent.processes import eventually, running
+from tests.functional.agent.processes import claim, eventually, running
 
 
 def says_once(agent, *words: str) -> str:
@@ -75,6 +75,18 @@ def test_a_provider_config_that_contradicts_the_driver_ends_with_1(placement, ne
     says_once(agent, "HW_CPU_X86_AVX")
 
 
+def test_a_message_bus_that_cannot_be_ends_with_1(placement, new_agent):
+    agent = new_agent(placement.url, DEFAULT={"transport_url": "pigeon://loft"})
+    assert failing(agent) == 1
+    says_once(agent, "transport_url", "pigeon")
+
+
+def test_an_option_that_this_version_cannot_honour_ends_with_1(placement, new_agent):
+    agent = new_agent(placement.url, compute_agent={"heal_orphans": True})
+    assert failing(agent) == 1
+    says_once(agent, "heal_orphans")
+
+
 def test_a_state_directory_that_cannot_be_used_ends_with_1(placement, new_agent):
     agent = new_agent(placement.url)
     agent.state.write_text("a file")
@@ -120,15 +132,7 @@ def test_a_reshape_that_fails_ends_with_2_and_changes_nothing(
     with running(agent):
         agent.stop()
     root = placement.root(node)["uuid"]
-    consumer = str(uuid.uuid4())
-    claim = {
-        "allocations": {root: {"resources": {"VGPU": 1}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
-    assert placement.request("PUT", f"/allocations/{consumer}", json=claim).status_code == 204
+    claim(placement, root, {"VGPU": 1})
     before = placement.tree(node)
     agent.script(nodes=[node], reshape=how)
     assert failing(agent) == 2

@@ -8,7 +8,13 @@ import uuid
 import pytest
 
 from tests.fixtures.placement import free_port
-from tests.functional.agent.processes import PlacementProcess, eventually, read_url, running
+from tests.functional.agent.processes import (
+    PlacementProcess,
+    claim,
+    eventually,
+    read_url,
+    running,
+)
 
 
 def vcpus(placement, node) -> int | None:
@@ -213,15 +219,7 @@ def test_a_reshape_at_start_takes_the_allocations_along(placement, new_agent, no
     with running(agent):
         agent.stop()
     root = placement.root(node)["uuid"]
-    consumer = str(uuid.uuid4())
-    claim = {
-        "allocations": {root: {"resources": {"VGPU": 2, "VCPU": 1}}},
-        "project_id": "p",
-        "user_id": "u",
-        "consumer_generation": None,
-        "consumer_type": "INSTANCE",
-    }
-    assert placement.request("PUT", f"/allocations/{consumer}", json=claim).status_code == 204
+    consumer = claim(placement, root, {"VGPU": 2, "VCPU": 1})
     agent.script(nodes=[node], reshape="once")
     with running(agent):
         tree = placement.tree(node)
@@ -359,15 +357,7 @@ def nova_root(placement, node, *, allocated: bool = False) -> str:
     ):
         assert placement.request(method, path, json=body).ok
     if allocated:
-        claim = {
-            "allocations": {root: {"resources": {"VCPU": 1}}},
-            "project_id": "p",
-            "user_id": "u",
-            "consumer_generation": None,
-            "consumer_type": "INSTANCE",
-        }
-        answer = placement.request("PUT", f"/allocations/{uuid.uuid4()}", json=claim)
-        assert answer.status_code == 204
+        claim(placement, root, {"VCPU": 1})
     return root
 
 
@@ -432,6 +422,21 @@ def test_a_provider_the_driver_drops_is_deleted_and_a_foreign_child_is_kept(
         assert set(placement.tree(node)) == {node, f"{node}_x"}
         agent.report()
         assert set(placement.tree(node)) == {node, f"{node}_x"}
+
+
+def test_drift_between_instances_and_allocations_is_shown_and_nothing_is_touched(
+    placement, new_agent, node
+):
+    agent = new_agent(placement.url, compute_agent={"audit_interval": 1, "audit_grace": 1})
+    instance, stranger = str(uuid.uuid4()), str(uuid.uuid4())
+    agent.script(nodes=[node], instances=[instance])
+    with running(agent):
+        claim(placement, placement.root(node)["uuid"], {"VCPU": 1}, stranger)
+        wanted = {"orphaned": [stranger], "missing": [instance]}
+        eventually(lambda: agent.node()["drift"] == wanted, "the drift in the status")
+        assert placement.get(f"/allocations/{stranger}")["allocations"]
+        agent.script(nodes=[node], instances=[stranger])
+        eventually(lambda: agent.node()["drift"] == {"orphaned": [], "missing": []}, "agreement")
 
 
 def test_metrics_are_served_where_configured(placement, new_agent, node):

@@ -1,0 +1,101 @@
+"""The agent on a bus in memory: calls are answered, errors arrive as errors, state is announced."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from compute_agent import bus, errors
+from compute_agent import conf as agent_conf
+
+
+class Commands:
+    """Stands for a running agent."""
+
+    def __init__(self) -> None:
+        self.enabled: list[tuple[bool, str]] = []
+
+    def status(self, node: str | None = None) -> dict[str, Any]:
+        return {"nodes": [node], "enabled": self.enabled[-1:]}
+
+    def report_now(self, node: str | None = None, wait: bool = True) -> dict[str, Any]:
+        return {"node": node, "wait": wait}
+
+    def plan(self, node: str) -> list[str]:
+        raise errors.ComputeHostNotFound(f"Node {node} is not managed by this agent.")
+
+    def list_instances(self, node: str | None = None) -> list[str]:
+        return ["a", "b"]
+
+    def set_host_enabled(self, enabled: bool, reason: str = "") -> None:
+        self.enabled.append((enabled, reason))
+
+    def announcement(self, sequence: int) -> dict[str, Any]:
+        return {"host": "agent1", "nodes": [], "seq": sequence}
+
+
+@pytest.fixture
+def served(tmp_path):
+    bus.use_threads()
+    import oslo_messaging
+
+    from compute_agent.rpc import STATE_TOPIC, STATE_VERSION, TOPIC, VERSION, RpcServer
+
+    path = tmp_path / "agent.conf"
+    exchange = tmp_path.name
+    path.write_text(
+        f"[DEFAULT]\nhost = agent1\ntransport_url = kombu+memory:///{exchange}\n"
+        f"control_exchange = {exchange}\nreport_interval = 1\n"
+    )
+    conf = agent_conf.new_config([f"--config-file={path}"])
+    announced: list[dict[str, Any]] = []
+    heard = threading.Event()
+
+    class StateEndpoint:
+        target = oslo_messaging.Target(version=STATE_VERSION)
+
+        def compute_state(self, _ctxt, state):
+            announced.append(state)
+            heard.set()
+
+    transport = bus.open_transport(conf)
+    listener = oslo_messaging.get_rpc_server(
+        transport,
+        oslo_messaging.Target(topic=STATE_TOPIC, server="scheduler1"),
+        [StateEndpoint()],
+        executor="threading",
+    )
+    listener.start()
+    commands = Commands()
+    server = RpcServer(conf, commands)
+    server.start()
+    target = oslo_messaging.Target(topic=TOPIC, server="agent1", version=VERSION)
+    client = oslo_messaging.get_rpc_client(transport, target, timeout=30)
+    yield SimpleNamespace(client=client, commands=commands, announced=announced, heard=heard)
+    server.stop()
+    listener.stop()
+    listener.wait()
+    transport.cleanup()
+
+
+def test_calls_are_answered_and_the_agent_announces_itself(served):
+    assert served.heard.wait(30)
+    assert served.announced[0]["host"] == "agent1"
+    assert served.announced[0]["seq"] == 1
+    assert served.client.call({}, "ping") == "pong"
+    assert served.client.call({}, "status", node="n") == {"nodes": ["n"], "enabled": []}
+    assert served.client.call({}, "report_now", node="n") == {"node": "n", "wait": False}
+    assert served.client.call({}, "list_instances") == ["a", "b"]
+    told = served.client.call({}, "set_host_enabled", enabled=False, reason="fan")
+    assert told["enabled"] == [[False, "fan"]]
+    with pytest.raises(Exception, match="not managed by this agent"):
+        served.client.call({}, "plan", node="n")
+
+
+def test_no_bus_or_a_wrong_url_is_a_configuration_error(tmp_path):
+    conf = agent_conf.new_config(default_config_files=[], default_config_dirs=[])
+    with pytest.raises(errors.InvalidConfiguration, match="transport_url is not set"):
+        bus.open_transport(conf)
+    with pytest.raises(errors.InvalidConfiguration, match="message bus cannot be used"):
+        bus.open_transport(conf, url="nonsense://x")
