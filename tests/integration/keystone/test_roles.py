@@ -1,48 +1,18 @@
 """Who may do what, with tokens that a real Keystone issued and a real server validates."""
 
-import subprocess
-import sys
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import requests
 
-from tests.fixtures.keystone import PASSWORD, Keystone
-from tests.fixtures.placement import free_port, wait_for_placement
+from tests.fixtures.keystone import Keystone
 
 RESHAPE = {"inventories": {}, "allocations": {}}
 
 
-@pytest.fixture(scope="module")
-def placement(keystone: Keystone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """placement-server with auth_strategy keystone and the default policy."""
-    directory: Path = tmp_path_factory.mktemp("placement-keystone")
-    config = directory / "placement.conf"
-    config.write_text(
-        f"[placement_database]\nconnection = sqlite:///{directory}/placement.db\n"
-        "sync_on_startup = true\n[api]\nauth_strategy = keystone\n"
-        "[keystone_authtoken]\nauth_type = password\n"
-        f"www_authenticate_uri = {keystone.url}\nauth_url = {keystone.url}\n"
-        f"username = placement\npassword = {PASSWORD}\nproject_name = demo\n"
-        "user_domain_id = default\nproject_domain_id = default\n"
-    )
-    port = free_port()
-    command = [
-        str(Path(sys.executable).parent / "placement-server"),
-        *("serve", "--config-file", str(config), "--host", "127.0.0.1", "--port", str(port)),
-    ]
-    url = f"http://127.0.0.1:{port}"
-    with (
-        (directory / "log").open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as process,
-    ):
-        try:
-            wait_for_placement(url, process, directory / "log")
-            yield url
-        finally:
-            process.terminate()
+@pytest.fixture
+def placement(placement_behind_keystone: str) -> str:
+    return placement_behind_keystone
 
 
 def call(

@@ -1,9 +1,6 @@
 """The client with credentials of a real Keystone, against a server that validates them."""
 
-import subprocess
-import sys
 import uuid as uuidlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,37 +11,11 @@ from compute_agent.conf import placement as placement_options
 from compute_agent.report.client import ReportClient
 from compute_agent.report.keystone import KeystoneTransport
 from tests.fixtures.keystone import PASSWORD, Keystone
-from tests.fixtures.placement import free_port, wait_for_placement
 
 
-@pytest.fixture(scope="module")
-def placement(keystone: Keystone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    directory: Path = tmp_path_factory.mktemp("placement-keystone")
-    config = directory / "placement.conf"
-    config.write_text(
-        f"[placement_database]\nconnection = sqlite:///{directory}/placement.db\n"
-        "sync_on_startup = true\n[api]\nauth_strategy = keystone\n"
-        "[oslo_policy]\nenforce_new_defaults = true\n"
-        "[keystone_authtoken]\nauth_type = password\n"
-        f"www_authenticate_uri = {keystone.url}\nauth_url = {keystone.url}\n"
-        f"username = placement\npassword = {PASSWORD}\nproject_name = demo\n"
-        "user_domain_id = default\nproject_domain_id = default\n"
-    )
-    port = free_port()
-    command = [
-        str(Path(sys.executable).parent / "placement-server"),
-        *("serve", "--config-file", str(config), "--host", "127.0.0.1", "--port", str(port)),
-    ]
-    url = f"http://127.0.0.1:{port}"
-    with (
-        (directory / "log").open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as process,
-    ):
-        try:
-            wait_for_placement(url, process, directory / "log")
-            yield url
-        finally:
-            process.terminate()
+@pytest.fixture
+def placement(placement_behind_keystone: str) -> str:
+    return placement_behind_keystone
 
 
 def client_from_file(
