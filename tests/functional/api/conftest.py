@@ -21,6 +21,7 @@ from placement_server.store.options import StoreOptions
 from placement_server.store.store import Store
 from tests.fixtures.databases import fresh_database
 
+from .candidate_world import build_world
 from .wsgi_client import Client
 
 MakeApi = Callable[..., Client]
@@ -79,3 +80,9 @@ def make_api(make_database: Callable[[], str], tmp_path: Path) -> Iterator[MakeA
 def api(make_api: MakeApi) -> Client:
     """A server with nothing in it, used by the admin with legacy policy defaults."""
     return make_api()
+
+
+@pytest.fixture
+def world(api: Client) -> Client:
+    """A server with hosts and pools: see :func:`build_world`."""
+    return build_world(api)

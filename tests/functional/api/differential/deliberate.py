@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from ..wsgi_client import Answer
-from .traffic import Sent
+from .vocabulary import Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,13 @@ DELIBERATE = [
             and not theirs.json["allocation_requests"]
             and ours.status == 400
             and "No such " in _detail(ours)
+        ),
+    ),
+    Deliberate(
+        "a malformed record under a key that names no class is told before what else is wrong",
+        lambda _, theirs, ours: (
+            theirs.status == ours.status == 400
+            and _detail(ours).startswith("JSON does not validate: inventory of ")
         ),
     ),
     Deliberate(

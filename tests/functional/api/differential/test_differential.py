@@ -15,7 +15,8 @@ from ..conftest import MakeApi
 from ..wsgi_client import Answer, Client
 from . import comparison, deliberate
 from .reference import Reference, ReferenceMissing
-from .traffic import Sent, Traffic
+from .traffic import Traffic
+from .vocabulary import Sent
 
 REQUESTS = int(os.environ.get("PLACEMENT_DIFFERENTIAL_REQUESTS", "250"))
 SEEDS = range(int(os.environ.get("PLACEMENT_DIFFERENTIAL_SEEDS", "4")))

@@ -1,0 +1,180 @@
+"""What GET /allocation_candidates says to queries that are wrong."""
+
+import pytest
+
+from .candidate_world import A1, UNKNOWN, error, found
+from .wsgi_client import Client
+
+
+@pytest.mark.parametrize("limit", ["0", "-5", "cow", "", "%201", "1.5"])
+def test_an_invalid_limit_is_a_schema_error(api: Client, limit: str) -> None:
+    detail, _ = error(api, f"resources=VCPU:1&limit={limit}")
+    assert detail.startswith("Invalid query string parameters: ")
+    assert "Failed validating 'pattern'" in detail
+
+
+@pytest.mark.parametrize(
+    ("query", "version", "fragment"),
+    [
+        ("resources=VCPU:1&limit=1", "1.15", "'limit' was unexpected"),
+        ("resources=VCPU:1&required=X", "1.16", "'required' was unexpected"),
+        (f"resources=VCPU:1&member_of={A1}", "1.20", "'member_of' was unexpected"),
+        ("resources=VCPU:1&resources1=VCPU:1", "1.24", "'resources1' was unexpected"),
+        ("resources=VCPU:1&group_policy=none", "1.24", "'group_policy' was unexpected"),
+        ("", "1.24", "'resources' is a required property"),
+        ("resources01=VCPU:1", "1.32", "'resources01' does not match any of the regexes"),
+        ("resources0=VCPU:1", "1.32", "'resources0' does not match any of the regexes"),
+        ("resources=VCPU:1&in_tree=x", "1.30", "'in_tree' does not match any of the regexes"),
+        ("root_required=X", "1.34", "'root_required' does not match any of the regexes"),
+        ("same_subtree=X", "1.35", "'same_subtree' does not match any of the regexes"),
+        ("resources=VCPU:1&group_policy=bogus", "1.25", "not one of ['none', 'isolate']"),
+        (f"resources{'x' * 65}=VCPU:1", "1.33", "does not match any of the regexes"),
+        ("resources=VCPU:1&group_policy=none%20", "1.39", "is not one of ['none', 'isolate']"),
+    ],
+)
+def test_what_a_version_does_not_know_is_a_schema_error(
+    api: Client, query: str, version: str, fragment: str
+) -> None:
+    detail, _ = error(api, query, version)
+    assert detail.startswith("Invalid query string parameters: ")
+    assert fragment in detail
+
+
+def test_suffixes_that_1_32_does_not_know_are_valid_from_1_33(world: Client) -> None:
+    for suffix in ("01", "0", "_COMPUTE", "-x", "x" * 64):
+        assert found(world, f"resources{suffix}=MEMORY_MB:1", "1.33")
+
+
+SUFFIXED_TWICE = "resources_A=VCPU:1&resources_B=VCPU:1"
+BAD = "placement.query.bad_value"
+
+
+@pytest.mark.parametrize(
+    ("query", "version", "detail", "code"),
+    [
+        (
+            "resources=VCPU:1&root_required=A&root_required=B",
+            "1.39",
+            "Query parameter 'root_required' may be specified only once.",
+            "placement.query.duplicate_key",
+        ),
+        (
+            "resources=VCPU:1&root_required=in:A,B",
+            "1.39",
+            "Invalid query string parameters: The format 'in:HW_CPU_X86_VMX,CUSTOM_MAGIC' only "
+            "supported since microversion 1.39. Got: in:A,B",
+            None,
+        ),
+        (
+            "resources=VCPU:1&root_required=A,!A",
+            "1.39",
+            "Conflicting required and forbidden traits found in root_required: A",
+            BAD,
+        ),
+        (
+            f"{SUFFIXED_TWICE}&group_policy=none&same_subtree=_A,",
+            "1.39",
+            "Empty string (unsuffixed group) can not be specified in `same_subtree`",
+            BAD,
+        ),
+        (
+            "resources=VCPU:1&in_tree=x",
+            "1.39",
+            "Invalid query string parameters: Expected 'in_tree' parameter to be a format of "
+            "uuid. Got: x",
+            None,
+        ),
+        (
+            "required=NOPE&required1=NOPE",
+            "1.35",
+            "All traits parameters must be associated with resources. Found the following "
+            "orphaned traits keys: required, required1",
+            None,
+        ),
+        (
+            f"resources=VCPU:1&member_of3={A1}",
+            "1.35",
+            "All member_of parameters must be associated with resources. Found the following "
+            "orphaned member_of keys: member_of3",
+            None,
+        ),
+        (
+            f"resources=VCPU:1&in_tree1={A1}",
+            "1.35",
+            "All request groups must specify resources.",
+            None,
+        ),
+        (
+            "limit=1",
+            "1.35",
+            "At least one request group (`resources` or `resources{$S}`) is required.",
+            None,
+        ),
+        (
+            "required=HW_NUMA_ROOT",
+            "1.36",
+            "There must be at least one resources or resources[$S] parameter.",
+            "placement.query.missing_value",
+        ),
+        (
+            "resources=VCPU:1&required_A=HW_NUMA_ROOT",
+            "1.36",
+            "Resourceless suffixed group request should be specified in `same_subtree` query "
+            "param: bad group(s) - ['_A'].",
+            BAD,
+        ),
+        (
+            "resources_COMPUTE=VCPU:1&same_subtree=COMPUTE",
+            "1.36",
+            "Real suffixes should be specified in `same_subtree`: ['COMPUTE'] not found in "
+            "['_COMPUTE'].",
+            BAD,
+        ),
+        (
+            "resources1=VCPU:1&required1=HW_NUMA_ROOT,!HW_NUMA_ROOT",
+            "1.39",
+            "Conflicting required and forbidden traits found in the following traits keys: "
+            "required1: (HW_NUMA_ROOT)",
+            None,
+        ),
+        (
+            SUFFIXED_TWICE,
+            "1.39",
+            'The "group_policy" parameter is required when specifying more than one '
+            '"resources{N}" parameter.',
+            None,
+        ),
+        (
+            "resources_A=VCPU:1&required_B=HW_NUMA_ROOT&same_subtree=_A,_B",
+            "1.39",
+            'The "group_policy" parameter is required when specifying more than one '
+            '"resources{N}" parameter.',
+            None,
+        ),
+    ],
+)
+def test_contradictions_in_a_query(
+    world: Client, query: str, version: str, detail: str, code: str | None
+) -> None:
+    told, told_code = error(world, query, version)
+    assert " ".join(told.split()) == detail
+    undefined = "placement.undefined_code"
+    assert told_code == (code or undefined)
+
+
+def test_unknown_names_are_told(world: Client) -> None:
+    assert error(world, "resources=NOPE:1")[0] == (
+        "Invalid resource class in resources parameter: No such resource class NOPE."
+    )
+    for query in ("required=CUSTOM_NOPE", "required=!CUSTOM_NOPE", "root_required=CUSTOM_NOPE"):
+        assert error(world, f"resources=VCPU:1&{query}")[0] == "No such trait(s): CUSTOM_NOPE."
+    assert found(world, f"resources=VCPU:1&member_of={UNKNOWN}") == set()
+
+
+def test_one_suffixed_group_needs_no_policy(world: Client) -> None:
+    assert found(world, "resources=MEMORY_MB:1&resources1=VCPU:1")
+
+
+def test_a_partly_forbidden_set_is_no_contradiction(world: Client) -> None:
+    query = "resources=VCPU:1&required=in:CUSTOM_FAST,HW_NUMA_ROOT&required=!CUSTOM_FAST"
+    assert found(world, query) == {"cellA0(VCPU:1)"}

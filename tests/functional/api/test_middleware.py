@@ -1,0 +1,141 @@
+"""What stands around the API: CORS, proxy headers, metrics, health and profiles."""
+
+import pstats
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import MakeApi
+from .wsgi_client import Client
+
+RP = "/resource_providers"
+
+
+CORS = {
+    "cors__allowed_origin": ["http://valid.example.com"],
+    "cors__allow_headers": ["openstack-api-version"],
+}
+
+
+def preflight(origin: str, method: str = "GET", headers: str | None = None) -> dict[str, str]:
+    sent = {"Origin": origin, "Access-Control-Request-Method": method}
+    if headers is not None:
+        sent["Access-Control-Request-Headers"] = headers
+    return sent
+
+
+def test_a_preflight_is_answered_before_authentication(make_api: MakeApi) -> None:
+    api = make_api(**CORS)
+    answer = api(
+        "OPTIONS",
+        "/any/path",
+        token=None,
+        headers=preflight("http://valid.example.com", "PUT", "OpenStack-API-Version"),
+    )
+    assert answer.status == 200
+    assert answer.body == b""
+    assert answer.headers["access-control-allow-origin"] == "http://valid.example.com"
+    assert answer.headers["access-control-allow-credentials"] == "true"
+    assert answer.headers["access-control-max-age"] == "3600"
+    assert answer.headers["access-control-allow-methods"] == "PUT"
+    assert answer.headers["access-control-allow-headers"] == "OpenStack-API-Version"
+    assert answer.headers["vary"] == "Origin"
+    assert "openstack-api-version" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        preflight("http://invalid.example.com"),
+        preflight("http://valid.example.com", "get"),
+        preflight("http://valid.example.com", "HEAD"),
+        preflight("http://valid.example.com", "GET", "X-Unknown"),
+    ],
+)
+def test_a_preflight_that_is_not_allowed_is_200_without_the_headers(
+    make_api: MakeApi, sent: dict[str, str]
+) -> None:
+    answer = make_api(**CORS)("OPTIONS", RP, token=None, headers=sent)
+    assert answer.status == 200
+    assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+def test_answers_to_an_allowed_origin_have_cors_headers_errors_too(make_api: MakeApi) -> None:
+    api = make_api(**CORS)
+    origin = {"Origin": "http://valid.example.com"}
+    for answer in (api.get(RP, headers=origin), api.get(RP, headers=origin, token=None)):
+        assert answer.headers["access-control-allow-origin"] == "http://valid.example.com"
+        assert answer.headers["access-control-allow-credentials"] == "true"
+        assert "OpenStack-API-Version" in answer.headers["access-control-expose-headers"]
+        assert answer.headers["vary"].endswith("Origin")
+    foreign = api.get(RP, headers={"Origin": "http://invalid.example.com"})
+    assert foreign.status == 200
+    assert not [name for name in foreign.headers if name.startswith("access-control-")]
+
+
+def test_without_allowed_origin_options_is_an_ordinary_405(api: Client) -> None:
+    answer = api("OPTIONS", RP, headers=preflight("http://valid.example.com"))
+    assert answer.status == 405
+    assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+PROXIED = [
+    ({"Forwarded": "proto=https;host=cloud.example.com;for=203.0.113.1"}, ""),
+    (
+        {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "cloud.example.com"},
+        "",
+    ),
+    (
+        {
+            "X-Forwarded-Proto": "https",
+            "X-Forwarded-Host": "cloud.example.com",
+            "X-Forwarded-Prefix": "/placement",
+        },
+        "/placement",
+    ),
+]
+
+
+@pytest.mark.parametrize(("headers", "prefix"), PROXIED)
+def test_proxy_headers_count_when_switched_on(
+    make_api: MakeApi, headers: dict[str, Any], prefix: str
+) -> None:
+    api = make_api(oslo_middleware__enable_proxy_headers_parsing=True)
+    answer = api.put("/traits/CUSTOM_A", headers=headers)
+    assert answer.headers["location"] == f"https://cloud.example.com{prefix}/traits/CUSTOM_A"
+
+
+@pytest.mark.parametrize(("headers", "prefix"), PROXIED)
+def test_proxy_headers_are_ignored_by_default(
+    api: Client, headers: dict[str, Any], prefix: str
+) -> None:
+    answer = api.put("/traits/CUSTOM_A", headers=headers)
+    assert answer.headers["location"] == "http://placement.example.org/traits/CUSTOM_A"
+
+
+def test_metrics_and_health_are_served_only_at_the_paths_that_options_name(
+    make_api: MakeApi,
+) -> None:
+    watched = make_api(
+        placement_server__metrics_path="/-/metrics",
+        placement_server__healthcheck_path="/-/healthy",
+    )
+    watched.get(RP)
+    metrics = watched.get("/-/metrics", token=None)
+    assert metrics.status == 200
+    assert b'placement_http_requests_total{method="GET",route="/resource_providers"' in metrics.body
+    assert watched.get("/-/healthy", token=None).status == 200
+    plain = make_api()
+    assert plain.get("/-/metrics", token=None).status == 401
+    assert plain.get("/-/metrics").status == 404
+
+
+def test_requests_are_profiled_into_the_directory_that_the_environment_names(
+    make_api: MakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_WSGI_PROFILER", str(tmp_path))
+    make_api().get("/resource_providers?name=x")
+    (written,) = tmp_path.glob("*.prof")
+    assert written.name.startswith("GET.resource_providers.")
+    assert pstats.Stats(str(written)).total_calls > 10  # type: ignore[attr-defined]
