@@ -185,8 +185,9 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
     agent_logging.set_up(conf, quiet=not namespace.debug)
     directory = getattr(namespace, "from_capture", None)
     if directory is not None:
-        conf.set_override("sysfs_root", f"{directory}/sys", group="host")
-        conf.set_override("procfs_root", f"{directory}/proc", group="host")
+        from compute_agent.cmd import capture
+
+        capture.use(conf, directory)
     return agent_parts.build(conf, read_only=True)
 
 

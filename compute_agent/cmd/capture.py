@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,3 +39,25 @@ def run(conf: cfg.ConfigOpts, directory: str) -> int:
     print("It holds serial numbers and MAC addresses; look through it before you share it.")
     print(f"See what the agent makes of it: compute-agent plan --from-capture {written}")
     return 0
+
+
+def use(conf: cfg.ConfigOpts, directory: str) -> None:
+    """Configure the host driver for the machine captured in `directory`, instead of this one.
+
+    Its name is taken from the capture, and no identity of this host is looked at.
+
+    :raises InvalidConfiguration: the directory holds no capture.
+    """
+    source = Path(directory)
+    try:
+        description = json.loads((source / capture.DESCRIPTION).read_bytes())
+        hostname = description["hostname"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise errors.InvalidConfiguration(
+            f"{source} is no capture of a machine: {error}. Name a directory that "
+            "`compute-agent capture` wrote."
+        ) from error
+    conf.set_override("sysfs_root", str(source / "sys"), group="host")
+    conf.set_override("procfs_root", str(source / "proc"), group="host")
+    conf.set_override("host", hostname or source.name, group="DEFAULT")
+    conf.set_override("state_path", str(source))

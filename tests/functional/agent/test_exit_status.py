@@ -5,7 +5,7 @@ import uuid
 
 import pytest
 
-from tests.functional.agent.processes import claim, eventually, running
+from tests.functional.agent.processes import REPOSITORY, claim, eventually, running
 
 
 def says_once(agent, *words: str) -> str:
@@ -283,3 +283,18 @@ def test_a_driver_that_is_not_ready_is_waited_for(placement, new_agent, node):
     agent.started()
     assert placement.root(node)
     assert agent.stop() == 0
+
+
+def test_a_captured_machine_can_be_planned_for_anywhere(placement, new_agent, node):
+    agent = new_agent(placement.url, DEFAULT={"compute_driver": "host.HostDriver", "host": node})
+    target = agent.directory / "captured"
+    written = agent.run("capture", str(target))
+    assert written.returncode == 0, written.stderr
+    assert agent.run("capture", str(target)).returncode == 1
+    planned = agent.run("plan", "--from-capture", str(target))
+    assert planned.returncode == 6, planned.stderr
+    assert "VCPU" in planned.stdout
+    two_cells = REPOSITORY / "tests" / "data" / "two-cells"
+    other = agent.run("plan", "--from-capture", str(two_cells))
+    assert "create provider two-cells.example.org" in other.stdout, other.stderr
+    assert agent.run("plan", "--from-capture", str(agent.directory)).returncode == 1

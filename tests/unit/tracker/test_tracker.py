@@ -1,0 +1,306 @@
+"""Passes and the loop around them, with a pass that does what a test says."""
+
+import random
+import threading
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.node_pass import Proposal
+from compute_agent.pass_loop import PassLoop
+from compute_agent.pass_schedule import NEVER, PassSchedule
+from compute_agent.provider_config_merger import Merged
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.status import StatusBoard
+from compute_agent.tracker import PassResult, ResourceTracker, TrackerOptions, subject_of
+from compute_agent.tracker_decisions import ExitCode
+
+UUID = "00000000-0000-4000-8000-000000000001"
+
+
+class Report:
+    """A client that only counts."""
+
+    @contextmanager
+    def tracing(self):
+        yield SimpleNamespace(requests=1, writes=0, global_request_id="req-1")
+
+    def connect(self):
+        return SimpleNamespace(maximum=(1, 39))
+
+
+class ScriptedPass:
+    """Raises or returns what it was given, call by call; the last one again and again."""
+
+    def __init__(self, *outcomes: Exception | None) -> None:
+        self.outcomes = list(outcomes)
+        self.reshapes: list[bool] = []
+        self.problems: list[Exception] = []
+
+    def propose(self, target: Any, *, reshape: bool = False) -> Proposal:
+        self.reshapes.append(reshape)
+        outcome = self.outcomes[0]
+        if len(self.outcomes) > 1:
+            self.outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        tree = ProviderTree()
+        tree.new_root(target.name, target.uuid, 1)
+        return Proposal(tree, tree.snapshot(), None, None, Merged(), list(self.problems))
+
+    def flush(self, _proposal: Proposal) -> list[Any]:
+        return []
+
+
+class Bench:
+    """A tracker on a bench: its waits are recorded and its clock stands still."""
+
+    def __init__(self, *outcomes: Exception | None, **options: Any) -> None:
+        self.scripted = ScriptedPass(*outcomes)
+        self.waits: list[float] = []
+        self.locked_while_waiting: list[bool] = []
+        self.stop = False
+        self.registered: list[str] = []
+        self.board = StatusBoard("agent1")
+        self.now = 0.0
+        self.tracker = ResourceTracker(
+            self.scripted,
+            Report(),
+            self.board,
+            TrackerOptions(**options),
+            is_enabled=lambda: True,
+            wait=self._wait,
+            on_registered=lambda _uuid, name: self.registered.append(name),
+            clock=lambda: self.now,
+            rng=random.Random(1),
+        )
+        self.tracker.add_node("host1", UUID)
+
+    def _wait(self, seconds: float) -> bool:
+        self.waits.append(seconds)
+        lock = self.tracker.lock_of("host1")
+        self.locked_while_waiting.append(lock._held)
+        return self.stop
+
+    def run(self) -> PassResult:
+        return self.tracker.run_pass("host1")
+
+
+CONFLICT = errors.ResourceProviderUpdateConflict("somebody else was first")
+
+
+def test_a_completed_pass_ends_the_start_and_registers_the_node_once():
+    bench = Bench(None, period=30.0)
+    assert bench.tracker.in_startup()
+    assert bench.run() == PassResult(True, 30.0)
+    assert not bench.tracker.in_startup()
+    bench.run()
+    assert bench.registered == ["host1"]
+    assert bench.board.node("host1").last_success
+
+
+def test_a_conflict_is_repeated_after_short_waits_without_the_nodes_lock():
+    bench = Bench(CONFLICT, CONFLICT, CONFLICT, None)
+    assert bench.run().completed
+    assert len(bench.waits) == 3
+    assert bench.waits[0] == 0.0
+    assert 0 <= bench.waits[1] <= 2
+    assert 0 <= bench.waits[2] <= 4
+    assert bench.locked_while_waiting == [False] * 3
+    assert bench.board.counters().conflicts == 3
+
+
+def test_conflicts_without_end_are_fatal_at_start_and_a_matter_of_the_next_period_later():
+    bench = Bench(CONFLICT)
+    assert bench.run().exit_code is ExitCode.PLACEMENT_REJECTED
+    later = Bench(None, CONFLICT)
+    later.run()
+    result = later.run()
+    assert result.exit_code is None
+    assert result.next_in == 60.0
+
+
+def test_a_stop_during_a_wait_ends_the_pass():
+    bench = Bench(CONFLICT)
+    bench.stop = True
+    assert bench.run() == PassResult(False, NEVER)
+
+
+def test_a_reshape_is_proposed_at_start_and_refused_later():
+    bench = Bench(errors.ReshapeNeeded("x"), None, errors.ReshapeNeeded("y"))
+    assert bench.run().completed
+    assert bench.scripted.reshapes == [False, True]
+    assert not bench.run().completed
+    assert bench.scripted.reshapes == [False, True, False]
+    assert bench.board.node("host1").reshape_pending
+
+
+def test_an_outage_leaves_the_start_a_start_and_asks_to_come_back_soon():
+    bench = Bench(errors.PlacementUnavailable("away"), None)
+    result = bench.run()
+    assert not result.completed
+    assert 0 <= result.next_in <= 1
+    assert bench.tracker.in_startup()
+    assert bench.board.placement().up is False
+    assert bench.run().completed
+    assert bench.board.placement().up is True
+
+
+def test_a_start_that_takes_too_long_is_fatal():
+    bench = Bench(errors.PlacementUnavailable("away"), startup_placement_timeout=10.0)
+    assert bench.run().exit_code is None
+    bench.now = 10.0
+    assert bench.run().exit_code is ExitCode.PLACEMENT_REJECTED
+
+
+def test_a_problem_of_a_part_is_fatal_at_start_and_only_told_later():
+    bench = Bench(None)
+    bench.scripted.problems = [errors.InvalidConfiguration("a bad file")]
+    assert bench.run().exit_code is ExitCode.CONFIGURATION
+    later = Bench(None)
+    later.run()
+    later.scripted.problems = [errors.InvalidConfiguration("a bad file")]
+    assert later.run().completed
+    assert "a bad file" in later.board.node("host1").trouble.message
+    later.scripted.problems = []
+    later.run()
+    assert later.board.node("host1").trouble is None
+
+
+def test_a_node_that_comes_back_with_another_uuid_starts_anew():
+    bench = Bench(None)
+    bench.run()
+    bench.tracker.add_node("host1", UUID)
+    assert not bench.tracker.in_startup()
+    bench.tracker.add_node("host1", UUID.replace("1", "2"))
+    assert bench.tracker.in_startup()
+    bench.tracker.drop_node("host1")
+    assert bench.tracker.nodes() == {}
+    assert bench.board.node("host1") is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (
+            errors.InvalidInventory("a [req-1]", status=400, path="/x"),
+            errors.InvalidInventory("a [req-2]", status=400, path="/x"),
+            True,
+        ),
+        (errors.InvalidConfiguration("a"), errors.InvalidConfiguration("b"), False),
+        (
+            errors.ResourceProviderSyncFailed(
+                [errors.SyncFailure("u1", "n", "traits", errors.TraitCreationFailed("t"))]
+            ),
+            errors.ResourceProviderSyncFailed(
+                [errors.SyncFailure("u2", "n", "traits", errors.TraitCreationFailed("t"))]
+            ),
+            False,
+        ),
+    ],
+)
+def test_two_faults_are_told_apart_by_what_they_are_about(one, other, same):
+    assert (subject_of(one) == subject_of(other)) is same
+
+
+class Loop:
+    """A loop of passes that block until a test lets them go."""
+
+    def __init__(self, workers: int = 1, watchdog_seconds: float | None = None) -> None:
+        self.schedule = PassSchedule(lambda: 0.0)
+        self.begun = threading.Semaphore(0)
+        self.go = threading.Semaphore(0)
+        self.passes: list[str] = []
+        self.fatal: list[PassResult] = []
+        self.fed = threading.Event()
+        self.result = PassResult(True, NEVER)
+        self.loop = PassLoop(
+            self.schedule,
+            self._pass,
+            clock=lambda: 0.0,
+            on_fatal=self.fatal.append,
+            feed=self.fed.set,
+            watchdog_seconds=watchdog_seconds,
+            workers=workers,
+        )
+
+    def _pass(self, node: str) -> PassResult:
+        self.passes.append(node)
+        self.begun.release()
+        assert self.go.acquire(timeout=30)
+        return self.result
+
+
+@pytest.fixture
+def loop():
+    bench = Loop()
+    bench.schedule.set_nodes(["a"], first_due=0.0)
+    bench.loop.start()
+    yield bench
+    for _ in range(10):
+        bench.go.release()
+    bench.loop.stop()
+    assert bench.loop.join(30)
+
+
+def test_triggers_during_a_pass_make_exactly_one_more(loop):
+    assert loop.begun.acquire(timeout=30)
+    for _ in range(5):
+        loop.schedule.trigger("claim", "a")
+        loop.loop.wake()
+    loop.go.release()
+    assert loop.begun.acquire(timeout=30)
+    loop.go.release()
+    loop.loop.stop()
+    assert loop.loop.join(30)
+    assert loop.passes == ["a", "a"]
+
+
+def test_whoever_asks_for_a_report_waits_for_a_pass_that_began_afterwards(loop):
+    assert loop.begun.acquire(timeout=30)
+    answers: list[bool] = []
+    asking = threading.Thread(target=lambda: answers.append(loop.schedule.wait_for_pass("a", 30.0)))
+    asking.start()
+    while not loop.schedule._turns["a"].reasons:
+        asking.join(0.001)
+    loop.go.release()
+    assert loop.begun.acquire(timeout=30), "the pass at work does not count"
+    assert answers == []
+    loop.go.release()
+    asking.join(30)
+    assert answers == [True]
+
+
+def test_a_stop_finishes_the_pass_at_work(loop):
+    assert loop.begun.acquire(timeout=30)
+    loop.loop.stop()
+    assert not loop.loop.join(0.01)
+    loop.go.release()
+    assert loop.loop.join(30)
+
+
+def test_a_fatal_pass_is_told(loop):
+    assert loop.begun.acquire(timeout=30)
+    loop.result = PassResult(False, NEVER, ExitCode.RESHAPE_FAILED, "x")
+    loop.go.release()
+    loop.loop.stop()
+    assert loop.loop.join(30)
+    assert [result.exit_code for result in loop.fatal] == [ExitCode.RESHAPE_FAILED]
+
+
+def test_several_nodes_are_worked_on_at_once_and_a_hung_pass_does_not_feed_the_watchdog():
+    bench = Loop(workers=2, watchdog_seconds=0.03)
+    bench.schedule.set_nodes(["a", "b", "c"], first_due=0.0)
+    bench.loop.start()
+    assert bench.begun.acquire(timeout=30)
+    assert bench.begun.acquire(timeout=30)
+    assert not bench.fed.wait(0.1)
+    for _ in range(3):
+        bench.go.release()
+    assert bench.fed.wait(30)
+    bench.loop.stop()
+    assert bench.loop.join(30)
+    assert sorted(bench.passes) == ["a", "b", "c"]
