@@ -89,6 +89,8 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
     conf = agent_conf.new_config(argv)
     if namespace.request_timeout is not None:
         conf.set_override("timeout", namespace.request_timeout, group="placement")
+    # oslo.log's own default is stdout, which belongs to the result
+    conf.set_override("use_stderr", True)
     agent_logging.set_up(conf, quiet=not namespace.verbose)
     return conf
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import uuid as uuidlib
 from collections.abc import Callable, Collection, Mapping
@@ -12,6 +13,8 @@ from compute_agent import bus, errors
 
 if TYPE_CHECKING:
     from oslo_config import cfg
+
+LOG = logging.getLogger(__name__)
 
 TOPIC = "compute-agent"
 STATE_TOPIC = "compute-state"
@@ -41,7 +44,6 @@ class AgentsOnBus:
             self._transport,
             oslo_messaging.Target(topic=STATE_TOPIC, server=f"compute-manage-{uuidlib.uuid4()}"),
             [_StateEndpoint(self._heard, oslo_messaging.Target(version=VERSION))],
-            executor="threading",
         )
         self._server.start()
         self._client = oslo_messaging.get_rpc_client(
@@ -84,8 +86,8 @@ class AgentsOnBus:
         try:
             listed = self._client.prepare(server=host).call({}, "list_instances")
             return frozenset(str(uuidlib.UUID(each)) for each in listed)
-        except (self._messaging.MessagingException, ValueError, TypeError, AttributeError):
-            # silent, which the caller reports with everything that cannot be judged for it
+        except Exception as error:  # noqa: BLE001 - the bus raises what the agent raised
+            LOG.warning("The agent of host %s does not tell its instances: %s", host, error)
             return None
 
     def _check_bus(self) -> None:

@@ -1,0 +1,254 @@
+"""An operator's machine: configuration, placement by file or by URL, and the command."""
+
+import json
+import logging
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent.cmd import manage
+from compute_agent.report.keystone import KeystoneTransport
+from compute_agent.report.transport import InProcessTransport, Transport
+
+VERSION = (1, 39)
+REPOSITORY = Path(__file__).resolve().parents[3]
+NOWHERE = "http://127.0.0.1:1"
+
+
+@dataclass
+class PlacementView:
+    """What is in placement, as anybody may see it."""
+
+    transport: Transport
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        response = self.transport.request(method, path, VERSION, body)
+        assert response.status < 300, f"{method} {path}: {response.status} {response.text}"
+        return response.json
+
+    def providers(self, name: str) -> dict[str, dict[str, Any]]:
+        """Every provider of a host's tree by its name, with what it has."""
+        found = self.ask("GET", f"/resource_providers?name={name}")["resource_providers"]
+        if not found:
+            return {}
+        query = f"/resource_providers?in_tree={found[0]['uuid']}"
+        tree = {}
+        for provider in self.ask("GET", query)["resource_providers"]:
+            path = f"/resource_providers/{provider['uuid']}"
+            tree[provider["name"]] = {
+                **provider,
+                "inventories": self.ask("GET", f"{path}/inventories")["inventories"],
+                "traits": self.ask("GET", f"{path}/traits")["traits"],
+                "aggregates": self.ask("GET", f"{path}/aggregates")["aggregates"],
+            }
+        return tree
+
+    def new_provider(
+        self,
+        name: str,
+        inventory: Mapping[str, int] | None = None,
+        traits: tuple[str, ...] = (),
+        parent: str | None = None,
+    ) -> str:
+        body = {"name": name, "uuid": str(uuid.uuid4())}
+        made = self.ask("POST", "/resource_providers", body | {"parent_provider_uuid": parent})
+        path, generation = f"/resource_providers/{made['uuid']}", made["generation"]
+        if inventory:
+            inventories = {name: {"total": total} for name, total in inventory.items()}
+            written = {"resource_provider_generation": generation, "inventories": inventories}
+            answer = self.ask("PUT", f"{path}/inventories", written)
+            generation = answer["resource_provider_generation"]
+        if traits:
+            written = {"resource_provider_generation": generation, "traits": list(traits)}
+            self.ask("PUT", f"{path}/traits", written)
+        return str(made["uuid"])
+
+    def new_host(self, name: str | None = None, vcpus: int = 8) -> str:
+        return self.new_provider(
+            name or f"host-{uuid.uuid4().hex[:8]}", {"VCPU": vcpus}, ("COMPUTE_NODE",)
+        )
+
+    def claim(
+        self,
+        resources: Mapping[str, Mapping[str, int]],
+        consumer: str | None = None,
+        consumer_type: str | None = "INSTANCE",
+    ) -> str:
+        """Give a new consumer something; without a type as writers before 1.38 did."""
+        consumer = consumer or str(uuid.uuid4())
+        body: dict[str, Any] = {
+            "allocations": {p: {"resources": dict(r)} for p, r in resources.items()},
+            "project_id": "a-project",
+            "user_id": "a-user",
+            "consumer_generation": None,
+        }
+        version = (1, 37)
+        if consumer_type is not None:
+            version, body["consumer_type"] = VERSION, consumer_type
+        response = self.transport.request("PUT", f"/allocations/{consumer}", version, body)
+        assert response.status == 204, response.text
+        return consumer
+
+    def held(self, consumer: str) -> dict[str, dict[str, int]]:
+        allocations = self.ask("GET", f"/allocations/{consumer}")["allocations"]
+        return {provider: entry["resources"] for provider, entry in allocations.items()}
+
+    def set_aggregates(self, provider: str, aggregates: list[str]) -> None:
+        path = f"/resource_providers/{provider}"
+        generation = self.ask("GET", path)["generation"]
+        body = {"resource_provider_generation": generation, "aggregates": aggregates}
+        self.ask("PUT", f"{path}/aggregates", body)
+
+    def aggregates(self, provider: str) -> set[str]:
+        return set(self.ask("GET", f"/resource_providers/{provider}/aggregates")["aggregates"])
+
+
+@dataclass
+class Result:
+    """How a command ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Operator:
+    """Runs `compute-manage placement ...` for one host with a state directory of its own."""
+
+    directory: Path
+    placement: PlacementView
+    database: Path | None
+    name: str
+    options: dict[str, dict[str, Any]]
+    capture: Any
+    extra: list[str] = field(default_factory=list)
+
+    @property
+    def state(self) -> Path:
+        return self.directory / "state"
+
+    def configure(self, **groups: Mapping[str, Any]) -> None:
+        for group, options in groups.items():
+            self.options.setdefault(group, {}).update(options)
+
+    def arguments(self, command: str, *arguments: str) -> list[str]:
+        lines = []
+        for group, values in self.options.items():
+            lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
+        config = self.directory / "agent.conf"
+        config.write_text("\n".join(lines) + "\n")
+        options = [f"--config-file={config}", *self.extra]
+        return ["placement", command, *options, *arguments]
+
+    def run(self, command: str, *arguments: str) -> Result:
+        """Run the command in this process."""
+        argv = self.arguments(command, *arguments)
+        self.capture.readouterr()
+        try:
+            status = manage.main(argv)
+        except SystemExit as ended:
+            status = int(ended.code or 0)
+        out, err = self.capture.readouterr()
+        return Result(status, out, err)
+
+    def run_killed_before_write(
+        self, write: int, command: str = "migrate_compute_inventory", *arguments: str
+    ) -> Result:
+        """Run the command in a process that is killed before its n-th write to placement."""
+        script = Path(__file__).with_name("killed_before_write.py")
+        done = subprocess.run(
+            [sys.executable, str(script), str(write), *self.arguments(command, *arguments)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        )
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def migrate(self, *arguments: str) -> Result:
+        return self.run("migrate_compute_inventory", *arguments)
+
+    def dump(self) -> list[str]:
+        """Every row of the database."""
+        assert self.database is not None
+        with sqlite3.connect(self.database) as connection:
+            return list(connection.iterdump())
+
+
+@pytest.fixture
+def _logging_as_it_was() -> Iterator[None]:
+    """The command sets up logging for a process of its own."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.fixture
+def new_operator(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], _logging_as_it_was: None
+) -> Callable[..., Operator]:
+    """Makes operators: with a URL over HTTP, otherwise on a SQLite file of their own."""
+
+    def make(url: str | None = None) -> Operator:
+        name = f"host-{uuid.uuid4().hex[:8]}"
+        options: dict[str, dict[str, Any]] = {
+            "DEFAULT": {
+                "compute_driver": "fake.FakeNumaDriver",
+                "state_path": tmp_path / "state",
+                "host": name,
+            },
+            "placement": {"auth_type": "noauth", "endpoint_override": url or NOWHERE},
+            "compute": {"provider_config_location": tmp_path / "provider_config"},
+            "fake": {"cells": 1, "cpus_per_cell": 4, "gpus": 1, "nics": 0},
+        }
+        if url is not None:
+            view = PlacementView(KeystoneTransport.to_endpoint(url))
+            return Operator(tmp_path, view, None, name, options, capsys)
+        database = tmp_path / "placement.db"
+        file = tmp_path / "placement.conf"
+        file.write_text(
+            f"[placement_database]\nconnection = sqlite:///{database}\nsync_on_startup = true\n"
+            "max_retries = 0\n"
+        )
+        view = PlacementView(InProcessTransport.from_config_files([str(file)]))
+        extra = [f"--placement-config={file}"]
+        return Operator(tmp_path, view, database, name, options, capsys, extra)
+
+    return make
+
+
+@pytest.fixture
+def offline(new_operator: Callable[..., Operator]) -> Operator:
+    """With placement's database in a file, and no server."""
+    return new_operator()
+
+
+@pytest.fixture
+def online(new_operator: Callable[..., Operator], placement_url: str) -> Operator:
+    """With a placement server that other tests use too."""
+    return new_operator(placement_url)
+
+
+@pytest.fixture(params=["offline", "online"])
+def operator(request: pytest.FixtureRequest) -> Operator:
+    """Once with a file and once with a server."""
+    found: Operator = request.getfixturevalue(request.param)
+    return found

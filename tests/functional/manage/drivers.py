@@ -1,0 +1,30 @@
+"""Drivers that break in ways the package's own fakes do not."""
+
+from compute_agent import errors
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.virt.driver import Allocations
+from compute_agent.virt.fake.driver import FakeDriver
+
+
+class OneOfTwoFails(FakeDriver):
+    """Two nodes, of which the first cannot be reshaped."""
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        self.set_nodes([f"{self.conf.DEFAULT.host}-{each}" for each in ("bad", "good")])
+        return super().get_available_nodes(refresh)
+
+    def update_provider_tree(
+        self, provider_tree: ProviderTree, nodename: str, allocations: Allocations | None = None
+    ) -> None:
+        super().update_provider_tree(provider_tree, nodename, allocations)
+        if nodename.endswith("bad"):
+            raise errors.ReshapeFailed("a guest holds what is gone")
+
+
+class NeverContent(FakeDriver):
+    """Asks for a reshape while it is doing one."""
+
+    def update_provider_tree(
+        self, provider_tree: ProviderTree, nodename: str, allocations: Allocations | None = None
+    ) -> None:
+        raise errors.ReshapeNeeded("again")

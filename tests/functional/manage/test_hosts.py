@@ -1,0 +1,265 @@
+"""`delete-host`, `rename` and `adopt`: what they do, what they refuse, and how they end."""
+
+import signal
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.functional.manage.conftest import Operator
+
+
+def reported(operator: Operator) -> str:
+    """Report the operator's own host; the uuid of its root."""
+    assert operator.migrate().status == 0
+    return str(operator.placement.providers(operator.name)[operator.name]["uuid"])
+
+
+# -- delete-host ---------------------------------------------------------------------------------
+
+
+def test_a_host_without_allocations_is_deleted_with_its_whole_tree(operator: Operator) -> None:
+    reported(operator)
+    others = operator.placement.new_host()
+    result = operator.run("delete-host", operator.name, "--json")
+    assert result.status == 0
+    assert operator.name in result.document["host"]["providers"]
+    assert operator.placement.providers(operator.name) == {}
+    assert operator.placement.ask("GET", f"/resource_providers/{others}")
+
+
+def test_a_host_in_use_is_refused_and_its_consumers_are_listed(operator: Operator) -> None:
+    root = operator.placement.new_host(operator.name)
+    consumer = operator.placement.claim({root: {"VCPU": 1}})
+    result = operator.run("delete-host", operator.name)
+    assert result.status == 3
+    assert consumer in result.err
+    assert operator.placement.held(consumer) == {root: {"VCPU": 1}}
+    assert operator.placement.providers(operator.name)
+
+
+def test_a_consumer_that_runs_elsewhere_gives_up_what_it_held_here(operator: Operator) -> None:
+    root = operator.placement.new_host(operator.name)
+    child = operator.placement.new_provider(f"{operator.name}_child", {"VGPU": 4}, (), root)
+    elsewhere = operator.placement.new_host()
+    consumer = operator.placement.claim(
+        {root: {"VCPU": 2}, child: {"VGPU": 1}, elsewhere: {"VCPU": 2}}
+    )
+    assert operator.run("delete-host", operator.name).status == 3
+    assert operator.run("delete-host", operator.name, "--evacuated", "--dry-run").status == 6
+    assert set(operator.placement.held(consumer)) == {root, child, elsewhere}
+    assert operator.run("delete-host", operator.name, "--evacuated").status == 0
+    assert operator.placement.held(consumer) == {elsewhere: {"VCPU": 2}}
+    assert operator.placement.providers(operator.name) == {}
+
+
+def test_a_consumer_that_runs_only_here_was_not_evacuated(operator: Operator) -> None:
+    root = operator.placement.new_host(operator.name)
+    elsewhere = operator.placement.new_host()
+    stays = operator.placement.claim({root: {"VCPU": 1}})
+    moved = operator.placement.claim({root: {"VCPU": 1}, elsewhere: {"VCPU": 1}})
+    result = operator.run("delete-host", operator.name, "--evacuated")
+    assert result.status == 3
+    assert stays in result.err
+    assert moved not in result.err
+    assert set(operator.placement.held(moved)) == {root, elsewhere}
+
+
+def test_a_dry_run_of_a_deletion_writes_nothing(offline: Operator) -> None:
+    reported(offline)
+    before = offline.dump()
+    assert offline.run("delete-host", offline.name, "--dry-run").status == 6
+    assert offline.dump() == before
+
+
+def test_a_deletion_that_was_interrupted_is_completed_by_the_next(offline: Operator) -> None:
+    root = offline.placement.new_host(offline.name)
+    for number in range(3):
+        offline.placement.new_provider(f"{offline.name}_{number}", {"VGPU": 1}, (), root)
+    kills = 0
+    while offline.run_killed_before_write(2, "delete-host", offline.name).status == -signal.SIGKILL:
+        kills += 1
+    assert kills == 3
+    assert offline.placement.providers(offline.name) == {}
+
+
+def test_a_name_that_is_no_hosts_is_refused(operator: Operator) -> None:
+    root = operator.placement.new_host(operator.name)
+    operator.placement.new_provider(f"{operator.name}_child", {"VGPU": 1}, (), root)
+    assert operator.run("delete-host", "no-such-host").status == 3
+    result = operator.run("delete-host", f"{operator.name}_child")
+    assert result.status == 3
+    assert root in result.err
+    assert len(operator.placement.providers(operator.name)) == 2
+
+
+# -- rename --------------------------------------------------------------------------------------
+
+
+def test_a_host_is_renamed_with_everything_that_is_named_after_it(operator: Operator) -> None:
+    reported(operator)
+    before = operator.placement.providers(operator.name)
+    foreign = operator.placement.new_provider(
+        f"{operator.name}:an agent", {}, (), before[operator.name]["uuid"]
+    )
+    new = f"new-{operator.name}"
+    result = operator.run("rename", operator.name, new, "--json")
+    assert result.status == 0
+    after = operator.placement.providers(new)
+    expected = {name.replace(operator.name, new, 1): each["uuid"] for name, each in before.items()}
+    assert {name: each["uuid"] for name, each in after.items()} == {
+        **expected,
+        f"{operator.name}:an agent": foreign,
+    }
+    assert {each["uuid"] for each in result.document["renamed"]} == set(expected.values())
+
+
+def test_a_dry_run_of_a_renaming_writes_nothing(offline: Operator) -> None:
+    reported(offline)
+    before = offline.dump()
+    result = offline.run("rename", offline.name, "other", "--dry-run", "--json")
+    assert result.status == 6
+    assert len(result.document["renamed"]) == len(offline.placement.providers(offline.name))
+    assert offline.dump() == before
+
+
+def test_a_renaming_that_was_interrupted_is_completed_by_the_next(offline: Operator) -> None:
+    root = offline.placement.new_host("old")
+    for number in range(2):
+        offline.placement.new_provider(f"old_{number}", {"VGPU": 1}, (), root)
+    kills = 0
+    while offline.run_killed_before_write(2, "rename", "old", "new").status == -signal.SIGKILL:
+        kills += 1
+    assert kills == 2
+    assert set(offline.placement.providers("new")) == {"new", "new_0", "new_1"}
+
+
+def test_children_left_under_the_old_name_are_renamed_when_the_root_was(offline: Operator) -> None:
+    root = offline.placement.new_host("new")
+    offline.placement.new_provider("old_0", {"VGPU": 1}, (), root)
+    assert offline.run("rename", "old", "new").status == 0
+    assert set(offline.placement.providers("new")) == {"new", "new_0"}
+
+
+@pytest.mark.parametrize(("old", "new"), [("h", "h_1"), ("h_1", "h")])
+def test_new_names_may_be_old_names_of_the_same_tree(offline: Operator, old: str, new: str) -> None:
+    root = offline.placement.new_host(old)
+    names = [f"{old}_1", f"{old}_1_1"]
+    children = [offline.placement.new_provider(name, {}, (), root) for name in names]
+    assert offline.run("rename", old, new).status == 0
+    found = {each["uuid"]: name for name, each in offline.placement.providers(new).items()}
+    assert found == {root: new, children[0]: f"{new}_1", children[1]: f"{new}_1_1"}
+
+
+def test_a_name_that_belongs_to_another_provider_is_refused_and_nothing_is_renamed(
+    operator: Operator,
+) -> None:
+    root = operator.placement.new_host(operator.name)
+    operator.placement.new_provider(f"{operator.name}_0", {}, (), root)
+    new = f"new-{operator.name}"
+    taken = operator.placement.new_provider(f"{new}_0")
+    result = operator.run("rename", operator.name, new)
+    assert result.status == 3
+    assert taken in result.err
+    assert set(operator.placement.providers(operator.name)) == {
+        operator.name,
+        f"{operator.name}_0",
+    }
+
+
+def test_a_host_that_is_not_there_or_was_renamed_before_is_refused(operator: Operator) -> None:
+    assert operator.run("rename", "no-such-host", "other").status == 3
+    operator.placement.new_host(operator.name)
+    assert operator.run("rename", "no-such-host", operator.name).status == 3
+    assert operator.run("rename", operator.name, operator.name).status == 3
+
+
+# -- adopt ---------------------------------------------------------------------------------------
+
+
+def test_an_adopted_identity_is_the_hosts_from_then_on(operator: Operator) -> None:
+    root = operator.placement.new_host(operator.name)
+    assert operator.run("adopt", root, "--dry-run").status == 6
+    assert not (operator.state / "compute_id").exists()
+    assert operator.run("adopt", root).status == 0
+    assert (operator.state / "compute_id").read_text() == f"{root}\n"
+    assert reported(operator) == root
+
+
+def test_a_host_that_has_an_identity_does_not_get_another(operator: Operator) -> None:
+    mine = reported(operator)
+    other = operator.placement.new_host()
+    result = operator.run("adopt", other)
+    assert result.status == 3
+    assert mine in result.err
+
+
+def test_an_identity_beside_the_configuration_file_counts(operator: Operator) -> None:
+    other = operator.placement.new_host()
+    (operator.directory / "compute_id").write_text(str(uuid.uuid4()))
+    result = operator.run("adopt", other)
+    assert result.status == 3
+    assert not (operator.state / "compute_id").exists()
+
+
+def test_a_host_that_lost_its_identity_gets_only_its_own_back(operator: Operator) -> None:
+    mine, other = operator.placement.new_host(), operator.placement.new_host()
+    operator.state.mkdir()
+    (operator.state / "registered").write_text(f'{{"uuid": "{mine}", "name": "h"}}')
+    refused = operator.run("adopt", other)
+    assert refused.status == 3
+    assert mine in refused.err
+    assert operator.run("adopt", mine).status == 0
+
+
+def test_only_the_root_of_a_hosts_tree_is_adopted(operator: Operator) -> None:
+    root = operator.placement.new_host(operator.name)
+    child = operator.placement.new_provider(f"{operator.name}_0", {}, (), root)
+    shared = operator.placement.new_provider(
+        f"pool-{operator.name}", {"DISK_GB": 9}, ("MISC_SHARES_VIA_AGGREGATE",)
+    )
+    for uuid_ in (child, shared, str(uuid.uuid4())):
+        assert operator.run("adopt", uuid_).status == 3
+    assert not (operator.state / "compute_id").exists()
+
+
+# -- what all have -------------------------------------------------------------------------------
+
+COMMANDS = [("delete-host", "h"), ("rename", "h", "i"), ("adopt", str(uuid.uuid4()))]
+names = [command[0] for command in COMMANDS]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=names)
+def test_1_for_a_configuration_that_cannot_be_used(
+    offline: Operator, command: tuple[str, ...]
+) -> None:
+    offline.configure(DEFAULT={"update_resources_interval": "often"})
+    assert offline.run(*command).status == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=names)
+def test_4_for_a_placement_that_does_not_answer(
+    offline: Operator, command: tuple[str, ...]
+) -> None:
+    offline.extra = ["--request-timeout=5"]
+    assert offline.run(*command).status == 4
+
+
+@pytest.mark.parametrize(
+    "command", [("delete-host",), ("rename", "h"), ("adopt", "no-uuid"), ("no-such-command",)]
+)
+def test_127_for_bad_arguments(offline: Operator, command: tuple[str, ...]) -> None:
+    assert offline.run(*command).status == 127
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=names)
+def test_255_and_a_traceback_for_a_defect(
+    offline: Operator, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_args: object) -> Path:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("compute_agent.cmd.manage_hosts.report_client", broken)
+    result = offline.run(*command)
+    assert result.status == 255
+    assert "Traceback" in result.err

@@ -1,0 +1,252 @@
+"""`migrate_compute_inventory`: safe whenever it is run, and an exit status for each way it ends."""
+
+import json
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from compute_agent.state_files import AgentLock
+from compute_agent.virt.fake import FakeReshapeDriver
+from tests.functional.manage.conftest import Operator
+
+DRIVERS = "tests.functional.manage.drivers"
+
+
+def will_report(operator: Operator, layout: str) -> None:
+    """Make the next start of the reshaping fake one that reports this layout."""
+    operator.configure(DEFAULT={"compute_driver": "fake.FakeReshapeDriver"})
+    operator.state.mkdir(exist_ok=True)
+    starts = {"flat": 0, "nested": 1}[layout]
+    (operator.state / FakeReshapeDriver.COUNTER).write_text(str(starts))
+
+
+def occupied(operator: Operator) -> list[str]:
+    """Report the host flat, with guests on its root; the guests."""
+    will_report(operator, "flat")
+    assert operator.migrate().status == 0
+    root = operator.placement.providers(operator.name)[operator.name]["uuid"]
+    return [
+        operator.placement.claim({root: {"VCPU": 1 + number, "MEMORY_MB": 512}})
+        for number in range(3)
+    ]
+
+
+def sums(operator: Operator, consumer: str) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for resources in operator.placement.held(consumer).values():
+        total.update(resources)
+    return total
+
+
+def test_a_new_host_is_reported_and_a_second_run_finds_nothing_to_do(operator: Operator) -> None:
+    first = operator.migrate("--json")
+    assert first.status == 0
+    assert first.document["nodes"][0]["operations"]
+    tree = operator.placement.providers(operator.name)
+    assert "VCPU" in tree[f"{operator.name}_NUMA0"]["inventories"]
+
+    second = operator.migrate("--json")
+    assert second.status == 0
+    assert second.document["nodes"][0]["operations"] == []
+    assert operator.placement.providers(operator.name) == tree
+
+
+def test_a_dry_run_says_what_it_would_do_and_writes_nothing(operator: Operator) -> None:
+    result = operator.migrate("--dry-run", "--json")
+    assert result.status == 6
+    assert result.document["nodes"][0]["operations"]
+    assert operator.placement.providers(operator.name) == {}
+    assert operator.migrate().status == 0
+    assert operator.migrate("--dry-run").status == 0
+
+
+def test_a_dry_run_of_a_reshape_leaves_every_row_of_the_database_as_it_was(
+    offline: Operator,
+) -> None:
+    occupied(offline)
+    before = offline.dump()
+    will_report(offline, "nested")
+    result = offline.migrate("--dry-run", "--json")
+    assert result.status == 6
+    node = result.document["nodes"][0]
+    assert node["reshaped"]
+    assert node["consumers"] == 3
+    assert offline.dump() == before
+
+
+def test_a_reshape_moves_inventory_and_guests_and_is_done_once(operator: Operator) -> None:
+    guests = occupied(operator)
+    before = [sums(operator, guest) for guest in guests]
+    will_report(operator, "nested")
+    result = operator.migrate("--json")
+    assert result.status == 0
+    assert result.document["nodes"][0]["consumers"] == 3
+
+    tree = operator.placement.providers(operator.name)
+    assert "VCPU" not in tree[operator.name]["inventories"]
+    cell = tree[f"{operator.name}_NUMA0"]["uuid"]
+    assert all(set(operator.placement.held(guest)) == {cell} for guest in guests)
+    assert [sums(operator, guest) for guest in guests] == before
+
+    will_report(operator, "nested")
+    again = operator.migrate("--json")
+    assert again.status == 0
+    assert again.document["nodes"][0]["operations"] == []
+
+
+def test_a_reshape_killed_between_any_two_writes_is_completed_by_the_next_run(
+    offline: Operator,
+) -> None:
+    guests = occupied(offline)
+    before = [sums(offline, guest) for guest in guests]
+    kills = 0
+    will_report(offline, "nested")
+    # the first is killed before it wrote anything, every other one after one write more
+    while offline.run_killed_before_write(1 if not kills else 2).status == -signal.SIGKILL:
+        kills += 1
+        assert [sums(offline, guest) for guest in guests] == before
+        will_report(offline, "nested")
+    assert kills > 1
+    assert [sums(offline, guest) for guest in guests] == before
+    will_report(offline, "nested")
+    assert offline.migrate("--json").document["nodes"][0]["operations"] == []
+    cell = offline.placement.providers(offline.name)[f"{offline.name}_NUMA0"]
+    assert all(set(offline.placement.held(guest)) == {cell["uuid"]} for guest in guests)
+
+
+def test_a_first_report_that_is_killed_again_and_again_converges(offline: Operator) -> None:
+    kills = 0
+    while offline.run_killed_before_write(6).status == -signal.SIGKILL:
+        kills += 1
+    assert kills > 1
+    assert offline.migrate("--json").document["nodes"][0]["operations"] == []
+
+
+def test_the_plan_is_written_to_a_file(offline: Operator, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    assert offline.migrate("--dry-run", "--plan", str(file)).status == 6
+    plan = json.loads(file.read_text())
+    assert plan["dry_run"]
+    assert plan["nodes"][0]["node"] == offline.name
+
+
+def test_a_plan_that_cannot_be_written_is_refused_before_anything_is_done(
+    offline: Operator, tmp_path: Path
+) -> None:
+    result = offline.migrate("--plan", str(tmp_path / "missing" / "plan.json"))
+    assert result.status == 127
+    assert offline.placement.providers(offline.name) == {}
+
+
+def test_only_the_node_that_is_named_is_migrated(offline: Operator) -> None:
+    offline.configure(DEFAULT={"compute_driver": f"{DRIVERS}.OneOfTwoFails"})
+    assert offline.migrate("--node", f"{offline.name}-good").status == 0
+    assert offline.placement.providers(f"{offline.name}-good")
+    assert not offline.placement.providers(f"{offline.name}-bad")
+
+
+# -- exit status ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("group", "options"),
+    [
+        ("DEFAULT", {"compute_driver": "fake.NoSuchDriver"}),
+        ("compute", {"cpu_shared_set": "nonsense"}),
+        ("DEFAULT", {"update_resources_interval": "often"}),
+    ],
+)
+def test_1_for_a_configuration_that_cannot_be_used(
+    offline: Operator, group: str, options: dict[str, str]
+) -> None:
+    offline.configure(**{group: options})
+    result = offline.migrate()
+    assert result.status == 1
+    assert next(iter(options)) in result.err
+
+
+def test_1_for_a_placement_config_that_is_missing_or_garbage(
+    offline: Operator, tmp_path: Path
+) -> None:
+    offline.extra = [f"--placement-config={tmp_path / 'missing.conf'}"]
+    assert offline.migrate().status == 1
+    (tmp_path / "bad.conf").write_text("garbage")
+    offline.extra = [f"--placement-config={tmp_path / 'bad.conf'}"]
+    assert offline.migrate().status == 1
+
+
+@pytest.mark.parametrize("arguments", [(), ("--dry-run",)])
+def test_2_while_the_agent_runs(operator: Operator, arguments: tuple[str, ...]) -> None:
+    operator.state.mkdir()
+    with AgentLock(operator.state):
+        result = operator.migrate(*arguments)
+    assert result.status == 2
+    assert "running" in result.err
+    assert operator.placement.providers(operator.name) == {}
+
+
+def test_3_for_a_node_that_is_not_migrated_and_the_others_are(operator: Operator) -> None:
+    operator.configure(DEFAULT={"compute_driver": f"{DRIVERS}.OneOfTwoFails"})
+    result = operator.migrate("--json")
+    assert result.status == 3
+    assert "a guest holds what is gone" in result.err
+    failures = [node["failure"] is None for node in result.document["nodes"]]
+    assert sorted(failures) == [False, True]
+    assert (
+        "VCPU"
+        in next(iter(operator.placement.providers(f"{operator.name}-good").values()))["inventories"]
+    )
+
+
+def test_3_for_a_driver_that_is_never_content(offline: Operator) -> None:
+    offline.configure(DEFAULT={"compute_driver": f"{DRIVERS}.NeverContent"})
+    result = offline.migrate()
+    assert result.status == 3
+    assert "not migrated" in result.err
+
+
+def test_4_for_a_placement_that_does_not_answer(offline: Operator) -> None:
+    offline.extra = []
+    assert offline.migrate().status == 4
+
+
+def test_4_for_a_database_that_cannot_be_used(offline: Operator, tmp_path: Path) -> None:
+    file = tmp_path / "other.conf"
+    file.write_text(
+        f"[placement_database]\nconnection = sqlite:///{tmp_path}/missing/p.db\nmax_retries = 0\n"
+    )
+    offline.extra = [f"--placement-config={file}"]
+    assert offline.migrate().status == 4
+    file.write_text(f"[placement_database]\nconnection = sqlite:///{tmp_path}/empty.db\n")
+    result = offline.migrate()
+    assert result.status == 4
+    assert "db sync" in result.err
+
+
+@pytest.mark.parametrize("error", ["VirtDriverNotReady", "HypervisorUnavailable"])
+@pytest.mark.parametrize("method", ["init_host", "update_provider_tree"])
+def test_5_for_a_driver_that_is_not_ready(offline: Operator, method: str, error: str) -> None:
+    offline.configure(
+        DEFAULT={"compute_driver": "fake.FakeMisbehavingDriver"},
+        fake={"failing_method": method, "failing_error": error},
+    )
+    assert offline.migrate().status == 5
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--nonsense",), ("--node", "no-such-node"), ("--request-timeout", "0")]
+)
+def test_127_for_bad_arguments(offline: Operator, arguments: tuple[str, ...]) -> None:
+    result = offline.migrate(*arguments)
+    assert result.status == 127
+    assert result.err
+    assert offline.placement.providers(offline.name) == {}
+
+
+def test_255_and_a_traceback_for_a_defect(offline: Operator) -> None:
+    offline.configure(DEFAULT={"compute_driver": "fake.FakeMisbehavingDriver"})
+    result = offline.migrate()
+    assert result.status == 255
+    assert "Traceback" in result.err

@@ -1,0 +1,109 @@
+"""When a consumer is taken for gone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compute_agent.manage.consumers import Consumer
+from compute_agent.manage.instance_source import Listing
+from compute_agent.manage.judgement import Verdict, judge, may_be_deleted
+from compute_agent.manage.provider_directory import ListedProvider, ProviderDirectory
+
+HOSTS = ("h1", "h2", "h3")
+DIRECTORY = ProviderDirectory(
+    providers={
+        **{host: ListedProvider(host, host.upper(), host) for host in HOSTS},
+        "h1-gpu": ListedProvider("h1-gpu", "H1-GPU", "h1"),
+        "pool": ListedProvider("pool", "POOL", "pool"),
+        "foreign": ListedProvider("foreign", "FOREIGN", "foreign"),
+    },
+    sharing=frozenset({"pool"}),
+    hosts=frozenset(HOSTS),
+)
+
+
+def consumer(*providers: str, kind: str | None = "INSTANCE", age: float | None = 7200) -> Consumer:
+    return Consumer("c", kind, {each: {"VCPU": 1} for each in providers}, age, {})
+
+
+def agents(*answering: str, known: frozenset[str] = frozenset()) -> Listing:
+    """What agents tell: each answers for the root of its own name."""
+    roots = set(DIRECTORY.hosts | {"foreign"})
+    return Listing(
+        known,
+        by_host={host: frozenset() for host in answering},
+        roots={host: frozenset({host}) for host in answering},
+        silent=frozenset(roots - set(answering)),
+    )
+
+
+FILE = Listing(frozenset({"other"}), complete=True, knows_migrations=True)
+ALL = (*HOSTS, "foreign")
+
+
+@pytest.mark.parametrize(
+    ("what", "listing", "verdict"),
+    [
+        (consumer("h1"), FILE, Verdict.ORPHAN),
+        (consumer("h1", kind="MIGRATION"), FILE, Verdict.ORPHAN),
+        (consumer("h1", kind=None), FILE, Verdict.ORPHAN),
+        (consumer("h1", kind="VOLUME"), FILE, Verdict.OTHER),
+        (consumer("h1", age=3599), FILE, Verdict.YOUNG),
+        (consumer("h1", age=3600), FILE, Verdict.ORPHAN),
+        (consumer("h1", age=-5), FILE, Verdict.YOUNG),
+        (consumer("h1", age=None), FILE, Verdict.UNKNOWN),
+        (consumer("h1", age=1), agents("h1", known=frozenset({"c"})), Verdict.EXISTS),
+        (consumer("h1"), agents("h1"), Verdict.ORPHAN),
+        (consumer("h1-gpu"), agents("h1"), Verdict.ORPHAN),
+        (consumer("h1-gpu"), agents("h2", "h3"), Verdict.UNKNOWN),
+        (consumer("h1", "h2"), agents("h1"), Verdict.UNKNOWN),
+        (consumer("h1", "pool"), agents("h1"), Verdict.ORPHAN),
+        (consumer("pool"), agents(*ALL), Verdict.ORPHAN),
+        (consumer("pool"), agents("h1", "h2"), Verdict.UNKNOWN),
+        (consumer("pool"), agents(), Verdict.UNKNOWN),
+        (consumer("foreign"), agents(*HOSTS), Verdict.UNKNOWN),
+        (consumer("never listed"), agents(*ALL), Verdict.UNKNOWN),
+        (consumer("h1", kind="MIGRATION"), agents(*ALL), Verdict.UNKNOWN),
+    ],
+)
+def test_a_consumer_is_judged_by_who_answers_for_what_it_holds(
+    what: Consumer, listing: Listing, verdict: Verdict
+) -> None:
+    assert judge(what, listing, DIRECTORY, 3600).verdict is verdict
+
+
+@given(
+    held=st.sets(st.sampled_from(sorted(DIRECTORY.providers)), min_size=1),
+    answering=st.sets(st.sampled_from(ALL)),
+    kind=st.sampled_from(["INSTANCE", "MIGRATION", None, "VOLUME"]),
+    age=st.none() | st.floats(-10, 10000),
+)
+def test_nothing_on_a_silent_host_is_ever_an_orphan(
+    held: set[str], answering: set[str], kind: str | None, age: float | None
+) -> None:
+    verdict = judge(consumer(*held, kind=kind, age=age), agents(*answering), DIRECTORY, 3600)
+    silent = {DIRECTORY.root(each) for each in held if each != "pool"} - answering
+    if silent or not answering:
+        assert verdict.verdict is not Verdict.ORPHAN
+
+
+@pytest.mark.parametrize(
+    ("kind", "listing", "certain"),
+    [("INSTANCE", agents("h1"), True), (None, agents("h1"), False), (None, FILE, True)],
+)
+def test_without_a_type_only_who_knows_migrations_is_certain(
+    kind: str | None, listing: Listing, certain: bool
+) -> None:
+    assert may_be_deleted(consumer("h1", kind=kind), listing) is certain
+
+
+def test_a_sharing_provider_in_a_hosts_tree_belongs_to_that_host() -> None:
+    providers: Mapping[str, Any] = {
+        **DIRECTORY.providers,
+        "h1-pool": ListedProvider("h1-pool", "H1-POOL", "h1"),
+    }
+    directory = ProviderDirectory(providers, frozenset({"h1-pool"}), DIRECTORY.hosts)
+    assert judge(consumer("h1-pool"), agents("h2", "h3"), directory, 0).verdict is Verdict.UNKNOWN
