@@ -25,6 +25,7 @@ from oslo_log import log
 
 from placement_server import __version__
 from placement_server.conf import InvalidConfiguration, parse, register_opts
+from placement_server.policies.enforcer import Enforcer
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 
@@ -158,7 +159,7 @@ def _serve(arguments: argparse.Namespace) -> None:
                 # Proxy headers are [oslo_middleware]'s business, or ignored.
                 "forwarded_allow_ips": "",
                 "secure_scheme_headers": {},
-                "when_ready": lambda _: _announce(address),
+                "post_worker_init": lambda worker: _announce(worker, address),
                 "child_exit": _forget_worker,
                 **tls,
             },
@@ -176,9 +177,15 @@ class _Address:
         return f"{self.scheme}://{host}:{self.port}"
 
 
-def _announce(address: _Address) -> None:
-    print(f"placement-server: listening on {address}", flush=True)
-    log.getLogger(__name__).info("Listening on %s", address)
+def _announce(worker: Any, address: _Address) -> None:
+    """Tell, once, when the first worker is ready.
+
+    Not when the socket is: a signal to stop that reaches a worker before it has set its handlers
+    is lost, and who starts and stops a server by its output would wait for the grace to end.
+    """
+    if worker.age == 1:
+        print(f"placement-server: listening on {address}", flush=True)
+        log.getLogger(__name__).info("Listening on %s", address)
 
 
 def _tls(arguments: argparse.Namespace) -> dict[str, str]:
@@ -209,6 +216,13 @@ def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
         conf.set_override("auth_strategy", arguments.auth_strategy, group="api")
     if not conf.placement_database.connection:
         raise CannotServe(_NO_DATABASE)
+    try:
+        Enforcer(conf)
+    except (ValueError, TypeError, AttributeError, OSError, cfg.Error) as error:
+        reason = " ".join(str(error).split())
+        raise CannotServe(
+            f"The policy file {conf.oslo_policy.policy_file} cannot be used: {reason}"
+        ) from error
     return conf
 
 

@@ -368,6 +368,17 @@ def test_an_unknown_auth_strategy_is_told(tmp_path: Path, told: Callable[..., st
     assert "auth_strategy" in told("--config-file", str(path))
 
 
+@pytest.mark.parametrize("policy", ["a: [b\n", "- a\n- b\n", "just text\n"])
+def test_a_policy_file_that_is_none_is_told(
+    tmp_path: Path, told: Callable[..., str], policy: str
+) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(policy)
+    option = f"[oslo_policy]\npolicy_file = {path}\n"
+    text = told("--config-file", config(tmp_path, option))
+    assert text.startswith(f"placement-server: The policy file {path} cannot be used: ")
+
+
 def test_unknown_options_are_ignored(tmp_path: Path) -> None:
     server = Served(tmp_path, "--workers", "1", config="[new_group]\nnew_option = 1\n")
     assert server.stop() == 0

@@ -61,7 +61,7 @@ def content(answer: Answer) -> Any:
     try:
         body = json.loads(text)
     except ValueError:
-        return " ".join(text.split())
+        return _INVALID.sub(_sorted_names, " ".join(text.split()))
     if isinstance(body, dict):
         for error in body.get("errors", ()):
             detail = _INVALID.sub(_sorted_names, " ".join(error["detail"].split()))
