@@ -17,7 +17,8 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
+
+from compute_agent import signals
 
 DEFAULT_PORT = 8778
 DEFAULT_INTERVAL = 10
@@ -30,15 +31,13 @@ def run(argv: Sequence[str]) -> int:
     """Run the command and return its exit status."""
     namespace = _parser().parse_args(argv)
     stop = threading.Event()
-    signals = _Signals(stop)
     try:
-        return _run(namespace, stop)
+        with signals.handled({signal.SIGINT: stop.set, signal.SIGTERM: stop.set}):
+            return _run(namespace, stop)
     except BrokenPipeError:
         # whoever read the output has seen enough; Python would complain once more when it flushes
         sys.stdout = None
         return 0
-    finally:
-        signals.restore()
 
 
 def _run(namespace: argparse.Namespace, stop: threading.Event) -> int:
@@ -72,28 +71,6 @@ def _run(namespace: argparse.Namespace, stop: threading.Event) -> int:
         print(f"compute-agent dev: {error}", file=sys.stderr)
         return 1
     return 0
-
-
-class _Signals:
-    """SIGINT and SIGTERM set an event.
-
-    They raise nothing: an exception in the middle of a library leaves its locks held.
-    """
-
-    def __init__(self, stop: threading.Event) -> None:
-        self._stop = stop
-        self._before = {
-            number: signal.signal(number, self._handle)
-            for number in (signal.SIGINT, signal.SIGTERM)
-        }
-
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        self._stop.set()
-
-    def restore(self) -> None:
-        """Put the handlers back that were there before."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import bus as message_bus
+from compute_agent import signals
 from compute_agent.errors import ComputeAgentError, PlacementUnavailable
 from compute_agent.report.transport import Transport
 from compute_agent.scheduler import assembly, spec_reader
@@ -187,13 +188,12 @@ def serve(conf: cfg.ConfigOpts, placement: Transport) -> int:
         LOG.warning("Placement cannot be reached yet, requests are refused until it can: %s", error)
     service = SchedulerService(conf, bus, placement, conf.DEFAULT.host)
     stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
-    service.start()
-    LOG.info("Serving topic %s as %s", TOPIC, conf.DEFAULT.host)
-    stopped.wait()
-    LOG.info("Stopping")
-    service.stop()
+    with signals.handled({signal.SIGTERM: stopped.set, signal.SIGINT: stopped.set}):
+        service.start()
+        LOG.info("Serving topic %s as %s", TOPIC, conf.DEFAULT.host)
+        stopped.wait()
+        LOG.info("Stopping")
+        service.stop()
     return 0
 
 

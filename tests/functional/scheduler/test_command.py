@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import uuid
 from pathlib import Path
+
+import pytest
 
 from tests.fixtures.placement import free_port
 from tests.functional.scheduler.conftest import Cloud, Command, write_config
@@ -194,3 +198,38 @@ def test_serving_without_a_bus_says_how_to_have_one(command: Command) -> None:
     done = command("serve")
     assert done.returncode == 2
     assert "transport_url is not set" in done.stderr
+
+
+@pytest.mark.parametrize("placement_is_up", [True, False])
+def test_serving_goes_on_until_sigterm_also_while_placement_is_down(
+    placement_url: str, tmp_path: Path, placement_is_up: bool
+) -> None:
+    url = placement_url if placement_is_up else f"http://127.0.0.1:{free_port()}"
+    file = write_config(tmp_path / "serve.conf", url)
+    file.write_text("[DEFAULT]\ntransport_url = fake://\n" + file.read_text())
+    program = str(Path(sys.executable).parent / "compute-scheduler")
+    with subprocess.Popen(
+        [program, "--config-file", str(file), "serve"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if "Serving topic scheduler" in line:
+                process.terminate()
+        assert process.wait(60) == 0, said
+    assert ("Placement cannot be reached yet" in said) is not placement_is_up
+    assert "Traceback" not in said
+
+
+def test_serving_ends_when_placement_refuses_the_scheduler(
+    command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "refused.conf"
+    file.write_text("[DEFAULT]\ntransport_url = fake://\n[placement]\nauth_type = nonsense\n")
+    done = command("serve", config_file=file)
+    assert done.returncode == 3
+    assert "auth" in done.stderr
