@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+READ_TRIES: Final = 10
+"""How often a read is begun in all when the connection breaks."""
+
 PRUNE_EVERY: Final = 2000
 """Rows of the feed of changes after which whoever wrote the last one cuts it short."""
 
@@ -105,7 +108,7 @@ class Store:
                 transaction.commit()
                 return result
 
-        return retry.retrying(once, tries=self.options.claim_tries, doing=_doing(function))
+        return retry.retrying(once, tries=READ_TRIES, doing=_doing(function))
 
     def write(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import sqlalchemy as sa
 
 from placement_server.store import allocations, audit, inventories, providers, reshape, traits
 from placement_server.store.errors import ProviderNotFound
@@ -229,3 +230,11 @@ def test_two_at_once_leave_what_two_in_a_row_leave(
 
 def test_nothing_is_wrong_after_all_of_this(sessions: Sessions) -> None:
     assert sessions.first.read(audit.audit) == []
+
+
+def test_none_of_this_was_a_deadlock(sessions: Sessions) -> None:
+    """One lock order: sessions wait for each other, and never in a circle."""
+    if sessions.family != "postgresql":
+        pytest.skip("only PostgreSQL counts deadlocks by database")
+    query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    assert sessions.first.read(lambda tx: tx.execute(sa.text(query)).scalar_one()) == 0
