@@ -16,7 +16,14 @@ import os_resource_classes
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from placement_server.app import build_app
 from placement_server.conf import new_config
@@ -44,10 +51,10 @@ _RECORDS = st.builds(
     step_size=st.sampled_from([1, 1, 2]),
     allocation_ratio=st.sampled_from([1.0, 1.0, 1.5, 0.5]),
 )
+_PLAIN_RECORDS = st.builds(Record, total=st.integers(4, 16))
 _STOCK = st.dictionaries(st.sampled_from(_CLASSES[:3]), _RECORDS, max_size=3)
-_RESOURCES = st.dictionaries(
-    st.sampled_from(_CLASSES[:3]), st.integers(1, 8), min_size=1, max_size=2
-)
+_AMOUNTS = st.sampled_from([1, 1, 2, 2, 3, 4, 6, 9])
+_HOW_MANY = st.sampled_from([0, 1, 1, 1, 2])
 _OFF = st.sampled_from([0, 0, 0, 0, 0, 1])
 """How far a generation in a request is off: mostly not at all."""
 
@@ -93,19 +100,50 @@ class Machine(RuleBasedStateMachine):
         for path, must in views.expected(self.model, _CONSUMERS, _PROJECTS).items():
             assert views.shown(self.api, path) == must, path
 
+    @initialize(
+        stocks=st.lists(
+            st.dictionaries(st.sampled_from(_CLASSES[:2]), _PLAIN_RECORDS, min_size=1),
+            min_size=2,
+            max_size=3,
+        )
+    )
+    def begin(self, stocks: list[dict[str, Record]]) -> None:
+        """With a few providers, each under the one before it, and a consumer on all of them, or
+        nearly all requests would be about nothing."""
+        parent = None
+        for stock in stocks:
+            parent = self.new_provider(f"first-{self.created}", parent)
+            self.set_inventories(parent, 0, stock)
+        placed = {
+            one: dict.fromkeys(known.inventories, 1) for one, known in self.model.providers.items()
+        }
+        self.write({_CONSUMERS[0]: Entry(placed, None, "p1", "u1", "INSTANCE")})
+
     # What requests are made of.
 
     def provider(self, data: st.DataObject) -> str:
         """Any provider, hardly ever one that does not exist."""
         known = sorted(self.model.providers)
-        return data.draw(st.sampled_from(known * 4 + [_NOBODY]), label="provider")
+        if not known or data.draw(st.integers(0, 19), label="nobody") == 7:
+            return _NOBODY
+        return data.draw(st.sampled_from(known), label="provider")
+
+    def resources(self, data: st.DataObject, provider: str) -> dict[str, int]:
+        """Amounts of what the provider has, hardly ever of something else."""
+        known = self.model.providers.get(provider)
+        names = sorted(known.inventories) if known else []
+        if not names or data.draw(st.integers(0, 19), label="other class") == 7:
+            names = _CLASSES[:3]
+        return data.draw(
+            st.dictionaries(st.sampled_from(names), _AMOUNTS, min_size=1, max_size=2),
+            label="resources",
+        )
 
     def generation(self, provider: str, off: int) -> int:
         known = self.model.providers.get(provider)
         return (known.generation if known else 0) + off
 
     def entry(self, data: st.DataObject, consumer: str, off: int) -> Entry:
-        places = st.sampled_from(sorted(self.model.providers) * 8 + [_NOBODY])
         present = self.model.consumers.get(consumer)
         generation = present.generation if present else None
         if off:
@@ -113,11 +151,12 @@ class Machine(RuleBasedStateMachine):
         if present and data.draw(st.booleans(), label="resize"):
             # the same places: the likeliest to be accepted
             placed = {
-                place: {name: data.draw(st.integers(1, 8)) for name in resources}
+                place: {name: data.draw(_AMOUNTS, label="new amount") for name in resources}
                 for place, resources in present.allocations.items()
             }
         else:
-            placed = data.draw(st.dictionaries(places, _RESOURCES, max_size=2), label="placed")
+            places = {self.provider(data) for _ in range(data.draw(_HOW_MANY, label="places"))}
+            placed = {place: self.resources(data, place) for place in sorted(places)}
         return Entry(
             placed,
             generation,
@@ -132,14 +171,17 @@ class Machine(RuleBasedStateMachine):
     def create_provider(self, data: st.DataObject, name: str, child: bool) -> None:
         if len(self.model.providers) >= _MOST_PROVIDERS:
             return
+        self.new_provider(name, self.provider(data) if child else None)
+
+    def new_provider(self, name: str, parent: str | None) -> str:
         self.created += 1
         new = str(uuid.UUID(int=1000 + self.created))
-        parent = self.provider(data) if child else None
         body = {"uuid": new, "name": name, "parent_provider_uuid": parent}
         self.compare(
             self.api.post("/resource_providers", body),
             self.model.create_provider(new, name, parent),
         )
+        return new
 
     @rule(data=st.data(), name=st.sampled_from(_NAMES), child=st.booleans())
     def update_provider(self, data: st.DataObject, name: str, child: bool) -> None:
@@ -166,7 +208,9 @@ class Machine(RuleBasedStateMachine):
         self, data: st.DataObject, records: dict[str, Record], off: int
     ) -> None:
         one = self.provider(data)
-        generation = self.generation(one, off)
+        self.set_inventories(one, self.generation(one, off), records)
+
+    def set_inventories(self, one: str, generation: int, records: dict[str, Record]) -> None:
         body = {
             "resource_provider_generation": generation,
             "inventories": {name: vars(record) for name, record in records.items()},
@@ -190,7 +234,9 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), name=st.sampled_from(_CLASSES), record=_RECORDS, off=_OFF)
     def update_inventory(self, data: st.DataObject, name: str, record: Record, off: int) -> None:
         one = self.provider(data)
-        generation = self.generation(one, off)
+        self.set_inventory(one, self.generation(one, off), name, record)
+
+    def set_inventory(self, one: str, generation: int, name: str, record: Record) -> None:
         self.compare(
             self.api.put(
                 f"/resource_providers/{one}/inventories/{name}",
@@ -198,6 +244,19 @@ class Machine(RuleBasedStateMachine):
             ),
             self.model.update_inventory(one, generation, name, record),
         )
+
+    @precondition(lambda self: self.model.consumers)
+    @rule(data=st.data(), total=st.integers(1, 3), more=st.integers(-1, 1))
+    def shrink_below_use(self, data: st.DataObject, total: int, more: int) -> None:
+        """And rewrite a consumer there with a bit less, the same, or a bit more."""
+        consumer = data.draw(st.sampled_from(sorted(self.model.consumers)), label="consumer")
+        held = self.model.consumers[consumer]
+        place = data.draw(st.sampled_from(sorted(held.allocations)), label="place")
+        name = data.draw(st.sampled_from(sorted(held.allocations[place])), label="class")
+        self.set_inventory(place, self.generation(place, 0), name, Record(total))
+        placed = {one: dict(resources) for one, resources in held.allocations.items()}
+        placed[place][name] = max(1, placed[place][name] + more)
+        self.write({consumer: Entry(placed, held.generation, "p1", "u1", "INSTANCE")})
 
     @rule(data=st.data(), name=st.sampled_from(_CLASSES))
     def delete_inventory(self, data: st.DataObject, name: str) -> None:
@@ -280,17 +339,18 @@ class Machine(RuleBasedStateMachine):
         off=_OFF,
     )
     def write_several(self, data: st.DataObject, consumers: list[str], off: int) -> None:
-        entries = {one: self.entry(data, one, off) for one in consumers}
+        self.write({one: self.entry(data, one, off) for one in consumers})
+
+    def write(self, entries: dict[str, Entry]) -> None:
         self.compare(
             self.api.post("/allocations", {one: as_json(entry) for one, entry in entries.items()}),
             self.model.write_allocations(entries),
         )
 
+    @precondition(lambda self: self.model.consumers)
     @rule(data=st.data())
     def hand_over(self, data: st.DataObject) -> None:
         """One consumer's allocations go to another one, as in a migration."""
-        if not self.model.consumers:
-            return
         giver = data.draw(st.sampled_from(sorted(self.model.consumers)))
         taker = data.draw(st.sampled_from([one for one in _CONSUMERS if one != giver]))
         held = self.model.consumers[giver]
@@ -301,20 +361,19 @@ class Machine(RuleBasedStateMachine):
                 held.allocations, present.generation if present else None, "p2", "u1", "MIGRATION"
             ),
         }
-        self.compare(
-            self.api.post("/allocations", {one: as_json(entry) for one, entry in entries.items()}),
-            self.model.write_allocations(entries),
-        )
+        self.write(entries)
 
-    @rule(consumer=st.sampled_from(_CONSUMERS))
-    def delete_allocations(self, consumer: str) -> None:
+    @rule(data=st.data())
+    def delete_allocations(self, data: st.DataObject) -> None:
+        known = sorted(self.model.consumers)
+        consumer = data.draw(st.sampled_from(known * 9 + [_NOBODY]), label="consumer")
         self.compare(
             self.api.delete(f"/allocations/{consumer}"), self.model.delete_allocations(consumer)
         )
 
     @rule(data=st.data(), off=_OFF)
     def reshape_at_random(self, data: st.DataObject, off: int) -> None:
-        listed = data.draw(st.dictionaries(st.just(self.provider(data)), _STOCK, min_size=1))
+        listed = {self.provider(data): data.draw(_STOCK, label="new stock")}
         consumers = data.draw(st.lists(st.sampled_from(_CONSUMERS), max_size=2, unique=True))
         self.reshape(listed, {one: self.entry(data, one, 0) for one in consumers}, off)
 
@@ -378,6 +437,8 @@ def api() -> Iterator[Client]:
         store.close()
 
 
+# a failure takes minutes to be made small
+@pytest.mark.timeout(900)
 def test_every_get_equals_the_model_after_every_request(api: Client) -> None:
     Machine.api = api
     profile = settings()
