@@ -185,7 +185,9 @@ def serve(conf: cfg.ConfigOpts, placement: Transport) -> int:
     try:
         client.connect()
     except PlacementUnavailable as error:
-        LOG.warning("Placement cannot be reached yet, requests are refused until it can: %s", error)
+        LOG.warning(
+            "Placement cannot be reached yet, requests are refused until it can: %s", str(error)
+        )
     service = SchedulerService(conf, bus, placement, conf.DEFAULT.host)
     stopped = threading.Event()
     with signals.handled({signal.SIGTERM: stopped.set, signal.SIGINT: stopped.set}):
