@@ -108,6 +108,7 @@ def delete(tx: WriteTransaction, consumer_uuid: str) -> None:
 def _apply(tx: WriteTransaction, held: Sequence[HeldConsumer], *, raise_emptied: bool) -> None:
     given_back = sum_of_old(held)
     scene = _look(tx, held, given_back)
+    check_providers(held, scene.provider_ids)
     asked = new_allocations(tx, held, scene.provider_ids)
     taken = claims.check(asked, scene.inventories, given_back)
 
@@ -139,18 +140,21 @@ def sum_of_old(held: Sequence[HeldConsumer]) -> dict[Key, int]:
     return sums
 
 
+def check_providers(held: Sequence[HeldConsumer], provider_ids: Mapping[str, int]) -> None:
+    """Raises ProviderNotFound for the first provider of the request that does not exist."""
+    for consumer in held:
+        for uuid in consumer.write.allocations:
+            if uuid not in provider_ids:
+                raise ProviderNotFound(uuid)
+
+
 def new_allocations(
     tx: WriteTransaction, held: Sequence[HeldConsumer], provider_ids: Mapping[str, int]
 ) -> list[Asked]:
-    """All new allocations in the order of the request.
-
-    Raises ProviderNotFound, then ResourceClassNotFound.
-    """
+    """All new allocations in the order of the request. Raises ResourceClassNotFound."""
     names: dict[str, None] = {}
     for consumer in held:
-        for uuid, amounts in consumer.write.allocations.items():
-            if uuid not in provider_ids:
-                raise ProviderNotFound(uuid)
+        for amounts in consumer.write.allocations.values():
             names.update(dict.fromkeys(amounts))
     ids = class_ids(tx, list(names))
     return [

@@ -17,7 +17,6 @@ from placement_server.store.errors import (
     InventoryInUse,
     InventoryNotFound,
     ReservedTooLarge,
-    ResourceClassNotFound,
 )
 from placement_server.store.inventory_rows import HeldInventory
 from placement_server.store.names import class_ids, class_names
@@ -129,14 +128,11 @@ def update_one(
 def delete_one(tx: WriteTransaction, uuid: str, resource_class: str) -> None:
     """Remove one inventory.
 
-    Raises ProviderNotFound, InventoryInUse, InventoryNotFound (an unknown class as well).
+    Raises ProviderNotFound, ResourceClassNotFound, InventoryInUse, InventoryNotFound.
     """
     held = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
-    try:
-        inventory = held.get(class_ids(tx, [resource_class])[resource_class])
-    except ResourceClassNotFound:
-        inventory = None
+    inventory = held.get(class_ids(tx, [resource_class])[resource_class])
     if inventory is None:
         raise InventoryNotFound(resource_class, uuid)
     _refuse_if_used(tx, uuid, [inventory])

@@ -9,6 +9,7 @@ from sqlalchemy import bindparam
 
 from placement_server.store import claims, consumers, inventory_rows
 from placement_server.store.allocations import (
+    check_providers,
     insert_allocations,
     new_allocations,
     raised_providers,
@@ -62,10 +63,11 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
     consumers.check_generations(held)
     given_back = sum_of_old(held)
     named = _providers(tx, {uuid for write in writes for uuid in write.allocations})
-    asked = new_allocations(tx, held, {uuid: p.id for uuid, p in (named | listed).items()})
-    class_id = class_ids(
-        tx, list({name for _, records in inventories.values() for name in records}), hold=True
-    )
+    provider_ids = {uuid: provider.id for uuid, provider in (named | listed).items()}
+    check_providers(held, provider_ids)
+    names = dict.fromkeys(name for _, records in inventories.values() for name in records)
+    class_id = class_ids(tx, list(names), hold=True)
+    asked = new_allocations(tx, held, provider_ids)
     wanted = {
         listed[uuid].id: {class_id[name]: record for name, record in records.items()}
         for uuid, (_, records) in inventories.items()
@@ -126,7 +128,7 @@ def _listed(tx: WriteTransaction, inventories: Wanted) -> dict[str, Provider]:
             raise ReshapeProviderNotFound(uuid)
         if found[uuid].generation != generation:
             raise ReshapeGenerationConflict(uuid, found[uuid].generation, generation)
-    return found
+    return {uuid: found[uuid] for uuid in inventories}
 
 
 def _providers(tx: ReadTransaction, uuids: Collection[str]) -> dict[str, Provider]:

@@ -188,7 +188,7 @@ def test_unknown_classes_and_missing_inventories_are_told_apart(store: Store) ->
                 generation=1,
                 reserved_may_equal_total=True,
             )
-        with pytest.raises(InventoryNotFound):
+        with pytest.raises(error):
             store.write(inventories.delete_one, provider, name)
         with pytest.raises(InventoryNotFound):
             store.read(inventories.get, provider, name)
