@@ -6,7 +6,9 @@ that finds a difference not told here fails.
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,7 +27,10 @@ class Deliberate:
 
 
 def _detail(answer: Answer) -> str:
-    return answer.detail if b'"errors"' in answer.body else ""
+    if answer.headers.get("content-type") == "application/json":
+        return answer.detail if b'"errors"' in answer.body else ""
+    text = html.unescape(re.sub("<[^>]*>", " ", answer.body.decode()))
+    return " ".join(text.split())
 
 
 def _error_code(answer: Answer) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -59,8 +60,8 @@ def test_the_same_requests_get_the_same_answers(
     api = make_api()
     traffic = Traffic(seed, api)
     asked: list[str] = []
-    for number in range(REQUESTS):
-        sent = traffic.next()
+    requests = chain(traffic.warm_up(), (traffic.next() for _ in range(REQUESTS)))
+    for number, sent in enumerate(requests):
         asked.append(str(sent))
         theirs = reference(sent.method, sent.url, headers=sent.all_headers(), body=sent.body)
         ours = ask_ours(api, sent)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -40,11 +40,11 @@ class Traffic:
         self._makers: list[tuple[int, Callable[[int], tuple[str, str, Any]]]] = [
             (8, self._create_provider),
             (6, self._update_provider),
-            (3, self._delete_provider),
-            (10, self._replace_inventories),
+            (1, self._delete_provider),
+            (7, self._replace_inventories),
             (5, self._create_inventory),
             (5, self._update_inventory),
-            (3, self._delete_inventory),
+            (2, self._delete_inventory),
             (5, self._replace_aggregates),
             (6, self._replace_traits),
             (2, self._trait),
@@ -52,14 +52,45 @@ class Traffic:
             (14, self._claim),
             (6, self._claim_many),
             (3, self._delete_claim),
-            (5, self._reshape),
+            (8, self._reshape),
             (10, self._list_providers),
             (14, self._read),
             (4, self._usages),
             (4, self._list_traits),
-            (18, self._candidates),
+            (24, self._candidates),
             (2, self._nowhere),
         ]
+
+    def warm_up(self) -> Iterator[Sent]:
+        """Requests that make a world in which later ones find something.
+
+        Two trees and two lone providers, with stock, traits and aggregates drawn at random.
+        """
+        for name in CLASSES:
+            if name.startswith("CUSTOM_"):
+                yield Sent("PUT", f"/resource_classes/{name}", "1.39")
+        for name in TRAITS:
+            if name.startswith("CUSTOM_"):
+                yield Sent("PUT", f"/traits/{name}", "1.39")
+        parents = [None, PROVIDERS[0], PROVIDERS[0], None, PROVIDERS[3], None, None]
+        for name, uuid, parent in zip(NAMES, PROVIDERS, parents, strict=False):
+            body = {"name": name, "uuid": uuid, "parent_provider_uuid": parent}
+            yield self._write("POST", "/resource_providers", body)
+        for provider in PROVIDERS:
+            path = f"/resource_providers/{provider}"
+            stock = {name: {"total": self._pick([8, 100])} for name in self._some(CLASSES, 4, 2)}
+            for rest, content in (
+                ("inventories", {"inventories": stock}),
+                ("traits", {"traits": self._some(TRAITS, 2)}),
+                ("aggregates", {"aggregates": self._some(AGGREGATES, 2)}),
+            ):
+                generation = self._ours.get(path).json["generation"]
+                body = {**content, "resource_provider_generation": generation}
+                yield self._write("PUT", f"{path}/{rest}", body)
+
+    @staticmethod
+    def _write(method: str, url: str, body: Any) -> Sent:
+        return Sent(method, url, "1.39", body=json.dumps(body).encode())
 
     def next(self) -> Sent:
         """The next request."""
@@ -172,6 +203,11 @@ class Traffic:
             )
         return str(self._pick(PROVIDERS))
 
+    def _stock(self, provider: str) -> dict[str, Any]:
+        answer = self._ours.get(f"/resource_providers/{provider}/inventories")
+        known = answer.status == 200 and self._random.random() < 0.7
+        return dict(answer.json["inventories"]) if known else {}
+
     # Writes.
 
     def _create_provider(self, minor: int) -> tuple[str, str, Any]:
@@ -209,7 +245,7 @@ class Traffic:
         return record
 
     def _inventories(self) -> dict[str, Any]:
-        classes = self._some(CLASSES, 4)
+        classes = self._some(CLASSES, 4, self._pick([0, 2, 2]))
         if self._random.random() < 0.05:
             classes.append(self._pick(["CUSTOM_NOPE", "NOPE"]))
         return {name: self._record() for name in classes}
@@ -261,7 +297,11 @@ class Traffic:
 
     def _trait(self, minor: int) -> tuple[str, str, Any]:
         name = self._pick([*TRAITS, "CUSTOM_FAST", "CUSTOM_COLD", "custom_x", "CUSTOM_", "X" * 256])
-        return self._pick(["PUT", "PUT", "PUT", "DELETE", "GET"]), f"/traits/{name}", None
+        return (
+            self._pick(["PUT", "PUT", "PUT", "PUT", "PUT", "DELETE", "GET"]),
+            f"/traits/{name}",
+            None,
+        )
 
     def _resource_class(self, minor: int) -> tuple[str, str, Any]:
         name = self._pick([*CLASSES, "CUSTOM_GOLD", "CUSTOM_IRON", "CUSTOM_", "custom_x"])
@@ -272,10 +312,11 @@ class Traffic:
         return method, f"/resource_classes/{name}", body
 
     def _resources(self) -> dict[str, int]:
-        classes = self._some(CLASSES, 3, 1)
+        most = self._pick([1, 1, 2, 3])
+        classes = self._some(CLASSES, most, 1)
         if self._random.random() < 0.03:
             classes.append("CUSTOM_NOPE")
-        return {name: self._pick([1, 1, 2, 3, 4, 8, 1000]) for name in classes}
+        return {name: self._pick([1, 1, 1, 1, 2, 2, 4, 8, 1000]) for name in classes}
 
     def _held(self, minor: int, *, may_be_empty: bool) -> dict[str, Any]:
         if may_be_empty and self._random.random() < 0.15:
@@ -337,7 +378,7 @@ class Traffic:
             "inventories": {
                 provider: {
                     "resource_provider_generation": self._generation(provider),
-                    "inventories": self._inventories(),
+                    "inventories": {**self._stock(provider), **self._inventories()},
                 }
                 for provider in self._some(PROVIDERS, 2, 1)
             },
@@ -439,9 +480,9 @@ class Traffic:
                 resourceless.append(suffix)
             else:
                 parameters.append((f"resources{suffix}", self._amounts()))
-            if minor >= 17 and self._random.random() < 0.3:
+            if minor >= 17 and self._random.random() < 0.2:
                 parameters.append((f"required{suffix}", self._required(minor)))
-            if minor >= 21 and self._random.random() < 0.25:
+            if minor >= 21 and self._random.random() < 0.15:
                 parameters.append((f"member_of{suffix}", self._member_of(minor)))
             if minor >= 31 and self._random.random() < 0.1:
                 parameters.append((f"in_tree{suffix}", self._provider()))
