@@ -9,19 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compute_agent import errors, identity, state_files
+from compute_agent import errors
 from compute_agent.conf.compute import provider_config_location
-from compute_agent.drift import Auditor
-from compute_agent.ledger import Ledger
-from compute_agent.node_pass import NodePass
-from compute_agent.node_setup import NodeSetup
-from compute_agent.pass_schedule import NEVER
-from compute_agent.provider_config_merger import ProviderConfigMerger
+from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.report.client import ReportClient
 from compute_agent.report.transport import KeystoneTransport, ReadOnlyTransport
-from compute_agent.state_files import AgentLock
-from compute_agent.status import StatusBoard
-from compute_agent.tracker import ResourceTracker, TrackerOptions
+from compute_agent.state import files as state_files
+from compute_agent.state import identity
+from compute_agent.state.files import AgentLock
+from compute_agent.state.ledger import Ledger
+from compute_agent.tracker.drift import Auditor
+from compute_agent.tracker.node_pass import NodePass
+from compute_agent.tracker.node_setup import NodeSetup
+from compute_agent.tracker.pass_schedule import NEVER
+from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
+from compute_agent.tracker.status import StatusBoard
 from compute_agent.virt.driver import load_driver
 
 if TYPE_CHECKING:

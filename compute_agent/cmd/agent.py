@@ -5,12 +5,13 @@
     show     print the tree of resource providers that placement has
     status   print what the running agent says about itself
     report   ask the running agent for a pass now
+    doctor   check identity, placement, permissions, CPU sets, devices; change nothing
     capture  copy the machine's description into a directory, for a bug report
     dev      agent, scheduler and placement in one, for trying things out
 
 Exit status: 0 fine · 1 configuration · 2 reshape failed · 3 placement rejected, or cannot be used ·
 4 driver failed · 5 identity · 6 `plan`: something would change · 7 no agent answers · 127 bad
-arguments · 255 unexpected.
+arguments · 255 unexpected. `doctor`: 0 fine · 1 warnings · 2 errors.
 
 Whatever only one command needs is imported by that command, so that each stays light.
 """
@@ -78,8 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _failed(command: str, error: Exception) -> int:
     """Say what went wrong in one sentence and return the exit status for it."""
     from compute_agent import errors
-    from compute_agent.local_socket import AgentNotRunning
-    from compute_agent.tracker_decisions import exit_code_of
+    from compute_agent.service.local_socket import AgentNotRunning
+    from compute_agent.tracker.decisions import exit_code_of
 
     if isinstance(error, errors.ComputeAgentError):
         print(f"compute-agent {command}: {error}", file=sys.stderr)
@@ -121,6 +122,8 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--node", help="of this node only")
     report.add_argument("--no-wait", action="store_true", help="do not wait for its end")
     report.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    doctor = _command(commands, "doctor", _doctor, "check what could be wrong; changes nothing")
+    doctor.add_argument("--json", action="store_true", help="one JSON document on stdout")
     capture = _command(commands, "capture", _capture, "copy this machine's description")
     capture.add_argument("directory", help="a directory that is new or empty")
     commands.add_parser("dev", help="agent, scheduler and placement in one", add_help=False)
@@ -199,7 +202,7 @@ def _run(namespace: argparse.Namespace) -> int:
     agent_logging.set_up(conf)
     try:
         parts = agent_parts.build(conf, adopt_asked=namespace.adopt)
-        from compute_agent.service import Agent
+        from compute_agent.service.agent import Agent
 
         return Agent(conf, parts).run()
     except Exception as error:  # noqa: BLE001 - logged where an operator looks, then said
@@ -239,7 +242,7 @@ def _ask(
 ) -> dict[str, object]:
     from pathlib import Path
 
-    from compute_agent import local_socket
+    from compute_agent.service import local_socket
 
     conf = _configuration(namespace)
     path = conf.compute_agent.status_socket
@@ -250,6 +253,20 @@ def _ask(
         )
     answer: dict[str, object] = local_socket.ask(Path(path), command, timeout, **arguments)
     return answer
+
+
+def _doctor(namespace: argparse.Namespace) -> int:
+    from compute_agent import errors
+    from compute_agent.cmd import agent_logging, doctor
+
+    try:
+        conf = _configuration(namespace)
+    except errors.InvalidConfiguration as error:
+        return doctor.report_configuration(error, as_json=namespace.json)
+    # oslo.log's own default is stdout, which belongs to the result
+    conf.set_override("use_stderr", True)
+    agent_logging.set_up(conf, quiet=not namespace.debug)
+    return doctor.run(conf, as_json=namespace.json)
 
 
 def _capture(namespace: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from compute_agent import signals
+from compute_agent.service import signals
 
 DEFAULT_PORT = 8778
 DEFAULT_INTERVAL = 10

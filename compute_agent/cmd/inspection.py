@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
     from compute_agent.agent_parts import AgentParts
-    from compute_agent.node_pass import Proposal
     from compute_agent.provider import ProviderData
     from compute_agent.provider_tree import ProviderTree
+    from compute_agent.tracker.node_pass import Proposal
 
 WOULD_CHANGE = 6
 WIDE = 4000

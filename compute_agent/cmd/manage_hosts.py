@@ -71,7 +71,7 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 def exit_of(error: errors.ComputeAgentError) -> Exit:
     """The exit status that a failure ends with."""
     from compute_agent.manage.hosts import Refused
-    from compute_agent.state_files import AgentRunning
+    from compute_agent.state.files import AgentRunning
 
     if isinstance(error, AgentRunning):
         return Exit.AGENT_RUNNING
@@ -87,7 +87,7 @@ def exit_of(error: errors.ComputeAgentError) -> Exit:
 def _migrate(namespace: argparse.Namespace) -> int:
     from compute_agent import agent_parts
     from compute_agent.manage.migrate import migrate
-    from compute_agent.state_files import AgentLock
+    from compute_agent.state.files import AgentLock
 
     conf = configuration(namespace)
     if namespace.plan is not None:
@@ -192,8 +192,8 @@ def _delete_host(namespace: argparse.Namespace) -> int:
 
 
 def _adopt(namespace: argparse.Namespace) -> int:
-    from compute_agent import identity
     from compute_agent.manage import hosts
+    from compute_agent.state import identity
 
     conf = configuration(namespace)
     state_path = Path(conf.state_path)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compute_agent import errors, identity, state_files
+from compute_agent import errors
 from compute_agent.provider import SHARING_TRAIT
+from compute_agent.state import files as state_files
+from compute_agent.state import identity
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.node_pass import ReshapeNeededAgain
 from compute_agent.report.operations import KeepProvider, describe
 from compute_agent.report.retries import Clock, Retries, SystemClock
+from compute_agent.tracker.node_pass import ReshapeNeededAgain
 
 if TYPE_CHECKING:
     from compute_agent.agent_parts import AgentParts
-    from compute_agent.tracker import ResourceTracker
+    from compute_agent.tracker.resource_tracker import ResourceTracker
 
 NOT_MIGRATED = (
     errors.ReshapeFailed,

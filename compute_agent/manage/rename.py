@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compute_agent import errors, identity
+from compute_agent import errors
 from compute_agent.manage.hosts import Refused, host_tree
+from compute_agent.state import identity
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree

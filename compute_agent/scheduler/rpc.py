@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import bus as message_bus
-from compute_agent import signals
 from compute_agent.errors import ComputeAgentError, PlacementUnavailable
 from compute_agent.report.transport import Transport
 from compute_agent.scheduler import assembly, spec_reader
@@ -27,6 +26,7 @@ from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.selection import Selection
+from compute_agent.service import signals
 
 # before the library is imported: it would settle on eventlet
 message_bus.use_threads()

@@ -22,7 +22,8 @@ from typing import Any
 
 import requests
 
-from compute_agent import errors, local_socket
+from compute_agent import errors
+from compute_agent.service import local_socket
 from tests.fixtures.placement import free_port, wait_for_placement
 
 BIN = Path(sys.executable).parent

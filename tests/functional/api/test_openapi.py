@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.core.transport import Response
+from schemathesis.generation import GenerationMode
+from schemathesis.generation.case import Case
+
 from placement_server import openapi
 from placement_server.api import routes
 from placement_server.app import build_app
 from placement_server.conf import new_config
 from placement_server.store.store import Store
-from schemathesis.core.transport import Response
-from schemathesis.generation import GenerationMode
-from schemathesis.generation.case import Case
 from tools.openapi import TARGET, text
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}

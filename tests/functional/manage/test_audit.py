@@ -11,7 +11,7 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.cmd.manage_progress import ProgressBars
 from compute_agent.report.transport import InProcessTransport, Response
-from compute_agent.rpc import RpcServer
+from compute_agent.service.rpc import RpcServer
 from tests.functional.manage.conftest import Operator, PlacementView
 
 NOW = "--min-age=0"
@@ -228,6 +228,12 @@ def test_255_and_a_traceback_for_a_defect(
     result = offline.run("audit", listed(offline), NOW)
     assert result.status == 255
     assert "Traceback" in result.err
+
+
+def test_stdout_has_the_document_alone_however_much_is_logged(offline: Operator) -> None:
+    result = offline.run("audit", listed(offline), NOW, "--json", "--verbose")
+    assert result.document["orphans"] == []
+    assert "GET /resource_providers" in result.err
 
 
 # -- the agents say what exists --------------------------------------------------------------------

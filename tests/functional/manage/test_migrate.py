@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.state_files import AgentLock
+from compute_agent.state.files import AgentLock
 from compute_agent.virt.fake import FakeReshapeDriver
 from tests.functional.manage.conftest import Operator
 

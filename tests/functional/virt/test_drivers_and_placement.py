@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from compute_agent import agent_traits, errors, reshape_check
+from compute_agent import errors
 from compute_agent.conf import new_config
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.report.transport import InProcessTransport
+from compute_agent.tracker import agent_traits, reshape_check
 from compute_agent.virt import fake
 from compute_agent.virt.driver import ComputeDriver, load_driver
 from placement_server.app import build_app

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from compute_agent import errors
-from compute_agent.tracker_decisions import (
+from compute_agent.tracker.decisions import (
     Action,
     Decision,
     Event,

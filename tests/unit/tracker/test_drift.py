@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from compute_agent.drift import Drift, DriftAudit
+from compute_agent.tracker.drift import Drift, DriftAudit
 
 
 @pytest.fixture

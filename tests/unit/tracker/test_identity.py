@@ -5,8 +5,9 @@ import stat
 
 import pytest
 
-from compute_agent import errors, identity
-from compute_agent.identity import Marker, RootFacts, Verdict
+from compute_agent import errors
+from compute_agent.state import identity
+from compute_agent.state.identity import Marker, RootFacts, Verdict
 
 A = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
 B = "11111111-5c46-4f0a-a1a3-8e0a9a5ec0a0"

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from compute_agent import signals
-from compute_agent.node_lock import FairLock
-from compute_agent.pass_schedule import NEVER, PassSchedule
-from compute_agent.systemd import ServiceManager
+from compute_agent.service import signals
+from compute_agent.service.systemd import ServiceManager
+from compute_agent.tracker.node_lock import FairLock
+from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 
 
 class Clock:

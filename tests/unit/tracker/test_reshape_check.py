@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_agent import errors, reshape_check
+from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.tracker import reshape_check
 
 ROOT = "00000000-0000-4000-8000-000000000001"
 GPU0 = "00000000-0000-4000-8000-000000000002"

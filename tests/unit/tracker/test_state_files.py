@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from compute_agent import state_files
-from compute_agent.state_files import AgentLock, AgentRunning, StateFile, StateUnusable
+from compute_agent.state import files as state_files
+from compute_agent.state.files import AgentLock, AgentRunning, StateFile, StateUnusable
 
 
 def test_a_written_file_has_the_content_and_the_mode_whatever_the_umask(tmp_path):
@@ -112,7 +112,7 @@ def test_a_missing_state_directory_is_created(tmp_path):
 
 def test_a_second_process_is_refused_the_lock_and_told_who_holds_it(tmp_path):
     program = (
-        "import sys, pathlib; from compute_agent.state_files import AgentLock\n"
+        "import sys, pathlib; from compute_agent.state.files import AgentLock\n"
         "AgentLock(pathlib.Path(sys.argv[1])).acquire(); print('held', flush=True); input()"
     )
     with subprocess.Popen(

@@ -6,14 +6,15 @@ import urllib.request
 
 import pytest
 
-from compute_agent import errors, local_socket
-from compute_agent.agent_traits import synchronise
-from compute_agent.ledger import Ledger, ServiceState
-from compute_agent.local_socket import AgentNotRunning, LocalServer
-from compute_agent.metrics import MetricsServer
-from compute_agent.normalise import Correction, normalise
+from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.status import PassOutcome, StatusBoard, Trouble
+from compute_agent.service import local_socket
+from compute_agent.service.local_socket import AgentNotRunning, LocalServer
+from compute_agent.service.metrics import MetricsServer
+from compute_agent.state.ledger import Ledger, ServiceState
+from compute_agent.tracker.agent_traits import synchronise
+from compute_agent.tracker.normalise import Correction, normalise
+from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
 
 UUID = "00000000-0000-4000-8000-000000000001"
 OUTCOME = PassOutcome(

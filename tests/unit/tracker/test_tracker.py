@@ -9,14 +9,19 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.node_pass import Proposal
-from compute_agent.pass_loop import PassLoop
-from compute_agent.pass_schedule import NEVER, PassSchedule
-from compute_agent.provider_config_merger import Merged
+from compute_agent.provider_config.merger import Merged
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.status import StatusBoard
-from compute_agent.tracker import PassResult, ResourceTracker, TrackerOptions, subject_of
-from compute_agent.tracker_decisions import ExitCode
+from compute_agent.service.pass_loop import PassLoop
+from compute_agent.tracker.decisions import ExitCode
+from compute_agent.tracker.node_pass import Proposal
+from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
+from compute_agent.tracker.resource_tracker import (
+    PassResult,
+    ResourceTracker,
+    TrackerOptions,
+    subject_of,
+)
+from compute_agent.tracker.status import StatusBoard
 
 UUID = "00000000-0000-4000-8000-000000000001"
 

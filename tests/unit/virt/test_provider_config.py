@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.provider_config import (
+from compute_agent.provider_config.additions import (
     Announcements,
     MergeResult,
     ProviderConfigException,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from compute_agent import errors, reshape_check
+from compute_agent import errors
 from compute_agent.discovery.facts import (
     GpuVf,
     HostTopology,
@@ -16,6 +16,7 @@ from compute_agent.discovery.facts import (
     PciAddress,
 )
 from compute_agent.provider_tree import child_uuid
+from compute_agent.tracker import reshape_check
 from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent import tracker_decisions as decisions
-from compute_agent.node_lock import FairLock
-from compute_agent.node_pass import NodePass, Proposal, ReshapeNeededAgain, Target
-from compute_agent.pass_schedule import NEVER
-from compute_agent.status import PassOutcome, StatusBoard, Trouble
-from compute_agent.tracker_decisions import Action, Decision, Event, EventKind, NodeState
+from compute_agent.tracker import decisions
+from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
+from compute_agent.tracker.node_lock import FairLock
+from compute_agent.tracker.node_pass import NodePass, Proposal, ReshapeNeededAgain, Target
+from compute_agent.tracker.pass_schedule import NEVER
+from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
 
 if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient

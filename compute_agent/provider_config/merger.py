@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from compute_agent import errors, provider_config
+from compute_agent import errors
+from compute_agent.provider_config import additions as provider_config
 
 if TYPE_CHECKING:
-    from compute_agent.ledger import Additions, Ledger
     from compute_agent.provider_tree import ProviderTree
+    from compute_agent.state.ledger import Additions, Ledger
 
 LOG = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from compute_agent.pass_schedule import NEVER, PassSchedule
-from compute_agent.tracker import PassResult
+from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
+from compute_agent.tracker.resource_tracker import PassResult
 
 LOG = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from compute_agent import errors
 
 if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient
-    from compute_agent.status import StatusBoard
+    from compute_agent.tracker.status import StatusBoard
     from compute_agent.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)

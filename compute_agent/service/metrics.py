@@ -14,7 +14,7 @@ from compute_agent import errors
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from compute_agent.status import StatusBoard
+    from compute_agent.tracker.status import StatusBoard
 
 PREFIX = "compute_agent"
 

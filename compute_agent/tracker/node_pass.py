@@ -13,16 +13,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import agent_traits, errors, identity, reshape_check
-from compute_agent.normalise import Correction, normalise
+from compute_agent import errors
 from compute_agent.provider import SHARING_TRAIT
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.operations import KeepProvider, Operation
+from compute_agent.state import identity
+from compute_agent.tracker import agent_traits, reshape_check
+from compute_agent.tracker.normalise import Correction, normalise
 
 if TYPE_CHECKING:
-    from compute_agent.ledger import Ledger
-    from compute_agent.provider_config_merger import Merged, ProviderConfigMerger
+    from compute_agent.provider_config.merger import Merged, ProviderConfigMerger
     from compute_agent.report.client import ReportClient
+    from compute_agent.state.ledger import Ledger
     from compute_agent.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)

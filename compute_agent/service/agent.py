@@ -17,22 +17,23 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import conf as agent_conf
-from compute_agent import errors, signals
-from compute_agent import tracker_decisions as decisions
-from compute_agent.agent_commands import NODE_LIST, AgentCommands, service_state
-from compute_agent.local_socket import LocalServer
-from compute_agent.metrics import MetricsServer
-from compute_agent.pass_loop import PassLoop
-from compute_agent.pass_schedule import NEVER, PassSchedule
-from compute_agent.systemd import ServiceManager
-from compute_agent.tracker import REMEDIES, PassResult, ResourceTracker
-from compute_agent.tracker_decisions import ExitCode
+from compute_agent import errors
+from compute_agent.service import signals
+from compute_agent.service.commands import NODE_LIST, AgentCommands, service_state
+from compute_agent.service.local_socket import LocalServer
+from compute_agent.service.metrics import MetricsServer
+from compute_agent.service.pass_loop import PassLoop
+from compute_agent.service.systemd import ServiceManager
+from compute_agent.tracker import decisions
+from compute_agent.tracker.decisions import ExitCode
+from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
+from compute_agent.tracker.resource_tracker import REMEDIES, PassResult, ResourceTracker
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.agent_parts import AgentParts
-    from compute_agent.rpc import RpcServer
+    from compute_agent.service.rpc import RpcServer
 
 LOG = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class Agent:
     def _open_bus(self) -> None:
         """Check that there can be a bus; it is served once every node has been reported."""
         if self._conf.transport_url:
-            from compute_agent.rpc import RpcServer
+            from compute_agent.service.rpc import RpcServer
 
             self._rpc = RpcServer(self._conf, self.commands)
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compute_agent import errors, identity
-from compute_agent.identity import Marker, RootFacts, Verdict
+from compute_agent import errors
+from compute_agent.state import identity
+from compute_agent.state.identity import Marker, RootFacts, Verdict
 
 if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient

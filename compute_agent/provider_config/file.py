@@ -11,7 +11,7 @@ from typing import Any, Final
 import jsonschema
 import yaml
 
-from compute_agent.provider_config import (
+from compute_agent.provider_config.additions import (
     COMPUTE_NODE,
     ProviderConfig,
     ProviderConfigException,

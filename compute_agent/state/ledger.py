@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from compute_agent.state_files import StateFile
+from compute_agent.state.files import StateFile
 
 Additions: TypeAlias = dict[str, dict[str, list[str]]]
 """Provider uuid to the classes (``inventories``) and ``traits`` that configuration files added."""

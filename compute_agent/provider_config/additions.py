@@ -102,7 +102,7 @@ def load(directory: Path) -> ProviderConfigs:
         LOG.info("The directory %s holds no provider config files (*.yaml).", directory)
         return ProviderConfigs()
     # loaded only where there are files, as parser and validator take longer than all the rest
-    from compute_agent import provider_config_file
+    from compute_agent.provider_config import file as provider_config_file
 
     providers: list[ProviderConfig] = []
     for path in paths:

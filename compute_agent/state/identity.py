@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from compute_agent import errors, state_files
+from compute_agent import errors
 from compute_agent.provider import provider_name
+from compute_agent.state import files as state_files
 
 COMPUTE_ID = "compute_id"
 MARKER = "registered"

@@ -7,16 +7,17 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import errors, state_dump
-from compute_agent.ledger import ServiceState
+from compute_agent import errors
 from compute_agent.report.operations import describe
+from compute_agent.service import state_dump
+from compute_agent.state.ledger import ServiceState
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.agent_parts import AgentParts
-    from compute_agent.pass_schedule import PassSchedule
-    from compute_agent.tracker import ResourceTracker
+    from compute_agent.tracker.pass_schedule import PassSchedule
+    from compute_agent.tracker.resource_tracker import ResourceTracker
 
 LOG = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""provider.yaml: what an operator adds to providers of this agent."""

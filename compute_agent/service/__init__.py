@@ -1,0 +1,1 @@
+"""The daemon's life: signals, systemd, the thread of passes, status, bus."""
