@@ -1,0 +1,54 @@
+"""The command `compute-agent doctor`: what is wrong here, or would be at the next start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from compute_agent import agent_parts, errors
+from compute_agent.manage.doctor import Diagnosis, Level, examine, examine_placement
+from compute_agent.report.connection import Connection
+from compute_agent.report.keystone import KeystoneTransport
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+
+def run(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
+    """Print every diagnosis and return the worst level: 0 fine, 1 warnings, 2 errors."""
+    diagnoses = list(_diagnoses(conf))
+    if as_json:
+        document = [
+            {"level": each.level.name.lower(), "subject": each.subject, "text": each.text}
+            for each in diagnoses
+        ]
+        print(json.dumps({"diagnoses": document}, indent=2))
+    else:
+        for each in diagnoses:
+            print(f"{each.level.name.lower():8} {each.subject}: {each.text}")
+    return max((each.level for each in diagnoses), default=Level.FINE)
+
+
+def report_configuration(error: errors.InvalidConfiguration, *, as_json: bool) -> int:
+    """Print that the configuration cannot even be read; nothing else can be looked at then."""
+    if as_json:
+        diagnosis = {"level": "error", "subject": "configuration", "text": str(error)}
+        print(json.dumps({"diagnoses": [diagnosis]}, indent=2))
+    else:
+        print(f"error    configuration: {error}")
+    return Level.ERROR
+
+
+def _diagnoses(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
+    yield from examine_placement(Connection(KeystoneTransport.from_conf(conf)))
+    try:
+        parts = agent_parts.build(conf, read_only=True)
+    except errors.ComputeAgentError as error:
+        identity = isinstance(error, errors.InvalidNodeConfiguration)
+        yield Diagnosis(Level.ERROR, "identity" if identity else "configuration", str(error))
+        return
+    try:
+        yield from examine(parts)
+    finally:
+        parts.close()

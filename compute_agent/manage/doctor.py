@@ -1,0 +1,215 @@
+"""What keeps a host from being reported as its operator means it: every check, none changes a
+thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+from compute_agent.manage import provider_directory
+from compute_agent.report.connection import BASE, Connection, version_text
+from compute_agent.report.operations import CreateProvider, KeepProvider, PutProvider
+from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
+from compute_agent.virt.layout import lay_out
+from compute_agent.virt.topology_driver import TopologyDriver
+
+if TYPE_CHECKING:
+    from compute_agent.agent_parts import AgentParts
+    from compute_agent.discovery.facts import HostTopology
+    from compute_agent.report.operations import Operation
+    from compute_agent.tracker.node_pass import Proposal
+    from compute_agent.virt.layout import LayoutOptions
+
+NO_AGGREGATE = "00000000-0000-4000-8000-000000000000"
+"""Asking for its members is a question that everybody may ask who may read, with a short answer."""
+
+SCHEDULER_NEEDS = (1, 36)
+"""What the scheduler asks candidates with."""
+
+
+class Level(IntEnum):
+    """How bad it is; the worst is the exit status."""
+
+    FINE = 0
+    WARNING = 1
+    ERROR = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One thing that was looked at."""
+
+    level: Level
+    subject: str
+    text: str
+
+
+def examine(parts: AgentParts) -> Iterator[Diagnosis]:
+    """Check placement, identity, driver and machine, and what the next start would do.
+
+    :param parts: of an agent that only looks.
+    """
+    try:
+        nodes = parts.setup.nodes()
+    except errors.ComputeAgentError as error:
+        yield Diagnosis(Level.ERROR, _subject_of(error), str(error))
+        return
+    for name, uuid in nodes.items():
+        yield Diagnosis(Level.FINE, "identity", f"node {name} is {uuid}")
+        yield from _machine(parts, name)
+        yield from _next_start(parts, name, uuid)
+
+
+def examine_placement(connection: Connection) -> Iterator[Diagnosis]:
+    """Check that placement answers, is new enough, and lets this user do what it must."""
+    try:
+        offered = connection.versions()
+        provider_directory.members_of(connection, NO_AGGREGATE)
+    except errors.PlacementError as error:
+        yield Diagnosis(Level.ERROR, "placement", str(error))
+        return
+    span = f"{version_text(offered.minimum)} to {version_text(offered.maximum)}"
+    if offered.maximum < SCHEDULER_NEEDS:
+        needed = version_text(SCHEDULER_NEEDS)
+        text = f"it offers {span}; compute-scheduler needs {needed}: upgrade placement"
+        yield Diagnosis(Level.WARNING, "placement", text)
+    else:
+        yield Diagnosis(Level.FINE, "placement", f"it answers and offers {span}")
+    yield _may_reshape(connection)
+
+
+def _may_reshape(connection: Connection) -> Diagnosis:
+    """Who may is asked before what: a reshape of nothing is refused as malformed, or forbidden."""
+    doing = "Asking whether this user may reshape"
+    try:
+        response = connection.call("POST", "/reshaper", doing, version=BASE, json={})
+    except errors.PlacementUnauthorized as error:
+        text = (
+            f"this user may not reshape ({error}). Give it the role service; until then a host "
+            "whose layout changes does not start, and inventories are written one by one"
+        )
+        return Diagnosis(Level.ERROR, "permission", text)
+    except errors.PlacementError as error:
+        return Diagnosis(Level.ERROR, "permission", str(error))
+    if response.status != 400:
+        text = f"placement answered {response.status} to a reshape of nothing; expected 400"
+        return Diagnosis(Level.WARNING, "permission", text)
+    return Diagnosis(Level.FINE, "permission", "this user may reshape")
+
+
+def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
+    driver = parts.driver
+    if not isinstance(driver, TopologyDriver):
+        return
+    try:
+        topology, options = driver.topology(node), driver.current_options()
+    except errors.ComputeAgentError as error:
+        yield Diagnosis(Level.ERROR, "machine", str(error))
+        return
+    cpus = guest_cpus(
+        options.cpu_sets,
+        topology.online_cpus,
+        topology.present_cpus,
+        power_management=options.cpu_power_management,
+    )
+    sets = {"shared": cpus.shared, "dedicated": cpus.dedicated}
+    said = ", ".join(f"{kind} {format_cpu_set(ids)}" for kind, ids in sets.items() if ids)
+    level = Level.FINE if said else Level.ERROR
+    yield Diagnosis(level, "CPU sets", said or "no CPU of this machine is left for guests")
+    named = (options.cpu_sets.shared or frozenset()) | (options.cpu_sets.dedicated or frozenset())
+    absent = named - set(topology.present_cpus)
+    if absent:
+        text = f"they name CPUs that this machine does not have: {format_cpu_set(absent)}"
+        yield Diagnosis(Level.WARNING, "CPU sets", text)
+    layout = lay_out(node, topology, options)
+    for text in layout.errors:
+        yield Diagnosis(Level.ERROR, "layout", text)
+    for text in layout.warnings:
+        yield Diagnosis(Level.WARNING, "layout", text)
+    yield from _numa_nodes(topology, options)
+    yield from _mdev_types(topology, options)
+
+
+def _numa_nodes(topology: HostTopology, options: LayoutOptions) -> Iterator[Diagnosis]:
+    """Devices whose affinity nobody knows end up under the root."""
+    if len(topology.cells) < 2:
+        return
+    for kind, devices, override in (
+        ("gpu", topology.gpus, options.gpu.numa_node_override),
+        ("nic", topology.nics, options.nic.numa_node_override),
+    ):
+        for device in devices:
+            if device.numa_node is None and device.address not in override:
+                text = (
+                    f"{kind} {device.address} does not say which NUMA node it is at; set "
+                    f"[{kind}]numa_node_override = {device.address}:NODE"
+                )
+                yield Diagnosis(Level.WARNING, "NUMA", text)
+
+
+def _mdev_types(topology: HostTopology, options: LayoutOptions) -> Iterator[Diagnosis]:
+    offered: set[str] = set()
+    for gpu in topology.gpus:
+        offered.update(kind.id for kind in gpu.vgpu_types)
+        offered.update(kind.id for kind in gpu.mdev_types)
+        offered.update(kind.id for function in gpu.vfs for kind in function.mdev_types)
+    for enabled in options.gpu.mdev_types:
+        if enabled.type_id not in offered:
+            text = (
+                f"[devices]enabled_mdev_types has {enabled.type_id}, which no GPU here offers; "
+                f"they offer {', '.join(sorted(offered)) or 'none'}"
+            )
+            yield Diagnosis(Level.WARNING, "mdev types", text)
+
+
+def _next_start(parts: AgentParts, node: str, uuid: str) -> Iterator[Diagnosis]:
+    tracker = parts.tracker(
+        is_enabled=lambda: parts.ledger.service_state(default_enabled=True).enabled,
+        wait=lambda _seconds: False,
+    )
+    tracker.add_node(node, uuid)
+    try:
+        proposal = tracker.propose(node)
+        operations = parts.node_pass.operations(proposal)
+        conflicts = list(_name_conflicts(parts, proposal, operations))
+    except errors.ComputeAgentError as error:
+        yield Diagnosis(Level.ERROR, _subject_of(error), str(error))
+        return
+    yield from conflicts
+    for problem in proposal.problems:
+        yield Diagnosis(Level.ERROR, "configuration", str(problem))
+    if proposal.allocations is not None:
+        text = "the next start of the agent moves inventory and allocations (a reshape)"
+        yield Diagnosis(Level.WARNING, "layout", text)
+    due = sum(not isinstance(operation, KeepProvider) for operation in operations)
+    yield Diagnosis(Level.FINE, "changes", f"{due} due; `compute-agent plan` lists them")
+
+
+def _name_conflicts(
+    parts: AgentParts, proposal: Proposal, operations: list[Operation]
+) -> Iterator[Diagnosis]:
+    for operation in operations:
+        if not isinstance(operation, CreateProvider | PutProvider):
+            continue
+        holder = parts.report.providers.by_name(operation.name)
+        if holder is None or proposal.base.exists(holder["uuid"]):
+            continue
+        text = (
+            f"the name {operation.name!r}, which {operation.uuid} shall have, belongs to resource "
+            f"provider {holder['uuid']}; rename or delete that one, or adopt it if it is this host"
+        )
+        yield Diagnosis(Level.ERROR, "names", text)
+
+
+def _subject_of(error: errors.ComputeAgentError) -> str:
+    subjects: tuple[tuple[type[errors.ComputeAgentError], str], ...] = (
+        (errors.InvalidNodeConfiguration, "identity"),
+        (errors.InvalidConfiguration, "configuration"),
+        (errors.ReshapeFailed, "layout"),
+        (errors.PlacementError, "placement"),
+    )
+    return next((name for kind, name in subjects if isinstance(error, kind)), "driver")

@@ -1,0 +1,118 @@
+"""`compute-agent doctor`: it finds what is wrong, and changes nothing."""
+
+import json
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from compute_agent.cmd import agent
+from tests.functional.agent.processes import LyingProxy
+from tests.functional.manage.conftest import Operator, Result
+
+
+def examine(operator: Operator, *arguments: str) -> Result:
+    operator.arguments("doctor")
+    operator.capture.readouterr()
+    config = f"--config-file={operator.directory / 'agent.conf'}"
+    status = agent.main(["doctor", config, *arguments])
+    return Result(status, *operator.capture.readouterr())
+
+
+def told(result: Result, level: str) -> dict[str, str]:
+    """The diagnoses of a level: subject to text."""
+    return {
+        each["subject"]: each["text"]
+        for each in json.loads(result.out)["diagnoses"]
+        if each["level"] == level
+    }
+
+
+@pytest.fixture
+def proxy(placement_url: str) -> Iterator[LyingProxy]:
+    between = LyingProxy(placement_url)
+    yield between
+    between.close()
+
+
+def test_a_host_without_fault_is_fine_and_nothing_is_written(
+    online: Operator, proxy: LyingProxy
+) -> None:
+    online.configure(placement={"endpoint_override": proxy.url})
+    result = examine(online, "--json")
+    assert result.status == 0
+    assert {"placement", "permission", "identity", "CPU sets", "changes"} <= set(
+        told(result, "fine")
+    )
+    writes = [each for each in proxy.requests if not each.startswith("GET")]
+    assert writes == ["POST /reshaper"]
+    assert online.placement.providers(online.name) == {}
+    assert not online.state.exists()
+
+
+def test_the_permission_to_reshape_is_found_missing(online: Operator, proxy: LyingProxy) -> None:
+    online.configure(placement={"endpoint_override": proxy.url})
+    proxy.error("POST", "/reshaper", 403)
+    result = examine(online, "--json")
+    assert result.status == 2
+    assert "role service" in told(result, "error")["permission"]
+
+
+def test_a_placement_that_is_away_is_an_error_and_the_machine_is_examined_all_the_same(
+    offline: Operator,
+) -> None:
+    result = examine(offline, "--json")
+    assert result.status == 2
+    assert "no answer" in told(result, "error")["placement"]
+
+
+def test_a_name_that_belongs_to_somebody_else_is_an_error(online: Operator) -> None:
+    taken = online.placement.new_provider(f"{online.name}_NUMA0")
+    result = examine(online, "--json")
+    assert result.status == 2
+    assert taken in told(result, "error")["names"]
+
+
+def test_identities_that_disagree_are_an_error(online: Operator) -> None:
+    online.state.mkdir()
+    (online.state / "compute_id").write_text(str(uuid.uuid4()))
+    (online.directory / "compute_id").write_text(str(uuid.uuid4()))
+    result = examine(online, "--json")
+    assert result.status == 2
+    assert "disagree" in told(result, "error")["identity"]
+
+
+def test_a_configuration_that_cannot_be_read_is_an_error(online: Operator) -> None:
+    online.configure(DEFAULT={"update_resources_interval": "often"})
+    result = examine(online, "--json")
+    assert result.status == 2
+    assert "often" in told(result, "error")["configuration"]
+
+
+def test_cpu_sets_that_leave_nothing_for_guests_are_an_error(online: Operator) -> None:
+    online.configure(compute={"cpu_shared_set": "900"})
+    result = examine(online, "--json")
+    assert result.status == 2
+    assert "CPU sets" in told(result, "error")
+
+
+def test_cpus_that_the_machine_does_not_have_are_a_warning(online: Operator) -> None:
+    online.configure(compute={"cpu_shared_set": "0-1,900"})
+    result = examine(online, "--json")
+    assert result.status == 1
+    assert "900" in told(result, "warning")["CPU sets"]
+
+
+def test_a_type_of_vgpu_that_no_gpu_offers_is_a_warning(online: Operator) -> None:
+    online.configure(devices={"enabled_mdev_types": "nvidia-99"})
+    result = examine(online, "--json")
+    assert result.status == 1
+    assert "nvidia-99" in told(result, "warning")["mdev types"]
+
+
+def test_a_reshape_that_is_due_is_a_warning(online: Operator) -> None:
+    online.configure(DEFAULT={"compute_driver": "fake.FakeReshapeDriver"})
+    assert online.migrate().status == 0
+    result = examine(online)
+    assert result.status == 1
+    assert "reshape" in result.out
