@@ -12,7 +12,11 @@ from tests.integration.bank.proxy import Cut, Proxy
 from tests.integration.bank.service import Service
 
 _REQUESTS = (b"PUT /allocations", b"POST /allocations", b"POST /reshaper", b"DELETE /allocations")
-_STATEMENTS = (b"COMMIT", b"UPDATE inventories", b"INSERT INTO allocations", b"FOR UPDATE")
+_IN_A_WRITE = {
+    # prepared statements do not show their text any more, but how the transaction began does
+    "postgresql": b"BEGIN ISOLATION LEVEL READ COMMITTED",
+    "mariadb": b"INSERT INTO changes",
+}
 
 Strike = Callable[[], threading.Event | None]
 
@@ -64,16 +68,18 @@ class Nemesis:
         ]
         if self.database.kind == "postgresql":
             kinds.append(("kill -9 of a database session", self.database.kill_one_session))
-        kinds += [self._cut(self.to_database, b"COMMIT", cut) for cut in Cut]
-        kinds.append(self._cut(self.to_database, self.dice.choice(_STATEMENTS), Cut.BEHIND))
+        in_a_write = _IN_A_WRITE[self.database.kind]
+        kinds += [self._cut(self.to_database, b"COMMIT", cut, in_a_write) for cut in Cut]
+        # any statement of a write, whichever is next
+        kinds.append(self._cut(self.to_database, b"", self.dice.choice(list(Cut)), in_a_write))
         return kinds
 
     @staticmethod
-    def _cut(proxy: Proxy, marker: bytes, cut: Cut) -> tuple[str, Strike]:
+    def _cut(proxy: Proxy, marker: bytes, cut: Cut, behind: bytes = b"") -> tuple[str, Strike]:
         def strike() -> threading.Event:
-            return proxy.trap(marker, cut)
+            return proxy.trap(marker, cut, behind)
 
-        return f"cut of {marker.decode()} {cut.value}", strike
+        return f"cut of {marker.decode() or 'a statement'} {cut.value}", strike
 
     def _kill_worker(self) -> None:
         self.service.kill_worker(self.dice)

@@ -20,8 +20,12 @@ class Cut(enum.Enum):
 
 @dataclass
 class _Trap:
+    """Springs at the first chunk with ``marker`` or, if ``behind`` is given, at the first one
+    with ``marker`` that comes later on a connection than one with ``behind``."""
+
     marker: bytes
     cut: Cut
+    behind: bytes
     sprung: threading.Event = field(default_factory=threading.Event)
 
 
@@ -43,9 +47,12 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
-    def trap(self, marker: bytes, cut: Cut) -> threading.Event:
-        """Cut the next connection whose client sends ``marker``; the event tells when it was."""
-        trap = _Trap(marker, cut)
+    def trap(self, marker: bytes, cut: Cut, behind: bytes = b"") -> threading.Event:
+        """Cut the next connection whose client sends ``marker``, somewhere behind ``behind``.
+
+        The event tells when it was cut.
+        """
+        trap = _Trap(marker, cut, behind)
         self._trap = trap
         return trap.sprung
 
@@ -97,10 +104,14 @@ class Proxy:
     async def _outward(
         self, reader: asyncio.StreamReader, here: asyncio.StreamWriter, poisoned: asyncio.Event
     ) -> None:
+        armed: _Trap | None = None
         with contextlib.suppress(OSError):
             while chunk := await reader.read(65536):
                 trap = self._trap
-                if trap is None or trap.marker not in chunk:
+                is_behind = trap is not None and (not trap.behind or armed is trap)
+                if trap is not None and trap.behind in chunk:
+                    armed = trap
+                if trap is None or not is_behind or trap.marker not in chunk:
                     here.write(chunk)
                     await here.drain()
                     continue

@@ -51,15 +51,32 @@ class Teller:
             self.grow_or_shrink: 8,
             self.reshape: 6,
         }
+        for provider in self.world.rushes:
+            self.rush(provider)
         while not self.stopping:
             done = self.ledger.counts["acknowledged"]
             (deal,) = self.random.choices(list(deals), list(deals.values()))
             deal()
-            sys.stdout.write("." * (self.ledger.counts["acknowledged"] - done))
-            sys.stdout.flush()
+            self.report(done)
         for account in list(self.accounts.open.values()):
             self.accounts.check(account, after="everything")
             self.accounts.close(account)
+
+    def rush(self, provider: str) -> None:
+        """Take units one by one until there are no more, as all the others do."""
+        done = self.ledger.counts["acknowledged"]
+        answer: Answer | None = None
+        while not (self.stopping or (answer is not None and answer.status == 409)):
+            uuid_ = self.new_uuid()
+            answer = self.accounts.carry_out(Write({uuid_: {provider: {"VCPU": 1}}}, {uuid_: None}))
+            if uuid_ in self.accounts.open:
+                self.accounts.close(self.accounts.open[uuid_])
+        self.report(done)
+
+    def report(self, done: int) -> None:
+        """One dot for each write acknowledged since there were ``done``."""
+        sys.stdout.write("." * (self.ledger.counts["acknowledged"] - done))
+        sys.stdout.flush()
 
     def new_uuid(self) -> str:
         return str(uuid.UUID(int=self.random.getrandbits(128), version=4))

@@ -3,6 +3,7 @@
     pool                 DISK_GB, wanted by nearly everybody
     fixed-0, fixed-1     VCPU, MEMORY_MB; their inventory never changes
     elastic-0, elastic-1 VCPU, MEMORY_MB; their VCPUs grow, and shrink below what is in use
+    rush-0 ... rush-3    VCPU, claimed one by one by everybody at once until there are no more
     root-0 ── child-0    MEMORY_MB at the root; the VCPUs move between root and child
 
 Every inventory record that is written has a ``max_unit`` of its own, its *stamp*: by it an
@@ -31,6 +32,7 @@ class World:
     pool: str = ""
     fixed: list[str] = field(default_factory=list)
     elastic: list[str] = field(default_factory=list)
+    rushes: list[str] = field(default_factory=list)
     trees: list[list[str]] = field(default_factory=list)
     shared_consumers: list[str] = field(default_factory=list)
 
@@ -42,7 +44,13 @@ class World:
         return provider
 
     def providers(self) -> list[str]:
-        return [self.pool, *self.fixed, *self.elastic, *chain.from_iterable(self.trees)]
+        return [
+            self.pool,
+            *self.fixed,
+            *self.elastic,
+            *self.rushes,
+            *chain.from_iterable(self.trees),
+        ]
 
     def keeps_its_capacity(self, provider: str) -> bool:
         return provider not in self.elastic
@@ -94,6 +102,7 @@ def build(must: Any, seed: str) -> World:
     world = World(pool=provider("pool", {"DISK_GB": stamps.record(150)}))
     world.fixed = [host(f"fixed-{number}", 24) for number in range(2)]
     world.elastic = [host(f"elastic-{number}", 24) for number in range(2)]
+    world.rushes = [provider(f"rush-{n}", {"VCPU": stamps.record(10)}) for n in range(4)]
     root = host("root-0", 16)
     world.trees = [[root, provider("child-0", {}, parent=root)]]
     for number in range(SHARED_CONSUMERS):
