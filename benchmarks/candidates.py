@@ -227,9 +227,7 @@ def main() -> None:
     parser.add_argument("--scale", action="store_true")
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    print(
-        f"search and rendering in process, microversion 1.39, median CPU time of {options.runs} runs"
-    )
+    print(f"search and rendering in process, version 1.39, median CPU time of {options.runs} runs")
     print(f"{'scenario':48} {'results':>8} {'kB':>8} {'ms':>9} {'target':>7}")
     writers: dict[str, IndexWriter] = {}
     for name, scenario in SCENARIOS.items():

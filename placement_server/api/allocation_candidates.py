@@ -9,11 +9,14 @@ from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, encoded_response
 from placement_server.candidates import query
 from placement_server.candidates.errors import QueryError, SearchGaveUp
-from placement_server.candidates.schema import SCHEMAS
+from placement_server.candidates.schema import SCHEMAS, schema_for
 from placement_server.policies import operations
 from placement_server.schemas.validation import SchemaByVersion
 
 _LIST: Final = SchemaByVersion({version[1]: schema for version, schema in SCHEMAS.items()})
+_EXTENDED: Final = SchemaByVersion(
+    {version[1]: schema_for(version, extensions=True) for version in SCHEMAS}
+)
 
 
 def list_(request: Request) -> Response:
@@ -21,9 +24,9 @@ def list_(request: Request) -> Response:
     request.require_version(10)
     request.require_json_accepted()
     request.authorise(operations.CANDIDATES_LIST)
-    request.query(_LIST)
+    request.query(_EXTENDED if request.extensions else _LIST)
     try:
-        wanted = query.parse(request.params(), request.version)
+        wanted = query.parse(request.params(), request.version, extensions=request.extensions)
         with metrics.SEARCH_SECONDS.time():
             body = request.services.candidates.answer(wanted, request.version)
     except QueryError as error:

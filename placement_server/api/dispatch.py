@@ -6,9 +6,15 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from placement_server import errors, microversion
+from placement_server import errors, extensions, microversion
 from placement_server.api import routes
-from placement_server.api.request import REQUEST_ID_KEY, ROUTE_KEY, VERSION_KEY, Request
+from placement_server.api.request import (
+    EXTENSIONS_KEY,
+    REQUEST_ID_KEY,
+    ROUTE_KEY,
+    VERSION_KEY,
+    Request,
+)
 from placement_server.api.response import STATUS_LINES, Headers, Response
 from placement_server.api.services import Services
 from placement_server.microversion import Microversion
@@ -46,7 +52,7 @@ class PlacementApi:
         headers = [
             *response.headers,
             ("content-length", str(len(response.body))),
-            *_version_headers(version),
+            *_version_headers(version, environ),
         ]
         start_response(STATUS_LINES[response.status], headers)
         return [response.body] if response.body else []
@@ -65,12 +71,15 @@ class PlacementApi:
 
 
 def _negotiate(environ: errors.Environ) -> Microversion:
+    header = environ.get("HTTP_OPENSTACK_API_VERSION")
     try:
-        return microversion.negotiate(environ.get("HTTP_OPENSTACK_API_VERSION"))
+        version = microversion.negotiate(header)
+        environ[EXTENSIONS_KEY] = extensions.asked_for(header)
     except microversion.InvalidVersionString as error:
         raise errors.BadRequest(f"Invalid microversion: {error}") from error
     except microversion.UnacceptableVersion as error:
         raise errors.UnacceptableMicroversion(f"Invalid microversion: {error}") from error
+    return version
 
 
 def _check_body_headers(environ: errors.Environ) -> None:
@@ -86,8 +95,11 @@ def _check_body_headers(environ: errors.Environ) -> None:
         raise errors.BadRequest("content-type header required when content-length > 0")
 
 
-def _version_headers(version: Microversion) -> Headers:
-    return [("openstack-api-version", f"{microversion.SERVICE_TYPE} {version}"), _VARY]
+def _version_headers(version: Microversion, environ: errors.Environ) -> Headers:
+    served = f"{microversion.SERVICE_TYPE} {version}"
+    if environ[EXTENSIONS_KEY]:
+        served += f", {extensions.SERVICE_TYPE} {extensions.VERSION}"
+    return [("openstack-api-version", served), _VARY]
 
 
 def _fail(
@@ -98,6 +110,6 @@ def _fail(
 ) -> Iterable[bytes]:
     status, headers, body = errors.render(error, environ, version, environ[REQUEST_ID_KEY])
     if version is not None and not isinstance(error, errors.InternalError):
-        headers += _version_headers(version)
+        headers += _version_headers(version, environ)
     start_response(status, headers)
     return [body]

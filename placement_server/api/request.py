@@ -26,6 +26,8 @@ CALLER_KEY: Final = "placement_server.caller"
 #: Where the API leaves what the request log and the metrics tell.
 VERSION_KEY: Final = "placement_server.microversion"
 ROUTE_KEY: Final = "placement_server.route"
+#: Whether the client asked for the extensions.
+EXTENSIONS_KEY: Final = "placement_server.extensions"
 #: Where the request id is.
 REQUEST_ID_KEY: Final = "placement_server.request_id"
 
@@ -46,6 +48,11 @@ class Request:
     @property
     def store(self) -> Store:
         return self.services.store
+
+    @property
+    def extensions(self) -> bool:
+        """Whether the client asked for what this server offers beyond OpenStack's API."""
+        return bool(self.environ[EXTENSIONS_KEY])
 
     @property
     def script_name(self) -> str:

@@ -1,6 +1,8 @@
 """GET /: which versions there are. Needs no token."""
 
-from placement_server import microversion
+from typing import Any
+
+from placement_server import extensions, microversion
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, json_response
 
@@ -14,4 +16,7 @@ def show(request: Request) -> Response:
         "status": "CURRENT",
         "links": [{"rel": "self", "href": ""}],
     }
-    return json_response({"versions": [version]}, *cache_headers(request.version))
+    document: dict[str, Any] = {"versions": [version]}
+    if request.extensions:
+        document["extensions"] = [extensions.DOCUMENT]
+    return json_response(document, *cache_headers(request.version))
