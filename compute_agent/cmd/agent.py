@@ -185,7 +185,7 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
     from compute_agent.cmd import agent_logging
 
     conf = _configuration(namespace)
-    agent_logging.set_up(conf, quiet=not namespace.debug)
+    agent_logging.set_up_command(conf, verbose=namespace.debug)
     directory = getattr(namespace, "from_capture", None)
     if directory is not None:
         from compute_agent.cmd import capture
@@ -199,7 +199,7 @@ def _run(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd import agent_logging
 
     conf = _configuration(namespace)
-    agent_logging.set_up(conf)
+    agent_logging.set_up_daemon(conf)
     try:
         parts = agent_parts.build(conf, adopt_asked=namespace.adopt)
         from compute_agent.service.agent import Agent
@@ -263,9 +263,7 @@ def _doctor(namespace: argparse.Namespace) -> int:
         conf = _configuration(namespace)
     except errors.InvalidConfiguration as error:
         return doctor.report_configuration(error, as_json=namespace.json)
-    # oslo.log's own default is stdout, which belongs to the result
-    conf.set_override("use_stderr", True)
-    agent_logging.set_up(conf, quiet=not namespace.debug)
+    agent_logging.set_up_command(conf, verbose=namespace.debug)
     return doctor.run(conf, as_json=namespace.json)
 
 

@@ -16,19 +16,26 @@ LIBRARIES = (
 )
 
 
-def set_up(conf: cfg.ConfigOpts, *, quiet: bool = False) -> None:
-    """Log as configured.
-
-    :param quiet: for a command whose output is read by people: errors only.
-    """
+def set_up_daemon(conf: cfg.ConfigOpts) -> None:
+    """Log as configured."""
     from oslo_log import log
 
     log.setup(conf, "compute-agent")
-    if quiet:
-        logging.getLogger().setLevel(logging.ERROR)
     for library in LIBRARIES:
         # their lines about every request would drown the agent's own
         logging.getLogger(library).setLevel(logging.WARNING)
+
+
+def set_up_command(conf: cfg.ConfigOpts, *, verbose: bool) -> None:
+    """Log for a command whose output is read by people or programs: to stderr, errors only.
+
+    :param verbose: everything, not only errors.
+    """
+    # oslo.log's own default is stdout, which belongs to the result
+    conf.set_override("use_stderr", True)
+    set_up_daemon(conf)
+    if not verbose:
+        logging.getLogger().setLevel(logging.ERROR)
 
 
 def log_fatal(error: Exception) -> None:

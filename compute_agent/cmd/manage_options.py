@@ -89,9 +89,7 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
     conf = agent_conf.new_config(argv)
     if namespace.request_timeout is not None:
         conf.set_override("timeout", namespace.request_timeout, group="placement")
-    # oslo.log's own default is stdout, which belongs to the result
-    conf.set_override("use_stderr", True)
-    agent_logging.set_up(conf, quiet=not namespace.verbose)
+    agent_logging.set_up_command(conf, verbose=namespace.verbose)
     return conf
 
 

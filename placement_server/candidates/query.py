@@ -171,11 +171,15 @@ def _root_required(
 
 def _suffix_list(value: str, key: str) -> list[str]:
     suffixes = list(dict.fromkeys(item.strip() for item in value.split(",")))
-    if not all(suffix.lstrip("!") for suffix in suffixes):
+    _require_suffixes(suffixes, key)
+    return suffixes
+
+
+def _require_suffixes(suffixes: Iterable[str], key: str) -> None:
+    if not all(suffixes):
         raise QueryError(
             f"Empty string (unsuffixed group) can not be specified in `{key}` ", BAD_VALUE
         )
-    return suffixes
 
 
 def _same_subtree(value: str, extensions: bool) -> SameSubtree:
@@ -183,6 +187,7 @@ def _same_subtree(value: str, extensions: bool) -> SameSubtree:
     if not extensions:
         return SameSubtree(frozenset(suffixes))
     apart = frozenset(suffix[1:] for suffix in suffixes if suffix.startswith("!"))
+    _require_suffixes(apart, "same_subtree")
     together = frozenset(suffix for suffix in suffixes if not suffix.startswith("!"))
     if not together or together & apart:
         raise QueryError(

@@ -1,0 +1,32 @@
+"""Where commands log: never into their own result."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from compute_agent import conf as agent_conf
+from compute_agent.cmd import agent_logging
+
+
+@pytest.fixture(autouse=True)
+def _root_logger_as_it_was() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_an_error_of_a_command_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    agent_logging.set_up_command(agent_conf.new_config([]), verbose=False)
+    logging.getLogger("compute_agent.tracker").error("the driver failed")
+    captured = capsys.readouterr()
+    assert "the driver failed" in captured.err
+    assert captured.out == ""
+
+
+def test_a_command_says_nothing_below_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    agent_logging.set_up_command(agent_conf.new_config([]), verbose=False)
+    logging.getLogger("compute_agent.tracker").warning("retried")
+    assert "retried" not in capsys.readouterr().err
