@@ -9,12 +9,14 @@ says why. What can go wrong is looked at before any worker starts, and told in o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import errno
 import os
+import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -138,10 +140,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     conf.set_override("sync_on_startup", False, group="placement_database")
     listener = _listen(arguments.host, arguments.port)
     address = _Address("https" if tls else "http", arguments.host, listener.getsockname()[1])
-    with tempfile.TemporaryDirectory(prefix="placement-metrics-") as metrics_directory:
-        if conf.placement_server.metrics_path:
-            # Before anything imports the metrics: see placement_server.metrics.
-            os.environ["PROMETHEUS_MULTIPROC_DIR"] = metrics_directory
+    with _metrics_directory(conf):
         _Server(
             lambda: _application(conf),
             {
@@ -164,6 +163,27 @@ def _serve(arguments: argparse.Namespace) -> None:
                 **tls,
             },
         ).run()
+
+
+@contextlib.contextmanager
+def _metrics_directory(conf: cfg.ConfigOpts) -> Iterator[None]:
+    """Let the workers add their metrics up in a directory, where metrics are served at all.
+
+    A worker that is told to end leaves this block as well, by the stack that it was forked with:
+    the directory goes only with the process that made it.
+    """
+    if not conf.placement_server.metrics_path:
+        yield
+        return
+    maker = os.getpid()
+    directory = tempfile.mkdtemp(prefix="placement-metrics-")
+    # Before anything imports the metrics: see placement_server.metrics.
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+    try:
+        yield
+    finally:
+        if os.getpid() == maker:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)

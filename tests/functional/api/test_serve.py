@@ -246,6 +246,32 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
         assert server.stop() == 0
 
 
+def test_the_metrics_outlive_a_worker_that_is_told_to_end(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--workers", "1", config="[placement_server]\nmetrics_path = /m\n")
+    try:
+        requests.get(f"{server.url}/usages?project_id=p", headers=ADMIN, timeout=30)
+        (worker,) = psutil.Process(server.process.pid).children()
+        worker.terminate()
+        eventually(lambda: not psutil.pid_exists(worker.pid))
+        text = requests.get(f"{server.url}/m", timeout=30).text
+        assert 'method="GET",route="/usages",status="200"} 1.0' in text
+    finally:
+        assert server.stop() == 0
+
+
+def test_nothing_is_left_of_the_metrics_when_the_server_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    server = Served(tmp_path, "--workers", "2", config="[placement_server]\nmetrics_path = /m\n")
+    kept = list(temporary.glob("placement-metrics-*"))
+    assert server.stop() == 0
+    assert len(kept) == 1
+    assert not list(temporary.glob("placement-metrics-*"))
+
+
 def test_it_serves_tls(tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     made = subprocess.run(
