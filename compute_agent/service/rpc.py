@@ -87,7 +87,7 @@ class RpcServer:
         self._transport = bus.open_transport(conf)
         import oslo_messaging
 
-        self._messaging = oslo_messaging
+        self._foreseen = (oslo_messaging.MessagingException, errors.ComputeAgentError)
         self._commands = commands
         self._interval = float(conf.report_interval)
         self._server = oslo_messaging.get_rpc_server(
@@ -135,13 +135,15 @@ class RpcServer:
             self._client.cast(
                 {}, "compute_state", state=self._commands.announcement(self._sequence)
             )
-        except self._messaging.MessagingException as error:
+        except Exception as error:
+            # whatever it is, the hypervisor being away as well as the broker: the thread goes on
             if not self._unheard:
                 LOG.warning(
                     "The agent cannot announce itself (%s); it goes on reporting and tries again "
                     "every %.0f s.",
                     error,
                     self._interval,
+                    exc_info=not isinstance(error, self._foreseen),
                 )
             self._unheard = True
         else:

@@ -15,6 +15,8 @@ class Commands:
 
     def __init__(self) -> None:
         self.enabled: list[tuple[bool, str]] = []
+        self.troubles: list[Exception] = []
+        """What the next announcements fail with."""
 
     def status(self, node: str | None = None) -> dict[str, Any]:
         return {"nodes": [node], "enabled": self.enabled[-1:]}
@@ -32,6 +34,8 @@ class Commands:
         self.enabled.append((enabled, reason))
 
     def announcement(self, sequence: int) -> dict[str, Any]:
+        if self.troubles:
+            raise self.troubles.pop()
         return {"host": "agent1", "nodes": [], "seq": sequence}
 
 
@@ -91,6 +95,16 @@ def test_calls_are_answered_and_the_agent_announces_itself(served):
     assert told["enabled"] == [[False, "fan"]]
     with pytest.raises(Exception, match="not managed by this agent"):
         served.client.call({}, "plan", node="n")
+
+
+def test_an_announcement_that_cannot_be_made_does_not_end_the_announcements(served):
+    assert served.heard.wait(30)
+    served.commands.troubles = [errors.HypervisorUnavailable("the hypervisor is away")]
+    while served.commands.troubles:
+        served.heard.clear()
+        assert served.heard.wait(30)
+    served.heard.clear()
+    assert served.heard.wait(30)
 
 
 def test_no_bus_or_a_wrong_url_is_a_configuration_error(tmp_path):
