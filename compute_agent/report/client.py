@@ -101,6 +101,11 @@ class ReportClient(Allocations, Candidates):
         """
         return self._connection.versions()
 
+    @property
+    def offered(self) -> OfferedVersions | None:
+        """What placement said to :meth:`connect`, None once it could not be reached; no request."""
+        return self._connection.known_versions
+
     def tracing(self, global_request_id: str | None = None) -> AbstractContextManager[Tally]:
         """Requests made inside carry one global request id and are counted together."""
         return self._connection.tracing(global_request_id)

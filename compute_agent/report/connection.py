@@ -170,6 +170,11 @@ class Connection:
         answers.raise_unless_answered(doing, method, path, version, response)
         return response
 
+    @property
+    def known_versions(self) -> OfferedVersions | None:
+        """What placement offers, if that need not be asked again; no request."""
+        return self._versions
+
     def versions(self) -> OfferedVersions:
         """What placement offers; asked once, and again after it could not be reached."""
         with self._discovering:

@@ -241,8 +241,9 @@ class Agent:
     def _run_pass(self, node: str) -> PassResult:
         result = self._find_nodes() if node == NODE_LIST else self.tracker.run_pass(node)
         self._manager.watchdog()
-        if result.completed and node != NODE_LIST:
-            self._auditor.after_pass(node, self.tracker.nodes()[node])
+        uuid = self.tracker.nodes().get(node)
+        if result.completed and uuid is not None:
+            self._auditor.after_pass(node, uuid)
         if self._ready:
             self._manager.status(self._parts.board.summary())
         return result

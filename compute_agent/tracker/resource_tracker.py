@@ -131,6 +131,7 @@ class ResourceTracker:
         self._clock = clock
         self._rng = rng or random.Random()
         self._started_at = clock()
+        # Replaced, never changed: other threads go through it meanwhile.
         self._nodes: dict[str, _Node] = {}
 
     def set_options(self, options: TrackerOptions) -> None:
@@ -141,12 +142,13 @@ class ResourceTracker:
         """Take a node in; one that is known under the same uuid keeps its state."""
         known = self._nodes.get(name)
         if known is None or known.uuid != uuid:
-            self._nodes[name] = _Node(name, uuid, NodeState(started_at=self._started_at))
+            node = _Node(name, uuid, NodeState(started_at=self._started_at))
+            self._nodes = {**self._nodes, name: node}
             self._board.set_node(name, uuid, enabled=self._is_enabled())
 
     def drop_node(self, name: str) -> None:
         """Forget a node that is not managed here any more; placement keeps its providers."""
-        self._nodes.pop(name, None)
+        self._nodes = {known: node for known, node in self._nodes.items() if known != name}
         self._board.forget_node(name)
 
     def nodes(self) -> dict[str, str]:
@@ -182,8 +184,13 @@ class ResourceTracker:
         return self._pass.operations(self.propose(name))
 
     def run_pass(self, name: str) -> PassResult:
-        """Run a pass of the node, with the repetitions that conflicts call for."""
-        node = self._nodes[name]
+        """Run a pass of the node, with the repetitions that conflicts call for.
+
+        A node that was dropped between the time its pass was due and now gets none.
+        """
+        node = self._nodes.get(name)
+        if node is None:
+            return PassResult(completed=False, next_in=self._options.limits().period)
         while True:
             attempt = _Attempt(began=self._clock())
             error: Exception | None = None
@@ -259,8 +266,11 @@ class ResourceTracker:
         seconds = self._clock() - attempt.began
         self._board.count_pass("completed" if completed else "failed", seconds)
         if completed:
-            offered = self._report.connect().maximum  # known by now: no request
-            self._board.placement_is(up=True, max_version=f"{offered[0]}.{offered[1]}")
+            # Forgotten if a request of the pass had to be repeated. Asking again could fail, and
+            # the pass did not.
+            offered = self._report.offered
+            version = f"{offered.maximum[0]}.{offered.maximum[1]}" if offered else ""
+            self._board.placement_is(up=True, max_version=version)
         elif decision.action is Action.BACK_OFF:
             self._board.placement_is(up=False)
         now = time.time()
@@ -282,6 +292,8 @@ class ResourceTracker:
         }
         if completed:
             changes["last_success"] = now
+        if self._nodes.get(node.name) is not node:
+            return  # dropped meanwhile: the board has forgotten it, and must not know it again
         self._board.set_node(node.name, node.uuid, **changes)
 
     def _trouble(self, node: _Node, message: str) -> Trouble | None:

@@ -33,8 +33,7 @@ class Report:
     def tracing(self):
         yield SimpleNamespace(requests=1, writes=0, global_request_id="req-1")
 
-    def connect(self):
-        return SimpleNamespace(maximum=(1, 39))
+    offered = SimpleNamespace(maximum=(1, 39))
 
 
 class ScriptedPass:
@@ -69,11 +68,12 @@ class Bench:
         self.locked_while_waiting: list[bool] = []
         self.stop = False
         self.registered: list[str] = []
+        self.report = Report()
         self.board = StatusBoard("agent1")
         self.now = 0.0
         self.tracker = ResourceTracker(
             self.scripted,
-            Report(),
+            self.report,
             self.board,
             TrackerOptions(**options),
             is_enabled=lambda: True,
@@ -105,6 +105,29 @@ def test_a_completed_pass_ends_the_start_and_registers_the_node_once():
     bench.run()
     assert bench.registered == ["host1"]
     assert bench.board.node("host1").last_success
+
+
+def test_a_pass_that_completed_asks_placement_nothing_more():
+    bench = Bench(None)
+    bench.run()
+    assert bench.board.placement().max_version == "1.39"
+    bench.report.offered = None  # forgotten, because a request of the pass had to be repeated
+    assert bench.run().completed
+    assert bench.board.placement().max_version == "1.39"
+
+
+def test_a_node_dropped_while_its_pass_was_waiting_gets_none():
+    bench = Bench(None, period=30.0)
+    bench.tracker.drop_node("host1")
+    assert bench.run() == PassResult(False, 30.0)
+    assert not bench.scripted.reshapes, "nothing was proposed"
+
+
+def test_a_node_dropped_during_its_pass_is_not_shown_again():
+    bench = Bench(None)
+    bench.scripted.flush = lambda _proposal: bench.tracker.drop_node("host1") or []
+    assert bench.run().completed
+    assert bench.board.node("host1") is None
 
 
 def test_a_conflict_is_repeated_after_short_waits_without_the_nodes_lock():
