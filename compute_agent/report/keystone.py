@@ -122,6 +122,14 @@ class KeystoneTransport:
             raise failure(
                 f"{asked} was not sent, keystone answered: {exc}", method=method, path=path
             ) from exc
+        except OSError as exc:
+            # The HTTP library says in this way that a file named by the options is not there.
+            self._forget_adapter()
+            raise errors.PlacementUnauthorized(
+                f"{asked} was not sent: {exc}. Check cafile, certfile and keyfile of [placement]",
+                method=method,
+                path=path,
+            ) from exc
         except ka_exc.ClientException as exc:
             self._forget_adapter()
             raise errors.PlacementError(

@@ -170,6 +170,13 @@ def test_options_that_lead_nowhere_are_said_to(options, said):
         from_conf(**options).request("GET", "/", (1, 0))
 
 
+def test_a_file_of_certificates_that_is_not_there_is_a_matter_of_options():
+    with pytest.raises(errors.PlacementUnauthorized, match=r"nowhere/ca\.pem.*cafile"):
+        from_conf(
+            auth_type="noauth", endpoint_override="https://127.0.0.1:1", cafile="/nowhere/ca.pem"
+        ).request("GET", "/", (1, 0))
+
+
 def test_a_port_nobody_listens_at_is_a_connect_failure():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
