@@ -7,6 +7,7 @@ One request and one reply per connection, each one line of JSON. A request is
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import logging
 import os
@@ -116,12 +117,17 @@ class _Handler(socketserver.StreamRequestHandler):
             request = json.loads(line)
             name = request.pop("command")
             command = self.server.commands[name]
+            signature = inspect.signature(command)
         except (ValueError, KeyError, TypeError, AttributeError):
             known = ", ".join(sorted(self.server.commands))
             return {"error": f"The request is not understood; commands are: {known}."}
         try:
+            signature.bind(**request)
+        except TypeError as error:
+            return {"error": str(error)}
+        try:
             return {"result": command(**request)}
-        except (errors.ComputeAgentError, TypeError) as error:
+        except errors.ComputeAgentError as error:
             return {"error": str(error)}
         except Exception as error:
             LOG.exception("The command %s of the status socket failed.", name)

@@ -67,9 +67,11 @@ def served(tmp_path):
     def break_down():
         raise ZeroDivisionError
 
-    server = LocalServer(
-        tmp_path / "s", {"echo": lambda **given: given, "fail": fail, "break": break_down}
-    )
+    def mistake():
+        return len(1)
+
+    commands = {"fail": fail, "break": break_down, "mistake": mistake}
+    server = LocalServer(tmp_path / "s", {"echo": lambda **given: given, **commands})
     server.start()
     yield tmp_path / "s"
     server.stop()
@@ -86,6 +88,17 @@ def test_a_command_on_the_socket_is_answered(served):
 def test_a_command_that_fails_says_why(served, command, said):
     with pytest.raises(errors.ComputeAgentError, match=said):
         local_socket.ask(served, command, 10)
+
+
+def test_arguments_that_a_command_does_not_take_are_told_and_a_defect_inside_is_logged(
+    served, caplog
+):
+    with pytest.raises(errors.ComputeAgentError, match="unexpected keyword argument 'a'"):
+        local_socket.ask(served, "fail", 10, a=1)
+    assert not caplog.records
+    with pytest.raises(errors.ComputeAgentError, match="its log says more"):
+        local_socket.ask(served, "mistake", 10)
+    assert "The command mistake of the status socket failed" in caplog.text
 
 
 def test_garbage_on_the_socket_is_answered_and_does_no_harm(served):
