@@ -38,7 +38,8 @@ written. More shortens the first report of a large host and costs placement that
             ("never", "speak the plain Placement API only"),
         ],
         help="""
-Whether to use extensions of the Placement API where the server announces them.
+Whether to use extensions of the Placement API where the server announces them. This version needs
+none of them, whatever is set.
 """,
     ),
     cfg.StrOpt(
@@ -117,7 +118,8 @@ This version refuses to start with it on.
             ("file", "a file with one uuid per line"),
         ],
         help="""
-Who is asked whether an instance exists at all.
+Who is asked by `compute-manage placement audit` whether an instance exists at all. With file, the
+file is named by --instances. This version cannot ask nova and refuses it there.
 """,
     ),
 ]

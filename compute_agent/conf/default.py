@@ -27,7 +27,8 @@ service_opts = [
         help="""
 IP address under which other hosts reach this one.
 
-Unset: the source address of the default route, or 127.0.0.1 on a machine that has none.
+Unset: the source address of the default route, or 127.0.0.1 on a machine that has none. Read from
+an existing configuration file so that it stays valid, and for $my_ip in other options.
 """,
     ),
     cfg.StrOpt(
@@ -53,9 +54,9 @@ Directory of the instances' disks. The size of the file system behind it is repo
         help="""
 Driver that describes this machine.
 
-libvirt.LibvirtDriver (KVM/QEMU through libvirt), host.HostDriver (needs nothing but Linux),
-fake.FakeDriver (in memory, for tests), the full path of a class, or a name registered under the
-entry point group compute_agent.drivers.
+host.HostDriver (this machine; needs nothing but Linux), fake.FakeDriver (in memory, for tests),
+the full path of a class, or a name registered under the entry point group compute_agent.drivers.
+This version has no libvirt.LibvirtDriver and refuses to start with it.
 """,
     ),
     cfg.IntOpt(
@@ -111,10 +112,10 @@ otherwise never notices a change.
         default=60,
         min=0,
         help="""
-Upper bound in seconds of the random delay before the first pass after a start and after an
-outage of placement.
+Upper bound in seconds of the random delay before the first pass after a start.
 
-It keeps a fleet that is restarted together from asking placement together. 0: no delay.
+It keeps a fleet that is restarted together from asking placement together. 0: no delay. After an
+outage of placement the pauses between tries are random by themselves.
 """,
     ),
     cfg.BoolOpt(

@@ -1,4 +1,8 @@
-"""Options of group libvirt: what the hypervisor gives to guests, hence what the host can offer."""
+"""Options of group libvirt: what the hypervisor gives to guests, hence what the host can offer.
+
+There is no libvirt driver yet: cpu_power_management, file_backed_memory and num_intel_tdx_guests
+count for every driver with a layout, the others are read so that a file that has them stays valid.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,13 @@ hypervisor_opts = [
         "virt_type",
         default="kvm",
         choices=["kvm", "qemu", "lxc", "parallels"],
-        help="Kind of guests that libvirt runs.",
+        help="""
+Kind of guests that libvirt runs.
+
+This version has no libvirt driver. Of this group only cpu_power_management, file_backed_memory
+and num_intel_tdx_guests have an effect; the others are read so that an existing configuration
+file stays valid.
+""",
     ),
     cfg.StrOpt(
         "connection_uri",

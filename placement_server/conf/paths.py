@@ -5,7 +5,10 @@ from pathlib import Path
 from oslo_config import cfg
 
 OPTS = [
-    cfg.StrOpt("tempdir", help="Directory for temporary files. The system's own when not set."),
+    cfg.StrOpt(
+        "tempdir",
+        help="Accepted so that an existing configuration keeps working; nothing is put there.",
+    ),
     cfg.StrOpt(
         "pybasedir",
         default=str(Path(__file__).resolve().parents[2]),
@@ -15,7 +18,7 @@ OPTS = [
     cfg.StrOpt(
         "state_path",
         default="$pybasedir",
-        help="The top directory of what the server keeps between starts.",
+        help="For $state_path in other options. The server keeps nothing there by itself.",
     ),
     cfg.BoolOpt(
         "log_options",
