@@ -92,8 +92,10 @@ class AgentParts:
     def reload(self) -> None:
         """Read provider config files again, and forget what is known of placement.
 
-        :raises InvalidConfiguration: the files cannot be used; those read before stay in force.
+        :raises InvalidConfiguration: the files cannot be used, or an option was switched on that
+            this version lacks; what was read before stays in force.
         """
+        refuse_what_is_missing(self.conf)
         self.report.association_refresh = refresh_seconds(self.conf)
         self.report.drop_cache()
         self.merger.load()

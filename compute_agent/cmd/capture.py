@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.discovery import capture
+from compute_agent.discovery.nvml.source import NvmlSource
+from compute_agent.discovery.sysfs.reader import SYSFS
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -27,6 +30,7 @@ def run(conf: cfg.ConfigOpts, directory: str) -> int:
             procfs_root=conf.host.procfs_root,
             instances_path=conf.instances_path,
             hostname=socket.getfqdn(),
+            gpu_source=_nvml(conf),
         )
     except FileExistsError as error:
         raise errors.InvalidConfiguration(f"{error}.") from error
@@ -39,6 +43,12 @@ def run(conf: cfg.ConfigOpts, directory: str) -> int:
     print("It holds serial numbers and MAC addresses; look through it before you share it.")
     print(f"See what the agent makes of it: compute-agent plan --from-capture {written}")
     return 0
+
+
+def _nvml(conf: cfg.ConfigOpts) -> NvmlSource | None:
+    """NVML speaks of the machine that runs this, so not when another one's files are read."""
+    live = os.path.realpath(conf.host.sysfs_root) == SYSFS
+    return NvmlSource() if live and conf.gpu.nvml == "auto" else None
 
 
 def use(conf: cfg.ConfigOpts, directory: str) -> None:
