@@ -14,6 +14,7 @@ from placement_server.api.request import (
     ROUTE_KEY,
     VERSION_KEY,
     Request,
+    shown_uri,
 )
 from placement_server.api.response import STATUS_LINES, Headers, Response
 from placement_server.api.services import Services
@@ -44,10 +45,10 @@ class PlacementApi:
         except errors.ApiError as error:
             return _fail(error, environ, version, start_response)
         except StoreUnavailable as error:
-            LOG.error("%s %s: %s", environ["REQUEST_METHOD"], environ.get("PATH_INFO"), error)
+            LOG.error("%s %s: %s", environ["REQUEST_METHOD"], shown_uri(environ), error)
             return _fail(errors.ServiceUnavailable(str(error)), environ, version, start_response)
         except Exception as error:
-            LOG.exception("%s %s failed", environ["REQUEST_METHOD"], environ.get("PATH_INFO"))
+            LOG.exception("%s %s failed", environ["REQUEST_METHOD"], shown_uri(environ))
             return _fail(errors.InternalError(str(error)), environ, version, start_response)
         headers = [
             *response.headers,

@@ -21,6 +21,12 @@ from placement_server.store.store import Store
 _JSON: Final = "application/json"
 _BAD_CHARACTER: Final = re.compile("[\x00\ud800-\udfff]")
 
+#: Characters of a URI that the log shows; the rest of a very long one tells nobody anything.
+_URI_SHOWN: Final = 2000
+
+#: Punctuation that a URI in the log shows as it is.
+_PLAIN_IN_PATH: Final = "/:=&?~#+!$,;'@()*[]{}<>|^`\\"
+
 #: Where the authentication leaves the caller for the API.
 CALLER_KEY: Final = "placement_server.caller"
 #: Where the API leaves what the request log and the metrics tell.
@@ -189,6 +195,23 @@ class Request:
                 host = f"{host}:{environ['SERVER_PORT']}"
         url = f"{environ['wsgi.url_scheme']}://{host}{self.script_name}{path}"
         return "location", quote(url, safe="%/:=&?~#+!$,;'@()*[]")
+
+
+def shown_uri(environ: errors.Environ) -> str:
+    """The path and query of a request for the log: printable, so that nobody forges a line of it.
+
+    The server in front has decoded the path; what is not plain in either is encoded again.
+    """
+    path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    query = environ.get("QUERY_STRING")
+    shown = _quoted(path, _PLAIN_IN_PATH)
+    if query:
+        shown += "?" + _quoted(query, _PLAIN_IN_PATH + "%")
+    return shown[:_URI_SHOWN]
+
+
+def _quoted(text: str, plain: str) -> str:
+    return quote(text[:_URI_SHOWN].encode("latin-1", "replace"), safe=plain)
 
 
 def _decoded(latin: str) -> str:

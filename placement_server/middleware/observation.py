@@ -8,16 +8,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from placement_server import metrics
-from placement_server.api.request import ROUTE_KEY, VERSION_KEY
+from placement_server.api.request import ROUTE_KEY, VERSION_KEY, shown_uri
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
 #: Operators filter and scrape by this name.
 LOG = logging.getLogger("placement_server.requestlog")
-
-#: Characters of a URI that the log shows; the rest of a very long one tells nobody anything.
-_URI_SHOWN: Final = 2000
 
 #: The methods that a client may make up are one in the metrics.
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
@@ -55,14 +52,12 @@ class Observation:
 
     @staticmethod
     def _log(environ: dict[str, Any], status: str, headers: list[tuple[str, str]]) -> None:
-        uri = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-        query = environ.get("QUERY_STRING")
         length = next((value for name, value in headers if name.lower() == "content-length"), "-")
         LOG.info(
             '%s "%s %s" status: %s len: %s microversion: %s',
             environ.get("REMOTE_ADDR", "-"),
             environ["REQUEST_METHOD"],
-            (f"{uri}?{query}" if query else uri)[:_URI_SHOWN],
+            shown_uri(environ),
             status[:3],
             length,
             environ.get(VERSION_KEY, "-"),

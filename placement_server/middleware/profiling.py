@@ -5,6 +5,7 @@ from __future__ import annotations
 import cProfile
 import os
 import re
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,12 +29,14 @@ class Profiling:
     def __init__(self, application: WSGIApplication, directory: str) -> None:
         self._application = application
         self._directory = Path(directory)
+        self._turn = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         profile = cProfile.Profile()
-        begun = time.perf_counter()
-        chunks: Iterable[bytes] = profile.runcall(self._application, environ, start_response)
-        milliseconds = (time.perf_counter() - begun) * 1000
+        with self._turn:
+            begun = time.perf_counter()
+            chunks: Iterable[bytes] = profile.runcall(self._application, environ, start_response)
+            milliseconds = (time.perf_counter() - begun) * 1000
         request = f"{environ['REQUEST_METHOD']}{environ.get('PATH_INFO', '')}"
         name = f"{_UNSAFE.sub('.', request)[:100]}.{milliseconds:06.0f}ms.{time.time_ns()}.prof"
         profile.dump_stats(self._directory / name)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from oslo_context import context
 
 from placement_server import errors
-from placement_server.api.request import REQUEST_ID_KEY
+from placement_server.api.request import REQUEST_ID_KEY, shown_uri
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
@@ -55,7 +55,7 @@ class RequestId:
             LOG.exception(
                 "%s %s failed outside of the API",
                 environ["REQUEST_METHOD"],
-                environ.get("PATH_INFO"),
+                shown_uri(environ),
             )
             status, headers, body = errors.render(
                 errors.InternalError(str(error)), environ, None, request_id

@@ -1,10 +1,14 @@
 """What stands around the API: CORS, proxy headers, metrics, health and profiles."""
 
+import logging
 import pstats
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from placement_server.middleware.profiling import Profiling
 
 from .conftest import MakeApi
 from .wsgi_client import Client
@@ -139,3 +143,42 @@ def test_requests_are_profiled_into_the_directory_that_the_environment_names(
     (written,) = tmp_path.glob("*.prof")
     assert written.name.startswith("GET.resource_providers.")
     assert pstats.Stats(str(written)).total_calls > 10  # type: ignore[attr-defined]
+
+
+def test_profiled_requests_run_one_after_the_other(tmp_path: Path) -> None:
+    inside, second_came = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def application(environ: dict[str, Any], _start_response: Any) -> list[bytes]:
+        name = environ["PATH_INFO"]
+        order.append(f"{name} begins")
+        if name == "first":
+            inside.set()
+            second_came.wait(0.3)  # as long as it takes to show that nobody comes in meanwhile
+        else:
+            second_came.set()
+        order.append(f"{name} ends")
+        return []
+
+    profiled = Profiling(application, str(tmp_path))
+
+    def request(name: str) -> None:
+        profiled({"REQUEST_METHOD": "GET", "PATH_INFO": name}, None)  # type: ignore[arg-type]
+
+    first = threading.Thread(target=request, args=("first",))
+    first.start()
+    assert inside.wait(10)
+    request("second")
+    first.join()
+    assert order == ["first begins", "first ends", "second begins", "second ends"]
+
+
+@pytest.mark.parametrize("url", ["/x%0a192.0.2.9 GET", "/traits%1b[2J", '/traits?name="%20\x1b\n'])
+def test_a_request_is_one_printable_line_of_the_log(
+    api: Client, caplog: pytest.LogCaptureFixture, url: str
+) -> None:
+    caplog.set_level(logging.INFO, logger="placement_server.requestlog")
+    api.get(url)
+    (record,) = [one for one in caplog.records if one.name == "placement_server.requestlog"]
+    assert record.getMessage().isprintable()
+    assert record.getMessage().count('"') == 2
