@@ -26,8 +26,9 @@ from placement_server.store import errors as store_errors
 from placement_server.store import inventories, resource_classes
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
 
-#: The most negative single-precision number: the column of the database is one.
-_MIN_RATIO: Final = -3.40282e38
+#: The largest single-precision number: the column of the allocation ratio is one, and no other
+#: column takes more.
+_MAX_NUMBER: Final = 3.40282e38
 
 #: What is in the database, or what was just written to it.
 Inventory = StoredInventory | InventoryRecord
@@ -231,12 +232,14 @@ def inventory_record(resource_class: str, body: Any) -> InventoryRecord:
     for name, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _malformed(resource_class, f"{name}: {value!r} is not a number")
-    if given.get("allocation_ratio", 1.0) < _MIN_RATIO:
-        raise _malformed(
-            resource_class,
-            f"allocation_ratio: {given['allocation_ratio']} is less than the minimum of "
-            f"{_MIN_RATIO}",
-        )
+        if value < -_MAX_NUMBER:
+            raise _malformed(
+                resource_class, f"{name}: {value} is less than the minimum of {-_MAX_NUMBER}"
+            )
+        if value > _MAX_NUMBER:
+            raise _malformed(
+                resource_class, f"{name}: {value} is greater than the maximum of {_MAX_NUMBER}"
+            )
     return InventoryRecord(**given)
 
 

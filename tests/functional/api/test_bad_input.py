@@ -189,17 +189,35 @@ def claim(stocked: Client, **more: Any) -> Answer:
     return stocked.put(f"/allocations/{CONSUMER}", claim_body({UUID: {"VCPU": 1}}, **more))
 
 
+@pytest.mark.parametrize("field", ["total", "reserved", "step_size"])
+@pytest.mark.parametrize("number", [10**400, -(10**400)], ids=["huge", "minus huge"])
+def test_numbers_without_measure_under_a_name_that_no_class_has_are_400(
+    stocked: Client, field: str, number: int
+) -> None:
+    stock = {
+        "inventories": {"no class": {"total": 1, field: number}},
+        "resource_provider_generation": 1,
+    }
+    assert stocked.put(f"{RP}/inventories", stock).status == 400
+    assert (
+        stocked.post("/reshaper", {"inventories": {UUID: stock}, "allocations": {}}).status == 400
+    )
+
+
 @pytest.mark.parametrize("number", [2**31, 2**63, 2**64, 10**30, -(2**31) - 1, -(10**30)])
 def test_integers_out_of_range_are_refused_and_change_nothing(stocked: Client, number: int) -> None:
     before = everything(stocked)
-    stock = {"inventories": {"VCPU": {"total": 1}}, "resource_provider_generation": number}
+    stock: dict[str, Any] = {
+        "inventories": {"VCPU": {"total": 1}},
+        "resource_provider_generation": number,
+    }
     reshape = {"inventories": {UUID: stock}, "allocations": {}}
     refused = [
         stocked.put(f"{RP}/inventories", stock),
         stocked.put(
             f"{RP}/inventories/VCPU",
             {**stock["inventories"]["VCPU"], "resource_provider_generation": number},
-        ),  # type: ignore[dict-item]
+        ),
         stocked.put(f"{RP}/traits", {"traits": [], "resource_provider_generation": number}),
         stocked.put(f"{RP}/aggregates", {"aggregates": [], "resource_provider_generation": number}),
         stocked.post("/reshaper", reshape),
