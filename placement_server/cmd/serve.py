@@ -27,7 +27,8 @@ from oslo_log import log
 
 from placement_server import __version__
 from placement_server.conf import InvalidConfiguration, parse, register_opts
-from placement_server.policies.enforcer import Enforcer
+from placement_server.policies.enforcer import UNUSABLE_FILE, Enforcer
+from placement_server.store.engine import is_in_memory
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 
@@ -236,9 +237,14 @@ def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
         conf.set_override("auth_strategy", arguments.auth_strategy, group="api")
     if not conf.placement_database.connection:
         raise CannotServe(_NO_DATABASE)
+    if arguments.workers > 1 and is_in_memory(conf.placement_database.connection):
+        raise CannotServe(
+            f"A database in memory belongs to one process, so {arguments.workers} workers would "
+            "have one each: add --workers 1, or name a file, as in sqlite:////tmp/placement.db."
+        )
     try:
         Enforcer(conf)
-    except (ValueError, TypeError, AttributeError, OSError, cfg.Error) as error:
+    except UNUSABLE_FILE as error:
         reason = " ".join(str(error).split())
         raise CannotServe(
             f"The policy file {conf.oslo_policy.policy_file} cannot be used: {reason}"

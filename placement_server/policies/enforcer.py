@@ -1,8 +1,10 @@
 """Enforcement: scope first, then the rule."""
 
+import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from oslo_config import cfg
 from oslo_policy import policy
@@ -10,6 +12,11 @@ from oslo_policy import policy
 from placement_server import errors
 from placement_server.conf import new_config
 from placement_server.policies import operations, roles
+
+LOG = logging.getLogger(__name__)
+
+UNUSABLE_FILE: Final = (ValueError, TypeError, AttributeError, OSError, cfg.Error)
+"""What the library raises for a policy file that cannot be read or is no policy."""
 
 
 def list_rules() -> list[policy.RuleDefault]:
@@ -59,6 +66,9 @@ class Enforcer:
         self._enforcer.suppress_default_change_warnings = True
         self._enforcer.register_defaults(list_rules())
         self._enforcer.load_rules()
+        # The library replaces rules file by file when one changes: nobody may look meanwhile.
+        self._turn = threading.Lock()
+        self._told = ""
 
     def authorise(self, rule: str, caller: Caller, target: Mapping[str, Any] | None = None) -> None:
         """Do nothing when the caller may.
@@ -71,5 +81,32 @@ class Enforcer:
             raise errors.Forbidden(rule)
         if target is None:
             target = {"project_id": caller.project_id, "user_id": caller.user_id}
-        if not self._enforcer.authorize(rule, target, caller.credentials()):
+        with self._turn:
+            self._follow_files()
+            allowed = self._enforcer.authorize(rule, target, caller.credentials())
+        if not allowed:
             raise errors.Forbidden(f"Policy does not allow {rule} to be performed.")
+
+    def _follow_files(self) -> None:
+        """Take over files that have changed; one that cannot be used leaves the rules in force."""
+        enforcer = self._enforcer
+        rules, file_rules = enforcer.rules, enforcer.file_rules
+        enforcer.use_conf = True
+        try:
+            enforcer.load_rules()
+        except UNUSABLE_FILE as error:
+            enforcer.rules, enforcer.file_rules = rules, file_rules
+            reason = " ".join(str(error).split())
+            if reason != self._told:
+                LOG.error(
+                    "The policy file %s cannot be used any more; the rules stay as they were "
+                    "until it is corrected: %s",
+                    enforcer.policy_path,
+                    reason,
+                )
+            self._told = reason
+        else:
+            self._told = ""
+        finally:
+            # or the evaluation would look at the files once more
+            enforcer.use_conf = False

@@ -69,6 +69,15 @@ def database_url(connection: str, connection_parameters: str = "") -> URL:
     return url
 
 
+def is_in_memory(connection: str) -> bool:
+    """Whether the database at ``connection`` lives and dies with the process that opens it."""
+    return _is_in_memory(database_url(connection))
+
+
+def _is_in_memory(url: URL) -> bool:
+    return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
+
+
 def create_engines(connection: str, options: StoreOptions) -> Engines:
     """Engines for the database at ``connection``; nothing is connected yet."""
     url = database_url(connection, options.connection_parameters)
@@ -116,7 +125,7 @@ def _echo(connection_debug: int) -> bool | Literal["debug"]:
 
 
 def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -> Engines:
-    in_memory = url.database in (None, "", ":memory:")
+    in_memory = _is_in_memory(url)
     connect_args = {"timeout": options.lock_timeout, "check_same_thread": False}
     if in_memory:
         engine = create_engine(url, connect_args=connect_args, poolclass=StaticPool)

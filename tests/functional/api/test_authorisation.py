@@ -1,6 +1,10 @@
 """Who may do what: scopes, roles, legacy defaults, overrides, and where the check comes."""
 
 import json
+import logging
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -203,3 +207,22 @@ def test_keystone_is_not_asked_for_the_version_document(keystone_api: Client) ->
 def test_keystone_strips_identities_that_a_client_claims(keystone_api: Client) -> None:
     claimed = {"X-User-Id": "me", "X-Roles": "admin", "X-Identity-Status": "Confirmed"}
     assert keystone_api.get("/traits", token=None, headers=claimed).status == 401
+
+
+def test_a_policy_file_that_breaks_while_it_is_in_use_leaves_the_rules_as_they_were(
+    make_api: MakeApi, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = make_api(policy='"placement:traits:list": "role:gardener"\n')
+    (policy_file,) = tmp_path.glob("policy-*.yaml")
+    assert ask(api, "GET", "/traits", "gardener").status == 200
+    policy_file.write_text('"placement:traits:list": [role: : \n')
+    os.utime(policy_file, (time.time() + 10,) * 2)
+    assert ask(api, "GET", "/traits", "gardener").status == 200
+    assert ask(api, "GET", "/traits", "reader").status == 403
+    assert [one.name for one in caplog.records if one.levelno >= logging.ERROR] == [
+        "placement_server.policies.enforcer"
+    ]
+    policy_file.write_text('"placement:traits:list": "role:reader"\n')
+    os.utime(policy_file, (time.time() + 20,) * 2)
+    assert ask(api, "GET", "/traits", "gardener").status == 403
+    assert ask(api, "GET", "/traits", "reader").status == 200

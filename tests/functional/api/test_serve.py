@@ -428,6 +428,14 @@ def test_a_database_that_does_not_answer_is_told(tmp_path: Path) -> None:
     assert "secret" not in text
 
 
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_database_in_memory_is_not_shared_by_workers_and_that_is_told(
+    url: str, tmp_path: Path
+) -> None:
+    text = fails(tmp_path, "--database-url", url, "--workers", "2", "--port", "0")
+    assert "--workers 1" in text
+
+
 def test_half_of_a_tls_pair_is_told(tmp_path: Path, told: Callable[..., str]) -> None:
     assert told("--config-file", config(tmp_path), "--tls-cert", "x") == (
         "placement-server: --tls-cert and --tls-key go together: give both or neither.\n"
