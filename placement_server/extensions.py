@@ -11,7 +11,11 @@ document lists it.
 
 from typing import Final
 
-from placement_server.microversion import InvalidVersionString, UnacceptableVersion
+from placement_server.microversion import (
+    InvalidVersionString,
+    UnacceptableVersion,
+    version_asked_for,
+)
 
 SERVICE_TYPE: Final = "placement-ext"
 VERSION: Final = "1.0"
@@ -28,11 +32,7 @@ def asked_for(header: str | None) -> bool:
     """
     if header is None or SERVICE_TYPE not in header.lower():
         return False
-    asked = None
-    for item in header.split(","):
-        service, blank, version = item.strip().partition(" ")
-        if blank and service.lower() == SERVICE_TYPE:
-            asked = version.strip()
+    asked = version_asked_for(header, SERVICE_TYPE)
     if asked is None:
         return False
     if asked in (VERSION, "latest"):

@@ -108,17 +108,18 @@ def negotiate(header: str | None) -> Microversion:
     known = _NEGOTIATED.get(header)
     if known is not None:
         return known
-    version = _parse(_version_asked_for(header))
+    version = _parse(version_asked_for(header, SERVICE_TYPE))
     if len(_NEGOTIATED) < _NEGOTIATED_LIMIT:
         _NEGOTIATED[header] = version
     return version
 
 
-def _version_asked_for(header: str) -> str | None:
+def version_asked_for(header: str, service_type: str) -> str | None:
+    """What the last item for a service type asks for; None when there is no such item."""
     asked = None
     for item in header.split(","):
         service, blank, version = item.strip().partition(" ")
-        if blank and service.lower() == SERVICE_TYPE:
+        if blank and service.lower() == service_type:
             asked = version.strip()
     return asked
 
