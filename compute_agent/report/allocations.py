@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from compute_agent import errors
 from compute_agent.report import answers
+from compute_agent.report.allocation_races import repeating_races
 from compute_agent.report.connection import (
     BASE,
     CONSUMER_TYPE,
@@ -257,14 +258,11 @@ class Allocations:
         body = {source: bodies[0], target: bodies[1]}
 
         def post() -> Response:
-            return _raising_races(
-                self._connection.call("POST", "/allocations", doing, version=version, json=body),
-                doing,
-            )
+            return self._connection.call("POST", "/allocations", doing, version=version, json=body)
 
         def attempt() -> Response | None:
             try:
-                return self._repeating_races(post)
+                return repeating_races(self._connection, post, doing)
             except errors.PlacementUnavailable:
                 # The answer may have been lost after the work was done: look before repeating.
                 if self._was_moved(source, target, source_record):
@@ -309,18 +307,9 @@ class Allocations:
 
     def _put(self, consumer: str, body: Record, version: Microversion, doing: str) -> Response:
         def attempt() -> Response:
-            response = self._connection.call(
-                "PUT", _path(consumer), doing, version=version, json=body
-            )
-            return _raising_races(response, doing)
+            return self._connection.call("PUT", _path(consumer), doing, version=version, json=body)
 
-        return self._repeating_races(attempt)
-
-    def _repeating_races(self, attempt: Callable[[], Response]) -> Response:
-        try:
-            return self._connection.retries.while_conflicting(attempt)
-        except _LostRace as exc:
-            return exc.response
+        return repeating_races(self._connection, attempt, doing)
 
     def _writable(self, records: list[Mapping[str, Any]]) -> tuple[list[Record], Microversion]:
         """Records in the form of a write, and the microversion for it.
@@ -338,20 +327,6 @@ class Allocations:
             }
             for record in records
         ], version
-
-
-class _LostRace(errors.ResourceProviderUpdateConflict):
-    """Placement lost a race of its own; the very same request may succeed."""
-
-    def __init__(self, response: Response, doing: str) -> None:
-        super().__init__(f"{doing}: placement lost a race", status=response.status)
-        self.response = response
-
-
-def _raising_races(response: Response, doing: str) -> Response:
-    if answers.is_conflict(response) and not answers.is_consumer_conflict(response):
-        raise _LostRace(response, doing)
-    return response
 
 
 def no_capacity(response: Response) -> NoCapacity:

@@ -1,0 +1,42 @@
+"""Races that placement loses inside while it writes allocations, and repeating what lost one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from compute_agent import errors
+from compute_agent.report import answers
+from compute_agent.report.connection import Connection
+from compute_agent.report.transport import Response
+
+
+class _LostRace(errors.ResourceProviderUpdateConflict):
+    """Placement lost a race of its own; the very same request may succeed."""
+
+    def __init__(self, response: Response, doing: str) -> None:
+        super().__init__(f"{doing}: placement lost a race", status=response.status)
+        self.response = response
+
+
+def repeating_races(
+    connection: Connection, attempt: Callable[[], Response], doing: str
+) -> Response:
+    """Return the answer to a write of allocations, repeated while placement loses races inside.
+
+    Somebody else changing the consumer is no such race and is answered at once; so is the last of
+    the races where it was lost every time.
+
+    :param attempt: sends the request.
+    :param doing: what it is for, as the beginning of a sentence.
+    """
+
+    def once() -> Response:
+        response = attempt()
+        if answers.is_conflict(response) and not answers.is_consumer_conflict(response):
+            raise _LostRace(response, doing)
+        return response
+
+    try:
+        return connection.retries.while_conflicting(once)
+    except _LostRace as exc:
+        return exc.response

@@ -1,0 +1,101 @@
+"""Several consumers' allocations written in one request: all of them or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compute_agent import errors
+from compute_agent.report import answers
+from compute_agent.report.allocation_races import repeating_races
+from compute_agent.report.allocations import (
+    MAPPINGS,
+    UNTYPED,
+    Allocations,
+    NoCapacity,
+    Record,
+    no_capacity,
+)
+from compute_agent.report.connection import BASE, CONSUMER_TYPE, Connection
+from compute_agent.report.transport import Microversion, Response
+
+_PATH = "/allocations"
+
+
+class Exchange:
+    """Writes what several consumers hold, at once, over one connection."""
+
+    def __init__(self, connection: Connection, allocations: Allocations) -> None:
+        self._connection = connection
+        self._allocations = allocations
+
+    def write(self, records: Mapping[str, Record]) -> NoCapacity | None:
+        """Let each consumer hold just what its record says; return what was lacking, if anything.
+
+        An answer that is lost is looked for before the request is repeated, so that calling this
+        again with the same records does nothing twice.
+
+        :param records: by consumer: ``allocations`` (empty takes all from it), ``project_id``,
+            ``user_id``, ``consumer_generation`` as it was read (None for a new one), and where
+            placement can take them ``consumer_type`` and ``mappings``.
+        :raises errors.AllocationMoveFailed: somebody else changed one of the consumers, or the
+            request was refused; nothing was written.
+        """
+        named = ", ".join(sorted(records))
+        doing = f"Writing the allocations of consumers {named} together"
+        version = self._version(records)
+        body = {consumer: _written(record, version) for consumer, record in records.items()}
+
+        def post() -> Response:
+            return self._connection.call("POST", _PATH, doing, version=version, json=body)
+
+        def attempt() -> Response | None:
+            try:
+                response = repeating_races(self._connection, post, doing)
+            except errors.PlacementUnavailable:
+                if self._is_written(records):
+                    return None
+                raise
+            if answers.is_consumer_conflict(response) and self._is_written(records):
+                # an earlier try was carried out though its answer was lost
+                return None
+            return response
+
+        response = self._connection.retries.while_unavailable(attempt)
+        if response is None or response.status == 204:
+            return None
+        conflict = answers.is_conflict(response) or answers.is_consumer_conflict(response)
+        if response.status == 409 and not conflict:
+            return no_capacity(response)
+        raise answers.failure(errors.AllocationMoveFailed, doing, "POST", _PATH, response)
+
+    def _version(self, records: Mapping[str, Record]) -> Microversion:
+        typed = all(one.get("consumer_type", UNTYPED) != UNTYPED for one in records.values())
+        newest = self._connection.newest(CONSUMER_TYPE)
+        if newest >= CONSUMER_TYPE and not typed:
+            newest = MAPPINGS
+        return max(BASE, newest)
+
+    def _is_written(self, records: Mapping[str, Record]) -> bool:
+        for consumer, record in records.items():
+            held = self._allocations.get_allocs_for_consumer(consumer)["allocations"]
+            if _amounts(held) != _amounts(record["allocations"]):
+                return False
+        return True
+
+
+def _written(record: Mapping[str, Any], version: Microversion) -> Record:
+    keys = ["project_id", "user_id"]
+    if version >= CONSUMER_TYPE:
+        keys.append("consumer_type")
+    if version >= MAPPINGS and "mappings" in record:
+        keys.append("mappings")
+    return {
+        "allocations": _amounts(record["allocations"]),
+        "consumer_generation": record.get("consumer_generation"),
+        **{key: record[key] for key in keys},
+    }
+
+
+def _amounts(allocations: Mapping[str, Any]) -> dict[str, Any]:
+    return {uuid: {"resources": dict(one["resources"])} for uuid, one in allocations.items()}
