@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from compute_agent.inventory import Inventory, InventoryRecord
+from compute_agent.provider import Resource
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.virt.layout.adoption import OWNER, Identities, descendants, is_owned
 from compute_agent.virt.layout.options import Ratio
@@ -129,6 +130,7 @@ def _write(
     tree: ProviderTree, uuid: str, wanted: WantedProvider, ratios: Ratios, held: Held
 ) -> list[Kept]:
     provider = tree.data(uuid)
+    units = {rc: names for rc, names in wanted.units.items() if rc in wanted.inventory}
     inventory: dict[str, InventoryRecord] = {}
     for resource_class, record in wanted.inventory.items():
         stored = provider.inventory.get(resource_class)
@@ -141,6 +143,9 @@ def _write(
     }
     leftover = _held_records(gone, held(uuid)) if gone else {}
     tree.update_inventory(uuid, {**inventory, **leftover})
+    tree.update_resources(
+        uuid, {rc: [Resource(uuid, rc, name) for name in names] for rc, names in units.items()}
+    )
     absent = {*wanted.absent_traits, MISSING} - wanted.traits
     absent.update(
         trait
@@ -191,6 +196,7 @@ def _take_away(
             tree.remove(provider.uuid)
             continue
         tree.update_inventory(provider.uuid, leftover)
+        tree.update_resources(provider.uuid, {})
         tree.add_traits(provider.uuid, MISSING)
         kept.extend(
             Kept(provider.name, rc, int(record["total"])) for rc, record in leftover.items()

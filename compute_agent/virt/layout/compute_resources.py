@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from compute_agent.discovery.facts import HostTopology
@@ -60,6 +60,7 @@ def root_provider(
         ROOT,
         root_name,
         inventory=inventory,
+        units={} if options.nested else _cpu_units(cpus.dedicated),
         traits=frozenset(t for t, present in traits.items() if present),
         absent_traits=frozenset(t for t, present in traits.items() if not present),
     )
@@ -166,6 +167,7 @@ def _cell(
         cell_key(cell.id),
         names.cell_name(root_name, cell.id),
         inventory=inventory,
+        units=_cpu_units(cell.dedicated),
         traits=frozenset(t for t, present in traits.items() if present) | {NUMA_ROOT},
         absent_traits=frozenset(t for t, present in traits.items() if not present),
     )
@@ -185,6 +187,10 @@ def _pages(root_name: str, cell: GuestCell, pool: PagePool) -> WantedProvider:
         traits=frozenset({f"{PAGE_SIZE_PREFIX}{pool.size_kib}"}),
         absent_prefixes=(PAGE_SIZE_PREFIX,),
     )
+
+
+def _cpu_units(dedicated: Iterable[int]) -> dict[str, tuple[str, ...]]:
+    return {"PCPU": tuple(str(cpu) for cpu in sorted(dedicated))}
 
 
 def _cpu_traits(topology: HostTopology) -> dict[str, bool]:

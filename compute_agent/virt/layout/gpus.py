@@ -28,7 +28,7 @@ from compute_agent.virt.layout import names
 from compute_agent.virt.layout.device_spec import custom_name
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions
 from compute_agent.virt.layout.parents import DeviceParents
-from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
+from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord, slots
 
 MDEV_TYPE_PREFIX = "CUSTOM_MDEV_"
 MIG_CLASS_PREFIX = "CUSTOM_MIG_"
@@ -224,6 +224,7 @@ def _vf_providers(
             absent_traits=frozenset({MIG_TRAIT}) - traits,
             absent_prefixes=(*prefixes, MDEV_TYPE_PREFIX),
             address=vf.address,
+            units={chosen.resource_class: slots(vf.address, count)},
         )
 
 
@@ -237,9 +238,12 @@ def _gpu_provider(
     errors: list[str],
 ) -> WantedProvider:
     counts: Counter[str] = Counter()
+    units: dict[str, tuple[str, ...]] = {}
     limits: dict[str, int] = {}
-    for chosen, count in offered.values():
+    for address, (chosen, count) in offered.items():
         counts[chosen.resource_class] += count
+        known = units.get(chosen.resource_class, ())
+        units[chosen.resource_class] = known + slots(address, count)
         if chosen.max_instances is not None:
             limits[chosen.resource_class] = chosen.max_instances
     totals = {rc: min(n, limits.get(rc, n)) for rc, n in sorted(counts.items())}
@@ -263,6 +267,7 @@ def _gpu_provider(
         absent_traits=frozenset({MIG_TRAIT}) - traits,
         absent_prefixes=(*prefixes, MDEV_TYPE_PREFIX),
         address=gpu.address,
+        units=units,
     )
 
 

@@ -111,6 +111,7 @@ def merge_pci(
         yield replace(
             provider,
             inventory={**provider.inventory, **same.inventory},
+            units={**provider.units, **same.units},
             traits=provider.traits | same.traits,
             absent_traits=(provider.absent_traits | same.absent_traits) - same.traits,
         )
@@ -182,4 +183,5 @@ def _provider(
         traits=usable(spec.traits) | frozenset(t for t in known if flags[t]),
         absent_traits=frozenset(t for t in known if not flags[t]),
         address=address,
+        units={group[0].resource_class: tuple(sorted(claim.device.address for claim in group))},
     )

@@ -16,6 +16,11 @@ ROOT: Final = ""
 MAX_TOTAL: Final = 2147483647
 
 
+def slots(address: PciAddress, count: int) -> tuple[str, ...]:
+    """Name the places for `count` mediated devices on one function: ADDRESS/0, ADDRESS/1, ..."""
+    return tuple(f"{address}/{number}" for number in range(count))
+
+
 @dataclass(frozen=True, slots=True)
 class WantedRecord:
     """One inventory record, except for what only placement knows.
@@ -51,6 +56,9 @@ class WantedProvider:
     absent_prefixes: tuple[str, ...] = ()
     """Traits that start so are the driver's, and false here unless in `traits`."""
     address: PciAddress | None = None
+    units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Class -> names of its units, where a guest gets certain ones: CPU numbers, PCI
+    addresses of functions, `slots` for mediated devices."""
 
     @property
     def is_root(self) -> bool:
