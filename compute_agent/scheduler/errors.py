@@ -5,6 +5,7 @@
         InvalidRequest        # the request is wrong: names field, value, what was expected
         NoValidHost           # placement was asked, and nothing fits or nothing could be claimed
         AnswerMalformed       # placement's answer contradicts itself
+        MoveRefused           # what the consumers hold is not what the move needs
 
 Placement that cannot be reached is not among them: `PlacementUnavailable` goes to the caller as it
 is, and never looks like a full cloud.
@@ -52,3 +53,7 @@ class NoValidHost(SchedulerError):
 
 class AnswerMalformed(SchedulerError):
     """An answer of placement that contradicts itself or the API."""
+
+
+class MoveRefused(SchedulerError):
+    """A move whose consumers hold something else than they must; nothing was changed."""

@@ -42,12 +42,37 @@ class Journal:
         """Replace what is written down under an id."""
         self._append({"id": identity, "entry": dict(entry)})
 
+    @contextmanager
+    def begun(self, entry: Mapping[str, Any]) -> Iterator[str]:
+        """Write down an entry that nobody else works off until the block ends; yield its id.
+
+        An entry that is still open after the block is for `taken_over`.
+
+        :raises JournalUnusable: the file cannot be written.
+        """
+        identity = str(uuid.uuid4())
+        with self._alone(identity) as alone:
+            if not alone:
+                raise self._unusable(OSError("a new entry is locked already"))
+            self._append({"id": identity, "entry": dict(entry)})
+            yield identity
+
+    @contextmanager
+    def taken_over(self, identity: str) -> Iterator[dict[str, Any] | None]:
+        """Yield an open entry, to be worked off in the block; None when there is nothing to do.
+
+        That is when another process or thread works on it, or it was closed meanwhile.
+        """
+        with self._alone(identity) as alone:
+            yield self.entries().get(identity) if alone else None
+
     def close(self, identity: str) -> None:
         """Mark an entry as done; once all are, the file is emptied."""
         with self._locked() as file:
             self._write_line(file, {"id": identity, "done": True})
             if not _open_entries(file):
                 file.truncate(0)
+        self._lock_path(identity).unlink(missing_ok=True)
 
     def entries(self) -> dict[str, dict[str, Any]]:
         """Return the open entries by id, the oldest first."""
@@ -59,6 +84,26 @@ class Journal:
             return {}
         except OSError as error:
             raise self._unusable(error) from error
+
+    @contextmanager
+    def _alone(self, identity: str) -> Iterator[bool]:
+        # a lock goes with the process that holds it, so an entry of one that died is free
+        path = self._lock_path(identity)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = path.open("a")
+        except OSError as error:
+            raise self._unusable(error) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    def _lock_path(self, identity: str) -> Path:
+        return self.path.with_name(f"{self.path.name}.{identity}.lock")
 
     def _append(self, line: Mapping[str, Any]) -> None:
         with self._locked() as file:

@@ -11,6 +11,7 @@ from compute_agent.errors import AllocationUpdateFailed
 from compute_agent.scheduler.answer import Candidate
 from compute_agent.scheduler.causes import LostClaim
 from compute_agent.scheduler.claim_order import ClaimOrder
+from compute_agent.scheduler.claims import Claims, NewClaims
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.give_back import GiveBack
 from compute_agent.scheduler.hosts import HostState
@@ -55,40 +56,48 @@ class Scheduler:
         give_back: GiveBack,
         chance: random.Random | None = None,
     ) -> None:
-        self._placement = placement
         self._search = search
         self._options = options
         self._give_back = give_back
+        self._new_claims = NewClaims(placement, give_back)
         self._chance = chance or random.Random()
 
     def select_destinations(
-        self, spec: RequestSpec, instance_uuids: Sequence[str], *, alternates: bool = False
+        self,
+        spec: RequestSpec,
+        instance_uuids: Sequence[str],
+        *,
+        alternates: bool = False,
+        claims: Claims | None = None,
     ) -> list[list[Selection]]:
         """Claim a host for each instance; return one list per instance, in the same order.
 
         Element 0 is claimed. With `alternates`, hosts to try later follow, not claimed.
 
+        :param claims: how claims are made and given back, where the instances hold something
+            already; by default they must not.
         :raises NoValidHost: one instance fits nowhere; nothing of this call stays claimed.
         :raises AllocationUpdateFailed: somebody else claims one of the instances.
         :raises PlacementUnavailable: placement cannot be asked; nothing of this call stays
             claimed, or it is in the journal and given back as soon as placement answers.
         """
         self._give_back.work_off()
+        claims = claims or self._new_claims
         found = self._search.find(spec)
         held: dict[str, Candidate] = {}
         chosen: list[_Claimed] = []
         left = list(found.hosts)
         try:
             for instance in instance_uuids:
-                one, left = self._place(spec, instance, left, found, held)
+                one, left = self._place(spec, instance, left, found, held, claims)
                 chosen.append(one)
                 spec = _with_group_host(spec, one.host.name)
         except NoValidHost as error:
             LOG.info("No valid host for %s: %s %s", instance, error.reason, error.causes.as_dict())
-            self._give_back.all_of(held)
+            claims.give_back(held)
             raise
         except BaseException:
-            self._give_back.all_of(held)
+            claims.give_back(held)
             raise
         spare = self._alternates(spec, left, chosen) if alternates else []
         return [
@@ -104,6 +113,7 @@ class Scheduler:
         hosts: Sequence[HostState],
         found: Found,
         held: dict[str, Candidate],
+        claims: Claims,
     ) -> tuple[_Claimed, list[HostState]]:
         """Claim a host for one instance; return it, and all hosts as they are afterwards.
 
@@ -116,7 +126,7 @@ class Scheduler:
             causes = replace(causes, filters=causes.filters + tuple(dropped))
         usable = [host for host in passed if host.candidates]
         for host in self._ordered(spec, usable):
-            candidate = self._claim_on(spec, instance, host, found.microversion, lost, held)
+            candidate = self._claim_on(spec, instance, host, found.microversion, lost, held, claims)
             if candidate is not None:
                 claimed = _Claimed(host, candidate)
                 return claimed, [
@@ -133,19 +143,13 @@ class Scheduler:
         microversion: Microversion,
         lost: list[LostClaim],
         held: dict[str, Candidate],
+        claims: Claims,
     ) -> Candidate | None:
         tries = ClaimOrder(host.candidates, self._options.candidates_per_host)
         while (candidate := tries.next()) is not None:
             held[instance] = candidate
             try:
-                shortage = self._placement.claim(
-                    instance,
-                    candidate.as_request(),
-                    project_id=spec.project_id,
-                    user_id=spec.user_id,
-                    microversion=microversion,
-                    consumer_type=spec.consumer_type,
-                )
+                shortage = claims.claim(instance, candidate, spec, microversion)
             except AllocationUpdateFailed:
                 # what the instance holds is somebody else's claim, not ours to give back
                 del held[instance]

@@ -17,9 +17,18 @@ from compute_agent.report.allocations import (
 )
 from compute_agent.report.candidates import Candidates
 from compute_agent.report.connection import NEWEST, Connection, version_text
+from compute_agent.report.exchange import Exchange
 from compute_agent.report.providers import Providers
+from compute_agent.report.retries import Retries
 from compute_agent.report.transport import Transport
-from compute_agent.scheduler.placement_port import Holding, Microversion, Shortage, UnknownName
+from compute_agent.scheduler.answer import SHARING
+from compute_agent.scheduler.placement_port import (
+    Holding,
+    Microversion,
+    Shortage,
+    UnknownName,
+    Wanted,
+)
 
 _UNKNOWN = ("No such trait", "No such resource class")
 _NAMES_KEPT_SECONDS = 300.0
@@ -32,13 +41,20 @@ class PlacementClient:
 
     :param transport: how requests reach placement.
     :param clock: seconds that only grow, for how long names are kept.
+    :param retries: how what failed is repeated, by default as every client of placement does.
     """
 
-    def __init__(self, transport: Transport, clock: Callable[[], float] = time.monotonic) -> None:
-        self._connection = Connection(transport)
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Callable[[], float] = time.monotonic,
+        retries: Retries | None = None,
+    ) -> None:
+        self._connection = Connection(transport, retries)
         self._providers = Providers(self._connection)
         self._allocations = Allocations(self._connection, self._providers)
         self._candidates = Candidates(self._connection)
+        self._exchange = Exchange(self._connection, self._allocations)
         self._clock = clock
         self._names: dict[str, tuple[float, str]] = {}
         self._lock = threading.Lock()
@@ -119,6 +135,21 @@ class PlacementClient:
         """See `placement_port.Placement`."""
         self._allocations.put_allocations(consumer, {**holding.record, "allocations": {}})
 
+    def exchange(self, wanted: Mapping[str, Wanted]) -> Shortage | None:
+        """See `placement_port.Placement`."""
+        lacking = self._exchange.write({c: _record(one) for c, one in wanted.items()})
+        if lacking is None:
+            return None
+        return Shortage(lacking.provider or "", lacking.resource_class or "")
+
+    def sharing(self, uuids: Collection[str]) -> frozenset[str]:
+        """See `placement_port.Placement`."""
+        return frozenset(uuid for uuid in uuids if SHARING in self._traits(uuid))
+
+    def tree(self, root: str) -> Mapping[str, frozenset[str]]:
+        """See `placement_port.Placement`."""
+        return {one["uuid"]: self._traits(one["uuid"]) for one in self._providers.in_tree(root)}
+
     def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
         """See `placement_port.Placement`."""
         unknown = [uuid for uuid in uuids if self._name_kept(uuid) is None]
@@ -153,6 +184,10 @@ class PlacementClient:
         path = f"/traits?name=startswith:{quote(prefix)}"
         return frozenset(self._get(path, "Reading the known traits", "traits"))
 
+    def _traits(self, uuid: str) -> frozenset[str]:
+        path = f"/resource_providers/{uuid}/traits"
+        return frozenset(self._get(path, f"Reading the traits of provider {uuid}", "traits"))
+
     def _list(self, query: str) -> list[Mapping[str, Any]]:
         path = f"/resource_providers?{query}"
         providers: list[Mapping[str, Any]] = self._get(
@@ -177,3 +212,17 @@ class PlacementClient:
         with self._lock:
             since, name = self._names.get(uuid, (0.0, None))
         return name if name and self._clock() - since < _NAMES_KEPT_SECONDS else None
+
+
+def _record(wanted: Wanted) -> dict[str, Any]:
+    read = wanted.holding.record
+    record = {
+        "allocations": {uuid: {"resources": dict(n)} for uuid, n in wanted.allocations.items()},
+        "consumer_generation": read.get("consumer_generation"),
+        "project_id": read.get("project_id") or wanted.project_id,
+        "user_id": read.get("user_id") or wanted.user_id,
+        "consumer_type": wanted.consumer_type,
+    }
+    if wanted.mappings is not None:
+        record["mappings"] = {suffix: list(uuids) for suffix, uuids in wanted.mappings.items()}
+    return record

@@ -32,6 +32,21 @@ class Holding:
     record: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a consumer shall hold, instead of what it was read to hold.
+
+    ``project_id`` and ``user_id`` are for a consumer that holds nothing yet.
+    """
+
+    holding: Holding
+    allocations: Mapping[str, Mapping[str, int]]
+    consumer_type: str
+    project_id: str = ""
+    user_id: str = ""
+    mappings: Mapping[str, Sequence[str]] | None = None
+
+
 class Placement(Protocol):
     """Placement, as the scheduler sees it.
 
@@ -70,6 +85,18 @@ class Placement(Protocol):
 
     def release_exactly(self, consumer: str, holding: Holding) -> None:
         """Give back a consumer's allocations if nobody changed them since they were read."""
+
+    def exchange(self, wanted: Mapping[str, Wanted]) -> Shortage | None:
+        """Let every consumer hold what is wanted, all or none; return what was lacking.
+
+        :raises AllocationMoveFailed: one of them was changed since it was read.
+        """
+
+    def sharing(self, uuids: Collection[str]) -> frozenset[str]:
+        """Return those of the providers `uuids` that other trees may use."""
+
+    def tree(self, root: str) -> Mapping[str, frozenset[str]]:
+        """Return the providers of one tree, each with its traits."""
 
     def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
         """Return the names of the providers among `uuids` that exist."""

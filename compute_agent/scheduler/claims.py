@@ -1,0 +1,51 @@
+"""How a candidate becomes a claim, and how claims are given back when a request fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.give_back import GiveBack
+from compute_agent.scheduler.placement_port import Microversion, Placement, Shortage
+from compute_agent.scheduler.spec import RequestSpec
+
+
+class Claims(Protocol):
+    """What makes the claims of one request."""
+
+    def claim(
+        self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
+    ) -> Shortage | None:
+        """Claim `candidate` for an instance; return what was lacking, None if it is claimed.
+
+        :raises AllocationUpdateFailed: the instance holds something that is not to be touched.
+        """
+
+    def give_back(self, held: Mapping[str, Candidate]) -> None:
+        """Undo the claims of a request that failed; each may or may not have been carried out."""
+
+
+class NewClaims:
+    """Claims of instances that hold nothing yet: one request each."""
+
+    def __init__(self, placement: Placement, give_back: GiveBack) -> None:
+        self._placement = placement
+        self._give_back = give_back
+
+    def claim(
+        self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
+    ) -> Shortage | None:
+        """See `Claims`."""
+        return self._placement.claim(
+            instance,
+            candidate.as_request(),
+            project_id=spec.project_id,
+            user_id=spec.user_id,
+            microversion=microversion,
+            consumer_type=spec.consumer_type,
+        )
+
+    def give_back(self, held: Mapping[str, Candidate]) -> None:
+        """See `Claims`."""
+        self._give_back.all_of(held)

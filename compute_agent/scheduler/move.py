@@ -1,0 +1,129 @@
+"""One move of an instance as a value, and what the consumers hold while it is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from compute_agent.scheduler.answer import Allocations
+from compute_agent.scheduler.errors import InvalidRequest
+
+
+class MoveKind(StrEnum):
+    """Kinds of moves, by what becomes of the allocations on the source.
+
+    ``cold`` (cold migration and resize) and ``live``: another consumer, named after the migration,
+    holds them until the move is confirmed. ``evacuate``: the instance holds both places until its
+    dead source comes back.
+    """
+
+    COLD = "cold"
+    LIVE = "live"
+    EVACUATE = "evacuate"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One move; whoever drives it keeps it until the move is confirmed or reverted.
+
+    :param migration: consumer that holds the source meanwhile; empty for an evacuation.
+    :param source_root: root provider of the host that the instance leaves.
+    :param source: all that the instance held when the move began.
+    :param mappings: group to providers of that claim, as the caller knew it; a revert returns it.
+    :param destination_root: root provider of the host that was claimed, empty until then.
+    """
+
+    kind: MoveKind
+    instance: str
+    migration: str
+    source_root: str
+    source: Allocations
+    mappings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    destination_root: str = ""
+    project_id: str = ""
+    user_id: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON types, which `move_of` reads."""
+        return {
+            "kind": str(self.kind),
+            "instance": self.instance,
+            "migration": self.migration,
+            "source_root": self.source_root,
+            "destination_root": self.destination_root,
+            "source": {uuid: dict(resources) for uuid, resources in self.source.items()},
+            "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
+            "project_id": self.project_id,
+            "user_id": self.user_id,
+        }
+
+
+def move_of(body: Mapping[str, Any]) -> Move:
+    """Return the move that `Move.as_dict` wrote down.
+
+    :raises InvalidRequest: it is no such document.
+    """
+    try:
+        return Move(
+            kind=MoveKind(body["kind"]),
+            instance=str(body["instance"]),
+            migration=str(body["migration"]),
+            source_root=str(body["source_root"]),
+            source={
+                str(uuid): {str(name): int(amount) for name, amount in resources.items()}
+                for uuid, resources in body["source"].items()
+            },
+            mappings={str(s): tuple(map(str, uuids)) for s, uuids in body["mappings"].items()},
+            destination_root=str(body["destination_root"]),
+            project_id=str(body["project_id"]),
+            user_id=str(body["user_id"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidRequest(
+            "the move", body, f"what begin_move returned ({type(error).__name__}: {error})"
+        ) from error
+
+
+def left_on_source(
+    source: Allocations, destination: Allocations, sharing: Collection[str]
+) -> dict[str, dict[str, int]]:
+    """Return what the migration keeps once the instance holds `destination`.
+
+    Everything, but on a provider that both places share: there instance and migration together
+    hold the larger of the two amounts, since the disk exists once and either may be gone back to.
+    """
+    kept: dict[str, dict[str, int]] = {}
+    for uuid, resources in source.items():
+        there = destination.get(uuid, {}) if uuid in sharing else {}
+        left = {name: amount - there.get(name, 0) for name, amount in resources.items()}
+        positive = {name: amount for name, amount in left.items() if amount > 0}
+        if positive:
+            kept[uuid] = positive
+    return kept
+
+
+def both_places(
+    held: Allocations, destination: Allocations, sharing: Collection[str]
+) -> dict[str, dict[str, int]]:
+    """Return what an instance holds that is rebuilt at `destination` while its source is dead.
+
+    The sum, but on a provider that both places share: there it holds what it needs now, so that
+    nothing of the source is left on it when the source's own part is taken away.
+    """
+    total = {uuid: dict(resources) for uuid, resources in held.items()}
+    for uuid, resources in destination.items():
+        there = total.setdefault(uuid, {})
+        for name, amount in resources.items():
+            there[name] = amount if uuid in sharing else there.get(name, 0) + amount
+    return total
+
+
+def holds_all(held: Allocations, part: Allocations) -> bool:
+    """Whether `held` has every amount of `part` on its provider."""
+    return all(
+        held.get(uuid, {}).get(name, 0) >= amount
+        for uuid, resources in part.items()
+        for name, amount in resources.items()
+    )

@@ -1,0 +1,143 @@
+"""Hosts in a placement of the test's own, in process, and a mover whose placement can fail."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compute_agent.errors import PlacementAPIConnectFailure
+from compute_agent.report.retries import Retries
+from compute_agent.report.transport import InProcessTransport, RecordingTransport, Response
+from compute_agent.scheduler.give_back import GiveBack
+from compute_agent.scheduler.journal import Journal
+from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.moves import Mover
+from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.search import Search, SearchOptions
+
+Held = dict[str, dict[str, int]]
+SHARING = "MISC_SHARES_VIA_AGGREGATE"
+
+
+class NoWaiting:
+    """A clock that passes at once."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass
+class Failing:
+    """Lets so many requests through and then fails, before or after the work was done."""
+
+    after: int
+    answered: bool = False
+    seen: int = 0
+
+    def before(self, method: str, path: str, _body: Any) -> Response | None:
+        self.seen += 1
+        if self.seen > self.after + self.answered:
+            raise PlacementAPIConnectFailure(f"{method} {path} got no answer")
+        return None
+
+    def lose(self, method: str, path: str, _body: Any, answer: Response) -> Response:
+        if self.answered and self.seen == self.after + 1:
+            raise PlacementAPIConnectFailure(f"the answer to {method} {path} was lost")
+        return answer
+
+
+@dataclass
+class World:
+    """Hosts, each named by a letter, and what consumers hold on them."""
+
+    transport: InProcessTransport
+    journal: Path
+    names: dict[str, str] = field(default_factory=dict)
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self.transport.request(method, path, (1, 39), body)
+        assert answer.status < 300, f"{method} {path}: {answer.status} {answer.text}"
+        return answer.json
+
+    def provider(
+        self,
+        name: str,
+        inventory: dict[str, int] | None = None,
+        *traits: str,
+        parent: str | None = None,
+        aggregates: tuple[str, ...] = (),
+    ) -> str:
+        new = str(uuid.uuid4())
+        above = next((u for u, n in self.names.items() if n == parent), None)
+        self.names[new] = name
+        body = {"uuid": new, "name": f"{name}-{new}", "parent_provider_uuid": above}
+        self.call("POST", "/resource_providers", body)
+        for trait in traits:
+            if trait.startswith("CUSTOM_"):
+                self.call("PUT", f"/traits/{trait}")
+        generation = 0
+        for aspect, value in (
+            ("inventories", {c: {"total": n} for c, n in (inventory or {}).items()}),
+            ("traits", list(traits)),
+            ("aggregates", list(aggregates)),
+        ):
+            written = {"resource_provider_generation": generation, aspect: value}
+            answer = self.call("PUT", f"/resource_providers/{new}/{aspect}", written)
+            generation = answer["resource_provider_generation"]
+        return new
+
+    def held(self, consumer: str) -> Held:
+        """What a consumer holds, by the providers' short names."""
+        found = self.call("GET", f"/allocations/{consumer}")["allocations"]
+        return {self.names[uuid]: one["resources"] for uuid, one in found.items()}
+
+    def used(self) -> Held:
+        """What placement counts as used, by the providers' short names, without zeros."""
+        used = {}
+        for one, name in self.names.items():
+            usages = self.call("GET", f"/resource_providers/{one}/usages")["usages"]
+            used[name] = {c: n for c, n in usages.items() if n}
+        return {name: amounts for name, amounts in used.items() if amounts}
+
+    def type_of(self, consumer: str) -> str:
+        return str(self.call("GET", f"/allocations/{consumer}").get("consumer_type"))
+
+    def mover(self, failing: Failing | None = None) -> tuple[Mover, RecordingTransport]:
+        """A mover as a process of its own would have it, with the journal of all of them."""
+        before: Callable[..., Any] | None = failing.before if failing else None
+        after: Callable[..., Any] | None = failing.lose if failing else None
+        recorded = RecordingTransport(self.transport, before, after)
+        client = PlacementClient(recorded, retries=Retries(NoWaiting(), random.Random(1)))
+        journal = Journal(self.journal)
+        scheduler = Scheduler(
+            client,
+            Search(client, SearchOptions()),
+            ClaimOptions(),
+            GiveBack(client, journal),
+            random.Random(1),
+        )
+        return Mover(client, scheduler, journal), recorded
+
+    def scheduler(self) -> Scheduler:
+        return self.mover()[0]._scheduler
+
+
+def together(*held: Held) -> Held:
+    """The sum of what several consumers hold."""
+    total: Held = {}
+    for one in held:
+        for provider, amounts in one.items():
+            there = total.setdefault(provider, {})
+            for name, amount in amounts.items():
+                there[name] = there.get(name, 0) + amount
+    return total
