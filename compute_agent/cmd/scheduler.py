@@ -3,6 +3,7 @@
     claim    find providers for some resources, claim them, print the consumer and where it landed
     release  give back what a consumer holds
     select   read a request specification as JSON, claim, print the selections
+    move     begin, confirm or revert the move of an instance to another host
     serve    answer select_destinations on the message bus
 
 Exit status: 0 done · 1 nothing fits, or there was nothing to release · 2 bad options, request or
@@ -22,15 +23,20 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
+from compute_agent.cmd import scheduler_moves
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.scheduler.command_options import ClaimWords
     from compute_agent.scheduler.manager import Scheduler
+    from compute_agent.scheduler.moves import Mover
     from compute_agent.scheduler.placement_client import PlacementClient
 
 DEFAULT_OWNER = "compute-scheduler"
+_CONFLICTS = (
+    errors.AllocationUpdateFailed | errors.AllocationDeleteFailed | errors.AllocationMoveFailed
+)
 
 
 class Exit(IntEnum):
@@ -85,11 +91,11 @@ def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> i
 
 def exit_of(error: errors.ComputeAgentError) -> Exit:
     """Return the exit status that an error stands for."""
-    from compute_agent.scheduler.errors import AnswerMalformed, NoValidHost
+    from compute_agent.scheduler.errors import AnswerMalformed, MoveRefused, NoValidHost
 
     if isinstance(error, NoValidHost):
         return Exit.NOTHING_FITS
-    if isinstance(error, errors.AllocationUpdateFailed | errors.AllocationDeleteFailed):
+    if isinstance(error, _CONFLICTS | MoveRefused):
         return Exit.CONFLICT
     if isinstance(error, errors.PlacementError | AnswerMalformed):
         return Exit.PLACEMENT
@@ -117,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     select.add_argument("--alternates", action="store_true", help="list hosts to try later too")
     select.add_argument("--json", action="store_true", default=True, help="the only format")
     select.set_defaults(function=_select)
+    scheduler_moves.add_parsers(commands)
     serve = commands.add_parser("serve", help="answer requests on the message bus")
     serve.set_defaults(function=_serve, json=False)
     return parser
@@ -181,7 +188,7 @@ def _claim(namespace: argparse.Namespace) -> int:
     consumer = (
         uuid_text("--consumer", namespace.consumer) if namespace.consumer else str(uuid.uuid4())
     )
-    scheduler, client = _scheduler(namespace)
+    scheduler, client, _ = assembled(namespace)
     [[selection]] = scheduler.select_destinations(spec, [consumer])
     request = json.loads(selection.allocation_request)
     names = client.provider_names(request["allocations"])
@@ -228,7 +235,7 @@ def _release(namespace: argparse.Namespace) -> int:
     from compute_agent.scheduler.extra_specs import uuid_text
 
     consumer = uuid_text("CONSUMER", namespace.consumer)
-    _, client = _scheduler(namespace)
+    _, client, _ = assembled(namespace)
     released = client.release(consumer)
     if namespace.json:
         print(json.dumps({"consumer": consumer, "released": released}))
@@ -247,16 +254,20 @@ def _release(namespace: argparse.Namespace) -> int:
 def _select(namespace: argparse.Namespace) -> int:
     from compute_agent.scheduler import spec_reader
 
-    body = _read_json(namespace.file)
+    body = read_json(namespace.file)
     instances = spec_reader.instances_of(body)
     spec = spec_reader.read_spec(body)
-    scheduler, _ = _scheduler(namespace)
+    scheduler, _, _ = assembled(namespace)
     selections = scheduler.select_destinations(spec, instances, alternates=namespace.alternates)
     print(json.dumps([[one.as_dict() for one in per] for per in selections], indent=2))
     return Exit.DONE
 
 
-def _read_json(file: str) -> dict[str, Any]:
+def read_json(file: str) -> dict[str, Any]:
+    """Return the JSON object in a file, or on standard input for ``-``.
+
+    :raises InvalidRequest: it cannot be read, or is no object.
+    """
     from compute_agent.scheduler.errors import InvalidRequest
 
     named = "standard input" if file == "-" else file
@@ -280,15 +291,20 @@ def _serve(namespace: argparse.Namespace) -> int:
     return rpc.serve(conf, _transport(conf))
 
 
-def _scheduler(namespace: argparse.Namespace) -> tuple[Scheduler, PlacementClient]:
-    from compute_agent.scheduler.assembly import scheduler_of
+def assembled(namespace: argparse.Namespace) -> tuple[Scheduler, PlacementClient, Mover]:
+    """Return a scheduler as the configuration describes it, with its client and its mover.
+
+    :raises InvalidConfiguration: it describes none.
+    """
+    from compute_agent.scheduler.assembly import mover_of, scheduler_of
 
     logging.basicConfig(
         level=logging.DEBUG if namespace.debug else logging.ERROR,
         format="%(levelname)s %(name)s: %(message)s",
     )
     conf = _configuration(namespace)
-    return scheduler_of(conf, _transport(conf))
+    scheduler, client = scheduler_of(conf, _transport(conf))
+    return scheduler, client, mover_of(conf, scheduler, client)
 
 
 def _transport(conf: cfg.ConfigOpts) -> Any:

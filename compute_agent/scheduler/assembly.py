@@ -20,6 +20,7 @@ from compute_agent.scheduler.flavor import PciAlias, RequestOptions
 from compute_agent.scheduler.give_back import GiveBack
 from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.moves import Mover
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.prefilters import PrefilterContext
 from compute_agent.scheduler.search import Search, SearchOptions
@@ -27,6 +28,11 @@ from compute_agent.scheduler.weighers import order
 
 if TYPE_CHECKING:
     from oslo_config import cfg
+
+
+def mover_of(conf: cfg.ConfigOpts, scheduler: Scheduler, client: PlacementClient) -> Mover:
+    """Return what moves instances with a scheduler and its client of placement."""
+    return Mover(client, scheduler, Journal(conf.compute_scheduler.journal_path))
 
 
 def scheduler_of(

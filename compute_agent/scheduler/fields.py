@@ -75,6 +75,11 @@ class Fields:
             raise InvalidRequest(self.name(field), value, "a list")
         return value
 
+    def lists(self, field: str) -> dict[str, Sequence[Any]]:
+        """Return an object of lists by name."""
+        inner = self.fields(field)
+        return {key: inner.list(key) for key in inner._value}
+
     def texts(self, field: str) -> frozenset[str]:
         """Return a list of strings as a set."""
         return frozenset(Fields({field: one}, self._path).text(field) for one in self.list(field))

@@ -60,6 +60,17 @@ class Move:
         }
 
 
+def move_kind(name: str) -> MoveKind:
+    """Return the kind of this name.
+
+    :raises InvalidRequest: there is none.
+    """
+    try:
+        return MoveKind(name)
+    except ValueError:
+        raise InvalidRequest("kind", name, " or ".join(MoveKind)) from None
+
+
 def move_of(body: Mapping[str, Any]) -> Move:
     """Return the move that `Move.as_dict` wrote down.
 

@@ -2,6 +2,9 @@
 
     select_destinations(spec_obj, instance_uuids, return_objects, return_alternates)
         -> [[Selection, ...], ...]
+    begin_move(kind, spec_obj, instance_uuid, migration_uuid, mappings, return_alternates)
+        -> {"move": {...}, "selections": [Selection, ...]}
+    finish_move(move), revert_move(move) -> mappings, source_returned(instance_uuid, source_root)
     update_aggregates, delete_aggregate                         the aggregates are read anew
     update_instance_info, delete_instance_info, sync_instance_info   taken note of, no answer
 
@@ -15,7 +18,8 @@ import logging
 import signal
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import bus as message_bus
@@ -24,8 +28,12 @@ from compute_agent.report.transport import Transport
 from compute_agent.scheduler import assembly, spec_reader
 from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.extra_specs import uuid_text
 from compute_agent.scheduler.manager import Scheduler
+from compute_agent.scheduler.move import move_kind, move_of
+from compute_agent.scheduler.moves import Mover
 from compute_agent.scheduler.selection import Selection
+from compute_agent.scheduler.spec import RequestSpec
 from compute_agent.service import signals
 
 # before the library is imported: it would settle on eventlet
@@ -51,9 +59,9 @@ class SchedulerEndpoint:
 
     target = oslo_messaging.Target(version=VERSION)
 
-    def __init__(self, make: Callable[[], Scheduler]) -> None:
+    def __init__(self, make: Callable[[], tuple[Scheduler, Mover]]) -> None:
         self._make = make
-        self._scheduler = make()
+        self._scheduler, self._mover = make()
 
     def select_destinations(
         self,
@@ -64,30 +72,70 @@ class SchedulerEndpoint:
         return_alternates: bool = False,
     ) -> list[list[dict[str, Any]]]:
         """Claim a host for each instance; see `Scheduler.select_destinations`."""
-        wrapped = isinstance(spec_obj, Mapping) and f"{_OBJECT}data" in spec_obj
-        try:
-            body = unwrapped(spec_obj)
-            if not isinstance(body, Mapping):
-                raise InvalidRequest("spec_obj", body, "an object with named fields")
+        with _told(f"select_destinations for {', '.join(instance_uuids)}"):
             instances = spec_reader.instances_of({"instance_uuids": list(instance_uuids)})
+            self._mover.recover()
             found = self._scheduler.select_destinations(
-                spec_reader.read_spec(body), instances, alternates=return_alternates
+                _spec_of(spec_obj), instances, alternates=return_alternates
             )
-        except ComputeAgentError as error:
-            LOG.info("select_destinations for %s: %s", ", ".join(instance_uuids), error)
-            # told to the caller as it is; without this the bus would log it as a defect
-            raise oslo_messaging.ExpectedException() from error
+        wrapped = _is_wrapped(spec_obj)
         return [[_answered(one, wrapped=wrapped) for one in per] for per in found]
+
+    def begin_move(
+        self,
+        _ctxt: Mapping[str, Any],
+        kind: str,
+        spec_obj: Any,
+        instance_uuid: str,
+        migration_uuid: str = "",
+        mappings: Mapping[str, Sequence[str]] | None = None,
+        return_alternates: bool = False,
+    ) -> dict[str, Any]:
+        """Claim the destination of a move; see `Mover.begin`."""
+        with _told(f"begin_move of {instance_uuid}"):
+            begun = self._mover.begin(
+                move_kind(kind),
+                _spec_of(spec_obj),
+                uuid_text("instance_uuid", instance_uuid),
+                uuid_text("migration_uuid", migration_uuid) if migration_uuid else "",
+                mappings=mappings,
+                alternates=return_alternates,
+            )
+        wrapped = _is_wrapped(spec_obj)
+        return {
+            "move": begun.move.as_dict(),
+            "selections": [_answered(one, wrapped=wrapped) for one in begun.selections],
+        }
+
+    def finish_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> None:
+        """Confirm a move; see `Mover.finish`."""
+        with _told("finish_move"):
+            self._mover.finish(move_of(move))
+
+    def revert_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> dict[str, Any]:
+        """Undo a move and return the mappings of the source; see `Mover.revert`."""
+        with _told("revert_move"):
+            mappings = self._mover.revert(move_of(move))
+        return {suffix: list(uuids) for suffix, uuids in mappings.items()}
+
+    def source_returned(
+        self, _ctxt: Mapping[str, Any], instance_uuid: str, source_root: str
+    ) -> None:
+        """Take the source's part from an evacuated instance; see `Mover.source_returned`."""
+        with _told(f"source_returned for {instance_uuid}"):
+            self._mover.source_returned(
+                uuid_text("instance_uuid", instance_uuid), uuid_text("source_root", source_root)
+            )
 
     def update_aggregates(self, _ctxt: Mapping[str, Any], aggregates: Any) -> None:
         """Read the aggregates anew."""
         LOG.debug("Aggregates changed: %s", aggregates)
-        self._scheduler = self._make()
+        self._scheduler, self._mover = self._make()
 
     def delete_aggregate(self, _ctxt: Mapping[str, Any], aggregate: Any) -> None:
         """Read the aggregates anew."""
         LOG.debug("Aggregate deleted: %s", aggregate)
-        self._scheduler = self._make()
+        self._scheduler, self._mover = self._make()
 
     def update_instance_info(
         self, _ctxt: Mapping[str, Any], host_name: str, instance_info: Any
@@ -129,9 +177,12 @@ class SchedulerService:
 
     def __init__(self, conf: cfg.ConfigOpts, bus: Any, placement: Transport, host: str) -> None:
         announcements = Announcements()
-        endpoint = SchedulerEndpoint(
-            lambda: assembly.scheduler_of(conf, placement, announcements)[0]
-        )
+
+        def make() -> tuple[Scheduler, Mover]:
+            scheduler, client = assembly.scheduler_of(conf, placement, announcements)
+            return scheduler, assembly.mover_of(conf, scheduler, client)
+
+        endpoint = SchedulerEndpoint(make)
         self._servers = [
             oslo_messaging.get_rpc_server(
                 bus,
@@ -169,6 +220,10 @@ class SchedulerClient:
         )
         return selections
 
+    def call(self, method: str, **arguments: Any) -> Any:
+        """Return what any other method of the scheduler answers, as plain values."""
+        return self._client.call({}, method, **arguments)
+
 
 def serve(conf: cfg.ConfigOpts, placement: Transport) -> int:
     """Answer on the bus until SIGTERM or SIGINT; return the exit status.
@@ -197,6 +252,27 @@ def serve(conf: cfg.ConfigOpts, placement: Transport) -> int:
         LOG.info("Stopping")
         service.stop()
     return 0
+
+
+@contextmanager
+def _told(doing: str) -> Iterator[None]:
+    """Tell the caller of errors as they are; without this the bus would log them as defects."""
+    try:
+        yield
+    except ComputeAgentError as error:
+        LOG.info("%s: %s", doing, error)
+        raise oslo_messaging.ExpectedException() from error
+
+
+def _is_wrapped(spec_obj: Any) -> bool:
+    return isinstance(spec_obj, Mapping) and f"{_OBJECT}data" in spec_obj
+
+
+def _spec_of(spec_obj: Any) -> RequestSpec:
+    body = unwrapped(spec_obj)
+    if not isinstance(body, Mapping):
+        raise InvalidRequest("spec_obj", body, "an object with named fields")
+    return spec_reader.read_spec(body)
 
 
 def unwrapped(value: Any) -> Any:

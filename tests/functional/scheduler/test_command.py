@@ -194,6 +194,50 @@ def test_a_specification_is_claimed_and_its_selections_printed(
     assert command("select", input="{").returncode == 2
 
 
+def test_a_move_is_begun_reverted_and_confirmed_with_the_document_that_begin_prints(
+    cloud: Cloud, command: Command
+) -> None:
+    hosts = {cloud.flat_host(4), cloud.flat_host(4)}
+    instance, migration = str(uuid.uuid4()), str(uuid.uuid4())
+    spec = {
+        "instance_uuid": instance,
+        "project_id": "p",
+        "user_id": "u",
+        "flavor": {"vcpus": 1, "memory_mb": 64, "extra_specs": {f"trait:{cloud.mark}": "required"}},
+    }
+    held = {"VCPU": 1, "MEMORY_MB": 64}
+    assert command("select", input=json.dumps(spec)).returncode == 0
+    [source] = cloud.held(instance)
+    [destination] = hosts - {source}
+
+    def begin() -> str:
+        arguments = ("move", "begin", "live", instance, "--migration", migration)
+        done = command(*arguments, input=json.dumps(spec))
+        assert done.returncode == 0, done.stderr
+        assert cloud.held(instance) == {destination: held}
+        assert cloud.held(migration) == {source: held}
+        return done.stdout
+
+    reverted = command("move", "revert", input=begin())
+    assert json.loads(reverted.stdout)["reverted"] == instance
+    assert (cloud.held(instance), cloud.held(migration)) == ({source: held}, {})
+
+    begun = begin()
+    assert command("move", "finish", input=begun).returncode == 0
+    assert (cloud.held(instance), cloud.held(migration)) == ({destination: held}, {})
+    refused = command("move", "revert", input=begun)
+    assert refused.returncode == 4
+    assert "the move was confirmed" in refused.stderr
+
+    assert command("move", "begin", "evacuate", instance, input=json.dumps(spec)).returncode == 0
+    assert cloud.held(instance) == {source: held, destination: held}
+    assert command("move", "returned", instance, destination).returncode == 0
+    assert cloud.held(instance) == {source: held}
+    wrong = command("move", "finish", input="{}")
+    assert wrong.returncode == 2
+    assert "expected what begin_move returned" in wrong.stderr
+
+
 def test_serving_without_a_bus_says_how_to_have_one(command: Command) -> None:
     done = command("serve")
     assert done.returncode == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from compute_agent.report.keystone import KeystoneTransport
 from compute_agent.report.transport import RecordingTransport, Response
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.command_options import ClaimWords, spec_of
-from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
 from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService
 from compute_agent.scheduler.spec import RequestSpec
@@ -118,32 +118,74 @@ def test_a_claim_whose_answer_is_lost_is_not_made_twice(cloud: Cloud, config: Pa
     assert cloud.held(instance) == {host: {cloud.mark: 1}}
 
 
-def test_the_bus_carries_requests_answers_and_errors(cloud: Cloud, config: Path) -> None:
-    host = cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
+@pytest.fixture
+def client(config: Path) -> Iterator[SchedulerClient]:
+    """A client of a scheduler on a bus in memory."""
     conf = agent_conf.new_config([f"--config-file={config}"])
     bus = message_bus.open_transport(conf, "fake://")
     service = SchedulerService(conf, bus, KeystoneTransport.from_conf(conf), "scheduler")
     service.start()
     try:
-        client = SchedulerClient(bus, timeout=60)
-        plain = {
-            "project_id": "p",
-            "user_id": "u",
-            "flavor": {"extra_specs": {f"resources:{cloud.mark}": "1"}},
-        }
-        [[selection]] = client.select_destinations(plain, [new_uuid()])
-        assert selection["compute_node_uuid"] == host
-
-        wrapped = {
-            "nova_object.name": "RequestSpec",
-            "nova_object.data": {
-                **plain,
-                "flavor": {"nova_object.name": "Flavor", "nova_object.data": plain["flavor"]},
-            },
-        }
-        # a bus in memory hands over the error itself, one of another process a RemoteError
-        with pytest.raises(NoValidHost, match="Placement has no candidate"):
-            client.select_destinations(wrapped, [new_uuid()])
+        yield SchedulerClient(bus, timeout=60)
     finally:
         service.stop()
         bus.cleanup()
+
+
+def plain_spec(cloud: Cloud) -> dict[str, Any]:
+    return {
+        "project_id": "p",
+        "user_id": "u",
+        "flavor": {"extra_specs": {f"resources:{cloud.mark}": "1"}},
+    }
+
+
+def test_the_bus_carries_requests_answers_and_errors(cloud: Cloud, client: SchedulerClient) -> None:
+    host = cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
+    plain = plain_spec(cloud)
+    [[selection]] = client.select_destinations(plain, [new_uuid()])
+    assert selection["compute_node_uuid"] == host
+
+    wrapped = {
+        "nova_object.name": "RequestSpec",
+        "nova_object.data": {
+            **plain,
+            "flavor": {"nova_object.name": "Flavor", "nova_object.data": plain["flavor"]},
+        },
+    }
+    # a bus in memory hands over the error itself, one of another process a RemoteError
+    with pytest.raises(NoValidHost, match="Placement has no candidate"):
+        client.select_destinations(wrapped, [new_uuid()])
+
+
+def test_the_bus_carries_moves_from_begin_to_end(cloud: Cloud, client: SchedulerClient) -> None:
+    hosts = [cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2)]
+    instance, migration = new_uuid(), new_uuid()
+    [[first]] = client.select_destinations(plain_spec(cloud), [instance])
+    source = first["compute_node_uuid"]
+    [destination] = set(hosts) - {source}
+    asked = {"spec_obj": plain_spec(cloud), "instance_uuid": instance}
+
+    def begin() -> Any:
+        return client.call(
+            "begin_move",
+            kind="live",
+            migration_uuid=migration,
+            mappings={"port": [source]},
+            **asked,
+        )
+
+    begun = begin()
+    assert begun["selections"][0]["compute_node_uuid"] == destination
+    assert cloud.held(migration) == {source: {cloud.mark: 1}}
+    assert client.call("revert_move", move=begun["move"]) == {"port": [source]}
+    assert (cloud.held(instance), cloud.held(migration)) == ({source: {cloud.mark: 1}}, {})
+
+    client.call("finish_move", move=begin()["move"])
+    assert (cloud.held(instance), cloud.held(migration)) == ({destination: {cloud.mark: 1}}, {})
+
+    client.call("begin_move", kind="evacuate", **asked)
+    client.call("source_returned", instance_uuid=instance, source_root=destination)
+    assert cloud.held(instance) == {source: {cloud.mark: 1}}
+    with pytest.raises(InvalidRequest, match="cold or live or evacuate"):
+        client.call("begin_move", kind="teleport", **asked)

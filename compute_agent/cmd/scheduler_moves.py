@@ -1,0 +1,107 @@
+"""The command `compute-scheduler move`: what the consumers of a move hold, from begin to end.
+
+begin     claim a destination; the document printed is kept until the move ends
+finish    confirm: release what is held on the source
+revert    give the instance back what it held on the source
+returned  the source of an evacuation is back: take its part from the instance
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+_JSON = "JSON; default: standard input"
+
+
+def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `compute-scheduler`."""
+    move = commands.add_parser("move", help="begin, confirm or revert the move of an instance")
+    steps = move.add_subparsers(dest="step", required=True, metavar="STEP")
+
+    begin = steps.add_parser("begin", help="claim a destination and keep the source")
+    begin.add_argument("kind", choices=["cold", "live", "evacuate"], help="cold: also a resize")
+    begin.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
+    begin.add_argument("file", nargs="?", default="-", help=f"request specification; {_JSON}")
+    begin.add_argument(
+        "--migration", default="", metavar="UUID", help="consumer that holds the source meanwhile"
+    )
+    begin.add_argument("--alternates", action="store_true", help="list hosts to try later too")
+    begin.set_defaults(function=_begin)
+
+    for name, function, what in (
+        ("finish", _finish, "release the source"),
+        ("revert", _revert, "give the source back and release the destination"),
+    ):
+        step = steps.add_parser(name, help=what)
+        step.add_argument("file", nargs="?", default="-", help=f"what begin printed; {_JSON}")
+        step.set_defaults(function=function)
+
+    returned = steps.add_parser("returned", help="take a dead source's part when it is back")
+    returned.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
+    returned.add_argument("source", metavar="ROOT", help="uuid of the source's root provider")
+    returned.set_defaults(function=_returned)
+    move.set_defaults(json=True)
+
+
+def _begin(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler import Exit, assembled, read_json
+    from compute_agent.scheduler import spec_reader
+    from compute_agent.scheduler.extra_specs import uuid_text
+    from compute_agent.scheduler.fields import Fields
+    from compute_agent.scheduler.move import move_kind
+
+    body = read_json(namespace.file)
+    instance = uuid_text("INSTANCE", namespace.instance)
+    migration = uuid_text("--migration", namespace.migration) if namespace.migration else ""
+    _, _, mover = assembled(namespace)
+    begun = mover.begin(
+        move_kind(namespace.kind),
+        spec_reader.read_spec(body),
+        instance,
+        migration,
+        mappings={s: [str(u) for u in us] for s, us in Fields(body).lists("mappings").items()},
+        alternates=namespace.alternates,
+    )
+    document = {
+        "move": begun.move.as_dict(),
+        "selections": [one.as_dict() for one in begun.selections],
+    }
+    print(json.dumps(document, indent=2))
+    return Exit.DONE
+
+
+def _finish(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler import Exit, assembled, read_json
+    from compute_agent.scheduler.move import move_of
+
+    body = read_json(namespace.file)
+    move = move_of(body.get("move", body))
+    _, _, mover = assembled(namespace)
+    mover.finish(move)
+    print(json.dumps({"finished": move.instance}))
+    return Exit.DONE
+
+
+def _revert(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler import Exit, assembled, read_json
+    from compute_agent.scheduler.move import move_of
+
+    body = read_json(namespace.file)
+    move = move_of(body.get("move", body))
+    _, _, mover = assembled(namespace)
+    mappings = {suffix: list(uuids) for suffix, uuids in mover.revert(move).items()}
+    print(json.dumps({"reverted": move.instance, "mappings": mappings}))
+    return Exit.DONE
+
+
+def _returned(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler import Exit, assembled
+    from compute_agent.scheduler.extra_specs import uuid_text
+
+    instance = uuid_text("INSTANCE", namespace.instance)
+    source = uuid_text("ROOT", namespace.source)
+    _, _, mover = assembled(namespace)
+    mover.source_returned(instance, source)
+    print(json.dumps({"returned": source, "instance": instance}))
+    return Exit.DONE
