@@ -18,6 +18,9 @@ from compute_agent.state import files as state_files
 from compute_agent.state import identity
 from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
+from compute_agent.tracker import faults
+from compute_agent.tracker.claims import ClaimBook
+from compute_agent.tracker.departures import Departures
 from compute_agent.tracker.drift import Auditor
 from compute_agent.tracker.node_pass import NodePass
 from compute_agent.tracker.node_setup import NodeSetup
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.report.transport import Transport
+    from compute_agent.tracker.decisions import EventKind
     from compute_agent.virt.driver import ComputeDriver
 
 DEFAULT_PERIOD = 60.0
@@ -64,7 +68,12 @@ class AgentParts:
         return tracker_options(self.conf)
 
     def tracker(
-        self, *, is_enabled: Callable[[], bool], wait: Callable[[float], bool]
+        self,
+        *,
+        is_enabled: Callable[[], bool],
+        wait: Callable[[float], bool],
+        check_assigned: Callable[[str], None] = lambda _node: None,
+        on_outcome: Callable[[EventKind, str], None] = lambda _kind, _message: None,
     ) -> ResourceTracker:
         """Return a tracker of these parts."""
         return ResourceTracker(
@@ -75,11 +84,24 @@ class AgentParts:
             is_enabled=is_enabled,
             wait=wait,
             on_registered=self.setup.registered,
+            check_assigned=check_assigned,
+            on_outcome=on_outcome,
             rng=random.Random(),
         )
 
-    def auditor(self) -> Auditor:
-        """Return what compares the instances of these parts with their allocations."""
+    def claims(self, tracker: ResourceTracker) -> ClaimBook:
+        """Return the claims on the nodes of a tracker."""
+        return ClaimBook(tracker, self.report, self.driver, self.ledger)
+
+    def departures(self) -> Departures:
+        """Return what looks after the providers of nodes that went away."""
+        return Departures(self.driver, self.report, self.ledger)
+
+    def auditor(self, also: Callable[[str], object] = lambda _node: None) -> Auditor:
+        """Return what compares the instances of these parts with their allocations.
+
+        :param also: called with the name of each node that is audited.
+        """
         ours = self.conf.compute_agent
         return Auditor(
             self.report,
@@ -87,6 +109,7 @@ class AgentParts:
             self.board,
             interval=lambda: float(ours.audit_interval),
             grace=lambda: float(ours.audit_grace),
+            also=also,
         )
 
     def reload(self) -> None:
@@ -163,7 +186,10 @@ def build(
         write=not read_only,
     )
     setup.check_files()
-    node_pass = NodePass(driver, report, ledger, merger, read_only=read_only)
+    boot = faults.UNKNOWN_BOOT if driver.several_nodes else faults.boot_id(conf.host.procfs_root)
+    node_pass = NodePass(
+        driver, report, ledger, merger, faults.DeviceFaults(ledger, boot), read_only=read_only
+    )
     return AgentParts(conf, driver, report, ledger, merger, setup, node_pass, board, lock)
 
 

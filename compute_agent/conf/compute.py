@@ -119,8 +119,8 @@ configuration file so that it stays valid; this agent attaches no disks itself.
         default=10,
         min=0,
         help="""
-Failed builds in a row after which a compute service counts against its host. 0: never. Read from
-an existing configuration file so that it stays valid; this agent builds no guests itself.
+Instances in a row whose build failed on this host, as whoever dropped their claims said, after
+which the agent disables the host. Failures of one image alone do not count. 0: never.
 """,
     ),
     cfg.IntOpt(

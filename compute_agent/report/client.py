@@ -139,6 +139,12 @@ class ReportClient(Allocations, Candidates):
 
     # -- trees -------------------------------------------------------------------------------
 
+    def known_tree(self, root_uuid: str) -> ProviderTree | None:
+        """The tree as it was when it was last read or written; no request.  None: it never was."""
+        with self._lock:
+            cache = self._caches.get(root_uuid)
+        return cache.tree.snapshot() if cache is not None else None
+
     def get_provider_tree(self, root_uuid: str, *, fresh: bool = False) -> ProviderTree:
         """The tree of this root as placement has it, with the sharing providers that reach it.
 

@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.service import signals
-from compute_agent.service.commands import NODE_LIST, AgentCommands, service_state
-from compute_agent.service.local_socket import LocalServer
+from compute_agent.service.availability import Availability
+from compute_agent.service.commands import AgentCommands
+from compute_agent.service.local_socket import Command, LocalServer
 from compute_agent.service.metrics import MetricsServer
+from compute_agent.service.node_list import NODE_LIST, NodeList
 from compute_agent.service.pass_loop import PassLoop
 from compute_agent.service.systemd import ServiceManager
-from compute_agent.tracker import decisions
-from compute_agent.tracker.decisions import ExitCode
+from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
-from compute_agent.tracker.resource_tracker import REMEDIES, PassResult, ResourceTracker
+from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -64,11 +65,25 @@ class Agent:
         self._serving = threading.Event()
         self._exit_code = ExitCode.ASKED_TO_STOP
         self._ready = False
-        self._nodes_state = decisions.NodeState(started_at=time.monotonic())
         self._schedule = PassSchedule(time.monotonic)
         self._schedule.set_nodes([NODE_LIST], first_due=NEVER)
         self.tracker: ResourceTracker = parts.tracker(
-            is_enabled=lambda: service_state(conf, parts).enabled, wait=self._stop.wait
+            is_enabled=lambda: self._availability.is_enabled(),
+            wait=self._stop.wait,
+            check_assigned=lambda node: self._claims.check_assigned(node),
+            on_outcome=self._pass_ended,
+        )
+        self._claims = parts.claims(self.tracker)
+        self._availability = Availability(
+            parts.ledger,
+            parts.report,
+            parts.board,
+            default_enabled=lambda: conf.enable_new_services,
+            roots=lambda: self.tracker.nodes().values(),
+            threshold=lambda: conf.compute.consecutive_build_service_disable_threshold,
+        )
+        self._nodes = NodeList(
+            parts, self.tracker, self._schedule, rng=self._rng, on_outcome=self._search_ended
         )
         self._loop = PassLoop(
             self._schedule,
@@ -80,10 +95,18 @@ class Agent:
             watchdog_seconds=self._manager.watchdog_seconds,
             workers=conf.compute.update_resources_max_workers,
         )
-        self._auditor = parts.auditor()
+        self._auditor = parts.auditor(also=self._claims.forget_stale)
         parts.board.on_answer = self._manager.watchdog
         self._rpc: RpcServer | None = None
-        self.commands = AgentCommands(conf, parts, self.tracker, self._schedule, self._loop.wake)
+        self.commands = AgentCommands(
+            conf,
+            parts,
+            self.tracker,
+            self._schedule,
+            self._loop.wake,
+            claims=self._claims,
+            availability=self._availability,
+        )
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -117,9 +140,11 @@ class Agent:
     def _surfaces(self) -> list[LocalServer | MetricsServer]:
         surfaces: list[LocalServer | MetricsServer] = []
         if self._parts.socket_path is not None:
-            commands = {
+            commands: dict[str, Command] = {
                 "status": self.commands.status,
                 "report": self.commands.report_now,
+                "claims": self.commands.claims,
+                "drop_claim": self.commands.drop_claim,
             }
             surfaces.append(LocalServer(self._parts.socket_path, commands))
         bind = self._conf.compute_agent.metrics_bind
@@ -239,62 +264,38 @@ class Agent:
     # --- passes -------------------------------------------------------------------------------
 
     def _run_pass(self, node: str) -> PassResult:
-        result = self._find_nodes() if node == NODE_LIST else self.tracker.run_pass(node)
+        result = self._nodes.find() if node == NODE_LIST else self.tracker.run_pass(node)
         self._manager.watchdog()
         uuid = self.tracker.nodes().get(node)
         if result.completed and uuid is not None:
             self._auditor.after_pass(node, uuid)
+            self._look_for_builds()
         if self._ready:
             self._manager.status(self._parts.board.summary())
         return result
 
-    def _find_nodes(self) -> PassResult:
-        """Bring the nodes of the tracker in step with those the driver manages."""
-        now = time.monotonic()
-        error: Exception | None = None
-        try:
-            nodes = self._parts.setup.nodes()
-        except Exception as raised:  # noqa: BLE001 - judged below, as in a pass
-            error, nodes = raised, {}
-        kind = decisions.classify(error) if error else decisions.EventKind.COMPLETED
-        event = decisions.Event(kind, now, str(error or ""), getattr(error, "retry_after", None))
-        limits = self._parts.options().limits()
-        decision = decisions.decide(self._nodes_state, event, limits)
-        self._nodes_state = decision.state
-        if error is not None:
-            return self._no_nodes(decision, kind, error, limits.period)
-        known = self.tracker.nodes()
-        for name, uuid in nodes.items():
-            self.tracker.add_node(name, uuid)
-        for name in known.keys() - nodes.keys():
-            LOG.info("Node %s is no longer managed here; its providers are left as they are.", name)
-            self.tracker.drop_node(name)
-        self._schedule.set_nodes([NODE_LIST, *nodes], first_due=now)
-        return PassResult(completed=True, next_in=self._parts.options().period)
+    def _search_ended(self, kind: EventKind, message: str) -> None:
+        """A search for nodes says whether a driver of several of them has its hypervisor."""
+        if kind is EventKind.DRIVER_NOT_READY:
+            self._availability.hypervisor_is_away(message)
+        elif kind is EventKind.COMPLETED and self._parts.driver.several_nodes:
+            self._availability.hypervisor_is_back()
 
-    def _no_nodes(
-        self,
-        decision: decisions.Decision,
-        kind: decisions.EventKind,
-        error: Exception,
-        period: float,
-    ) -> PassResult:
-        if kind is decisions.EventKind.PLACEMENT_UNAVAILABLE:
-            self._parts.board.placement_is(up=False)
-        if decision.log is not None:
-            LOG.log(
-                decision.log,
-                "The nodes of this host cannot be found: %s: %s %s",
-                kind.value,
-                error,
-                REMEDIES.get(kind, ""),
-                exc_info=error if decision.with_traceback else None,
-            )
-        backing_off = decision.action in (decisions.Action.BACK_OFF, decisions.Action.RETRY)
-        wait = period
-        if backing_off:
-            wait = max(decision.wait_at_least, self._rng.uniform(0.0, decision.wait))
-        return PassResult(False, wait, decision.exit_code, str(error))
+    def _pass_ended(self, kind: EventKind, message: str) -> None:
+        """A pass says so for the driver of a single node; one of several says nothing of others."""
+        if self._parts.driver.several_nodes:
+            return
+        if kind is EventKind.DRIVER_NOT_READY:
+            self._availability.hypervisor_is_away(message)
+        elif kind in (EventKind.COMPLETED, EventKind.COMPLETED_IN_PART):
+            self._availability.hypervisor_is_back()
+
+    def _look_for_builds(self) -> None:
+        """Take note of builds that succeeded, where some have failed before."""
+        if self._availability.waits_for_a_build():
+            running = frozenset(self._parts.driver.list_instance_uuids())
+            if self._availability.has_built(self._claims.claims(), running):
+                self._availability.build_succeeded()
 
     def _before_each(self) -> None:
         """Between passes: reload if that was asked for, and open the bus when it is time."""

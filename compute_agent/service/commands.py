@@ -5,24 +5,29 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
+
+from oslo_utils import strutils
 
 from compute_agent import errors
 from compute_agent.report.operations import describe
-from compute_agent.service import state_dump
-from compute_agent.state.ledger import ServiceState
+from compute_agent.service import claim_messages, state_dump
+from compute_agent.service.node_list import NODE_LIST
+from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.agent_parts import AgentParts
+    from compute_agent.provider import ProviderData
+    from compute_agent.service.availability import Availability
+    from compute_agent.tracker.claims import ClaimBook
     from compute_agent.tracker.pass_schedule import PassSchedule
     from compute_agent.tracker.resource_tracker import ResourceTracker
 
 LOG = logging.getLogger(__name__)
 
-NODE_LIST = ""
-"""Name under which looking for nodes is scheduled, as if it were the pass of a node."""
 REPORT_TIMEOUT = 300.0
 SERVICE_VERSION = 1
 """Rises when what an agent can do for a scheduler changes."""
@@ -41,12 +46,17 @@ class AgentCommands:
         tracker: ResourceTracker,
         schedule: PassSchedule,
         wake: Callable[[], None],
+        *,
+        claims: ClaimBook,
+        availability: Availability,
     ) -> None:
         self._conf = conf
         self._parts = parts
         self._tracker = tracker
         self._schedule = schedule
         self._wake = wake
+        self._claims = claims
+        self._availability = availability
 
     def status(self, node: str | None = None) -> dict[str, Any]:
         """Return the status document, with one node or all.
@@ -93,12 +103,71 @@ class AgentCommands:
             self._check_node(node)
         return list(self._parts.driver.list_instance_uuids())
 
-    def set_host_enabled(self, enabled: bool, reason: str = "") -> None:
-        """Enable or disable the host, over restarts, and tell placement at once."""
-        self._parts.ledger.set_service_state(ServiceState(enabled, "" if enabled else reason))
-        LOG.info("The host is %s now. %s", "enabled" if enabled else "disabled", reason)
-        self._schedule.trigger("enabled" if enabled else "disabled")
-        self._wake()
+    def instance_devices(self, instance: str) -> dict[str, Any] | None:
+        """Return what of the host a guest really holds, as plain JSON types; None: no such guest."""
+        devices = self._parts.driver.get_instance_devices(instance)
+        return None if devices is None else asdict(devices)
+
+    def set_host_enabled(self, enabled: Any, reason: str = "") -> None:
+        """Enable or disable the host, over restarts, and tell placement at once.
+
+        :param enabled: a truth value, or a word for one ("false", "off", "0", ...).
+        :raises InvalidInput: it is neither.
+        """
+        try:
+            wanted = strutils.bool_from_string(enabled, strict=True)
+        except ValueError as error:
+            raise errors.InvalidInput(
+                f"enabled is {enabled!r}, and true or false was expected."
+            ) from error
+        self._availability.set_by_operator(wanted, reason)
+        self._ask_for_a_pass("enabled" if wanted else "disabled")
+
+    def instance_claim(
+        self, spec: Any, allocations: Any = None, mappings: Any = None
+    ) -> dict[str, Any]:
+        """Give an instance what was allocated for it on this host; see `request_from`.
+
+        :returns: the claim, with the named units that the instance gets.
+        :raises ComputeAgentError: as `ClaimBook.claim`, or an argument cannot be read.
+        """
+        claim = self._claims.claim(claim_messages.request_from(spec, allocations, mappings))
+        self._ask_for_a_pass("claim", claim.node)
+        return claim.document()
+
+    def drop_claim(self, instance: str, error: str = "", image: str = "") -> bool:
+        """Forget what an instance, or a migration, holds here.
+
+        :param error: the build failed with it, which counts against the host.
+        :param image: what the instance was built from.
+        :returns: False if it held nothing.
+        """
+        node = next((c.node for c in self._claims.claims() if c.consumer == instance), None)
+        dropped = self._claims.drop(instance)
+        if error:
+            self._availability.build_failed(instance, image, error)
+        if node is not None:
+            self._ask_for_a_pass("claim dropped", node)
+        return dropped
+
+    def claims(self) -> list[dict[str, Any]]:
+        """Return what instances hold here."""
+        return [claim.document() for claim in self._claims.claims()]
+
+    def clear_fault(self, provider: str) -> bool:
+        """Give a broken device out again, in the next pass.
+
+        :param provider: uuid or name of the device's provider.
+        :returns: False if it is not marked as broken.
+        :raises ComputeHostNotFound: no node of this agent has such a provider.
+        """
+        node, found = self._find_provider(provider)
+        if UNHEALTHY not in found.traits:
+            return False
+        self._parts.driver.clear_fault(found.uuid)
+        self._parts.ledger.change_faults(cleared=[found.uuid])
+        self._ask_for_a_pass("fault cleared", node)
+        return True
 
     def announcement(self, sequence: int) -> dict[str, Any]:
         """Return what is announced on the bus."""
@@ -111,6 +180,7 @@ class AgentCommands:
         same = {
             "instances": len(self._parts.driver.list_instance_uuids()),
             "layout": "nested" if nested else "flat",
+            "build_failures": self._availability.failed_builds,
         }
         return {
             "host": document["host"],
@@ -131,17 +201,27 @@ class AgentCommands:
         sys.stderr.write(state_dump.text(self._parts.board.document(), details, options.lines))
         sys.stderr.flush()
 
+    def _ask_for_a_pass(self, reason: str, node: str | None = None) -> None:
+        self._schedule.trigger(reason, node)
+        self._wake()
+
+    def _find_provider(self, name_or_uuid: str) -> tuple[str, ProviderData]:
+        for node in self._tracker.nodes():
+            tree, root = self._tracker.reported(node)
+            if tree.exists(name_or_uuid):
+                found = tree.data(name_or_uuid)
+                if found.uuid in tree.get_provider_uuids(root):
+                    return node, found
+        raise errors.ComputeHostNotFound(
+            f"No node of this agent has a provider {name_or_uuid}; `compute-agent show` lists them."
+        )
+
     def _check_node(self, node: str) -> None:
         if node not in self._tracker.nodes():
             raise errors.ComputeHostNotFound(
                 f"Node {node} is not managed by this agent; it manages: "
                 f"{', '.join(self._tracker.nodes()) or 'none yet'}."
             )
-
-
-def service_state(conf: cfg.ConfigOpts, parts: AgentParts) -> ServiceState:
-    """Return whether the host may be scheduled to."""
-    return parts.ledger.service_state(default_enabled=conf.enable_new_services)
 
 
 class _Lines:

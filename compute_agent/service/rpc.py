@@ -1,7 +1,8 @@
 """The agent on the message bus: topic ``compute-agent``, server = the name of the service.
 
     ping(), status(node), plan(node), report_now(node, wait), set_host_enabled(enabled, reason),
-    list_instances(node)
+    list_instances(node), instance_claim(spec, allocations, mappings),
+    drop_claim(instance, error, image), clear_fault(provider)
 
 and, every `report_interval` seconds, a cast to all that listen on topic ``compute-state``.
 Reporting to placement works without the bus, so a broker that is away is said once and waited for.
@@ -62,15 +63,38 @@ class AgentEndpoint:
         return self._told(lambda: self._commands.report_now(node, wait))
 
     def set_host_enabled(
-        self, _ctxt: Mapping[str, Any], enabled: bool, reason: str = ""
+        self, _ctxt: Mapping[str, Any], enabled: Any, reason: str = ""
     ) -> dict[str, Any]:
         """Enable or disable the host and return the status document."""
+        return self._told(lambda: self._enable(enabled, reason))
+
+    def _enable(self, enabled: Any, reason: str) -> dict[str, Any]:
         self._commands.set_host_enabled(enabled, reason)
         return self._commands.status()
 
     def list_instances(self, _ctxt: Mapping[str, Any], node: str | None = None) -> list[str]:
         """Return the uuids of the instances that run here."""
         return self._told(lambda: self._commands.list_instances(node))
+
+    def instance_claim(
+        self, _ctxt: Mapping[str, Any], spec: Any, allocations: Any = None, mappings: Any = None
+    ) -> dict[str, Any]:
+        """Give an instance what was allocated for it and return its named units."""
+        return self._told(lambda: self._commands.instance_claim(spec, allocations, mappings))
+
+    def drop_claim(
+        self, _ctxt: Mapping[str, Any], instance: str, error: str = "", image: str = ""
+    ) -> bool:
+        """Forget what an instance holds; False if it held nothing."""
+        return self._told(lambda: self._commands.drop_claim(instance, error, image))
+
+    def clear_fault(self, _ctxt: Mapping[str, Any], provider: str) -> bool:
+        """Give a broken device out again; False if it is not marked as broken."""
+        return self._told(lambda: self._commands.clear_fault(provider))
+
+    def instance_devices(self, _ctxt: Mapping[str, Any], instance: str) -> dict[str, Any] | None:
+        """Return what of the host a guest really holds, None where it does not run here."""
+        return self._told(lambda: self._commands.instance_devices(instance))
 
     def _told(self, call: Callable[[], T]) -> T:
         try:

@@ -1,4 +1,4 @@
-"""What this agent made and was told, remembered over restarts: providers, additions, on or off."""
+"""What this agent made, gave and was told, remembered over restarts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from compute_agent.state.claim import Claim
 from compute_agent.state.files import StateFile
 
 Additions: TypeAlias = dict[str, dict[str, list[str]]]
@@ -40,9 +42,18 @@ class Ledger:
         self._providers_file = StateFile(state_path / "ledger.json")
         self._additions_file = StateFile(state_path / "provider-config.json")
         self._service_file = StateFile(state_path / "service.json")
+        self._claims_file = StateFile(state_path / "claims.json")
+        self._nodes_file = StateFile(state_path / "nodes.json")
+        self._faults_file = StateFile(state_path / "faults.json")
         self._created: frozenset[str] = frozenset(self._providers_file.load().get("created", ()))
         self._additions: Additions = self._additions_file.load()
         self._service = self._service_file.load()
+        self._nodes: dict[str, str] = self._nodes_file.load().get("nodes", {})
+        self._faults: dict[str, str] = self._faults_file.load().get("faults", {})
+        self._claims: dict[str, Claim] = {
+            consumer: Claim.of(document)
+            for consumer, document in self._claims_file.load().get("claims", {}).items()
+        }
 
     def owns(self, uuid: str) -> bool:
         """Whether this agent created the provider, or took it over."""
@@ -75,6 +86,62 @@ class Ledger:
             if wanted != self._additions:
                 self._save(self._additions_file, wanted)
                 self._additions = wanted
+
+    def claims(self) -> dict[str, Claim]:
+        """Return what was given to whom, by consumer."""
+        with self._mutex:
+            return dict(self._claims)
+
+    def change_claims(self, *, add: Iterable[Claim] = (), drop: Iterable[str] = ()) -> None:
+        """Note and forget claims, all at once or, when that cannot be written, none.
+
+        :raises StateUnusable: it cannot be written.
+        """
+        with self._mutex:
+            gone = frozenset(drop)
+            wanted = {c: claim for c, claim in self._claims.items() if c not in gone}
+            wanted |= {claim.consumer: claim for claim in add}
+            if wanted != self._claims:
+                documents = {c: claim.document() for c, claim in sorted(wanted.items())}
+                self._save(self._claims_file, {"claims": documents})
+                self._claims = wanted
+
+    def nodes(self) -> dict[str, str]:
+        """Return uuid and name of the nodes whose providers this agent has to look after."""
+        with self._mutex:
+            return dict(self._nodes)
+
+    def remember_nodes(self, nodes: Mapping[str, str]) -> None:
+        """Replace the nodes to look after, name by uuid."""
+        with self._mutex:
+            wanted = dict(sorted(nodes.items()))
+            if wanted != self._nodes:
+                self._save(self._nodes_file, {"nodes": wanted})
+                self._nodes = wanted
+
+    def faults(self) -> dict[str, str]:
+        """Return providers of broken devices, with the boot of the machine they were seen in.
+
+        An empty boot: an operator has cleared the fault, and no pass has shown that yet.
+        """
+        with self._mutex:
+            return dict(self._faults)
+
+    def change_faults(
+        self,
+        *,
+        seen: Mapping[str, str] = MappingProxyType({}),
+        cleared: Iterable[str] = (),
+        forgotten: Iterable[str] = (),
+    ) -> None:
+        """Note broken devices that were seen, cleared by an operator, or are broken no more."""
+        with self._mutex:
+            gone = frozenset(forgotten)
+            wanted = {u: boot for u, boot in self._faults.items() if u not in gone}
+            wanted |= {**seen, **dict.fromkeys(cleared, "")}
+            if wanted != self._faults:
+                self._save(self._faults_file, {"faults": dict(sorted(wanted.items()))})
+                self._faults = wanted
 
     def service_state(self, *, default_enabled: bool) -> ServiceState:
         """Return whether the host is enabled; a first start takes the default and keeps it."""

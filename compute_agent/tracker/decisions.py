@@ -15,6 +15,7 @@ time is part of the event and a wait is an upper bound that the caller draws fro
     invalid configuration       EXIT 1                          NEXT_PERIOD, error
     completed but for a part    EXIT 1                          DONE, error
     identity conflict           EXIT 5                          NEXT_PERIOD, error
+    assigned resource gone      EXIT 4                          (checked at start only)
     driver failed               EXIT 4                          NEXT_PERIOD, error with traceback
     driver not ready            NEXT_PERIOD, still a start      NEXT_PERIOD, warning
     node unknown                NEXT_PERIOD, still a start      NEXT_PERIOD, warning
@@ -61,6 +62,7 @@ class EventKind(Enum):
     PLACEMENT_UNAUTHORIZED = "placement does not let this agent in"
     INVALID_CONFIGURATION = "the configuration is contradictory"
     IDENTITY_CONFLICT = "the identity of this node is contradictory"
+    ASSIGNED_RESOURCE_GONE = "what was given to an instance is gone"
     DRIVER_FAILED = "the driver failed unexpectedly"
     DRIVER_NOT_READY = "the driver is not ready"
     NODE_UNKNOWN = "the driver does not know the node"
@@ -156,6 +158,7 @@ _FATAL_AT_START = {
     EventKind.INVALID_CONFIGURATION: ExitCode.CONFIGURATION,
     EventKind.COMPLETED_IN_PART: ExitCode.CONFIGURATION,
     EventKind.IDENTITY_CONFLICT: ExitCode.IDENTITY,
+    EventKind.ASSIGNED_RESOURCE_GONE: ExitCode.DRIVER_FAILED,
     EventKind.DRIVER_FAILED: ExitCode.DRIVER_FAILED,
 }
 
@@ -204,6 +207,7 @@ _KINDS: tuple[tuple[EventKind, tuple[type[Exception], ...]], ...] = (
     (EventKind.INVALID_CONFIGURATION, (errors.InvalidConfiguration,)),
     (EventKind.DRIVER_NOT_READY, (errors.VirtDriverNotReady, errors.HypervisorUnavailable)),
     (EventKind.NODE_UNKNOWN, (errors.ComputeHostNotFound,)),
+    (EventKind.ASSIGNED_RESOURCE_GONE, (errors.AssignedResourceNotFound,)),
 )
 
 

@@ -114,6 +114,7 @@ class Auditor:
 
     :param interval: seconds between two audits, at the moment; 0 for never.
     :param grace: seconds for which an unknown consumer is not suspected, at the moment.
+    :param also: called with the name of each node that is audited.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Auditor:
         *,
         interval: Callable[[], float],
         grace: Callable[[], float],
+        also: Callable[[str], object] = lambda _name: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._report = report
@@ -131,6 +133,7 @@ class Auditor:
         self._board = board
         self._interval = interval
         self._grace = grace
+        self._also = also
         self._clock = clock
         self._started_at = clock()
         self._audits: dict[str, DriftAudit] = {}
@@ -145,7 +148,8 @@ class Auditor:
         try:
             with self._report.tracing():
                 holders = self._holders(uuid)
-            running = self._driver.list_instance_uuids()
+                running = self._driver.list_instance_uuids()
+                self._also(name)
         except errors.ComputeAgentError as error:
             LOG.warning("Node %s: instances and allocations were not compared: %s", name, error)
             return

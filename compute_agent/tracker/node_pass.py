@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from compute_agent.provider_config.merger import Merged, ProviderConfigMerger
     from compute_agent.report.client import ReportClient
     from compute_agent.state.ledger import Ledger
+    from compute_agent.tracker.faults import DeviceFaults
     from compute_agent.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)
@@ -67,13 +68,17 @@ class Proposal:
     allocations: Mapping[str, Mapping[str, Any]] | None
     original_allocations: Mapping[str, Mapping[str, Any]] | None
     merged: Merged
+    root_uuid: str
     problems: list[Exception] = field(default_factory=list)
+    faults_over: frozenset[str] = frozenset()
+    """Providers of devices whose mark as broken was taken off."""
 
 
 class NodePass:
     """Makes proposals for nodes and carries them out.
 
     :param merger: what puts provider config files into the tree.
+    :param faults: the marks on broken devices.
     :param read_only: a root that placement lacks is proposed and not created.
     """
 
@@ -83,6 +88,7 @@ class NodePass:
         report: ReportClient,
         ledger: Ledger,
         merger: ProviderConfigMerger,
+        faults: DeviceFaults,
         *,
         read_only: bool = False,
     ) -> None:
@@ -90,6 +96,7 @@ class NodePass:
         self._report = report
         self._ledger = ledger
         self._merger = merger
+        self._faults = faults
         self._read_only = read_only
 
     def propose(self, target: Target, *, reshape: bool = False) -> Proposal:
@@ -114,6 +121,7 @@ class NodePass:
         if not wanted.exists(target.uuid):
             wanted.new_root(target.name, target.uuid)
         self._follow_name(wanted, target)
+        over = self._faults.take_off(wanted, target.uuid)
         before, allocations = None, None
         if reshape:
             before = self._report.get_allocations_for_provider_tree(target.uuid)
@@ -124,7 +132,9 @@ class NodePass:
         problems = [*merged.problems, *self._normalised(wanted, target)]
         if before is not None and allocations is not None:
             reshape_check.check(base, wanted, before, allocations, target.uuid)
-        return Proposal(base, wanted, allocations, before, merged, problems)
+        return Proposal(
+            base, wanted, allocations, before, merged, target.uuid, problems, faults_over=over
+        )
 
     def flush(self, proposal: Proposal) -> list[Operation]:
         """Bring placement to the wanted tree and return the operations done.
@@ -144,6 +154,7 @@ class NodePass:
             original_allocations=proposal.original_allocations,
         )
         self._merger.after_flush(proposal.merged)
+        self._faults.remember(proposal.wanted, proposal.root_uuid, proposal.faults_over)
         kept = {provider.uuid for provider in done.kept}
         self._ledger.remember_providers(added=(), removed=had - has - kept)
         return [op for op in done.operations if not isinstance(op, KeepProvider)]

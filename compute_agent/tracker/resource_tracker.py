@@ -23,6 +23,7 @@ from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
 
 if TYPE_CHECKING:
+    from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
     from compute_agent.report.operations import Operation
 
@@ -44,6 +45,7 @@ REMEDIES = {
     "SIGHUP.",
     EventKind.RESHAPE_NEEDED_AGAIN: "Use another version of the driver.",
     EventKind.IDENTITY_CONFLICT: "Nothing is reported for this node until that is settled.",
+    EventKind.ASSIGNED_RESOURCE_GONE: "Everything else is reported.",
     EventKind.DRIVER_FAILED: "Nothing is reported for this node in this pass.",
     EventKind.DRIVER_NOT_READY: "It is asked again in the next period.",
     EventKind.NODE_UNKNOWN: "It is asked again in the next period.",
@@ -84,6 +86,8 @@ class _Node:
     uuid: str
     state: NodeState
     lock: FairLock = field(default_factory=FairLock)
+    reported: ProviderTree | None = None
+    """The tree as the last flush left it, with the named units of the driver."""
 
 
 @dataclass(slots=True)
@@ -106,6 +110,9 @@ class ResourceTracker:
     :param wait: waits the given seconds; True if the agent is to stop, so that nothing goes on.
     :param is_enabled: whether the host may be scheduled to.
     :param on_registered: called with uuid and name when a node's first pass has completed.
+    :param check_assigned: called with the name before that; raises AssignedResourceNotFound when
+        what instances were given is not there any more.
+    :param on_outcome: called with what a try of a pass came to, and its message.
     """
 
     def __init__(
@@ -118,6 +125,8 @@ class ResourceTracker:
         is_enabled: Callable[[], bool],
         wait: Callable[[float], bool],
         on_registered: Callable[[str, str], None] = lambda _uuid, _name: None,
+        check_assigned: Callable[[str], None] = lambda _name: None,
+        on_outcome: Callable[[EventKind, str], None] = lambda _kind, _message: None,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
@@ -128,6 +137,8 @@ class ResourceTracker:
         self._is_enabled = is_enabled
         self._wait = wait
         self._on_registered = on_registered
+        self._check_assigned = check_assigned
+        self._on_outcome = on_outcome
         self._clock = clock
         self._rng = rng or random.Random()
         self._started_at = clock()
@@ -144,7 +155,7 @@ class ResourceTracker:
         if known is None or known.uuid != uuid:
             node = _Node(name, uuid, NodeState(started_at=self._started_at))
             self._nodes = {**self._nodes, name: node}
-            self._board.set_node(name, uuid, enabled=self._is_enabled())
+            self._board.set_node(name, uuid)
 
     def drop_node(self, name: str) -> None:
         """Forget a node that is not managed here any more; placement keeps its providers."""
@@ -160,8 +171,30 @@ class ResourceTracker:
         return any(node.state.startup for node in self._nodes.values())
 
     def lock_of(self, name: str) -> FairLock:
-        """Return the lock that passes of the node and claims on it share."""
-        return self._nodes[name].lock
+        """Return the lock that passes of the node and claims on it share.
+
+        :raises ComputeHostNotFound: the node is not managed here any more.
+        """
+        return self._known(name).lock
+
+    def reported(self, name: str) -> tuple[ProviderTree, str]:
+        """Return the tree of a node as it was last brought to placement, and the root's uuid.
+
+        :raises ComputeHostNotFound: the node is not managed here any more.
+        :raises ComputeResourcesUnavailable: no pass of it has reported it yet.
+        """
+        node = self._known(name)
+        if node.reported is None:
+            raise errors.ComputeResourcesUnavailable(
+                f"Node {name} has not been reported to placement since the agent started."
+            )
+        return node.reported, node.uuid
+
+    def _known(self, name: str) -> _Node:
+        node = self._nodes.get(name)
+        if node is None:
+            raise errors.ComputeHostNotFound(f"Node {name} is not managed by this agent any more.")
+        return node
 
     def propose(self, name: str) -> Proposal:
         """Find out what a pass would do now, without doing it. A reshape is proposed as one.
@@ -232,6 +265,9 @@ class ResourceTracker:
         done = self._pass.flush(proposal)
         attempt.changes = len(done)
         self._log_changes(node, done)
+        node.reported = proposal.wanted
+        if node.state.startup:
+            self._check_assigned(node.name)
 
     def _judge(self, node: _Node, attempt: _Attempt, error: Exception | None) -> Decision:
         decision = self._decide(node, _kind_of(error, attempt.problems), error, attempt.problems)
@@ -262,6 +298,7 @@ class ResourceTracker:
         kind = _kind_of(error, attempt.problems)
         message = " ".join(str(each) for each in (error, *attempt.problems) if each)
         self._log(node, kind, decision, message, error)
+        self._on_outcome(kind, message)
         completed = decision.action is Action.DONE
         seconds = self._clock() - attempt.began
         self._board.count_pass("completed" if completed else "failed", seconds)
@@ -276,7 +313,6 @@ class ResourceTracker:
         now = time.time()
         changes: dict[str, object] = {
             "startup": node.state.startup,
-            "enabled": self._is_enabled(),
             "reshape_pending": node.state.reshape_pending,
             "trouble": self._trouble(node, message),
             "last_pass": PassOutcome(

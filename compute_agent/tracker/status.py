@@ -87,14 +87,25 @@ class StatusBoard:
         self._nodes: dict[str, NodeStatus] = {}
         self._placement = PlacementStatus()
         self._counters = Counters()
+        self._availability: dict[str, Any] = {}
         self.on_answer: Callable[[], None] = _nothing
         """Called after every request to placement: a sign of progress."""
 
     def set_node(self, name: str, uuid: str, **changes: Any) -> None:
         """Change what is said about a node; the first mention makes it known."""
         with self._mutex:
-            known = self._nodes.get(name, NodeStatus(name=name, uuid=uuid))
+            known = self._nodes.get(name)
+            if known is None:
+                known = NodeStatus(name=name, uuid=uuid, **self._availability)
             self._nodes[name] = replace(known, uuid=uuid, **changes)
+
+    def set_availability(self, *, enabled: bool, reason: str) -> None:
+        """Note whether the host may be scheduled to: for the nodes known, and those to come."""
+        with self._mutex:
+            self._availability = {"enabled": enabled, "disabled_reason": reason}
+            self._nodes = {
+                name: replace(node, **self._availability) for name, node in self._nodes.items()
+            }
 
     def forget_node(self, name: str) -> None:
         """The node is not managed here any more."""

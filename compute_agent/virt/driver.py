@@ -191,6 +191,9 @@ class ComputeDriver(ABC):
         """Return what of the host a guest holds; None = no guest of that name runs here."""
         return None
 
+    def clear_fault(self, provider_uuid: str) -> None:  # noqa: B027 (most drivers see no faults)
+        """Forget what makes a device count as broken: an operator says that it is well again."""
+
     def held(self, provider_uuid: str) -> Mapping[str, int]:
         """Return what consumers hold of a provider; empty where nobody told the driver."""
         return {} if self.usage_source is None else self.usage_source(provider_uuid)

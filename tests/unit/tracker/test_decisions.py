@@ -46,6 +46,7 @@ def repeatedly(state: NodeState, kind: EventKind, times: int, every: float = 60.
         (EventKind.INVALID_CONFIGURATION, 1),
         (EventKind.COMPLETED_IN_PART, 1),
         (EventKind.IDENTITY_CONFLICT, 5),
+        (EventKind.ASSIGNED_RESOURCE_GONE, 4),
         (EventKind.DRIVER_FAILED, 4),
     ],
 )
@@ -230,7 +231,7 @@ CONFLICT = errors.ResourceProviderUpdateConflict("x")
         (errors.HypervisorUnavailable("x"), EventKind.DRIVER_NOT_READY),
         (errors.ComputeHostNotFound("x"), EventKind.NODE_UNKNOWN),
         (errors.InvalidInput("x"), EventKind.DRIVER_FAILED),
-        (errors.AssignedResourceNotFound("x"), EventKind.DRIVER_FAILED),
+        (errors.AssignedResourceNotFound("x"), EventKind.ASSIGNED_RESOURCE_GONE),
         (KeyError("x"), EventKind.DRIVER_FAILED),
         (failed(errors.InvalidInventory("x"), CONFLICT), EventKind.UPDATE_REJECTED),
         (failed(CONFLICT), EventKind.CONFLICT),

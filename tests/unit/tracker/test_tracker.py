@@ -53,7 +53,9 @@ class ScriptedPass:
             raise outcome
         tree = ProviderTree()
         tree.new_root(target.name, target.uuid, 1)
-        return Proposal(tree, tree.snapshot(), None, None, Merged(), list(self.problems))
+        return Proposal(
+            tree, tree.snapshot(), None, None, Merged(), target.uuid, list(self.problems)
+        )
 
     def flush(self, _proposal: Proposal) -> list[Any]:
         return []

@@ -1,0 +1,181 @@
+"""Whether the host may be scheduled to: what an operator said, and what the agent does by itself.
+
+    who             disables                                      enables
+    operator        set_host_enabled(False)                       set_host_enabled(True)
+    agent, "AUTO:"  the hypervisor is away; builds fail           it is back; a build succeeds
+
+The agent enables only what it disabled itself. What an operator disabled stays disabled, whatever
+happens meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+from compute_agent.state.ledger import ServiceState
+from compute_agent.tracker.agent_traits import DISABLED
+
+if TYPE_CHECKING:
+    from compute_agent.report.client import ReportClient
+    from compute_agent.state.claim import Claim
+    from compute_agent.state.ledger import Ledger
+    from compute_agent.tracker.status import StatusBoard
+
+LOG = logging.getLogger(__name__)
+
+AUTOMATIC = "AUTO: "
+HYPERVISOR = f"{AUTOMATIC}the hypervisor cannot be asked"
+BUILDS = f"{AUTOMATIC}builds fail"
+
+
+@dataclass(slots=True)
+class FailedBuilds:
+    """Builds that failed since the last that succeeded: one per instance, with its image.
+
+    Failures of a single image speak against the image, not against the host.
+    """
+
+    images: dict[str, str] = field(default_factory=dict)
+    """Instance to image; empty where the image is not known."""
+
+    def add(self, instance: str, image: str) -> None:
+        """Take note of one that failed."""
+        self.images[instance] = image
+
+    def speak_against_the_host(self, threshold: int) -> bool:
+        """Whether as many failed as are tolerated; `threshold` 0: never."""
+        known = set(self.images.values()) - {""}
+        one_image = len(known) == 1 and "" not in self.images.values()
+        return 0 < threshold <= len(self.images) and not one_image
+
+
+def after_cause(state: ServiceState, reason: str) -> ServiceState:
+    """Return the state when the agent has a reason of its own to disable the host."""
+    if not state.enabled:
+        return state
+    return ServiceState(enabled=False, reason=reason, automatic=True)
+
+
+def after_cure(state: ServiceState, reason: str) -> ServiceState:
+    """Return the state when what `reason` begins with is over."""
+    if state.enabled or not state.automatic or not state.reason.startswith(reason):
+        return state
+    return ServiceState(enabled=True)
+
+
+class Availability:
+    """Keeps the state in the ledger and shows it at once on every root in placement.
+
+    :param default_enabled: whether a host starts enabled for the first time, at the moment.
+    :param roots: uuids of the root providers of this agent.
+    :param threshold: failed builds in a row that disable the host, at the moment; 0 for never.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        report: ReportClient,
+        board: StatusBoard,
+        *,
+        default_enabled: Callable[[], bool],
+        roots: Callable[[], Iterable[str]],
+        threshold: Callable[[], int],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._ledger = ledger
+        self._report = report
+        self._board = board
+        self._default_enabled = default_enabled
+        self._roots = roots
+        self._threshold = threshold
+        self._clock = clock
+        self._failed = FailedBuilds()
+        # builds of before a restart are not known: only what is claimed from now on counts
+        self._last_failure = clock()
+        self.show()
+
+    def state(self) -> ServiceState:
+        """Return whether the host may be scheduled to, and why not."""
+        return self._ledger.service_state(default_enabled=self._default_enabled())
+
+    def is_enabled(self) -> bool:
+        """Whether the host may be scheduled to."""
+        return self.state().enabled
+
+    @property
+    def failed_builds(self) -> int:
+        """Builds that failed since the last that succeeded."""
+        return len(self._failed.images)
+
+    def set_by_operator(self, enabled: bool, reason: str) -> None:
+        """Enable or disable, over restarts."""
+        if enabled:
+            self._failed = FailedBuilds()
+        self._become(ServiceState(enabled, "" if enabled else reason))
+
+    def hypervisor_is_away(self, why: str) -> None:
+        """Disable the host, if it is enabled, until the hypervisor is back."""
+        self._become(after_cause(self.state(), f"{HYPERVISOR}: {why}"))
+
+    def hypervisor_is_back(self) -> None:
+        """Enable the host, if it was disabled because the hypervisor was away."""
+        self._become(after_cure(self.state(), HYPERVISOR))
+
+    def build_failed(self, instance: str, image: str, why: str) -> None:
+        """Disable the host, if it is enabled, when too many builds failed in a row."""
+        self._failed.add(instance, image)
+        self._last_failure = self._clock()
+        LOG.warning("The build of instance %s failed: %s", instance, why)
+        if self._failed.speak_against_the_host(self._threshold()):
+            count = len(self._failed.images)
+            self._become(
+                after_cause(self.state(), f"{BUILDS}: {count} in a row, the last with: {why}")
+            )
+
+    def waits_for_a_build(self) -> bool:
+        """Whether a build that succeeds would change anything."""
+        state = self.state()
+        return bool(self._failed.images) or (state.automatic and state.reason.startswith(BUILDS))
+
+    def has_built(self, claims: Iterable[Claim], running: Collection[str]) -> bool:
+        """Whether an instance that was claimed after the last failed build runs."""
+        return any(
+            claim.claimed_at > self._last_failure and claim.instance in running for claim in claims
+        )
+
+    def build_succeeded(self) -> None:
+        """Forget the builds that failed, and enable the host if they had disabled it."""
+        self._failed = FailedBuilds()
+        self._become(after_cure(self.state(), BUILDS))
+
+    def show(self) -> None:
+        """Put the state into the status document."""
+        state = self.state()
+        self._board.set_availability(enabled=state.enabled, reason=state.reason)
+
+    def _become(self, state: ServiceState) -> None:
+        if state == self.state():
+            return
+        self._ledger.set_service_state(state)
+        self.show()
+        LOG.info("The host is %s now. %s", "enabled" if state.enabled else "disabled", state.reason)
+        self._mirror(state)
+
+    def _mirror(self, state: ServiceState) -> None:
+        """Show the state in placement at once; the next pass does it where this fails."""
+        add, remove = ((), (DISABLED,)) if state.enabled else ((DISABLED,), ())
+        for root in self._roots():
+            try:
+                with self._report.tracing():
+                    self._report.change_traits(root, add=add, remove=remove)
+            except errors.ComputeAgentError as error:
+                LOG.warning(
+                    "Provider %s does not show that yet, its next pass does: %s", root, error
+                )
+                if isinstance(error, errors.PlacementUnavailable):
+                    return

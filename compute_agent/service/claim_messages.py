@@ -1,0 +1,78 @@
+"""Claims as they travel: from what a caller sends to a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from compute_agent import errors
+from compute_agent.provider import canonical
+from compute_agent.tracker.claims import ClaimRequest
+
+
+def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
+    """Return the request in a call of `instance_claim`.
+
+    :param spec: ``{"instance_uuid": UUID, "node": NAME, "migration_uuid": UUID}``, the last two
+        optional; other keys are left alone, so that a request specification may be sent whole.
+    :param allocations: ``{PROVIDER: {"resources": {CLASS: AMOUNT}}}`` as placement gave it; empty:
+        what placement holds for the instance.
+    :param mappings: ``{GROUP: [PROVIDER, ...]}`` as placement gave it.
+    :raises InvalidInput: names the argument that is not of this form.
+    """
+    fields = _mapping("spec", spec or {})
+    return ClaimRequest(
+        instance=_uuid("spec.instance_uuid", fields.get("instance_uuid")),
+        node=_text("spec.node", fields.get("node") or ""),
+        migration=_uuid("spec.migration_uuid", fields["migration_uuid"])
+        if fields.get("migration_uuid")
+        else "",
+        amounts={
+            _uuid("allocations", uuid): _resources(uuid, record)
+            for uuid, record in _mapping("allocations", allocations or {}).items()
+        },
+        providers_of={
+            group: [_uuid(f"mappings.{group}", uuid) for uuid in _list(f"mappings.{group}", uuids)]
+            for group, uuids in _mapping("mappings", mappings or {}).items()
+        },
+    )
+
+
+def _resources(uuid: str, record: Any) -> dict[str, int]:
+    where = f"allocations.{uuid}.resources"
+    given = _mapping(where, _mapping(f"allocations.{uuid}", record).get("resources"))
+    for resource_class, amount in given.items():
+        if isinstance(amount, bool) or not isinstance(amount, int) or amount < 1:
+            raise _unusable(f"{where}.{resource_class}", amount, "a whole number above 0")
+    if not given:
+        raise _unusable(where, given, "at least one class")
+    return dict(given)
+
+
+def _mapping(where: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _unusable(where, value, "an object")
+    return value
+
+
+def _list(where: str, value: Any) -> Sequence[Any]:
+    if not isinstance(value, list | tuple):
+        raise _unusable(where, value, "a list")
+    return value
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise _unusable(where, value, "a text")
+    return value
+
+
+def _uuid(where: str, value: Any) -> str:
+    try:
+        return canonical(_text(where, value))
+    except ValueError as error:
+        raise _unusable(where, value, "a UUID") from error
+
+
+def _unusable(where: str, value: Any, expected: str) -> errors.InvalidInput:
+    return errors.InvalidInput(f"{where} is {value!r}, and {expected} was expected.")

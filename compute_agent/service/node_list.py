@@ -1,0 +1,92 @@
+"""Which nodes there are: looking for them is scheduled as if it were the pass of a node."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from compute_agent.tracker import decisions
+from compute_agent.tracker.decisions import Action, Decision, EventKind
+from compute_agent.tracker.resource_tracker import REMEDIES, PassResult
+
+if TYPE_CHECKING:
+    from compute_agent.agent_parts import AgentParts
+    from compute_agent.tracker.pass_schedule import PassSchedule
+    from compute_agent.tracker.resource_tracker import ResourceTracker
+
+LOG = logging.getLogger(__name__)
+
+NODE_LIST = ""
+"""Name under which it is scheduled."""
+
+
+class NodeList:
+    """Brings the nodes of the tracker in step with those the driver manages.
+
+    :param on_outcome: told what came of each search, and with what message.
+    :param fuzzy_delay: seconds over which first passes are spread, at the moment.
+    """
+
+    def __init__(
+        self,
+        parts: AgentParts,
+        tracker: ResourceTracker,
+        schedule: PassSchedule,
+        *,
+        rng: random.Random,
+        on_outcome: Callable[[EventKind, str], None] = lambda _kind, _message: None,
+    ) -> None:
+        self._parts = parts
+        self._tracker = tracker
+        self._schedule = schedule
+        self._rng = rng
+        self._on_outcome = on_outcome
+        self._departures = parts.departures()
+        self._state = decisions.NodeState(started_at=time.monotonic())
+
+    def find(self) -> PassResult:
+        """Look for the nodes; those that are new are due at once."""
+        now = time.monotonic()
+        error: Exception | None = None
+        try:
+            nodes = self._parts.setup.nodes()
+        except Exception as raised:  # noqa: BLE001 - judged below, as in a pass
+            error, nodes = raised, {}
+        kind = decisions.classify(error) if error else EventKind.COMPLETED
+        event = decisions.Event(kind, now, str(error or ""), getattr(error, "retry_after", None))
+        decision = decisions.decide(self._state, event, self._parts.options().limits())
+        self._state = decision.state
+        self._on_outcome(kind, str(error or ""))
+        if error is not None:
+            return self._failed(decision, kind, error)
+        self._take_in(nodes, first_due=now)
+        return PassResult(completed=True, next_in=self._parts.options().period)
+
+    def _take_in(self, nodes: Mapping[str, str], first_due: float) -> None:
+        known = self._tracker.nodes()
+        for name, uuid in nodes.items():
+            self._tracker.add_node(name, uuid)
+        for name in known.keys() - nodes.keys():
+            self._tracker.drop_node(name)
+        self._schedule.set_nodes([NODE_LIST, *nodes], first_due=first_due)
+        self._departures.settle(nodes)
+
+    def _failed(self, decision: Decision, kind: EventKind, error: Exception) -> PassResult:
+        if kind is EventKind.PLACEMENT_UNAVAILABLE:
+            self._parts.board.placement_is(up=False)
+        if decision.log is not None:
+            LOG.log(
+                decision.log,
+                "The nodes of this host cannot be found: %s: %s %s",
+                kind.value,
+                error,
+                REMEDIES.get(kind, ""),
+                exc_info=error if decision.with_traceback else None,
+            )
+        wait = self._parts.options().limits().period
+        if decision.action in (Action.BACK_OFF, Action.RETRY):
+            wait = max(decision.wait_at_least, self._rng.uniform(0.0, decision.wait))
+        return PassResult(False, wait, decision.exit_code, str(error))

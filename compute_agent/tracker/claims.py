@@ -1,0 +1,336 @@
+"""Claims on this host: a check and an assignment of named units, under the lock of the node.
+
+The scheduler has allocated in placement before the host is told. Here it is verified that placement
+holds that, that every provider named exists on the node, and that as many named units are free as
+were allocated; certain units are chosen and remembered. Nothing is written to placement.
+
+    no claim --claim--> held --drop--> no claim
+                         |  claim with a migration: what was held before is kept under the migration
+                         v
+               held (new) + held (old, consumer = the migration)
+                         |--drop(migration)--> the new one stays: the move was confirmed
+                         `--drop(instance)---> the old one is the instance's again: it was reverted
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from compute_agent import errors
+from compute_agent.state.claim import AssignedUnit, Claim
+from compute_agent.tracker.units import chosen, holdings, units_of
+from compute_agent.virt.layout.application import MISSING as DEVICE_MISSING
+
+if TYPE_CHECKING:
+    from compute_agent.provider_tree import ProviderTree
+    from compute_agent.report.client import ReportClient
+    from compute_agent.state.ledger import Ledger
+    from compute_agent.tracker.resource_tracker import ResourceTracker
+    from compute_agent.virt.driver import ComputeDriver, InstanceDevices
+
+LOG = logging.getLogger(__name__)
+
+Amounts: TypeAlias = Mapping[str, Mapping[str, int]]
+"""Provider uuid to amounts by class."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRequest:
+    """What the host is asked to give to an instance.
+
+    :param amounts: what was allocated for it, on this host and elsewhere; empty: whatever
+        placement holds for it here.
+    :param providers_of: request group to the providers that serve it.
+    :param node: empty: the node that the providers belong to.
+    :param migration: consumer under which what the instance has here is kept meanwhile.
+    """
+
+    instance: str
+    amounts: Amounts = field(default_factory=dict)
+    providers_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    node: str = ""
+    migration: str = ""
+
+
+class ClaimBook:
+    """The claims on all nodes of this agent. Safe for several threads."""
+
+    def __init__(
+        self,
+        tracker: ResourceTracker,
+        report: ReportClient,
+        driver: ComputeDriver,
+        ledger: Ledger,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._tracker = tracker
+        self._report = report
+        self._driver = driver
+        self._ledger = ledger
+        self._clock = clock
+
+    def claims(self) -> list[Claim]:
+        """Return what is held now, by consumer."""
+        return [claim for _consumer, claim in sorted(self._ledger.claims().items())]
+
+    def claim(self, request: ClaimRequest) -> Claim:
+        """Give an instance what was allocated for it. Asking again gives the same again.
+
+        :raises ComputeHostNotFound: the node named, or the providers, are not of this agent.
+        :raises ComputeResourcesUnavailable: placement does not hold it, or named units are taken.
+        :raises AssignedResourceNotFound: a provider that was allocated is not on this host now.
+        :raises PlacementError: placement could not be asked.
+        """
+        node = self._node_of(request)
+        with self._tracker.lock_of(node), self._report.tracing():
+            tree, root = self._tracker.reported(node)
+            held = self._held(request.instance, tree, root)
+            wanted = _on_node(request, held, tree, root)
+            _check_groups(request, held, tree)
+            return self._assign(request, node, wanted, tree, root)
+
+    @contextmanager
+    def claiming(self, request: ClaimRequest) -> Iterator[Claim]:
+        """Claim around the start of a guest; leaving with an error drops the claim."""
+        claim = self.claim(request)
+        try:
+            yield claim
+        except BaseException:
+            self.drop(claim.consumer)
+            raise
+
+    def drop(self, consumer: str) -> bool:
+        """Forget what an instance, or a migration, holds here.
+
+        Dropping an instance whose old claim is kept for a migration gives it the old one back.
+
+        :returns: False if there was nothing.
+        """
+        claims = self._ledger.claims()
+        claim = claims.get(consumer)
+        if claim is None:
+            return False
+        before = claims.get(claim.migration) if claim.migration else None
+        if before is not None and before.instance == consumer:
+            self._ledger.change_claims(
+                drop=[before.consumer], add=[replace(before, consumer=consumer)]
+            )
+        else:
+            self._ledger.change_claims(drop=[consumer])
+        LOG.info("The claim of %s on node %s is dropped.", consumer, claim.node)
+        return True
+
+    def check_assigned(self, node: str) -> None:
+        """Check after the first pass of a node that what was given out is still there.
+
+        :raises AssignedResourceNotFound: names instances and units.
+        :raises PlacementError: it could not be asked about instances that do not run here.
+        """
+        self.forget_stale(node)
+        tree, root = self._tracker.reported(node)
+        there = units_of(tree, root)
+        lost = [
+            f"{unit.resource_class} {unit.name} of {claim.instance}"
+            for claim in self.claims()
+            if claim.node == node
+            for unit in claim.units
+            if unit not in there
+        ]
+        if lost:
+            raise errors.AssignedResourceNotFound(
+                f"Node {node} no longer has what was given to instances: {'; '.join(lost)}. Bring "
+                "the devices or the options back; or, where the instance can do without, drop its "
+                "claim with `compute-agent drop-claim INSTANCE`, and start again."
+            )
+
+    def forget_stale(self, node: str) -> list[str]:
+        """Drop claims of a node whose instance neither runs here nor holds anything of it.
+
+        A move gives the allocations of an instance to a migration that the host is not told of:
+        a claim also stays while some consumer without a claim holds just what it has.
+
+        :returns: the consumers.
+        :raises PlacementError: placement could not be asked.
+        """
+        suspects = [claim for claim in self.claims() if claim.node == node]
+        running = frozenset(self._driver.list_instance_uuids()) if suspects else frozenset()
+        suspects = [claim for claim in suspects if claim.instance not in running]
+        if not suspects:
+            return []
+        asked = {uuid for claim in suspects for uuid in claim.amounts}
+        held = {uuid: self._report.get_allocations_for_provider(uuid) for uuid in sorted(asked)}
+        gone = stale(suspects, held, others=running | self._ledger.claims().keys())
+        # what was claimed anew meanwhile is another claim, and stays
+        kept = self._ledger.claims()
+        gone = [claim for claim in gone if kept.get(claim.consumer) == claim]
+        self._ledger.change_claims(drop=[claim.consumer for claim in gone])
+        for claim in gone:
+            LOG.info(
+                "Node %s: the claim of %s is dropped: it does not run here and holds nothing here.",
+                node,
+                claim.consumer,
+            )
+        return [claim.consumer for claim in gone]
+
+    def _node_of(self, request: ClaimRequest) -> str:
+        nodes = self._tracker.nodes()
+        if request.node:
+            if request.node not in nodes:
+                raise errors.ComputeHostNotFound(
+                    f"Node {request.node} is not managed by this agent; it manages: "
+                    f"{', '.join(nodes) or 'none yet'}."
+                )
+            return request.node
+        if not request.amounts and len(nodes) == 1:
+            return next(iter(nodes))
+        for name in nodes:
+            tree, root = self._tracker.reported(name)
+            if request.amounts.keys() & set(tree.get_provider_uuids(root)):
+                return name
+        raise errors.ComputeHostNotFound(
+            f"No node of this agent has one of the providers {', '.join(sorted(request.amounts))} "
+            f"that were allocated for {request.instance}; name the node or the allocations."
+        )
+
+    def _held(self, consumer: str, tree: ProviderTree, root: str) -> Amounts:
+        """Return what placement holds for a consumer."""
+        record = self._report.get_allocs_for_consumer(consumer)
+        if not record["allocations"]:
+            raise errors.ComputeResourcesUnavailable(
+                f"Placement holds no allocation for {consumer}: the scheduler claims before the "
+                "host is told. Schedule the instance again."
+            )
+        held = {uuid: dict(given["resources"]) for uuid, given in record["allocations"].items()}
+        if not held.keys() & set(tree.get_provider_uuids(root)):
+            raise errors.ComputeResourcesUnavailable(
+                f"What placement holds for {consumer} is on other hosts: "
+                f"{', '.join(sorted(held))}. Nothing of node {tree.data(root).name} is."
+            )
+        return held
+
+    def _assign(
+        self,
+        request: ClaimRequest,
+        node: str,
+        wanted: Amounts,
+        tree: ProviderTree,
+        root: str,
+    ) -> Claim:
+        claims = self._ledger.claims()
+        known = claims.get(request.instance)
+        moving = bool(request.migration)
+        if known is not None and moving and known.migration == request.migration:
+            moving = False  # asked again: the answer was lost
+        units = units_of(tree, root)
+        given: dict[str, set[AssignedUnit]] = {}
+        for claim in claims.values():
+            # what the instance may keep is not taken from it by itself
+            if claim.consumer != request.instance or moving:
+                given.setdefault(claim.instance, set()).update(claim.units)
+        holders = holdings(given, self._guests(), units)
+        own = frozenset(known.units) if known is not None and not moving else frozenset()
+        taken = {
+            u for instance, held in holders.items() for u in held if instance != request.instance
+        }
+        taken |= given.get(request.instance, set())
+        found, short = chosen(wanted, units, frozenset(taken), own)
+        if short:
+            raise errors.ComputeResourcesUnavailable(
+                f"Node {node} cannot give {request.instance} what was allocated: "
+                f"{'; '.join(short)}. `compute-agent claims` shows who has them."
+            )
+        claim = Claim(
+            consumer=request.instance,
+            node=node,
+            amounts=wanted,
+            instance=request.instance,
+            claimed_at=known.claimed_at if known and not moving else self._clock(),
+            units=found,
+            providers_of={group: tuple(uuids) for group, uuids in request.providers_of.items()},
+            migration=request.migration or (known.migration if known else ""),
+        )
+        old = [replace(known, consumer=request.migration, migration="")] if known and moving else []
+        self._ledger.change_claims(add=[*old, claim])
+        return claim
+
+    def _guests(self) -> dict[str, InstanceDevices]:
+        devices = {
+            u: self._driver.get_instance_devices(u) for u in self._driver.list_instance_uuids()
+        }
+        return {uuid: held for uuid, held in devices.items() if held is not None}
+
+
+def stale(
+    suspects: Iterable[Claim],
+    held: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    others: Collection[str],
+) -> list[Claim]:
+    """Return the claims behind which nobody stands any more.
+
+    :param suspects: claims of instances that do not run here.
+    :param held: provider uuid to consumers with their ``resources`` there, as placement has it.
+    :param others: consumers that are known for themselves: they are no unknown migration.
+    """
+
+    def stands_behind(consumer: str, claim: Claim) -> bool:
+        if consumer in (claim.consumer, claim.instance):
+            return any(consumer in held.get(uuid, {}) for uuid in claim.amounts)
+        return consumer not in others and all(
+            held.get(uuid, {}).get(consumer, {}).get("resources") == dict(amounts)
+            for uuid, amounts in claim.amounts.items()
+        )
+
+    consumers = {consumer for per in held.values() for consumer in per}
+    return [claim for claim in suspects if not any(stands_behind(one, claim) for one in consumers)]
+
+
+def _on_node(request: ClaimRequest, held: Amounts, tree: ProviderTree, root: str) -> Amounts:
+    """Return the amounts on this node, checked against what placement holds."""
+    asked = request.amounts or held
+    lacking = [
+        f"{amount} {resource_class} on provider {uuid}"
+        for uuid, classes in asked.items()
+        for resource_class, amount in classes.items()
+        if held.get(uuid, {}).get(resource_class, 0) < amount
+    ]
+    if lacking:
+        raise errors.ComputeResourcesUnavailable(
+            f"Placement does not hold for {request.instance} what the host was told: "
+            f"{', '.join(lacking)}. Schedule the instance again."
+        )
+    members = set(tree.get_provider_uuids(root))
+    own = {uuid: dict(classes) for uuid, classes in asked.items() if uuid in members}
+    for uuid, classes in own.items():
+        provider = tree.data(uuid)
+        gone = sorted(classes.keys() - provider.inventory.keys())
+        if DEVICE_MISSING in provider.traits or gone:
+            raise errors.AssignedResourceNotFound(
+                f"{', '.join(gone or sorted(classes))} of provider {provider.name} ({uuid}) was "
+                f"allocated for {request.instance}, and this host does not have it any more. "
+                "Schedule the instance again."
+            )
+    return own
+
+
+def _check_groups(request: ClaimRequest, held: Amounts, tree: ProviderTree) -> None:
+    """Check that every group is served by providers that the instance holds something of.
+
+    A group that asks for no resources is served by a provider of the host all the same.
+    """
+    wrong = sorted(
+        f"{uuid} (group {group!r})"
+        for group, uuids in request.providers_of.items()
+        for uuid in uuids
+        if uuid not in held and not tree.exists(uuid)
+    )
+    if wrong:
+        raise errors.AssignedResourceNotFound(
+            f"Request groups of {request.instance} are mapped to providers of which it holds "
+            f"nothing: {', '.join(wrong)}. Schedule the instance again."
+        )

@@ -1,0 +1,139 @@
+"""Nodes that a driver of several nodes lists no more: their providers are deleted, left or kept.
+
+    is_node_deleted()?
+     ├ no:  left as they are; with `rebalances_nodes` another agent looks after them from now on
+     └ yes: written by somebody else since our last pass, or children of somebody else? left
+            held by a consumer? kept, and looked at again
+            else deleted, children first
+
+The ledger knows the nodes, so that those which vanish while the agent is down are seen too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+from compute_agent.provider import ProviderData
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.tracker import agent_traits
+
+if TYPE_CHECKING:
+    from compute_agent.report.client import ReportClient
+    from compute_agent.state.ledger import Ledger
+    from compute_agent.virt.driver import ComputeDriver
+
+LOG = logging.getLogger(__name__)
+
+
+class Departures:
+    """Looks after the providers of nodes that are not here any more."""
+
+    def __init__(self, driver: ComputeDriver, report: ReportClient, ledger: Ledger) -> None:
+        self._driver = driver
+        self._report = report
+        self._ledger = ledger
+        self._said: dict[str, str] = {}
+
+    def settle(self, nodes: Mapping[str, str]) -> None:
+        """Deal with every node that was here and is not; a failure is tried again next time.
+
+        :param nodes: those managed now, name to uuid.
+        """
+        if not self._driver.several_nodes:
+            return
+        here = {uuid: name for name, uuid in nodes.items()}
+        known = self._ledger.nodes()
+        kept = {}
+        for uuid, name in known.items():
+            if uuid in here:
+                continue
+            if self._is_settled(name, uuid):
+                self._report.drop_cache(uuid)
+            else:
+                kept[uuid] = name
+        self._ledger.remember_nodes({**kept, **here})
+
+    def _is_settled(self, name: str, uuid: str) -> bool:
+        """Whether nothing is left to do for a node that is gone."""
+        try:
+            if not self._driver.is_node_deleted(name):
+                self._say(uuid, f"Node {name} is no longer managed here; its providers are left.")
+                return self._driver.rebalances_nodes
+            with self._report.tracing():
+                obstacle, for_good = self._remove(uuid)
+        except errors.ResourceProviderInUse as error:
+            obstacle, for_good = f"something of it was allocated meanwhile ({error})", False
+        except Exception as error:
+            LOG.warning(
+                "Node %s is gone and its providers are not removed yet: %s",
+                name,
+                error,
+                exc_info=not isinstance(error, errors.ComputeAgentError),
+            )
+            return False
+        if obstacle:
+            self._say(uuid, f"Node {name} is gone; its providers stay: {obstacle}.")
+            return for_good
+        LOG.info("Node %s is gone, and its providers are deleted.", name)
+        self._said.pop(uuid, None)
+        return True
+
+    def _remove(self, uuid: str) -> tuple[str, bool]:
+        """Delete the tree of a node that is gone for good.
+
+        :returns: why it cannot be, empty if it was; and whether that will not change.
+        """
+        before = self._report.known_tree(uuid)
+        tree = self._report.get_provider_tree(uuid, fresh=True)
+        if not tree.exists(uuid):
+            return "", True
+        members = tree.get_provider_uuids(uuid)
+        if self._driver.rebalances_nodes and not _as_we_left_it(before, tree, uuid):
+            return "another agent has written to them", True
+        foreign = [
+            tree.data(member).name for member in members if not self._owns(tree.data(member))
+        ]
+        if foreign:
+            return f"{', '.join(foreign)} was made by somebody else", False
+        holders = {
+            c for member in members for c in self._report.get_allocations_for_provider(member)
+        }
+        if holders:
+            return (
+                f"{len(holders)} consumer(s) hold something of them: "
+                f"{', '.join(sorted(holders)[:5])}; see `compute-manage placement audit`",
+                False,
+            )
+        self._report.delete_resource_provider(uuid)
+        self._ledger.remember_providers(added=(), removed=members)
+        return "", True
+
+    def _owns(self, provider: ProviderData) -> bool:
+        return self._ledger.owns(provider.uuid) or agent_traits.is_marked(provider)
+
+    def _say(self, uuid: str, sentence: str) -> None:
+        """Log what lasts once."""
+        if self._said.get(uuid) != sentence:
+            self._said[uuid] = sentence
+            LOG.info("%s", sentence)
+
+
+def _as_we_left_it(before: ProviderTree | None, now: ProviderTree, root_uuid: str) -> bool:
+    """Whether nobody else wrote to the providers since this agent last saw them.
+
+    A claim raises the generation of a provider as well, and changes none of its content.
+    """
+    if before is None or not before.exists(root_uuid):
+        return False
+    uuids = now.get_provider_uuids(root_uuid)
+    if set(uuids) != set(before.get_provider_uuids(root_uuid)):
+        return False
+    return all(
+        then.generation == new.generation
+        or (then.inventory, then.traits, then.aggregates)
+        == (new.inventory, new.traits, new.aggregates)
+        for then, new in ((before.data(uuid), now.data(uuid)) for uuid in uuids)
+    )

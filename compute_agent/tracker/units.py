@@ -1,0 +1,107 @@
+"""Which named units of a host are free: pure functions of what there is and who holds what.
+
+A provider may count things of which a guest gets certain ones: CPUs of its own, PCI functions,
+places for mediated devices (``0000:84:00.0/3``). They are in the provider's `resources`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.state.claim import AssignedUnit
+from compute_agent.virt.driver import InstanceDevices
+
+PCPU = "PCPU"
+
+
+def units_of(tree: ProviderTree, root_uuid: str) -> frozenset[AssignedUnit]:
+    """Return every named unit that the node has."""
+    return frozenset(
+        AssignedUnit(uuid, resource_class, resource.identifier)
+        for uuid in tree.get_provider_uuids(root_uuid)
+        for resource_class, resources in tree.data(uuid).resources.items()
+        for resource in resources
+    )
+
+
+def holdings(
+    claimed: Mapping[str, Iterable[AssignedUnit]],
+    guests: Mapping[str, InstanceDevices],
+    units: Iterable[AssignedUnit],
+) -> dict[str, frozenset[AssignedUnit]]:
+    """Return the units that each instance holds: what it was given, and what it is seen to have.
+
+    A mediated device does not say which place it took: it counts as one that its guest was given,
+    or else as any that is free.
+
+    :param claimed: by instance.
+    :param guests: what the instances that run here have.
+    :param units: every unit of the node.
+    """
+    ordered = sorted(units, key=_by_number)
+    held = {instance: set(given) for instance, given in claimed.items()}
+    for instance, devices in guests.items():
+        cpus = {str(cpu) for cpu in devices.pinned_cpus}
+        functions = {str(address) for address in devices.pci_addresses}
+        held.setdefault(instance, set()).update(
+            unit
+            for unit in ordered
+            if unit.name in (cpus if unit.resource_class == PCPU else functions)
+        )
+    taken = {unit for given in held.values() for unit in given}
+    for instance, devices in sorted(guests.items()):
+        for parent, amount in sorted(Counter(str(mdev.parent) for mdev in devices.mdevs).items()):
+            places = [unit for unit in ordered if unit.name.partition("/")[0] == parent]
+            missing = amount - sum(unit in held[instance] for unit in places)
+            more = [unit for unit in places if unit not in taken][: max(missing, 0)]
+            held[instance].update(more)
+            taken.update(more)
+    return {instance: frozenset(given) for instance, given in held.items()}
+
+
+def chosen(
+    wanted: Mapping[str, Mapping[str, int]],
+    units: frozenset[AssignedUnit],
+    taken: frozenset[AssignedUnit],
+    preferred: frozenset[AssignedUnit] = frozenset(),
+) -> tuple[tuple[AssignedUnit, ...], tuple[str, ...]]:
+    """Choose units for amounts by provider and class, in the order of their numbers.
+
+    :param taken: held by others.
+    :param preferred: what the consumer has already, chosen first.
+    :returns: the units, and one sentence for each class of which too few are free.
+    """
+    found: list[AssignedUnit] = []
+    short: list[str] = []
+    for provider, resource_class, amount in _amounts(wanted):
+        there = [
+            u for u in units if (u.provider_uuid, u.resource_class) == (provider, resource_class)
+        ]
+        if not there:
+            continue
+        free = sorted(
+            set(there) - taken, key=lambda unit: (unit not in preferred, _by_number(unit))
+        )
+        if len(free) < amount:
+            short.append(
+                f"{amount} {resource_class} of provider {provider} were asked for and {len(free)} "
+                f"of {len(there)} are free"
+            )
+        found += free[:amount]
+    return tuple(sorted(found)), tuple(short)
+
+
+def _amounts(wanted: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, str, int]]:
+    for provider, classes in sorted(wanted.items()):
+        for resource_class, amount in sorted(classes.items()):
+            yield provider, resource_class, amount
+
+
+def _by_number(unit: AssignedUnit) -> tuple[str, int, str]:
+    """CPU 9 before CPU 10, and place 9 of a function before place 10."""
+    function, slash, number = unit.name.rpartition("/")
+    if number.isdecimal():
+        return function, int(number), ""
+    return "", 0, f"{function}{slash}{number}"

@@ -1,0 +1,330 @@
+"""Claims on a machine with dedicated CPUs, GPUs that make vGPUs, and functions given whole."""
+
+import uuid
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from compute_agent import conf as agent_conf
+from compute_agent import errors
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.service import claim_messages
+from compute_agent.state.claim import AssignedUnit
+from compute_agent.state.ledger import Ledger
+from compute_agent.tracker.claims import ClaimBook, ClaimRequest
+from compute_agent.tracker.node_lock import FairLock
+from compute_agent.tracker.units import holdings
+from compute_agent.virt.driver import InstanceDevices, MdevUse
+from compute_agent.virt.fake.topology_drivers import FakeNumaDriver
+from compute_agent.virt.layout.application import MISSING
+
+ROOT = "00000000-0000-4000-8000-00000000aaaa"
+OTHER_HOST = str(uuid.UUID(int=77))
+ONE, TWO, MOVE = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
+
+
+class Report:
+    """A placement that holds what it is told, and counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, dict[str, dict[str, int]]] = {}
+        self.asked: list[str] = []
+
+    @contextmanager
+    def tracing(self):
+        yield SimpleNamespace(requests=1, writes=0, global_request_id="req-1")
+
+    def get_allocs_for_consumer(self, consumer: str) -> dict[str, Any]:
+        self.asked.append(f"consumer {consumer}")
+        held = self.held.get(consumer, {})
+        return {"allocations": {rp: {"resources": dict(r)} for rp, r in held.items()}}
+
+    def get_allocations_for_provider(self, provider: str) -> dict[str, Any]:
+        self.asked.append(f"provider {provider}")
+        return {
+            consumer: {"resources": dict(held[provider])}
+            for consumer, held in self.held.items()
+            if provider in held
+        }
+
+
+class Host:
+    """One node of 2 cells with 4 dedicated CPUs each, a GPU of 2 vGPUs, and 4 VFs of one port."""
+
+    def __init__(self, tmp_path) -> None:
+        path = tmp_path / "agent.conf"
+        path.write_text(
+            "[DEFAULT]\nhost = h\n[compute]\ncpu_dedicated_set = 4-7,20-23\n"
+            "cpu_shared_set = 0-3,16-19\n[fake]\ngpus = 1\nvgpus_per_gpu = 2\nnics = 1\n"
+            "pfs_per_nic = 1\nvfs_per_pf = 4\n"
+            '[pci]\nreport_in_placement = true\ndevice_spec = {"address": "*:*:*.*", '
+            '"vendor_id": "8086", "product_id": "1889", "resource_class": "CUSTOM_VF"}\n'
+        )
+        self.conf = agent_conf.new_config([f"--config-file={path}"])
+        self.driver = FakeNumaDriver(self.conf)
+        self.report = Report()
+        self.state = tmp_path / "state"
+        self.state.mkdir()
+        self.lock = FairLock()
+        self.tree = ProviderTree()
+        self.tree.new_root("h", ROOT)
+        self.driver.update_provider_tree(self.tree, "h")
+        self.restart()
+
+    def restart(self) -> None:
+        tracker = SimpleNamespace(
+            nodes=lambda: {"h": ROOT},
+            lock_of=lambda _name: self.lock,
+            reported=lambda _name: (self.tree, ROOT),
+        )
+        self.ledger = Ledger(self.state)
+        self.book = ClaimBook(tracker, self.report, self.driver, self.ledger, clock=lambda: 1000.0)
+
+    def provider(self, resource_class: str, name: str = "") -> str:
+        """Return the first provider that counts a class and whose name ends so."""
+        return next(
+            each
+            for each in self.tree.get_provider_uuids(ROOT)
+            if resource_class in self.tree.data(each).inventory
+            and self.tree.data(each).name.endswith(name)
+        )
+
+    def claim(self, consumer: str, *, migration: str = "", **amounts: int) -> list[str]:
+        """Allocate in placement and claim here; returns the names of the units given."""
+        self.allocate(consumer, **amounts)
+        request = ClaimRequest(consumer, self.report.held[consumer], migration=migration)
+        return [unit.name for unit in self.book.claim(request).units]
+
+    def allocate(self, consumer: str, **amounts: int) -> None:
+        held: dict[str, dict[str, int]] = {}
+        for resource_class, amount in amounts.items():
+            held.setdefault(self.provider(resource_class), {})[resource_class] = amount
+        self.report.held[consumer] = held
+
+
+@pytest.fixture
+def host(tmp_path) -> Host:
+    return Host(tmp_path)
+
+
+def test_a_claim_gets_certain_cpus_functions_and_places_of_the_providers_allocated(host):
+    given = host.claim(ONE, VCPU=2, PCPU=2, VGPU=1, CUSTOM_VF=2)
+    cell = host.tree.data(host.provider("PCPU"))
+    assert cell.name == "h_NUMA0"
+    assert sorted(name for name in given if name.isdecimal()) == ["4", "5"]
+    functions = [name for name in given if ":" in name and "/" not in name]
+    assert len(functions) == 2
+    (place,) = [name for name in given if "/" in name]
+    assert place.endswith("/0")
+
+
+def test_two_instances_never_get_the_same_unit(host):
+    assert not set(host.claim(ONE, PCPU=2, VGPU=1)) & set(host.claim(TWO, PCPU=2, VGPU=1))
+
+
+def test_a_claim_asks_placement_for_the_consumer_and_nothing_else_and_asks_again_gives_the_same(
+    host,
+):
+    first = host.claim(ONE, PCPU=2)
+    assert host.report.asked == [f"consumer {ONE}"]
+    assert host.claim(ONE, PCPU=2) == first
+    assert host.claim(TWO, PCPU=2) == ["6", "7"]
+
+
+def test_without_allocation_there_is_no_claim(host):
+    request = ClaimRequest(ONE, {host.provider("PCPU"): {"PCPU": 1}})
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="holds no allocation"):
+        host.book.claim(request)
+    host.report.held[ONE] = {OTHER_HOST: {"PCPU": 1}}
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="on other hosts"):
+        host.book.claim(request)
+    assert host.book.claims() == []
+
+
+def test_an_allocation_smaller_than_the_host_was_told_is_refused(host):
+    host.allocate(ONE, PCPU=1)
+    request = ClaimRequest(ONE, {host.provider("PCPU"): {"PCPU": 2}})
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="2 PCPU on provider"):
+        host.book.claim(request)
+
+
+def test_what_an_instance_holds_elsewhere_is_no_matter_of_this_host(host):
+    host.allocate(ONE, VCPU=1)
+    host.report.held[ONE][OTHER_HOST] = {"DISK_GB": 5}
+    claim = host.book.claim(ClaimRequest(ONE, host.report.held[ONE]))
+    assert set(claim.amounts) == {host.provider("VCPU")}
+
+
+def test_a_host_without_free_units_refuses_and_says_how_many_there_are(host):
+    host.claim(ONE, PCPU=3)
+    with pytest.raises(errors.ComputeResourcesUnavailable, match=r"2 PCPU .* 1 of 4 are free"):
+        host.claim(TWO, PCPU=2)
+
+
+def test_units_of_guests_that_run_without_a_claim_are_taken(host):
+    gpu = next(g.address for g in host.driver.machine.gpus)
+    host.driver.spawn(TWO, devices=InstanceDevices(pinned_cpus=(4, 6), mdevs=(MdevUse(TWO, gpu),)))
+    assert set(host.claim(ONE, PCPU=2, VGPU=1)) == {"5", "7", f"{gpu}/1"}
+
+
+def test_a_guest_that_runs_on_what_it_was_given_counts_once(host):
+    given = host.claim(ONE, PCPU=2, VGPU=1)
+    gpu = next(g.address for g in host.driver.machine.gpus)
+    cpus = tuple(int(name) for name in given if name.isdecimal())
+    host.driver.spawn(ONE, devices=InstanceDevices(pinned_cpus=cpus, mdevs=(MdevUse(ONE, gpu),)))
+    assert set(host.claim(TWO, PCPU=2, VGPU=1)) == {"6", "7", f"{gpu}/1"}
+
+
+def test_two_guests_without_claims_take_two_places_of_one_gpu():
+    parent = "0000:42:00.0"
+    units = [AssignedUnit(ROOT, "VGPU", f"{parent}/{n}") for n in range(3)]
+    guest = InstanceDevices(mdevs=(MdevUse(None, parent),))
+    held = holdings({}, {ONE: guest, TWO: guest}, units)
+    assert len(held[ONE] | held[TWO]) == 2
+
+
+def test_a_dropped_claim_is_free_again_and_dropping_nothing_says_so(host):
+    host.claim(ONE, PCPU=4)
+    assert host.book.drop(ONE)
+    assert not host.book.drop(ONE)
+    assert len(host.claim(TWO, PCPU=4)) == 4
+
+
+def test_claims_survive_a_restart(host):
+    given = host.claim(ONE, PCPU=2)
+    host.restart()
+    (claim,) = host.book.claims()
+    assert [unit.name for unit in claim.units] == given
+    assert not set(host.claim(TWO, PCPU=2)) & set(given)
+
+
+def test_leaving_the_context_with_an_error_drops_the_claim(host):
+    host.allocate(ONE, PCPU=1)
+
+    def start_a_guest_that_does_not_start() -> None:
+        with host.book.claiming(ClaimRequest(ONE)):
+            assert host.book.claims()
+            raise RuntimeError("the guest did not start")
+
+    with pytest.raises(RuntimeError):
+        start_a_guest_that_does_not_start()
+    assert host.book.claims() == []
+    with host.book.claiming(ClaimRequest(ONE)):
+        pass
+    assert [claim.consumer for claim in host.book.claims()] == [ONE]
+
+
+def test_a_device_that_is_missing_cannot_be_claimed(host):
+    host.tree.add_traits(host.provider("VGPU"), MISSING)
+    with pytest.raises(errors.AssignedResourceNotFound, match="does not have it any more"):
+        host.claim(ONE, VGPU=1)
+
+
+def test_a_group_must_be_served_by_a_provider_that_is_held_or_of_this_host(host):
+    host.allocate(ONE, VCPU=1, VGPU=1)
+    gpu = host.provider("VGPU")
+    served = {"": [host.provider("VCPU")], "_gpu": [gpu], "_no_resources": [ROOT]}
+    claim = host.book.claim(ClaimRequest(ONE, host.report.held[ONE], served))
+    assert claim.providers_of["_gpu"] == (gpu,)
+    with pytest.raises(errors.AssignedResourceNotFound, match="group '_x'"):
+        host.book.claim(ClaimRequest(ONE, host.report.held[ONE], {"_x": [OTHER_HOST]}))
+
+
+def test_a_provider_or_a_node_of_somebody_else_is_told(host):
+    with pytest.raises(errors.ComputeHostNotFound, match="No node of this agent"):
+        host.book.claim(ClaimRequest(ONE, {OTHER_HOST: {"VCPU": 1}}))
+    with pytest.raises(errors.ComputeHostNotFound, match="not managed by this agent"):
+        host.book.claim(ClaimRequest(ONE, node="elsewhere"))
+
+
+def test_a_move_holds_old_and_new_until_it_is_confirmed(host):
+    old = host.claim(ONE, PCPU=2)
+    new = host.claim(ONE, migration=MOVE, PCPU=2)
+    assert not set(old) & set(new)
+    assert host.claim(ONE, migration=MOVE, PCPU=2) == new, "the answer was lost, asked again"
+    with pytest.raises(errors.ComputeResourcesUnavailable):
+        host.claim(TWO, PCPU=1)
+    assert host.book.drop(MOVE)
+    (claim,) = host.book.claims()
+    assert [unit.name for unit in claim.units] == new
+    assert host.claim(TWO, PCPU=2) == old
+
+
+def test_a_move_that_is_reverted_gives_the_instance_what_it_had(host):
+    old = host.claim(ONE, PCPU=2)
+    host.claim(ONE, migration=MOVE, PCPU=2)
+    assert host.book.drop(ONE)
+    (claim,) = host.book.claims()
+    assert claim.consumer == ONE
+    assert [unit.name for unit in claim.units] == old
+
+
+def test_a_start_with_a_unit_that_is_gone_is_refused_with_unit_and_instance(host):
+    host.claim(ONE, PCPU=4)
+    host.driver.spawn(ONE)
+    host.book.check_assigned("h")
+    host.tree.update_resources(host.provider("PCPU"), {})
+    with pytest.raises(errors.AssignedResourceNotFound, match=rf"PCPU 4 of {ONE}.*drop-claim"):
+        host.book.check_assigned("h")
+
+
+def test_a_claim_behind_which_nobody_stands_is_dropped_at_a_start(host):
+    host.claim(ONE, PCPU=1)
+    del host.report.held[ONE]
+    host.tree.update_resources(host.provider("PCPU"), {})
+    host.book.check_assigned("h")
+    assert host.book.claims() == []
+
+
+@pytest.mark.parametrize(
+    "stands",
+    ["it runs here", "it holds it", "a migration that nobody told of holds it"],
+)
+def test_a_claim_stays_while_somebody_stands_behind_it(host, stands):
+    host.claim(ONE, PCPU=1)
+    held = host.report.held.pop(ONE)
+    if stands == "it runs here":
+        host.driver.spawn(ONE)
+    elif stands == "it holds it":
+        host.report.held[ONE] = held
+    else:
+        host.report.held[MOVE] = held
+    assert host.book.forget_stale("h") == []
+    assert len(host.book.claims()) == 1
+
+
+def test_another_instance_with_the_same_amounts_does_not_keep_a_stale_claim(host):
+    host.claim(ONE, PCPU=1)
+    host.claim(TWO, PCPU=1)
+    del host.report.held[ONE]
+    assert host.book.forget_stale("h") == [ONE]
+
+
+@pytest.mark.parametrize(
+    ("spec", "allocations", "mappings", "said"),
+    [
+        (None, {}, {}, "spec.instance_uuid"),
+        ("x", {}, {}, "spec is 'x'"),
+        ({"instance_uuid": "x"}, {}, {}, "UUID was expected"),
+        ({"instance_uuid": ONE}, {"x": {}}, {}, "allocations is 'x'"),
+        ({"instance_uuid": ONE}, {TWO: {}}, {}, "resources is None"),
+        ({"instance_uuid": ONE}, {TWO: {"resources": {}}}, {}, "at least one class"),
+        ({"instance_uuid": ONE}, {TWO: {"resources": {"VCPU": "1"}}}, {}, "whole number"),
+        ({"instance_uuid": ONE}, {TWO: {"resources": {"VCPU": True}}}, {}, "whole number"),
+        ({"instance_uuid": ONE}, {}, {"": ONE}, "a list was expected"),
+    ],
+)
+def test_a_claim_that_cannot_be_read_names_the_argument(spec, allocations, mappings, said):
+    with pytest.raises(errors.InvalidInput, match=said):
+        claim_messages.request_from(spec, allocations, mappings)
+
+
+def test_a_claim_is_read_from_what_placement_gave():
+    request = claim_messages.request_from(
+        {"instance_uuid": ONE.upper(), "migration_uuid": MOVE, "flavor": {"vcpus": 1}},
+        {TWO: {"resources": {"VCPU": 1}, "generation": 4}},
+        {"": [TWO]},
+    )
+    assert request == ClaimRequest(ONE, {TWO: {"VCPU": 1}}, {"": [TWO]}, migration=MOVE)
