@@ -1,6 +1,7 @@
 """The command `compute-manage`: what operators do by hand.
 
     placement migrate_compute_inventory   the reshape of this host while no service runs
+    placement heal_allocations            give instances the allocations that they should have
     placement audit                       find allocations whose consumer does not exist any more
     placement sync_aggregates             mirror host aggregates to placement
     placement rename OLD NEW              give a host's tree another name
@@ -19,7 +20,7 @@ import traceback
 from collections.abc import Sequence
 
 from compute_agent import errors
-from compute_agent.cmd import manage_aggregates, manage_audit, manage_hosts
+from compute_agent.cmd import manage_aggregates, manage_audit, manage_heal, manage_hosts
 from compute_agent.cmd.manage_options import BadArgument, Exit, Parser
 
 
@@ -50,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     placement = topics.add_parser("placement", help="hosts and their resource providers")
     commands = placement.add_subparsers(dest="command", required=True, metavar="COMMAND")
     manage_hosts.add_commands(commands)
+    manage_heal.add_command(commands)
     manage_audit.add_command(commands)
     manage_aggregates.add_command(commands)
     return parser

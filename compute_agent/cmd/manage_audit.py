@@ -5,13 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import IntEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import errors
+from compute_agent.cmd import manage_sources
 from compute_agent.cmd.manage_options import (
     Parser,
     add_common,
@@ -20,14 +17,11 @@ from compute_agent.cmd.manage_options import (
     transport,
     uuid_of,
 )
-from compute_agent.cmd.manage_progress import ProgressBars, progress_bars
+from compute_agent.cmd.manage_progress import progress_bars
 
 if TYPE_CHECKING:
-    from oslo_config import cfg
-
     from compute_agent.manage.audit import AuditResult
     from compute_agent.manage.consumers import Consumer
-    from compute_agent.manage.instance_source import InstanceSource
 
 
 class AuditExit(IntEnum):
@@ -78,12 +72,7 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
         help="report empty trees of hosts without agent not written for so long; default: "
         "%(default)s",
     )
-    parser.add_argument(
-        "--instances",
-        type=Path,
-        metavar="FILE",
-        help="the consumers that exist, one uuid per line, instead of asking the agents",
-    )
+    manage_sources.add_instances(parser)
 
 
 def _audit(namespace: argparse.Namespace) -> int:
@@ -98,7 +87,7 @@ def _audit(namespace: argparse.Namespace) -> int:
         host_age=namespace.host_age,
     )
     way = transport(namespace, conf)
-    with progress_bars() as bars, _source(namespace, conf, bars) as source:
+    with progress_bars() as bars, manage_sources.listing_source(namespace, conf, bars) as source:
         consumers = Consumers(
             way, connections=conf.compute_agent.placement_connections, progress=bars.tell
         )
@@ -111,40 +100,6 @@ def _audit(namespace: argparse.Namespace) -> int:
     else:
         _print(result)
     return _status(result)
-
-
-@contextmanager
-def _source(
-    namespace: argparse.Namespace, conf: cfg.ConfigOpts, bars: ProgressBars
-) -> Iterator[InstanceSource]:
-    from compute_agent.manage.instance_source import AgentsSource, FileSource
-
-    if namespace.instances is not None:
-        yield FileSource(namespace.instances)
-        return
-    kind = conf.compute_agent.instance_source
-    if kind == "file":
-        raise errors.InvalidConfiguration(
-            "[compute_agent]instance_source is file: name the file with --instances."
-        )
-    if kind == "nova":
-        raise errors.InvalidConfiguration(
-            "[compute_agent]instance_source is nova, which this version cannot ask. Export the "
-            "uuids of all servers and unfinished migrations into a file and name it with "
-            "--instances, or set the option to agents."
-        )
-    if not conf.transport_url:
-        raise errors.InvalidConfiguration(
-            "No message bus is configured ([DEFAULT]transport_url), so the agents cannot be asked "
-            "what they run. Set it, or name a file of all instances with --instances."
-        )
-    from compute_agent.manage.agents_on_bus import AgentsOnBus
-
-    agents = AgentsOnBus(conf)
-    try:
-        yield AgentsSource(agents, bars.say)
-    finally:
-        agents.close()
 
 
 def _status(result: AuditResult) -> AuditExit:

@@ -115,11 +115,12 @@ This version refuses to start with it on.
         choices=[
             ("agents", "what all agents list"),
             ("nova", "the Compute API, with an administrator's credential"),
-            ("file", "a file with one uuid per line"),
+            ("file", "a file of instances"),
         ],
         help="""
-Who is asked by `compute-manage placement audit` whether an instance exists at all. With file, the
-file is named by --instances. This version cannot ask nova and refuses it there.
+Who is asked by `compute-manage placement audit` whether an instance exists at all, and by
+`heal_allocations` what it needs, which agents do not know. With file, the file is named by
+--instances. With nova, groups nova and neutron say how these services are reached.
 """,
     ),
 ]

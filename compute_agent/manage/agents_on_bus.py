@@ -75,6 +75,18 @@ class AgentsOnBus:
             host: answer for host, answer in zip(hosts, answers, strict=True) if answer is not None
         }
 
+    def devices(self, host: str, instance: str) -> Mapping[str, Any] | None:
+        """What of its host a guest really holds; None where nobody tells."""
+        try:
+            told = self._client.prepare(server=host).call({}, "instance_devices", instance=instance)
+        except Exception as error:  # noqa: BLE001 - the bus raises what the agent raised
+            LOG.warning(
+                "The agent of host %s does not tell what instance %s holds: %s",
+                *(host, instance, error),
+            )
+            return None
+        return None if told is None else dict(told)
+
     def close(self) -> None:
         """Leave the bus."""
         self._server.stop()

@@ -141,11 +141,16 @@ class Audit:
         listing = self._source.look(directory)
         # only what the source does not know needs a closer look
         suspects = self._consumers.read(uuid for uuid in uuids if uuid not in listing.known)
+        judged = [(one, judge(one, listing, directory, self._options.min_age)) for one in suspects]
         return _Look(
-            directory,
-            listing,
-            tuple((one, judge(one, listing, directory, self._options.min_age)) for one in suspects),
+            directory, listing, tuple((one, self._sure(one, what)) for one, what in judged)
         )
+
+    def _sure(self, consumer: Consumer, judgement: Judgement) -> Judgement:
+        """A list may lack something that exists: an orphan is asked for by itself."""
+        if judgement.verdict is Verdict.ORPHAN and not self._source.is_gone(consumer.uuid):
+            return Judgement(Verdict.EXISTS)
+        return judgement
 
     def _delete(self, result: AuditResult, listing: Listing) -> None:
         for consumer in result.orphans:
@@ -168,10 +173,12 @@ class Audit:
     def _findings(
         self, directory: ProviderDirectory, holders: dict[str, frozenset[str]], listing: Listing
     ) -> Iterator[Finding]:
-        """Only agents tell where instances run, and only all providers tell who holds nothing."""
-        if listing.complete or self._options.provider is not None:
+        """Only all providers tell who holds nothing, and only agents which hosts are there."""
+        if self._options.provider is not None:
             return
         yield from self._instances(directory, holders, listing)
+        if listing.complete:
+            return
         yield from _nobodys(directory, listing)
         yield from self._forsaken(directory, holders, listing)
 

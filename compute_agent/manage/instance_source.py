@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import uuid as uuidlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from compute_agent import errors
+from compute_agent.manage.instance_file import InstanceFile
 from compute_agent.manage.provider_directory import ProviderDirectory
 
 
@@ -48,12 +47,15 @@ class InstanceSource(Protocol):
         :raises ComputeAgentError: the source cannot be used.
         """
 
+    def is_gone(self, uuid: str) -> bool:
+        """Whether a consumer that was not listed does not exist, asked for it alone.
+
+        :raises ComputeAgentError: it is not known.
+        """
+
 
 class FileSource:
-    """A file with one uuid per line: instances and unfinished migrations, of the whole cloud.
-
-    Empty lines and what follows a `#` are left out.
-    """
+    """A file of all instances and unfinished migrations of the whole cloud."""
 
     name = "file"
 
@@ -63,26 +65,14 @@ class FileSource:
     def look(self, directory: ProviderDirectory) -> Listing:  # noqa: ARG002 - as the protocol has it
         """Read the file.
 
-        :raises InvalidConfiguration: it cannot be read, or a line is no uuid.
+        :raises InvalidConfiguration: it cannot be read, or a line is not understood.
         """
-        try:
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise errors.InvalidConfiguration(
-                f"The file of instances {self._path} cannot be read: {error}"
-            ) from error
-        known: set[str] = set()
-        for number, line in enumerate(lines, 1):
-            text = line.partition("#")[0].strip()
-            try:
-                known.update([str(uuidlib.UUID(text))] if text else [])
-            except ValueError as error:
-                # one that is overlooked would lose its allocations
-                raise errors.InvalidConfiguration(
-                    f"The file of instances {self._path}, line {number}: {text!r} is no uuid. "
-                    "Expected one uuid per line."
-                ) from error
-        return Listing(frozenset(known), complete=True, knows_migrations=True)
+        known = InstanceFile(self._path).uuids()
+        return Listing(known, complete=True, knows_migrations=True)
+
+    def is_gone(self, uuid: str) -> bool:  # noqa: ARG002 - as the protocol has it
+        """The file has all there is."""
+        return True
 
 
 class Agents(Protocol):
@@ -122,3 +112,7 @@ class AgentsSource:
             roots=answered,
             silent=frozenset(roots - heard),
         )
+
+    def is_gone(self, uuid: str) -> bool:  # noqa: ARG002 - as the protocol has it
+        """Every agent lists all it runs."""
+        return True

@@ -84,6 +84,17 @@ class Search:
         passed, dropped = run_filters(self._options.filters, found, spec)
         return Found(tuple(passed), replace(causes, filters=tuple(dropped)), version)
 
+    def on_host(self, spec: RequestSpec, request: CandidateRequest, root: str) -> Answer:
+        """Return what the host of provider `root` offers for `request`.
+
+        Neither prefilters nor filters are asked: it is for an instance that runs there already.
+
+        :param spec: for the NUMA nodes of the guest.
+        :raises InvalidRequest: the request is wrong in itself.
+        :raises PlacementUnavailable: placement cannot be asked.
+        """
+        return self._ask(spec, shapes.on_target(request, root))[0]
+
     def run_filters_again(
         self, found: Sequence[HostState], spec: RequestSpec
     ) -> tuple[list[HostState], list[FilterCause]]:

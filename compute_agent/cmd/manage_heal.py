@@ -1,0 +1,285 @@
+"""The command `heal_allocations`: give instances the allocations that they should have."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import errors
+from compute_agent.cmd import manage_sources
+from compute_agent.cmd.manage_options import (
+    BadArgument,
+    Exit,
+    Parser,
+    add_common,
+    configuration,
+    positive,
+    transport,
+    uuid_of,
+)
+from compute_agent.cmd.manage_progress import progress_bars
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from compute_agent.manage.heal import HealResult
+    from compute_agent.manage.healing import Healer, Outcome
+    from compute_agent.manage.instance import Ports
+
+
+class HealExit(IntEnum):
+    """Exit status of `heal_allocations`."""
+
+    HEALED = 0
+    MORE = 1
+    NO_NODE = 2
+    FAILED = 3
+    NOTHING = 4
+    PORTS_UNREADABLE = 5
+    PORT_FAILED = 6
+    ROLL_BACK_FAILED = 7
+    ACCELERATORS = 8
+
+
+WOULD_HEAL = 6
+"""With --dry-run, where no port is written that could fail."""
+TROUBLES = (
+    HealExit.ROLL_BACK_FAILED,
+    HealExit.PORT_FAILED,
+    HealExit.FAILED,
+    HealExit.NO_NODE,
+    HealExit.PORTS_UNREADABLE,
+    HealExit.ACCELERATORS,
+)
+"""Of several troubles the first of these is the exit status; they are named as the states are."""
+STATUS = (
+    "Exit status: 0 some were healed, 1 --max-count is reached and there is more to heal, 2 an "
+    "instance has no compute node, 3 an instance's allocations could not be created or updated "
+    "(also: placement cannot be used), 4 nothing needed healing, 5 the ports of an instance could "
+    "not be read, 6 a port could not be updated; with --dry-run: something would be healed, 7 "
+    "ports were updated and could not be put back, 8 an instance needs accelerators, which cannot "
+    "be healed, 127 bad arguments or configuration, 255 unexpected. What one instance fails of "
+    "does not keep the others from being healed; of several troubles the first of 7, 6, 3, 2, 5, 8 "
+    "is the status."
+)
+
+
+def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "heal_allocations",
+        help="give instances the allocations that they should have",
+        description="Give instances that have no allocations, or too few, what their flavor, "
+        "image and ports need.",
+        epilog=STATUS,
+    )
+    add_common(parser, _heal, exit_of)
+    manage_sources.add_instances(parser)
+    parser.add_argument(
+        "--max-count",
+        type=positive,
+        metavar="N",
+        help="heal N instances at most; run it again until it ends with 0 or 4",
+    )
+    parser.add_argument("--instance", type=uuid_of, metavar="UUID", help="this instance only")
+    parser.add_argument(
+        "--cell",
+        default="",
+        metavar="ID",
+        help="instances of this cell only, as the source of instances names cells",
+    )
+    parser.add_argument(
+        "--skip-port-allocations",
+        action="store_true",
+        help="leave alone what ports need; Networking is not asked then",
+    )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="with --instance: also take away what the instance holds and does not need",
+    )
+    parser.add_argument(
+        "--force-overcommit",
+        action="store_true",
+        help="where a host is full, ask placement all the same; no allocation ratio is raised, so "
+        "placement refuses what exceeds its capacity and the refusal is reported",
+    )
+
+
+def exit_of(error: errors.ComputeAgentError) -> int:
+    """The exit status that a failure ends with."""
+    if isinstance(error, errors.PlacementError):
+        return HealExit.FAILED
+    # no status is left for the configuration, and 1 says something about instances
+    return Exit.BAD_ARGUMENTS
+
+
+def _heal(namespace: argparse.Namespace) -> int:
+    from compute_agent.manage.heal import Heal, HealOptions
+
+    _check(namespace)
+    conf = configuration(namespace)
+    options = HealOptions(
+        max_count=namespace.max_count,
+        only=namespace.instance,
+        cell=namespace.cell,
+        dry_run=namespace.dry_run,
+    )
+    with ExitStack() as closing:
+        bars = closing.enter_context(progress_bars())
+        catalogue, ports = manage_sources.catalogue(namespace, conf)
+        agents = manage_sources.Agents(conf)
+        closing.callback(agents.close)
+        healer = _healer(namespace, conf, ports, agents, closing)
+        result = Heal(catalogue, healer, options, bars.say).run()
+    if namespace.json:
+        print(json.dumps(_document(result, namespace, catalogue.name), indent=2))
+    else:
+        _print(result, namespace)
+    return _status(result, dry_run=namespace.dry_run)
+
+
+def _check(namespace: argparse.Namespace) -> None:
+    if namespace.cell and namespace.instance:
+        raise BadArgument("--cell cannot be given with --instance, which is in one cell anyway.")
+    if namespace.force and not namespace.instance:
+        raise BadArgument("--force is for one instance: name it with --instance.")
+    if namespace.force and namespace.skip_port_allocations:
+        raise BadArgument(
+            "--force takes away what is not needed, and with --skip-port-allocations it would be "
+            "unknown what ports need. Give one of them."
+        )
+
+
+def _healer(
+    namespace: argparse.Namespace,
+    conf: cfg.ConfigOpts,
+    ports: Ports,
+    agents: manage_sources.Agents,
+    closing: ExitStack,
+) -> Healer:
+    from compute_agent.manage import provider_directory
+    from compute_agent.manage.healing import Healer, HealingOptions
+    from compute_agent.manage.placing import Placing
+    from compute_agent.report.client import ReportClient
+    from compute_agent.report.connection import Connection
+    from compute_agent.scheduler.assembly import pci_aliases
+    from compute_agent.scheduler.flavor import RequestOptions
+    from compute_agent.scheduler.placement_client import PlacementClient
+    from compute_agent.scheduler.search import Search, SearchOptions
+
+    way = transport(namespace, conf)
+    report = ReportClient(way)
+    closing.callback(report.close)
+    report.connect()
+    counted = conf.filter_scheduler.pci_in_placement
+    request = RequestOptions(
+        limit=conf.scheduler.max_placement_results,
+        pci_aliases=pci_aliases(conf.pci.alias) if counted else None,
+    )
+    directory = provider_directory.read(Connection(way))
+    placing = Placing(
+        report,
+        Search(PlacementClient(way), SearchOptions(request=request)),
+        directory,
+        agents.devices_of,
+        overcommit=namespace.force_overcommit,
+    )
+    options = HealingOptions(
+        request=request, force=namespace.force, ports=not namespace.skip_port_allocations
+    )
+    return Healer(report, directory, placing, ports, options)
+
+
+def _status(result: HealResult, *, dry_run: bool) -> int:
+    if result.failure is not None:
+        return HealExit.FAILED
+    troubled = {state.name for state in result.counts}
+    for trouble in TROUBLES:
+        if trouble.name in troubled:
+            return trouble
+    if "HEALED" not in troubled:
+        return HealExit.NOTHING
+    if dry_run:
+        return WOULD_HEAL
+    return HealExit.MORE if result.more else HealExit.HEALED
+
+
+def _document(result: HealResult, namespace: argparse.Namespace, source: str) -> dict[str, Any]:
+    return {
+        "source": source,
+        "dry_run": namespace.dry_run,
+        "instances": result.looked_at,
+        "more": result.more,
+        "outcomes": [
+            {
+                "instance": one.instance.uuid,
+                "host": one.instance.host,
+                "state": one.state.name.lower(),
+                "detail": one.detail,
+                "before": one.before,
+                "after": one.after,
+                "surplus": one.surplus,
+                "owner_changed": one.owner_changed,
+                "bindings": dict(one.bindings),
+            }
+            for one in result.outcomes
+        ],
+        "failure": None if result.failure is None else str(result.failure),
+    }
+
+
+def _print(result: HealResult, namespace: argparse.Namespace) -> None:
+    from compute_agent.manage.healing import State
+
+    for one in result.outcomes:
+        named = f"{one.instance.uuid} on {one.instance.host or 'no host'}"
+        if one.state is State.HEALED:
+            print(f"{named}: {_change(one, namespace)}")
+        elif one.state is State.SKIPPED:
+            print(f"{named}: left alone, {one.detail}")
+        elif one.state is not State.WHOLE:
+            print(f"{named}: {one.state.value}: {one.detail}", file=sys.stderr)
+        if one.surplus and not namespace.force:
+            print(
+                f"{named}: holds more than it needs: {_amounts(one.surplus)}; if that is wrong, "
+                f"--instance {one.instance.uuid} --force takes it away"
+            )
+    counts = result.counts
+    verb = "would be healed" if namespace.dry_run else "healed"
+    troubled = sum(counts[State[trouble.name]] for trouble in TROUBLES)
+    print(
+        f"{result.looked_at} instances: {counts[State.HEALED]} {verb}, {troubled} could not be, "
+        f"{counts[State.SKIPPED]} left alone" + (", there are more to heal" if result.more else "")
+    )
+    if result.failure is not None:
+        print(
+            f"compute-manage heal_allocations: it ended before its time: {result.failure}. What is "
+            "listed above was done; repeat the command for the rest.",
+            file=sys.stderr,
+        )
+
+
+def _change(one: Outcome, namespace: argparse.Namespace) -> str:
+    verbs = ("would hold", "would be given") if namespace.dry_run else ("holds", "was given")
+    parts = [f"{verbs[0]} {_amounts(one.after)} (held {_amounts(one.before)})"]
+    if one.owner_changed:
+        spec = one.instance.spec
+        parts.append(f"{verbs[1]} to project {spec.project_id}, user {spec.user_id}")
+    parts += [f"port {port}: allocation {value}" for port, value in one.bindings.items()]
+    return "; ".join(parts)
+
+
+def _amounts(amounts: Mapping[str, Mapping[str, int]]) -> str:
+    return (
+        "; ".join(
+            ", ".join(f"{name} {amount}" for name, amount in sorted(own.items())) + f" of {uuid}"
+            for uuid, own in sorted(amounts.items())
+        )
+        or "nothing"
+    )

@@ -1,0 +1,131 @@
+"""Who tells the commands which instances there are: agents, Nova, or a file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from compute_agent.cmd.manage_progress import ProgressBars
+    from compute_agent.manage.agents_on_bus import AgentsOnBus
+    from compute_agent.manage.instance import Instance, InstanceCatalogue, Ports
+    from compute_agent.manage.instance_source import InstanceSource
+    from compute_agent.virt.driver import InstanceDevices
+
+
+def add_instances(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names a file of instances."""
+    parser.add_argument(
+        "--instances",
+        type=Path,
+        metavar="FILE",
+        help="the instances and unfinished migrations that exist, one uuid or one JSON object per "
+        "line, instead of asking [compute_agent]instance_source",
+    )
+
+
+@contextmanager
+def listing_source(
+    namespace: argparse.Namespace, conf: cfg.ConfigOpts, bars: ProgressBars
+) -> Iterator[InstanceSource]:
+    """Yield who tells which instances exist.
+
+    :raises InvalidConfiguration: nobody can be asked.
+    """
+    from compute_agent.manage.instance_source import AgentsSource, FileSource
+
+    if namespace.instances is not None:
+        yield FileSource(namespace.instances)
+        return
+    kind = conf.compute_agent.instance_source
+    if kind == "file":
+        raise _no_file()
+    if kind == "nova":
+        from compute_agent.manage.openstack.compute import Compute, NovaSource
+
+        yield NovaSource(Compute.from_conf(conf), bars.say)
+        return
+    if not conf.transport_url:
+        raise errors.InvalidConfiguration(
+            "No message bus is configured ([DEFAULT]transport_url), so the agents cannot be asked "
+            "what they run. Set it, name a file of all instances with --instances, or set "
+            "[compute_agent]instance_source = nova and group [nova]."
+        )
+    from compute_agent.manage.agents_on_bus import AgentsOnBus
+
+    agents = AgentsOnBus(conf)
+    try:
+        yield AgentsSource(agents, bars.say)
+    finally:
+        agents.close()
+
+
+def catalogue(
+    namespace: argparse.Namespace, conf: cfg.ConfigOpts
+) -> tuple[InstanceCatalogue, Ports]:
+    """Return who tells what instances need, and who knows their ports.
+
+    :raises InvalidConfiguration: nobody can be asked.
+    """
+    from compute_agent.manage.instance import DescribedPorts
+    from compute_agent.manage.instance_file import InstanceFile
+
+    if namespace.instances is not None:
+        return InstanceFile(namespace.instances), DescribedPorts()
+    kind = conf.compute_agent.instance_source
+    if kind == "file":
+        raise _no_file()
+    if kind == "nova":
+        from compute_agent.manage.openstack.compute import Compute, NovaCatalogue
+        from compute_agent.manage.openstack.network import NeutronPorts
+
+        if namespace.cell:
+            raise errors.InvalidConfiguration(
+                "--cell: Nova's API does not tell the cells of instances. Leave it out, or name a "
+                "file of instances that does with --instances."
+            )
+        return NovaCatalogue(Compute.from_conf(conf)), NeutronPorts.from_conf(conf)
+    raise errors.InvalidConfiguration(
+        "[compute_agent]instance_source is agents, who do not know the flavors of instances. Set "
+        "it to nova (with groups [nova] and [neutron]), or name a file that describes the "
+        "instances with --instances."
+    )
+
+
+class Agents:
+    """The agents as far as they tell what guests really hold; without a bus they tell nothing."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._bus: AgentsOnBus | None = None
+
+    def devices_of(self, instance: Instance) -> InstanceDevices | None:
+        """What a guest really holds; None where nobody tells."""
+        if not self._conf.transport_url:
+            return None
+        from compute_agent.manage.instance import devices_of
+
+        if self._bus is None:
+            from compute_agent.manage.agents_on_bus import AgentsOnBus
+
+            self._bus = AgentsOnBus(self._conf)
+        told = self._bus.devices(instance.host, instance.uuid)
+        return None if told is None else devices_of(told)
+
+    def close(self) -> None:
+        """Leave the bus."""
+        if self._bus is not None:
+            self._bus.close()
+
+
+def _no_file() -> errors.InvalidConfiguration:
+    return errors.InvalidConfiguration(
+        "[compute_agent]instance_source is file: name the file with --instances."
+    )

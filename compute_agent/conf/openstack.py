@@ -1,0 +1,56 @@
+"""Groups ``[nova]`` and ``[neutron]``: how operators' tools reach Compute and Networking."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from keystoneauth1 import loading as ka_loading
+from oslo_config import cfg
+
+SERVICES: Final = (
+    (
+        "nova",
+        "compute",
+        """
+How `compute-manage` reaches the Compute API where [compute_agent]instance_source is nova: session,
+adapter and auth options of keystoneauth1. The user must be allowed to list the servers and
+migrations of all projects. Neither the agent nor the scheduler uses it.
+""",
+    ),
+    (
+        "neutron",
+        "network",
+        """
+How `compute-manage placement heal_allocations` reaches the Networking API, for ports that need
+resources: session, adapter and auth options of keystoneauth1. The user must see `resource_request`
+and `binding:profile` of ports and be allowed to write the latter.
+""",
+    ),
+)
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """The options that do not depend on ``auth_type``; those of a plugin come when it is loaded."""
+    for group, options in list_opts():
+        conf.register_group(group)
+        conf.register_opts(options, group=group.name)
+
+
+def list_opts() -> list[tuple[Any, list[Any]]]:
+    """For the sample file; the options of plugins are listed under group ``[placement]``."""
+    return [
+        (cfg.OptGroup(name, title=f"{kind.capitalize()} service", help=text), _options(kind))
+        for name, kind, text in SERVICES
+    ]
+
+
+def _options(service_type: str) -> list[Any]:
+    adapter_opts = ka_loading.get_adapter_conf_options(include_deprecated=False)
+    cfg.set_defaults(
+        adapter_opts, service_type=service_type, valid_interfaces=["internal", "public"]
+    )
+    return [
+        *ka_loading.get_session_conf_options(),
+        *ka_loading.get_auth_common_conf_options(),
+        *adapter_opts,
+    ]

@@ -1,0 +1,156 @@
+"""What of an instance's need its allocations cover: a pure function of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest, RequestGroup
+
+Amounts = dict[str, dict[str, int]]
+"""Provider uuid to class to amount."""
+
+_STORAGE = "STORAGE_"
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """An instance's need beside what it holds.
+
+    :ivar kept: what of its allocations the need accounts for.
+    :ivar surplus: what of them it does not.
+    :ivar mappings: suffix of a group to the provider that gives it.
+    :ivar missing: what is covered by nothing; None where everything is covered.
+    :ivar partly: whether some of the unsuffixed group is there.
+    """
+
+    kept: Amounts
+    surplus: Amounts
+    mappings: Mapping[str, str]
+    missing: CandidateRequest | None
+    partly: bool
+
+
+def cover(
+    need: CandidateRequest,
+    held: Mapping[str, Mapping[str, int]],
+    *,
+    fixed: Mapping[str, str] | None = None,
+    may_serve: Callable[[str, RequestGroup], bool] = lambda _provider, _group: True,
+) -> Coverage:
+    """Set what is held against what is needed.
+
+    :param held: on the tree where the instance runs, and on providers that several hosts share.
+    :param fixed: suffix of a group to the only provider that may serve it.
+    :param may_serve: whether a provider has the traits that a group asks for.
+    """
+    left: Amounts = {provider: dict(amounts) for provider, amounts in held.items()}
+    kept: Amounts = {}
+    mappings: dict[str, str] = {}
+    for suffix in _hardest_first(need):
+        group = need.groups[suffix]
+        only = (fixed or {}).get(suffix)
+        fitting = [
+            provider
+            for provider in ([only] if only else sorted(left))
+            if _has(left.get(provider, {}), group.resources) and may_serve(provider, group)
+        ]
+        if fitting:
+            mappings[suffix] = min(fitting, key=lambda one: sum(left[one].values()))
+            _move(mappings[suffix], group.resources, left, kept)
+    lacking = _cover_unsuffixed(need.group(UNSUFFIXED).resources, left, kept)
+    partly = lacking != dict(need.group(UNSUFFIXED).resources)
+    return Coverage(
+        kept=without_nothing(kept),
+        surplus=without_nothing(left),
+        mappings=mappings,
+        missing=_missing(need, mappings, lacking, partly=partly),
+        partly=partly,
+    )
+
+
+def total(*parts: Mapping[str, Mapping[str, int]]) -> Amounts:
+    """The sum of some allocations."""
+    whole: Amounts = {}
+    for part in parts:
+        for provider, amounts in part.items():
+            own = whole.setdefault(provider, {})
+            for name, amount in amounts.items():
+                own[name] = own.get(name, 0) + amount
+    return without_nothing(whole)
+
+
+def without_nothing(amounts: Mapping[str, Mapping[str, int]]) -> Amounts:
+    """The same without amounts of 0 and providers of which nothing is left."""
+    left = {
+        provider: {name: amount for name, amount in own.items() if amount}
+        for provider, own in amounts.items()
+    }
+    return {provider: own for provider, own in left.items() if own}
+
+
+def _hardest_first(need: CandidateRequest) -> Iterable[str]:
+    named = [name for name, group in need.groups.items() if name and group.resources]
+    return sorted(
+        named,
+        key=lambda name: (
+            -len(need.groups[name].resources),
+            -len(need.groups[name].required),
+            -sum(need.groups[name].resources.values()),
+            name,
+        ),
+    )
+
+
+def _has(amounts: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
+    return all(amounts.get(name, 0) >= amount for name, amount in wanted.items())
+
+
+def _move(provider: str, amounts: Mapping[str, int], left: Amounts, kept: Amounts) -> None:
+    for name, amount in amounts.items():
+        left[provider][name] -= amount
+        own = kept.setdefault(provider, {})
+        own[name] = own.get(name, 0) + amount
+
+
+def _cover_unsuffixed(wanted: Mapping[str, int], left: Amounts, kept: Amounts) -> dict[str, int]:
+    """Take what there is of each class, from several providers if need be; what is lacking."""
+    lacking = {}
+    for name, amount in wanted.items():
+        short = amount
+        for provider in sorted(left, key=lambda one: (-left[one].get(name, 0), one)):
+            part = min(short, left[provider].get(name, 0))
+            if part:
+                _move(provider, {name: part}, left, kept)
+                short -= part
+        if short:
+            lacking[name] = short
+    return lacking
+
+
+def _missing(
+    need: CandidateRequest, mapped: Mapping[str, str], lacking: dict[str, int], *, partly: bool
+) -> CandidateRequest | None:
+    groups = {
+        suffix: group
+        for suffix, group in need.groups.items()
+        if suffix != UNSUFFIXED and suffix not in mapped and group.resources
+    }
+    if lacking:
+        group = need.group(UNSUFFIXED).with_resources(lacking)
+        # the part that is there has met the traits; what is added may be on another provider
+        groups[UNSUFFIXED] = _only_storage_traits(group) if partly else group
+    if not groups:
+        return None
+    # a group without resources says something about those in one subtree with it
+    subtrees = {one for one in need.same_subtree if one & set(groups)}
+    bare = {name for name, group in need.groups.items() if name and not group.resources}
+    said = set().union(*subtrees) & bare
+    groups |= {name: need.groups[name] for name in said}
+    kept = {one & set(groups) for one in subtrees}
+    return replace(need, groups=groups, same_subtree=frozenset(one for one in kept if len(one) > 1))
+
+
+def _only_storage_traits(group: RequestGroup) -> RequestGroup:
+    storage = {one for one in group.required if all(name.startswith(_STORAGE) for name in one)}
+    return replace(group, required=frozenset(storage), forbidden=frozenset())

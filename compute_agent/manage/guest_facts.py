@@ -1,0 +1,80 @@
+"""What a guest really holds, in terms of the providers of its host's tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compute_agent.manage.coverage import Amounts
+from compute_agent.virt.driver import InstanceDevices
+from compute_agent.virt.layout import names
+
+CPU_CLASSES = ("VCPU", "PCPU")
+
+
+@dataclass(frozen=True, slots=True)
+class GuestFacts:
+    """A guest's devices beside the names of the providers of its host.
+
+    :ivar root: name of the root provider.
+    :ivar uuids: provider name to uuid, of the whole tree.
+    """
+
+    devices: InstanceDevices
+    root: str
+    uuids: Mapping[str, str]
+
+    def allows(self, providers: Mapping[str, object]) -> bool:
+        """Whether the guest can hold something of all these providers, given by uuid."""
+        named = {uuid: name for name, uuid in self.uuids.items()}
+        return all(self._allowed(named[uuid]) for uuid in providers if uuid in named)
+
+    def of_cells(self, wanted: Mapping[str, int]) -> Amounts:
+        """The CPUs and memory of `wanted` on the cells where the guest has them.
+
+        Empty where that does not follow from the facts: unknown cells, CPUs of both kinds, or sums
+        that are not those of the request.
+        """
+        kinds = [name for name in CPU_CLASSES if wanted.get(name)]
+        cells = self.devices.cells
+        if len(kinds) != 1 or not cells:
+            return {}
+        if sum(one.vcpus for one in cells) != wanted[kinds[0]]:
+            return {}
+        if sum(one.memory_mib for one in cells) != wanted.get("MEMORY_MB", 0):
+            return {}
+        amounts: Amounts = {}
+        for one in cells:
+            cpus = self.uuids.get(names.cell_name(self.root, one.cell))
+            memory = self.uuids.get(self._memory_name(one.cell))
+            if cpus is None or memory is None:
+                return {}
+            amounts.setdefault(cpus, {})[kinds[0]] = one.vcpus
+            amounts.setdefault(memory, {})["MEMORY_MB"] = one.memory_mib
+        return amounts
+
+    def described(self) -> str:
+        """Where the guest is, for a message."""
+        cells = [f"NUMA cell {one.cell}" for one in self.devices.cells]
+        return ", ".join([*cells, *sorted(self._addresses)])
+
+    @property
+    def _addresses(self) -> set[str]:
+        return {*self.devices.pci_addresses, *(one.parent for one in self.devices.mdevs)}
+
+    def _memory_name(self, cell: int) -> str:
+        size = self.devices.page_size_kib
+        if size is None:
+            return names.cell_name(self.root, cell)
+        return names.pages_name(self.root, cell, size)
+
+    def _allowed(self, name: str) -> bool:
+        if names.is_cell(self.root, name):
+            own = {names.cell_name(self.root, one.cell) for one in self.devices.cells}
+            own |= {self._memory_name(one.cell) for one in self.devices.cells}
+            return not own or name in own
+        address = names.device_address(self.root, name)
+        held = self._addresses
+        # a function that is no provider itself belongs to one that cannot be told from here
+        told = {names.device_address(self.root, each) for each in self.uuids}
+        return address is None or not held or not held <= told or address in held

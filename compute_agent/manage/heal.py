@@ -1,0 +1,118 @@
+"""Healing the allocations of many instances."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from compute_agent import errors
+from compute_agent.manage.healing import Healer, Outcome, State
+from compute_agent.manage.instance import Instance, InstanceCatalogue
+
+
+class NoSuchInstance(errors.ComputeAgentError):
+    """The source of instances does not know the one that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealOptions:
+    """Which instances are healed.
+
+    :ivar max_count: how many at most; None: all.
+    :ivar only: the uuid of one.
+    :ivar cell: those of one cell; empty: of all.
+    """
+
+    max_count: int | None = None
+    only: str | None = None
+    cell: str = ""
+    dry_run: bool = False
+
+
+@dataclass(slots=True)
+class HealResult:
+    """What was, or would be, done.
+
+    :ivar looked_at: instances the source told of.
+    :ivar outcomes: of the instances that were healed, could not be, hold too much, or are left
+        alone.
+    :ivar more: the bound was reached, and another instance is to be healed.
+    :ivar failure: what ended it before its time.
+    """
+
+    looked_at: int = 0
+    outcomes: list[Outcome] = field(default_factory=list)
+    more: bool = False
+    failure: errors.ComputeAgentError | None = None
+
+    @property
+    def counts(self) -> Counter[State]:
+        """How many of the reported instances came to each end."""
+        return Counter(one.state for one in self.outcomes)
+
+    def having(self, state: State) -> list[Outcome]:
+        """The outcomes of one kind."""
+        return [one for one in self.outcomes if one.state is state]
+
+
+class Heal:
+    """One run over a source of instances.
+
+    :param say: told how many instances were looked at.
+    """
+
+    def __init__(
+        self,
+        catalogue: InstanceCatalogue,
+        healer: Healer,
+        options: HealOptions,
+        say: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self._catalogue = catalogue
+        self._healer = healer
+        self._options = options
+        self._say = say
+
+    def run(self) -> HealResult:
+        """Heal; what one instance fails of does not keep the others from being healed.
+
+        :raises NoSuchInstance: the one that was asked for does not exist.
+        :raises ComputeAgentError: the source cannot be used; nothing was changed.
+        """
+        result = HealResult()
+        try:
+            for instance in self._instances():
+                result.looked_at += 1
+                if not self._one(instance, result):
+                    break
+        except errors.ComputeAgentError as error:
+            if not result.looked_at:
+                raise
+            # what was done until now is to be told
+            result.failure = error
+        if self._options.only is not None and not result.looked_at:
+            raise NoSuchInstance(
+                f"The source of instances ({self._catalogue.name}) knows no instance "
+                f"{self._options.only}. Nothing was changed."
+            )
+        return result
+
+    def _one(self, instance: Instance, result: HealResult) -> bool:
+        """Heal one instance; whether to go on."""
+        bound = self._options.max_count
+        full = bound is not None and result.counts[State.HEALED] >= bound
+        outcome = self._healer.heal(instance, dry_run=self._options.dry_run or full)
+        if full and outcome.state is State.HEALED:
+            result.more = True
+            return False
+        if outcome.state is not State.WHOLE or outcome.surplus:
+            result.outcomes.append(outcome)
+        if result.looked_at % 50 == 0:
+            self._say(f"{result.looked_at} instances looked at")
+        return True
+
+    def _instances(self) -> Iterator[Instance]:
+        for instance in self._catalogue.instances(self._options.only):
+            if not self._options.cell or instance.cell == self._options.cell:
+                yield instance

@@ -1,0 +1,292 @@
+"""Giving one instance the allocations that it should have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import errors
+from compute_agent.manage.coverage import Amounts, Coverage, cover, total
+from compute_agent.manage.instance import (
+    PORT_ALLOCATION,
+    Instance,
+    Port,
+    PortNotWritten,
+    Ports,
+    PortsUnreadable,
+)
+from compute_agent.manage.placing import NotPlaced, Placed, Placing
+from compute_agent.report.allocations import UNTYPED, NoCapacity
+from compute_agent.scheduler import flavor
+from compute_agent.scheduler.errors import SchedulerError
+from compute_agent.scheduler.port import binding_allocation
+from compute_agent.scheduler.spec import RequestSpec
+
+if TYPE_CHECKING:
+    from compute_agent.manage.provider_directory import ProviderDirectory
+    from compute_agent.report.client import ReportClient
+
+TRIES = 3
+PLACES_TRIED = 8
+"""Candidates that are tried when others take what placement has just offered."""
+INSTANCE = "INSTANCE"
+ACCELERATORS = "accel:device_profile"
+_ALIAS = "pci_passthrough:alias"
+
+
+class State(Enum):
+    """What became of an instance."""
+
+    WHOLE = "nothing to heal"
+    HEALED = "healed"
+    SKIPPED = "skipped"
+    NO_NODE = "has no compute node"
+    FAILED = "could not be healed"
+    PORTS_UNREADABLE = "has ports that could not be read"
+    PORT_FAILED = "has a port that could not be updated"
+    ROLL_BACK_FAILED = "has ports that could not be put back"
+    ACCELERATORS = "needs accelerators"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was, or would be, done for an instance.
+
+    :ivar after: its allocations when it is healed, or as they are.
+    :ivar surplus: what of `before` nothing asks for.
+    :ivar bindings: port to what its binding profile is to have under ``allocation``.
+    """
+
+    instance: Instance
+    state: State
+    detail: str = ""
+    before: Amounts = field(default_factory=dict)
+    after: Amounts = field(default_factory=dict)
+    surplus: Amounts = field(default_factory=dict)
+    bindings: Mapping[str, str | dict[str, str]] = field(default_factory=dict)
+    owner_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HealingOptions:
+    """How instances are healed.
+
+    :ivar force: take away what nothing asks for.
+    :ivar ports: heal what ports need too.
+    """
+
+    request: flavor.RequestOptions = field(default_factory=flavor.RequestOptions)
+    force: bool = False
+    ports: bool = True
+
+
+class Healer:
+    """Heals one instance at a time.
+
+    :param ports: who knows, and may write, the ports of instances.
+    """
+
+    def __init__(
+        self,
+        report: ReportClient,
+        directory: ProviderDirectory,
+        placing: Placing,
+        ports: Ports,
+        options: HealingOptions,
+    ) -> None:
+        self._report = report
+        self._directory = directory
+        self._placing = placing
+        self._ports = ports
+        self._options = options
+        self._roots = {one.name: one.uuid for one in directory.roots}
+
+    def heal(self, instance: Instance, *, dry_run: bool) -> Outcome:
+        """Bring an instance's allocations to what it needs, or say why not.
+
+        :param dry_run: only find out what would be done.
+        :raises PlacementUnavailable: placement cannot be asked.
+        """
+        if instance.unsettled:
+            return Outcome(instance, State.SKIPPED, instance.unsettled)
+        if ACCELERATORS in instance.spec.flavor.extra_specs and not instance.spec.requested_groups:
+            profile = instance.spec.flavor.extra_specs[ACCELERATORS]
+            detail = f"what device profile {profile!r} stands for is not known here"
+            return Outcome(instance, State.ACCELERATORS, detail)
+        root = self._roots.get(instance.provider_name)
+        if root is None:
+            detail = f"placement has no root provider named {instance.provider_name!r}"
+            return Outcome(instance, State.NO_NODE, detail)
+        try:
+            ports = self._ports.of(instance) if self._options.ports else ()
+            return self._heal_on(instance, root, ports, dry_run=dry_run)
+        except PortsUnreadable as error:
+            return Outcome(instance, State.PORTS_UNREADABLE, str(error))
+        except errors.PlacementUnavailable:
+            raise
+        except (SchedulerError, NotPlaced, errors.PlacementError) as error:
+            return Outcome(instance, State.FAILED, str(error))
+
+    def _heal_on(
+        self, instance: Instance, root: str, ports: Sequence[Port], *, dry_run: bool
+    ) -> Outcome:
+        for _ in range(TRIES - 1):
+            try:
+                return self._attempt(instance, root, ports, dry_run=dry_run)
+            except errors.AllocationUpdateFailed:
+                # somebody changed the instance meanwhile: what it holds is looked at again
+                continue
+        return self._attempt(instance, root, ports, dry_run=dry_run)
+
+    def _attempt(
+        self, instance: Instance, root: str, ports: Sequence[Port], *, dry_run: bool
+    ) -> Outcome:
+        spec = self._spec(instance, ports)
+        need = flavor.request_of(spec, self._options.request)
+        record = self._report.get_allocs_for_consumer(instance.uuid)
+        held = {uuid: dict(one["resources"]) for uuid, one in record["allocations"].items()}
+        here = {uuid: own for uuid, own in held.items() if self._is_here(uuid, root)}
+        fixed = {suffix: uuid for port in ports for suffix, uuid in port.bound.items()}
+        covered = cover(need, here, fixed=fixed, may_serve=self._placing.may_serve)
+        elsewhere = {uuid: own for uuid, own in held.items() if uuid not in here}
+        found = _Found(instance, ports, record, held, covered, total(covered.surplus, elsewhere))
+        if covered.missing is None:
+            return self._settle(found, Placed(), dry_run=dry_run)
+        outcome = Outcome(instance, State.FAILED)
+        places = self._placing.places(instance, spec, root, covered, fixed)
+        for placed in islice(places, PLACES_TRIED):
+            outcome = self._settle(found, placed, dry_run=dry_run)
+            if outcome.state is not State.FAILED:
+                break
+        return outcome
+
+    def _settle(self, found: _Found, placed: Placed, *, dry_run: bool) -> Outcome:
+        """Write what is to be written, if anything is."""
+        rest = {} if self._options.force else found.surplus
+        after = total(found.covered.kept, rest, placed.amounts)
+        profiles = self._profiles(found, {**found.covered.mappings, **placed.mappings})
+        outcome = Outcome(
+            found.instance,
+            State.HEALED,
+            before=found.held,
+            after=after,
+            surplus=found.surplus,
+            bindings={port.uuid: profile[PORT_ALLOCATION] for port, profile in profiles},
+            owner_changed=found.owner_changed,
+        )
+        changed = after != found.held or found.owner_changed
+        unbound = profiles if self._ports.writable else ()
+        if not changed and not unbound:
+            return replace(outcome, state=State.WHOLE, bindings={})
+        if dry_run:
+            return outcome
+        return self._write(found, outcome, unbound, changed=changed)
+
+    def _write(
+        self,
+        found: _Found,
+        outcome: Outcome,
+        profiles: Sequence[tuple[Port, Mapping[str, Any]]],
+        *,
+        changed: bool,
+    ) -> Outcome:
+        written: list[Port] = []
+        try:
+            for port, profile in profiles:
+                self._ports.bind(port, profile)
+                written.append(port)
+            refusal = self._put(found, outcome.after) if changed else None
+        except PortNotWritten as error:
+            return self._rolled_back(outcome, State.PORT_FAILED, str(error), written)
+        except errors.PlacementError as error:
+            undone = self._rolled_back(outcome, State.FAILED, str(error), written)
+            if undone.state is State.ROLL_BACK_FAILED:
+                return undone
+            raise
+        if refusal is not None:
+            return self._rolled_back(outcome, State.FAILED, refusal, written)
+        return outcome
+
+    def _put(self, found: _Found, after: Amounts) -> str | None:
+        """Write the allocations; why placement has no room for them, None where it has."""
+        record = {
+            **found.record,
+            "allocations": {uuid: {"resources": own} for uuid, own in after.items()},
+            "project_id": found.instance.spec.project_id,
+            "user_id": found.instance.spec.user_id,
+        }
+        if self._placing.knows_types and record.get("consumer_type", UNTYPED) == UNTYPED:
+            record["consumer_type"] = INSTANCE
+        answer = self._report.put_allocations(found.instance.uuid, record)
+        if not isinstance(answer, NoCapacity):
+            return None
+        where = self._directory.name(answer.provider) if answer.provider else "a provider"
+        return (
+            f"placement has no room for {answer.resource_class or 'a resource class'} on {where} "
+            f"({answer.provider or 'which it does not name'}): {answer.detail}"
+        )
+
+    def _rolled_back(
+        self, outcome: Outcome, state: State, detail: str, written: Sequence[Port]
+    ) -> Outcome:
+        """The outcome after the ports have got back the profiles they had."""
+        failed = replace(outcome, state=state, detail=detail, after=outcome.before, bindings={})
+        left = {}
+        for port in written:
+            try:
+                self._ports.bind(port, port.profile)
+            except PortNotWritten as error:
+                left[port.uuid] = str(error)
+        if not left:
+            return failed
+        kept = {uuid: value for uuid, value in outcome.bindings.items() if uuid in left}
+        named = "; ".join(f"port {uuid}: {reason}" for uuid, reason in left.items())
+        detail = f"{detail}; and these ports have kept the new binding profile: {named}"
+        return replace(failed, state=State.ROLL_BACK_FAILED, detail=detail, bindings=kept)
+
+    def _profiles(
+        self, found: _Found, mappings: Mapping[str, str]
+    ) -> list[tuple[Port, dict[str, Any]]]:
+        """The ports whose binding profile does not name their providers, with one that does."""
+        given = {suffix: [uuid] for suffix, uuid in mappings.items()}
+        profiles = []
+        for port in found.ports:
+            allocation = binding_allocation(port.uuid, port.resource_request, given)
+            if port.profile.get(PORT_ALLOCATION) != allocation:
+                profiles.append((port, {**port.profile, PORT_ALLOCATION: allocation}))
+        return profiles
+
+    def _is_here(self, provider: str, root: str) -> bool:
+        return self._directory.root(provider) == root or self._directory.is_shared(provider)
+
+    def _spec(self, instance: Instance, ports: Sequence[Port]) -> RequestSpec:
+        spec = instance.spec_with(ports)
+        if self._options.request.pci_aliases is not None:
+            return spec
+        # devices by alias are not counted in placement, so nothing is to be held for them
+        kept = {name: text for name, text in spec.flavor.extra_specs.items() if name != _ALIAS}
+        return replace(spec, flavor=replace(spec.flavor, extra_specs=kept), pci_requests=())
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An instance as it was found.
+
+    :ivar surplus: what it holds and nothing asks for, here and on other hosts.
+    """
+
+    instance: Instance
+    ports: Sequence[Port]
+    record: Mapping[str, Any]
+    held: Amounts
+    covered: Coverage
+    surplus: Amounts
+
+    @property
+    def owner_changed(self) -> bool:
+        spec = self.instance.spec
+        own = (self.record.get("project_id"), self.record.get("user_id"))
+        return bool(self.held) and own != (spec.project_id, spec.user_id)

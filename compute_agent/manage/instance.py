@@ -1,0 +1,202 @@
+"""An instance as a source of instances describes it: what it needs, and where it runs."""
+
+from __future__ import annotations
+
+import uuid as uuidlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from compute_agent import errors
+from compute_agent.discovery.facts import pci_address
+from compute_agent.scheduler.fields import Fields
+from compute_agent.scheduler.port import groups_of_port
+from compute_agent.scheduler.spec import RequestSpec
+from compute_agent.scheduler.spec_reader import read_spec
+from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
+
+PORT_ALLOCATION = "allocation"
+"""Key of a port's binding profile that names the providers its resources come from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port that needs resources of its own.
+
+    :ivar profile: its binding profile; what it has under `PORT_ALLOCATION` names providers.
+    """
+
+    uuid: str
+    resource_request: Mapping[str, Any]
+    profile: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def bound(self) -> dict[str, str]:
+        """Group to the provider that the binding profile names for it; empty where it names none.
+
+        The profile holds one uuid where the port asks in the old form, and uuids by group id
+        where it asks in the extended one.
+        """
+        allocation = self.profile.get(PORT_ALLOCATION)
+        if isinstance(allocation, Mapping):
+            return {str(group): str(provider) for group, provider in allocation.items()}
+        return {self.uuid: str(allocation)} if allocation else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance.
+
+    :ivar host: name of the service that runs it, empty where none does.
+    :ivar node: name of its node; empty: that of the host.
+    :ivar unsettled: why nothing is to be changed about it now; empty where something may be.
+    :ivar spec: what it was asked for with, without its ports.
+    :ivar devices: what of the host it really holds; None where the source does not know.
+    """
+
+    uuid: str
+    host: str
+    node: str
+    spec: RequestSpec
+    unsettled: str = ""
+    cell: str = ""
+    ports: tuple[Port, ...] = ()
+    devices: InstanceDevices | None = None
+
+    @property
+    def provider_name(self) -> str:
+        """Name of the root provider of the node that it runs on."""
+        return self.node or self.host
+
+    def spec_with(self, ports: Iterable[Port]) -> RequestSpec:
+        """What it needs altogether.
+
+        :raises InvalidRequest: a port asks in neither of the forms there are.
+        """
+        groups, together = self.spec.requested_groups, self.spec.same_subtree
+        for port in ports:
+            more, subtrees = groups_of_port(port.uuid, port.resource_request)
+            groups, together = groups + more, together | subtrees
+        return replace(self.spec, requested_groups=groups, same_subtree=together)
+
+
+class InstanceCatalogue(Protocol):
+    """Whoever knows instances with what they need."""
+
+    name: str
+
+    def instances(self, only: str | None = None) -> Iterator[Instance]:
+        """Every instance, or the one of uuid `only`; nothing where there is no such.
+
+        :raises ComputeAgentError: they cannot be read.
+        """
+
+
+class Ports(Protocol):
+    """Whoever knows the ports of instances.
+
+    :ivar writable: whether `bind` reaches the ports, so that one without providers is a fault.
+    """
+
+    writable: bool
+
+    def of(self, instance: Instance) -> tuple[Port, ...]:
+        """The ports of an instance that need resources.
+
+        :raises PortsUnreadable: it is not known which.
+        """
+
+    def bind(self, port: Port, profile: Mapping[str, Any]) -> None:
+        """Give a port another binding profile.
+
+        :raises PortNotWritten: it has the one it had.
+        """
+
+
+class PortsUnreadable(errors.ComputeAgentError):
+    """The ports of an instance cannot be read, so that what it needs is not known."""
+
+
+class PortNotWritten(errors.ComputeAgentError):
+    """A port's binding profile could not be written."""
+
+
+class DescribedPorts:
+    """Ports as the source of instances described them, which nobody can write."""
+
+    writable = False
+
+    def of(self, instance: Instance) -> tuple[Port, ...]:
+        """The ports of the description."""
+        return instance.ports
+
+    def bind(self, port: Port, profile: Mapping[str, Any]) -> None:  # noqa: ARG002 - as above
+        """Refuse.
+
+        :raises PortNotWritten: always.
+        """
+        raise PortNotWritten(f"Port {port.uuid} is known from a description only.")
+
+
+def instance_of(body: Mapping[str, Any]) -> Instance:
+    """The instance that a JSON object describes; `etc/instances.jsonl.sample` shows its fields.
+
+    :raises InvalidRequest: a field of the wrong type, or one that is missing.
+    """
+    fields = Fields(body)
+    unsettled = fields.text("unsettled") or ("it is deleted" if fields.flag("deleted") else "")
+    if fields.text("task_state"):
+        unsettled = unsettled or f"its task state is {fields.text('task_state')}"
+    if fields.flag("moving"):
+        unsettled = unsettled or "a migration or resize of it is not finished"
+    if not fields.text("host"):
+        unsettled = unsettled or "it is on no host"
+    return Instance(
+        uuid=str(uuidlib.UUID(fields.text("uuid"))),
+        host=fields.text("host"),
+        node=fields.text("node"),
+        spec=read_spec(body),
+        unsettled=unsettled,
+        cell=fields.text("cell"),
+        ports=tuple(_port(one) for one in fields.each("ports")),
+        devices=devices_of(body["devices"]) if fields.has("devices") else None,
+    )
+
+
+def devices_of(body: Mapping[str, Any]) -> InstanceDevices:
+    """What a guest holds, from the JSON form in which agents tell it.
+
+    :raises InvalidRequest: a field of the wrong type.
+    """
+    fields = Fields(body, "devices")
+    return InstanceDevices(
+        pinned_cpus=tuple(int(each) for each in fields.list("pinned_cpus")),
+        floating_cpus=tuple(int(each) for each in fields.list("floating_cpus")),
+        cells=tuple(
+            CellUse(one.number("cell"), one.number("vcpus"), one.number("memory_mib"))
+            for one in fields.each("cells")
+        ),
+        page_size_kib=fields.number("page_size_kib") or None,
+        pci_addresses=tuple(pci_address(each) for each in fields.list("pci_addresses")),
+        mdevs=tuple(
+            MdevUse(one.text("uuid") or None, pci_address(one.text("parent")))
+            for one in fields.each("mdevs")
+        ),
+    )
+
+
+def _port(fields: Fields) -> Port:
+    return port_of(fields.as_mapping())
+
+
+def port_of(body: Mapping[str, Any]) -> Port:
+    """A port as the Networking API shows it to an administrator.
+
+    :raises InvalidRequest: a field of the wrong type.
+    """
+    fields = Fields(body, "port")
+    return Port(
+        uuid=fields.text("id"),
+        resource_request=fields.fields("resource_request").as_mapping(),
+        profile=fields.fields("binding:profile").as_mapping(),
+    )

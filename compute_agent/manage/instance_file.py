@@ -1,0 +1,88 @@
+"""A file of instances: one uuid per line, or one JSON object per line with what it needs."""
+
+from __future__ import annotations
+
+import json
+import uuid as uuidlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from compute_agent import errors
+from compute_agent.manage.instance import Instance, instance_of
+from compute_agent.scheduler.errors import InvalidRequest
+
+Line = str | Mapping[str, Any]
+"""A bare uuid, or the description of an instance, whose `uuid` is canonical."""
+
+
+class InstanceFile:
+    """A file of instances, and of unfinished migrations by their uuids.
+
+    Empty lines and, after a bare uuid, what follows a `#` are left out.
+    """
+
+    name = "file"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def uuids(self) -> frozenset[str]:
+        """The uuid of every line.
+
+        :raises InvalidConfiguration: the file cannot be read, or a line is neither form.
+        """
+        return frozenset(
+            line if isinstance(line, str) else str(line["uuid"]) for _number, line in self._lines()
+        )
+
+    def instances(self, only: str | None = None) -> Iterator[Instance]:
+        """The instances that are described; a bare uuid says nothing of what it needs.
+
+        :raises InvalidConfiguration: the file cannot be read, or a line is not understood.
+        """
+        # every line is read before the first instance is changed
+        described = []
+        for number, line in self._lines():
+            if isinstance(line, str):
+                if line == only:
+                    raise errors.InvalidConfiguration(
+                        f"The file of instances {self._path}, line {number}, has only the uuid of "
+                        f"{only}: describe it with host, project_id, user_id and flavor in JSON."
+                    )
+                continue
+            try:
+                described.append(instance_of(line))
+            except (InvalidRequest, ValueError, TypeError) as error:
+                raise self._wrong(number, str(error)) from error
+        yield from (one for one in described if only in (None, one.uuid))
+
+    def _lines(self) -> Iterator[tuple[int, Line]]:
+        try:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise errors.InvalidConfiguration(
+                f"The file of instances {self._path} cannot be read: {error}"
+            ) from error
+        for number, text in enumerate(lines, 1):
+            line = self._line(number, text.strip())
+            if line:
+                yield number, line
+
+    def _line(self, number: int, text: str) -> Line:
+        try:
+            if not text.startswith("{"):
+                bare = text.partition("#")[0].strip()
+                return str(uuidlib.UUID(bare)) if bare else ""
+            body = json.loads(text)
+            return {**body, "uuid": str(uuidlib.UUID(body["uuid"]))}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            # one that is overlooked would lose its allocations
+            raise self._wrong(
+                number, f"{text!r} is neither a uuid nor a JSON object with one ({error})"
+            ) from error
+
+    def _wrong(self, number: int, what: str) -> errors.InvalidConfiguration:
+        return errors.InvalidConfiguration(
+            f"The file of instances {self._path}, line {number}: {what}. Nothing was changed."
+        )

@@ -1,0 +1,234 @@
+"""What the Compute API tells of servers and of migrations.
+
+Servers are read at the newest microversion both sides know, from 2.47 on, where a server carries
+its flavor, to 2.98, where it also carries the properties of its image.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from compute_agent import errors
+from compute_agent.manage.instance import Instance, instance_of
+from compute_agent.manage.instance_source import Listing
+from compute_agent.manage.openstack.service import Service, ServiceUnusable
+from compute_agent.manage.provider_directory import ProviderDirectory
+
+LOG = logging.getLogger(__name__)
+
+FLAVOR_EMBEDDED: Final = (2, 47)
+MIGRATIONS_PAGED: Final = (2, 59)
+IMAGE_PROPERTIES: Final = (2, 98)
+PAGE: Final = "500"
+HOST: Final = "OS-EXT-SRV-ATTR:host"
+NODE: Final = "OS-EXT-SRV-ATTR:hypervisor_hostname"
+TASK: Final = "OS-EXT-STS:task_state"
+UNSETTLED: Final = ("BUILD", "RESIZE", "VERIFY_RESIZE", "REVERT_RESIZE", "MIGRATING", "DELETED")
+ENDED: Final = ("completed", "confirmed", "reverted", "failed", "cancelled", "done")
+
+
+class Compute:
+    """The Compute API."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._version: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def from_conf(cls, conf: Any) -> Compute:
+        """As the group ``[nova]`` says."""
+        return cls(Service(conf, "nova", "Nova"))
+
+    def servers(self) -> Iterator[Mapping[str, Any]]:
+        """The servers of all projects.
+
+        :raises ServiceUnusable: they cannot be read.
+        """
+        self._negotiate()
+        yield from self._service.pages(
+            "/servers/detail", "servers", "Listing the servers", all_tenants="1", limit=PAGE
+        )
+
+    def server(self, uuid: str) -> Mapping[str, Any] | None:
+        """One server, None where there is none.
+
+        :raises ServiceUnusable: it cannot be read.
+        """
+        self._negotiate()
+        try:
+            body = self._service.get(f"/servers/{uuid}", f"Reading server {uuid}")
+        except ServiceUnusable as error:
+            if error.status == 404:
+                return None
+            raise
+        server: Mapping[str, Any] = body["server"]
+        return server
+
+    def unfinished_migrations(self) -> list[Mapping[str, Any]]:
+        """The migrations, resizes and evacuations that are under way, with those in error.
+
+        :raises ServiceUnusable: they cannot be read.
+        """
+        self._negotiate()
+        listed = self._service.pages(
+            "/os-migrations", "migrations", "Listing the migrations", limit=PAGE
+        )
+        return [one for one in listed if one.get("status") not in ENDED]
+
+    def _negotiate(self) -> None:
+        if self._version != (0, 0):
+            return
+        body = self._service.get("", "Asking Nova for its versions")
+        try:
+            major, minor = str(body["version"]["version"]).split(".")
+            newest = (int(major), int(minor))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ServiceUnusable(
+                "Asking Nova for its versions failed: its answer names none. The endpoint of "
+                "group [nova] must be that of the Compute API v2.1."
+            ) from error
+        if newest < MIGRATIONS_PAGED:
+            raise ServiceUnusable(
+                f"Nova offers microversions up to {major}.{minor}; "
+                f"{'.'.join(map(str, MIGRATIONS_PAGED))} is needed."
+            )
+        if newest < IMAGE_PROPERTIES:
+            LOG.warning(
+                "Nova offers microversions up to %s.%s, without the properties of images: what "
+                "images ask for (hw_..., trait:...) is not known.",
+                *(major, minor),
+            )
+        self._version = min(newest, IMAGE_PROPERTIES)
+        text = ".".join(map(str, self._version))
+        self._service.headers["OpenStack-API-Version"] = f"compute {text}"
+        self._service.headers["X-OpenStack-Nova-API-Version"] = text
+
+
+class NovaSource:
+    """Servers and unfinished migrations, as what exists."""
+
+    name = "nova"
+
+    def __init__(self, compute: Compute, say: Callable[[str], None] = lambda _text: None) -> None:
+        self._compute = compute
+        self._say = say
+
+    def look(self, directory: ProviderDirectory) -> Listing:
+        """List them.
+
+        :raises ServiceUnusable: they cannot be listed.
+        """
+        self._say("asking Nova for the servers and migrations of all projects")
+        migrations = self._compute.unfinished_migrations()
+        moving = {str(one["instance_uuid"]) for one in migrations}
+        roots = {one.name: one.uuid for one in directory.roots}
+        known: set[str] = set()
+        by_host: dict[str, set[str]] = {}
+        roots_of: dict[str, set[str]] = {}
+        for server in self._compute.servers():
+            known.add(str(server["id"]))
+            root = roots.get(str(server.get(NODE) or server.get(HOST)))
+            if root is None or _unsettled(server, moving):
+                continue
+            by_host.setdefault(str(server[HOST]), set()).add(str(server["id"]))
+            roots_of.setdefault(str(server[HOST]), set()).add(root)
+        # one that ended in error is over as soon as its server is gone
+        known |= {
+            str(one["uuid"])
+            for one in migrations
+            if one.get("status") != "error" or one["instance_uuid"] in known
+        }
+        return Listing(
+            frozenset(known),
+            by_host={host: frozenset(uuids) for host, uuids in by_host.items()},
+            roots={host: frozenset(uuids) for host, uuids in roots_of.items()},
+            complete=True,
+            knows_migrations=True,
+        )
+
+    def is_gone(self, uuid: str) -> bool:
+        """Whether there is no server of a uuid.
+
+        A list leaves out servers of cells that are down, and those that a page break hides.
+
+        :raises ServiceUnusable: it is not known.
+        """
+        return self._compute.server(uuid) is None
+
+
+class NovaCatalogue:
+    """Servers with what they need."""
+
+    name = "nova"
+
+    def __init__(self, compute: Compute) -> None:
+        self._compute = compute
+
+    def instances(self, only: str | None = None) -> Iterator[Instance]:
+        """Every server, or one.
+
+        :raises ServiceUnusable: they cannot be read.
+        """
+        migrations = self._compute.unfinished_migrations()
+        moving = {str(one["instance_uuid"]) for one in migrations}
+        if only is None:
+            servers: Iterator[Mapping[str, Any]] = self._compute.servers()
+        else:
+            found = self._compute.server(only)
+            servers = iter(() if found is None else (found,))
+        for server in servers:
+            yield _instance(server, moving)
+
+
+def _instance(server: Mapping[str, Any], moving: set[str]) -> Instance:
+    unsettled = _unsettled(server, moving)
+    flavor = server.get("flavor") or {}
+    image = server.get("image") or {}
+    try:
+        return instance_of(
+            {
+                "uuid": server["id"],
+                "host": server.get(HOST),
+                "node": server.get(NODE),
+                "project_id": server.get("tenant_id"),
+                "user_id": server.get("user_id") or "unknown",
+                "flavor": {
+                    "vcpus": flavor.get("vcpus"),
+                    "memory_mb": flavor.get("ram"),
+                    "root_gb": flavor.get("disk"),
+                    "ephemeral_gb": flavor.get("ephemeral"),
+                    "swap": flavor.get("swap") or 0,
+                    "extra_specs": flavor.get("extra_specs"),
+                    "name": flavor.get("original_name"),
+                },
+                "image": {"id": image.get("id"), "properties": image.get("properties")},
+                "is_bfv": not image,
+                "unsettled": unsettled,
+            }
+        )
+    except (KeyError, ValueError, errors.ComputeAgentError) as error:
+        raise ServiceUnusable(
+            f"Nova's answer about server {server.get('id')} is not understood: {error}"
+        ) from error
+
+
+def _unsettled(server: Mapping[str, Any], moving: set[str]) -> str:
+    """Why nothing is to be changed about a server now; empty where something may be."""
+    if "flavor" not in server:
+        return "Nova cannot tell more of it: its cell is down"
+    if HOST not in server:
+        raise ServiceUnusable(
+            "Nova does not show this user where servers run. Give group [nova] the credential of "
+            "an administrator of the whole cloud."
+        )
+    if "extra_specs" not in server["flavor"]:
+        return "Nova does not show the extra specs of its flavor to this user"
+    if server.get("status") in UNSETTLED:
+        return f"its status is {server['status']}"
+    if server.get(TASK):
+        return f"its task state is {server[TASK]}"
+    if server["id"] in moving:
+        return "a migration, resize or evacuation of it is not finished"
+    return "" if server.get(HOST) else "it is on no host"

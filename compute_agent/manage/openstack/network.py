@@ -1,0 +1,57 @@
+"""What the Networking API tells of ports that need resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from compute_agent import errors
+from compute_agent.manage.instance import (
+    Instance,
+    Port,
+    PortNotWritten,
+    PortsUnreadable,
+    port_of,
+)
+from compute_agent.manage.openstack.service import Service, ServiceUnusable
+
+
+class NeutronPorts:
+    """The ports of instances, read and written through the Networking API."""
+
+    writable = True
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    @classmethod
+    def from_conf(cls, conf: Any) -> NeutronPorts:
+        """As the group ``[neutron]`` says."""
+        return cls(Service(conf, "neutron", "Neutron", version="/v2.0"))
+
+    def of(self, instance: Instance) -> tuple[Port, ...]:
+        """The ports of an instance that ask for resources.
+
+        :raises PortsUnreadable: they cannot be read.
+        """
+        doing = f"Listing the ports of instance {instance.uuid}"
+        try:
+            listed = list(
+                self._service.pages("/ports", "ports", doing, device_id=instance.uuid, limit="500")
+            )
+            return tuple(port_of(one) for one in listed if one.get("resource_request"))
+        except errors.ComputeAgentError as error:
+            raise PortsUnreadable(str(error)) from error
+
+    def bind(self, port: Port, profile: Mapping[str, Any]) -> None:
+        """Give a port another binding profile.
+
+        :raises PortNotWritten: Networking refused, or did not answer.
+        """
+        doing = f"Writing the binding profile of port {port.uuid}"
+        try:
+            self._service.put(
+                f"/ports/{port.uuid}", doing, {"port": {"binding:profile": dict(profile)}}
+            )
+        except ServiceUnusable as error:
+            raise PortNotWritten(str(error)) from error

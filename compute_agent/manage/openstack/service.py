@@ -1,0 +1,149 @@
+"""One service of the cloud over HTTP, with an administrator's credential."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from keystoneauth1 import exceptions as ka_exc
+
+from compute_agent import errors
+from compute_agent.report.keystone import load_adapter
+
+TRIES: Final = 4
+TRANSIENT: Final = (429, 500, 502, 503, 504)
+READS: Final = ("GET",)
+
+
+class ServiceUnusable(errors.ComputeAgentError):
+    """A service could not be asked, or refused; the message says what for and what to check.
+
+    :ivar status: of its answer; None where there was none.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Service:
+    """Requests to one service through keystoneauth1; reads are repeated while it is away.
+
+    :param title: how messages call it.
+    :param group: the group of options that says how it is reached.
+    :param version: a path that every request begins with, unless the endpoint ends with it.
+    :param wait: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        conf: Any,
+        group: str,
+        title: str,
+        *,
+        version: str = "",
+        headers: Mapping[str, str] | None = None,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._conf = conf
+        self._group = group
+        self._title = title
+        self._version = version
+        self._wait = wait
+        self._adapter: Any = None
+        self.headers: dict[str, str] = dict(headers or {})
+
+    def get(self, path: str, doing: str, **query: str) -> dict[str, Any]:
+        """The JSON object at a path.
+
+        :raises ServiceUnusable: there is none.
+        """
+        return self._object("GET", f"{path}?{urlencode(query)}" if query else path, doing)
+
+    def put(self, path: str, doing: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Write, and return what is there now.
+
+        :raises ServiceUnusable: it was refused, or it is not known whether it was done.
+        """
+        return self._object("PUT", path, doing, body)
+
+    def pages(self, path: str, key: str, doing: str, **query: str) -> Iterator[dict[str, Any]]:
+        """Every entry of a list, however many pages it has.
+
+        :raises ServiceUnusable: a page cannot be read.
+        """
+        target = f"{path}?{urlencode(query)}"
+        seen = set()
+        while target not in seen:
+            seen.add(target)
+            body = self._object("GET", target, doing)
+            entries = body.get(key)
+            if not isinstance(entries, list):
+                raise ServiceUnusable(
+                    f"{doing} failed: the answer of {self._title} has no list {key!r}. Check what "
+                    f"answers at the endpoint of group [{self._group}]."
+                )
+            yield from entries
+            following = [
+                str(link["href"])
+                for link in body.get(f"{key}_links", ())
+                if link.get("rel") == "next"
+            ]
+            if not following:
+                return
+            # the link may name a host that is not reached from here: only the query counts
+            target = f"{path}?{urlsplit(following[0]).query}"
+
+    def _object(
+        self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        answer = self._answer(method, path, doing, body)
+        try:
+            document = answer.json()
+        except ValueError as error:
+            raise ServiceUnusable(
+                f"{doing} failed: {self._title} answered {answer.status_code} with something that "
+                f"is no JSON. Check what answers at the endpoint of group [{self._group}]."
+            ) from error
+        if answer.status_code >= 300 or not isinstance(document, dict):
+            told = " ".join(re.sub(r"[{}\"]", "", answer.text).split())[:300]
+            raise ServiceUnusable(
+                f"{doing} failed: {self._title} answered {answer.status_code} ({told}). Check the "
+                f"options of group [{self._group}] and the roles of its user.",
+                answer.status_code,
+            )
+        return document
+
+    def _answer(self, method: str, path: str, doing: str, body: Mapping[str, Any] | None) -> Any:
+        last = None
+        for attempt in range(TRIES if method in READS else 1):
+            if attempt:
+                self._wait(2.0**attempt / 2)
+            try:
+                answer = self._send(method, path, body)
+            except ka_exc.ConnectionError as error:
+                last = error
+                continue
+            except (ka_exc.ClientException, OSError) as error:
+                raise ServiceUnusable(
+                    f"{doing} failed: {error}. Check the options of group [{self._group}] and the "
+                    "catalogue of keystone."
+                ) from error
+            if answer.status_code not in TRANSIENT or attempt == TRIES - 1 or method not in READS:
+                return answer
+        raise ServiceUnusable(
+            f"{doing} failed: {self._title} does not answer ({last}). Try again when it does."
+        ) from last
+
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        if self._adapter is None:
+            self._adapter = load_adapter(self._conf, self._group)
+        arguments: dict[str, Any] = {"raise_exc": False, "headers": dict(self.headers)}
+        if body is not None:
+            arguments["json"] = body
+        endpoint = str(self._adapter.get_endpoint() or "").rstrip("/")
+        prefix = "" if endpoint.endswith(self._version) else self._version
+        return self._adapter.request(prefix + path, method, **arguments)

@@ -1,0 +1,216 @@
+"""Where on its host an instance gets what it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+from compute_agent.agent_parts import usage_of
+from compute_agent.inventory import capacity
+from compute_agent.manage.coverage import Amounts, Coverage, total
+from compute_agent.manage.guest_facts import CPU_CLASSES, GuestFacts
+from compute_agent.manage.shortage import HostProvider, Roomiest, roomiest
+from compute_agent.report.connection import CONSUMER_TYPE
+from compute_agent.scheduler.request import (
+    GUEST_CELL_SUFFIX,
+    UNSUFFIXED,
+    CandidateRequest,
+    RequestGroup,
+)
+from compute_agent.scheduler.weighers import candidates as candidate_order
+
+if TYPE_CHECKING:
+    from compute_agent.manage.instance import Instance
+    from compute_agent.manage.provider_directory import ProviderDirectory
+    from compute_agent.provider_tree import ProviderTree
+    from compute_agent.report.client import ReportClient
+    from compute_agent.scheduler.answer import Answer, Candidate
+    from compute_agent.scheduler.search import Search
+    from compute_agent.scheduler.spec import RequestSpec
+    from compute_agent.virt.driver import InstanceDevices
+
+CELL_CLASSES = (*CPU_CLASSES, "MEMORY_MB")
+_NUMA = "hw:numa_"
+_NUMA_PROPERTY = "hw_numa_"
+
+
+class NotPlaced(errors.ComputeAgentError):
+    """A host cannot give an instance what it lacks; the message names provider and class."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Resources for what an instance lacks.
+
+    :ivar mappings: suffix of a group to the provider that gives it.
+    """
+
+    amounts: Amounts = field(default_factory=dict)
+    mappings: Mapping[str, str] = field(default_factory=dict)
+
+
+class Placing:
+    """Asks placement, and whoever knows guests, where missing resources come from.
+
+    :param devices_of: what a guest really holds; None where nobody can tell.
+    :param overcommit: offer also what exceeds the capacity of providers, for placement to refuse.
+    """
+
+    def __init__(
+        self,
+        report: ReportClient,
+        search: Search,
+        directory: ProviderDirectory,
+        devices_of: Callable[[Instance], InstanceDevices | None] = lambda _instance: None,
+        *,
+        overcommit: bool = False,
+    ) -> None:
+        self._report = report
+        self._search = search
+        self._directory = directory
+        self._devices_of = devices_of
+        self._overcommit = overcommit
+        self._trees: dict[str, ProviderTree] = {}
+        self._names: dict[str, dict[str, str]] = {}
+        for one in directory.providers.values():
+            self._names.setdefault(one.root, {})[one.name] = one.uuid
+        self.knows_types = report.connect().maximum >= CONSUMER_TYPE
+
+    def may_serve(self, provider: str, group: RequestGroup) -> bool:
+        """Whether a provider has the traits that a group asks for."""
+        if not group.required and not group.forbidden:
+            return True
+        tree = self._tree(self._directory.root(provider))
+        traits = tree.data(provider).traits if tree.exists(provider) else frozenset()
+        return all(one & traits for one in group.required) and not group.forbidden & traits
+
+    def places(
+        self,
+        instance: Instance,
+        spec: RequestSpec,
+        root: str,
+        covered: Coverage,
+        fixed: Mapping[str, str],
+    ) -> Iterator[Placed]:
+        """Ways to give an instance what is missing, the best first; at least one.
+
+        :param fixed: suffix of a group to the only provider that may serve it.
+        :raises NotPlaced: there is none.
+        :raises PlacementUnavailable: placement cannot be asked.
+        """
+        missing = covered.missing
+        if missing is None:
+            return
+        facts = self._facts(instance, root)
+        given = _cells_given(missing, facts)
+        missing = _without_cells(missing) if given else missing
+        if not missing.groups:
+            yield Placed(given)
+            return
+        part = given or covered.partly
+        answer = self._search.on_host(_without_numa(spec) if part else spec, missing, root)
+        found = [one for one in answer.candidates if _is_fixed(one, fixed)]
+        allowed = [one for one in found if facts is None or facts.allows(one.allocations)]
+        if allowed:
+            for one in _in_order(allowed, answer, covered):
+                mappings = {suffix: uuids[0] for suffix, uuids in one.mappings.items() if uuids}
+                yield Placed(total(given, one.allocations), mappings)
+            return
+        best = roomiest(missing, self._providers(root))
+        disk_only = set(missing.resources) == {"DISK_GB"} and UNSUFFIXED in missing.groups
+        # a candidate of shared disk alone is on no host, so that none is offered for this one
+        if best.complete and ((disk_only and not best.obstacles) or self._overcommit):
+            yield Placed(total(given, best.amounts), best.mappings)
+            return
+        raise NotPlaced(self._reason(instance, missing, best, found, facts, fixed))
+
+    def _reason(
+        self,
+        instance: Instance,
+        missing: CandidateRequest,
+        best: Roomiest,
+        found: list[Candidate],
+        facts: GuestFacts | None,
+        fixed: Mapping[str, str],
+    ) -> str:
+        amounts = ", ".join(
+            f"{name} {amount}" for name, amount in sorted(missing.resources.items())
+        )
+        begin = f"host {instance.provider_name} cannot give it {amounts}"
+        if best.obstacles:
+            return f"{begin}: {'; '.join(best.obstacles)}"
+        if found and facts is not None:
+            return f"{begin} where the guest is ({facts.described()}): there is no room on those"
+        if bound := sorted(set(fixed) & set(missing.groups)):
+            named = ", ".join(f"{suffix} on {fixed[suffix]}" for suffix in bound)
+            return f"{begin} where its ports are bound ({named})"
+        return (
+            f"{begin} on providers that belong together: each class has room somewhere, but "
+            f"placement has no candidate for {missing.query()}"
+        )
+
+    def _facts(self, instance: Instance, root: str) -> GuestFacts | None:
+        uuids = self._names[root]
+        if len(uuids) == 1:
+            return None
+        devices = instance.devices or self._devices_of(instance)
+        return None if devices is None else GuestFacts(devices, self._directory.name(root), uuids)
+
+    def _providers(self, root: str) -> list[HostProvider]:
+        tree = self._tree(root)
+        return [
+            HostProvider(
+                uuid=data.uuid,
+                name=data.name,
+                traits=data.traits,
+                capacity={name: int(capacity(one)) for name, one in data.inventory.items()},
+                used=usage_of(self._report, data.uuid),
+            )
+            for data in map(tree.data, tree.get_provider_uuids())
+        ]
+
+    def _tree(self, root: str) -> ProviderTree:
+        if root not in self._trees:
+            self._trees[root] = self._report.get_provider_tree(root)
+        return self._trees[root]
+
+
+def _cells_given(missing: CandidateRequest, facts: GuestFacts | None) -> Amounts:
+    """CPUs and memory where the guest has them; empty where that is not known."""
+    named = set().union(*missing.same_subtree)
+    if facts is None or any(GUEST_CELL_SUFFIX.fullmatch(suffix) for suffix in named):
+        return {}
+    return facts.of_cells(missing.group(UNSUFFIXED).resources)
+
+
+def _without_cells(request: CandidateRequest) -> CandidateRequest:
+    group = request.group(UNSUFFIXED)
+    rest = {name: n for name, n in group.resources.items() if name not in CELL_CLASSES}
+    # its traits are those of the CPUs, which the guest has
+    return request.with_group(UNSUFFIXED, RequestGroup(rest))
+
+
+def _without_numa(spec: RequestSpec) -> RequestSpec:
+    """The specification without NUMA nodes, to which a part of it does not add up."""
+    flavor, image = spec.flavor, spec.image
+    specs = {key: text for key, text in flavor.extra_specs.items() if not key.startswith(_NUMA)}
+    properties = {
+        key: text for key, text in image.properties.items() if not key.startswith(_NUMA_PROPERTY)
+    }
+    return replace(
+        spec,
+        flavor=replace(flavor, extra_specs=specs),
+        image=replace(image, properties=properties),
+    )
+
+
+def _is_fixed(candidate: Candidate, fixed: Mapping[str, str]) -> bool:
+    return all(candidate.mappings.get(suffix, (uuid,)) == (uuid,) for suffix, uuid in fixed.items())
+
+
+def _in_order(candidates: list[Candidate], answer: Answer, covered: Coverage) -> list[Candidate]:
+    """The best first: those that stay on the providers the instance is on already."""
+    ordered = candidate_order.in_order(candidates, answer.providers)
+    return sorted(ordered, key=lambda one: len(set(one.allocations) - set(covered.kept)))

@@ -1,0 +1,98 @@
+"""Why a host cannot give what an instance needs, and where it would come from all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from compute_agent.manage.coverage import Amounts
+from compute_agent.scheduler.request import CandidateRequest, RequestGroup
+
+
+@dataclass(frozen=True, slots=True)
+class HostProvider:
+    """A provider that a host can use: of its tree, or shared with it."""
+
+    uuid: str
+    name: str
+    traits: frozenset[str] = frozenset()
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    used: Mapping[str, int] = field(default_factory=dict)
+
+    def free(self, resource_class: str) -> int:
+        """What is left of a class; below 0 where more is used than there is."""
+        return self.capacity.get(resource_class, 0) - self.used.get(resource_class, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Roomiest:
+    """The providers with the most left for each group, whether or not that is enough.
+
+    :ivar mappings: suffix of a group with resources, but the unsuffixed one, to its provider.
+    :ivar obstacles: what is in the way, one sentence each; empty where nothing of it is.
+    :ivar complete: every class has a provider.
+    """
+
+    amounts: Amounts
+    mappings: Mapping[str, str]
+    obstacles: tuple[str, ...]
+    complete: bool
+
+
+def roomiest(request: CandidateRequest, providers: list[HostProvider]) -> Roomiest:
+    """Find the best provider for each group, and say what each lacks."""
+    search = _Search(providers)
+    for suffix, group in sorted(request.groups.items()):
+        if suffix and group.resources:
+            search.place(suffix, group, dict(group.resources))
+        for name, amount in group.resources.items() if not suffix else ():
+            search.place("", group, {name: amount})
+    return Roomiest(search.amounts, search.mappings, tuple(search.obstacles), search.complete)
+
+
+class _Search:
+    def __init__(self, providers: list[HostProvider]) -> None:
+        self._providers = providers
+        self.amounts: Amounts = {}
+        self.mappings: dict[str, str] = {}
+        self.obstacles: list[str] = []
+        self.complete = True
+
+    def place(self, suffix: str, group: RequestGroup, wanted: dict[str, int]) -> None:
+        having = [one for one in self._providers if all(name in one.capacity for name in wanted)]
+        classes = " and ".join(sorted(wanted))
+        if not having:
+            self.complete = False
+            self.obstacles.append(f"no provider of the host has {classes}")
+            return
+        # the unsuffixed group's traits may be on any provider that serves it
+        able = [one for one in having if not suffix or _has_traits(one, group)] or having
+        if suffix and not any(_has_traits(one, group) for one in able):
+            traits = ", ".join(sorted(" or ".join(sorted(one)) for one in group.required))
+            self.obstacles.append(f"no provider that has {classes} has the traits {traits}")
+        best = max(able, key=lambda one: (min(self._room(one, wanted)), one.uuid))
+        self.obstacles.extend(self._lacks(best, wanted))
+        own = self.amounts.setdefault(best.uuid, {})
+        for name, amount in wanted.items():
+            own[name] = own.get(name, 0) + amount
+        if suffix:
+            self.mappings[suffix] = best.uuid
+
+    def _room(self, provider: HostProvider, wanted: Mapping[str, int]) -> Iterator[int]:
+        taken = self.amounts.get(provider.uuid, {})
+        for name, amount in wanted.items():
+            yield provider.free(name) - taken.get(name, 0) - amount
+
+    def _lacks(self, provider: HostProvider, wanted: Mapping[str, int]) -> Iterator[str]:
+        for (name, amount), room in zip(wanted.items(), self._room(provider, wanted), strict=True):
+            if room < 0:
+                yield (
+                    f"provider {provider.name} ({provider.uuid}) has {max(room + amount, 0)} of "
+                    f"{provider.capacity[name]} {name} left, and {amount} are needed"
+                )
+
+
+def _has_traits(provider: HostProvider, group: RequestGroup) -> bool:
+    return all(one & provider.traits for one in group.required) and not (
+        group.forbidden & provider.traits
+    )

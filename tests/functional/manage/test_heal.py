@@ -1,0 +1,488 @@
+"""`heal_allocations`: instances described in a file get what they need, and nothing else changes."""
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+
+from compute_agent.report.transport import InProcessTransport, Response
+from tests.functional.manage.conftest import Operator, PlacementView
+
+FLAVOR = {"vcpus": 2, "memory_mb": 512, "root_gb": 10}
+NEED = {"VCPU": 2, "MEMORY_MB": 512, "DISK_GB": 10}
+ROOM = {"VCPU": 8, "MEMORY_MB": 4096, "DISK_GB": 100}
+HOST_TRAITS = ("COMPUTE_NODE",)
+
+
+def instance(host: str, **fields: Any) -> dict[str, Any]:
+    """What a file says of an instance."""
+    described = {
+        "uuid": str(uuid.uuid4()),
+        "host": host,
+        "project_id": "a-project",
+        "user_id": "a-user",
+        "flavor": FLAVOR,
+    }
+    return described | fields
+
+
+def described(operator: Operator, *lines: Any) -> str:
+    """Write a file of instances; the argument that names it."""
+    file = operator.directory / "instances.jsonl"
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    file.write_text("".join(f"{text}\n" for text in texts))
+    return f"--instances={file}"
+
+
+def flat_host(placement: PlacementView, name: str = "flat", **room: int) -> str:
+    return placement.new_provider(name, {**ROOM, **room}, HOST_TRAITS)
+
+
+def nested_host(placement: PlacementView, name: str = "nested") -> tuple[str, str, str]:
+    """A host with disk on the root, and CPUs and memory on two NUMA cells."""
+    root = placement.new_provider(name, {"DISK_GB": 100}, HOST_TRAITS)
+    cells = (
+        placement.new_provider(
+            f"{name}_NUMA{cell}", {"VCPU": 4, "MEMORY_MB": 1024}, ("HW_NUMA_ROOT",), root
+        )
+        for cell in (0, 1)
+    )
+    return (root, *cells)
+
+
+def consumer(placement: PlacementView, uuid_: str) -> Any:
+    return placement.ask("GET", f"/allocations/{uuid_}")
+
+
+# -- what is healed --------------------------------------------------------------------------------
+
+
+def test_0_when_an_instance_without_allocations_gets_what_its_flavor_says(
+    operator: Operator,
+) -> None:
+    root = flat_host(operator.placement, operator.name)
+    one = instance(operator.name)
+    result = operator.run("heal_allocations", described(operator, one), "--json")
+    assert result.status == 0
+    assert operator.placement.held(one["uuid"]) == {root: NEED}
+    record = consumer(operator.placement, one["uuid"])
+    assert (record["project_id"], record["user_id"]) == ("a-project", "a-user")
+    assert record["consumer_type"] == "INSTANCE"
+    [outcome] = result.document["outcomes"]
+    assert outcome["state"] == "healed"
+    assert outcome["after"] == {root: NEED}
+
+
+def test_4_when_nothing_needs_healing_and_when_it_was_healed_before(offline: Operator) -> None:
+    root = flat_host(offline.placement)
+    healthy, naked = instance("flat"), instance("flat")
+    offline.placement.claim({root: NEED}, healthy["uuid"])
+    assert offline.run("heal_allocations", described(offline, healthy)).status == 4
+    file = described(offline, healthy, naked)
+    assert offline.run("heal_allocations", file).status == 0
+    before = offline.dump()
+    assert offline.run("heal_allocations", file).status == 4
+    assert offline.dump() == before
+
+
+def test_a_dry_run_ends_with_6_and_writes_nothing(offline: Operator) -> None:
+    flat_host(offline.placement)
+    before = offline.dump()
+    one = instance("flat")
+    result = offline.run("heal_allocations", described(offline, one), "--dry-run", "--json")
+    assert result.status == 6
+    assert result.document["outcomes"][0]["instance"] == one["uuid"]
+    assert offline.dump() == before
+
+
+def test_a_dry_run_ends_with_4_when_nothing_needs_healing(offline: Operator) -> None:
+    root = flat_host(offline.placement)
+    one = instance("flat")
+    offline.placement.claim({root: NEED}, one["uuid"])
+    before = offline.dump()
+    assert offline.run("heal_allocations", described(offline, one), "--dry-run").status == 4
+    assert offline.dump() == before
+
+
+def test_only_what_is_missing_is_added_and_the_rest_stays(offline: Operator) -> None:
+    root = flat_host(offline.placement)
+    one = instance("flat")
+    offline.placement.claim({root: {"VCPU": 1, "DISK_GB": 10}}, one["uuid"])
+    assert offline.run("heal_allocations", described(offline, one)).status == 0
+    assert offline.placement.held(one["uuid"]) == {root: NEED}
+
+
+def test_an_instance_of_another_owner_is_given_to_its_own(offline: Operator) -> None:
+    root = flat_host(offline.placement)
+    one = instance("flat", project_id="p", user_id="u")
+    offline.placement.claim({root: NEED}, one["uuid"])
+    assert offline.run("heal_allocations", described(offline, one)).status == 0
+    record = consumer(offline.placement, one["uuid"])
+    assert (record["project_id"], record["user_id"]) == ("p", "u")
+    assert offline.placement.held(one["uuid"]) == {root: NEED}
+
+
+def test_an_instance_that_boots_from_a_volume_gets_no_disk(offline: Operator) -> None:
+    root = flat_host(offline.placement)
+    one = instance("flat", is_bfv=True)
+    assert offline.run("heal_allocations", described(offline, one)).status == 0
+    assert offline.placement.held(one["uuid"]) == {root: {"VCPU": 2, "MEMORY_MB": 512}}
+
+
+def test_a_consumer_without_type_becomes_an_instance_when_it_is_healed(offline: Operator) -> None:
+    root = flat_host(offline.placement)
+    one = instance("flat")
+    offline.placement.claim({root: {"VCPU": 1}}, one["uuid"], None)
+    assert offline.run("heal_allocations", described(offline, one)).status == 0
+    assert consumer(offline.placement, one["uuid"])["consumer_type"] == "INSTANCE"
+
+
+def test_on_a_nested_host_cpus_and_memory_come_from_one_cell(offline: Operator) -> None:
+    root, *cells = nested_host(offline.placement)
+    one = instance("nested")
+    assert offline.run("heal_allocations", described(offline, one)).status == 0
+    held = offline.placement.held(one["uuid"])
+    assert held.pop(root) == {"DISK_GB": 10}
+    [(cell, amounts)] = held.items()
+    assert cell in cells
+    assert amounts == {"VCPU": 2, "MEMORY_MB": 512}
+
+
+@pytest.mark.parametrize("cell", [0, 1])
+def test_the_cell_is_the_one_that_the_guest_is_on(offline: Operator, cell: int) -> None:
+    root, *cells = nested_host(offline.placement)
+    one = instance("nested", devices={"cells": [{"cell": cell, "vcpus": 2, "memory_mib": 512}]})
+    assert offline.run("heal_allocations", described(offline, one)).status == 0
+    assert offline.placement.held(one["uuid"]) == {
+        root: {"DISK_GB": 10},
+        cells[cell]: {"VCPU": 2, "MEMORY_MB": 512},
+    }
+
+
+def test_a_guest_on_two_cells_holds_on_each_what_it_has_there(offline: Operator) -> None:
+    root, zero, one_ = nested_host(offline.placement)
+    cells = [
+        {"cell": 0, "vcpus": 1, "memory_mib": 384},
+        {"cell": 1, "vcpus": 1, "memory_mib": 128},
+    ]
+    one = instance("nested", devices={"cells": cells})
+    assert offline.run("heal_allocations", described(offline, one)).status == 0
+    assert offline.placement.held(one["uuid"]) == {
+        root: {"DISK_GB": 10},
+        zero: {"VCPU": 1, "MEMORY_MB": 384},
+        one_: {"VCPU": 1, "MEMORY_MB": 128},
+    }
+
+
+@pytest.mark.parametrize("used", ["0000:84:00.0", "0000:C4:00.0"])
+def test_a_vgpu_comes_from_the_card_that_the_guest_has_it_from(
+    offline: Operator, used: str
+) -> None:
+    placement = offline.placement
+    root = flat_host(placement)
+    cards = {
+        address: placement.new_provider(
+            f"flat_pci_{address.lower().replace(':', '_').replace('.', '_')}", {"VGPU": 4}, (), root
+        )
+        for address in ("0000:84:00.0", "0000:C4:00.0")
+    }
+    flavor = FLAVOR | {"extra_specs": {"resources:VGPU": "1"}}
+    one = instance("flat", flavor=flavor, devices={"mdevs": [{"parent": used}]})
+    assert offline.run("heal_allocations", described(offline, one)).status == 0
+    assert offline.placement.held(one["uuid"]) == {root: NEED, cards[used]: {"VGPU": 1}}
+
+
+def test_missing_disk_alone_is_taken_from_the_pool_that_the_host_shares(offline: Operator) -> None:
+    placement, mine = offline.placement, str(uuid.uuid4())
+    root = placement.new_provider("flat", {"VCPU": 8, "MEMORY_MB": 4096}, HOST_TRAITS)
+    pool = placement.new_provider("pool", {"DISK_GB": 99}, ("MISC_SHARES_VIA_AGGREGATE",))
+    for each in (root, pool):
+        placement.set_aggregates(each, [mine])
+    without, with_part = instance("flat"), instance("flat")
+    placement.claim({root: {"VCPU": 2, "MEMORY_MB": 512}}, with_part["uuid"])
+    assert offline.run("heal_allocations", described(offline, without, with_part)).status == 0
+    for one in (without, with_part):
+        held = {root: {"VCPU": 2, "MEMORY_MB": 512}, pool: {"DISK_GB": 10}}
+        assert placement.held(one["uuid"]) == held
+
+
+def test_a_port_gets_what_it_asks_for_and_its_provider_is_told(offline: Operator) -> None:
+    placement, port = offline.placement, str(uuid.uuid4())
+    root = flat_host(placement)
+    nic = placement.new_provider("nic", {"NET_BW_EGR_KILOBIT_PER_SEC": 1000}, (), root)
+    request = {"resources": {"NET_BW_EGR_KILOBIT_PER_SEC": 100}, "required": []}
+    one = instance("flat", ports=[{"id": port, "resource_request": request}])
+    placement.claim({root: NEED}, one["uuid"])
+    file = described(offline, one)
+    assert offline.run("heal_allocations", file, "--skip-port-allocations").status == 4
+    result = offline.run("heal_allocations", file, "--json")
+    assert result.status == 0
+    assert placement.held(one["uuid"]) == {root: NEED, nic: {"NET_BW_EGR_KILOBIT_PER_SEC": 100}}
+    assert result.document["outcomes"][0]["bindings"] == {port: nic}
+    assert offline.run("heal_allocations", file).status == 4
+
+
+# -- what is left alone ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fields", [{"task_state": "migrating"}, {"deleted": True}, {"host": ""}, {"moving": True}]
+)
+def test_an_instance_that_is_not_settled_is_left_alone(
+    offline: Operator, fields: dict[str, Any]
+) -> None:
+    flat_host(offline.placement)
+    before = offline.dump()
+    result = offline.run(
+        "heal_allocations", described(offline, instance("flat") | fields), "--json"
+    )
+    assert result.status == 4
+    assert result.document["outcomes"][0]["state"] == "skipped"
+    assert offline.dump() == before
+
+
+def test_what_nothing_asks_for_is_reported_and_taken_away_by_force_alone(
+    offline: Operator,
+) -> None:
+    root, other = flat_host(offline.placement), flat_host(offline.placement, "other")
+    one = instance("flat")
+    much = {root: {**NEED, "VCPU": 5}, other: {"VCPU": 1}}
+    offline.placement.claim(much, one["uuid"])
+    file = described(offline, one)
+    result = offline.run("heal_allocations", file, "--json")
+    assert result.status == 4
+    assert result.document["outcomes"][0]["surplus"] == {root: {"VCPU": 3}, other: {"VCPU": 1}}
+    assert offline.placement.held(one["uuid"]) == much
+    assert "--force" in offline.run("heal_allocations", file).out
+    argument = f"--instance={one['uuid']}"
+    assert offline.run("heal_allocations", file, argument, "--force").status == 0
+    assert offline.placement.held(one["uuid"]) == {root: NEED}
+
+
+def test_only_the_instance_or_the_cell_that_is_named_is_healed(offline: Operator) -> None:
+    root = flat_host(offline.placement)
+    first, second, third = (instance("flat", cell=cell) for cell in ("a", "b", "b"))
+    file = described(offline, first, second, third)
+    assert offline.run("heal_allocations", file, f"--instance={second['uuid']}").status == 0
+    assert offline.placement.held(second["uuid"]) == {root: NEED}
+    assert offline.placement.held(third["uuid"]) == {}
+    assert offline.run("heal_allocations", file, "--cell=b").status == 0
+    assert offline.placement.held(third["uuid"]) == {root: NEED}
+    assert offline.placement.held(first["uuid"]) == {}
+
+
+def test_a_bare_uuid_says_that_it_exists_and_nothing_else(offline: Operator) -> None:
+    flat_host(offline.placement)
+    bare = str(uuid.uuid4())
+    file = described(offline, bare)
+    assert offline.run("heal_allocations", file).status == 4
+    result = offline.run("heal_allocations", file, f"--instance={bare}")
+    assert result.status == 127
+    assert "flavor" in result.err
+
+
+def test_the_audit_reads_the_same_file(offline: Operator) -> None:
+    root = flat_host(offline.placement)
+    alive, migration, gone = instance("flat"), str(uuid.uuid4()), str(uuid.uuid4())
+    for each in (alive["uuid"], migration, gone):
+        offline.placement.claim({root: {"VCPU": 1}}, each)
+    file = described(offline, alive, f"{migration}  # a migration")
+    result = offline.run("audit", file, "--min-age=0", "--json")
+    assert [each["uuid"] for each in result.document["orphans"]] == [gone]
+
+
+# -- the other exit codes --------------------------------------------------------------------------
+
+
+def test_1_when_the_bound_is_reached_and_there_is_more(offline: Operator) -> None:
+    flat_host(offline.placement)
+    file = described(offline, *(instance("flat") for _ in range(3)))
+    healed = [offline.run("heal_allocations", file, "--max-count=1").status for _ in range(4)]
+    assert healed == [1, 1, 0, 4]
+
+
+def test_2_for_an_instance_without_compute_node_and_the_others_are_healed(
+    offline: Operator,
+) -> None:
+    root = flat_host(offline.placement)
+    lost, fine = instance("nowhere"), instance("flat")
+    result = offline.run("heal_allocations", described(offline, lost, fine))
+    assert result.status == 2
+    assert lost["uuid"] in result.err
+    assert "nowhere" in result.err
+    assert offline.placement.held(fine["uuid"]) == {root: NEED}
+
+
+def test_3_names_provider_and_class_when_the_host_is_full(offline: Operator) -> None:
+    root = flat_host(offline.placement, VCPU=4)
+    offline.placement.claim({root: {"VCPU": 3}})
+    one = instance("flat")
+    result = offline.run("heal_allocations", described(offline, one))
+    assert result.status == 3
+    assert "flat" in result.err
+    assert "1 of 4 VCPU left, and 2 are needed" in result.err
+    assert offline.placement.held(one["uuid"]) == {}
+
+
+def test_3_also_when_placement_is_asked_all_the_same_for_it_raises_no_ratio(
+    offline: Operator,
+) -> None:
+    root = flat_host(offline.placement, VCPU=4)
+    offline.placement.claim({root: {"VCPU": 3}})
+    one = instance("flat")
+    result = offline.run("heal_allocations", described(offline, one), "--force-overcommit")
+    assert result.status == 3
+    assert "no room for VCPU on flat" in result.err
+    assert root in result.err
+    assert offline.placement.held(one["uuid"]) == {}
+
+
+def test_3_when_the_cell_that_the_guest_is_on_is_full_though_another_is_not(
+    offline: Operator,
+) -> None:
+    _root, zero, _one = nested_host(offline.placement)
+    offline.placement.claim({zero: {"VCPU": 4}})
+    guest = instance("nested", devices={"cells": [{"cell": 0, "vcpus": 2, "memory_mib": 512}]})
+    result = offline.run("heal_allocations", described(offline, guest))
+    assert result.status == 3
+    assert "VCPU" in result.err
+    assert "nested_NUMA0" in result.err
+    assert offline.placement.held(guest["uuid"]) == {}
+
+
+def test_3_when_placement_refuses_to_write(
+    offline: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flat_host(offline.placement)
+    send = InProcessTransport.request
+
+    def request(self: InProcessTransport, method: str, path: str, *rest: Any) -> Response:
+        if method == "PUT":
+            return Response(403, {}, None, "no")
+        return send(self, method, path, *rest)
+
+    monkeypatch.setattr(InProcessTransport, "request", request)
+    assert offline.run("heal_allocations", described(offline, instance("flat"))).status == 3
+
+
+def test_3_when_placement_goes_away_and_what_was_healed_is_said(
+    offline: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flat_host(offline.placement)
+    first, second = instance("flat"), instance("flat")
+    send = InProcessTransport.request
+
+    def request(self: InProcessTransport, method: str, path: str, *rest: Any) -> Response:
+        if path == f"/allocations/{second['uuid']}":
+            return Response(503, {}, None, "away")
+        return send(self, method, path, *rest)
+
+    monkeypatch.setattr(InProcessTransport, "request", request)
+    result = offline.run("heal_allocations", described(offline, first, second), "--json")
+    assert result.status == 3
+    assert [each["instance"] for each in result.document["outcomes"]] == [first["uuid"]]
+    assert "503" in result.document["failure"]
+
+
+def test_3_when_placement_cannot_be_reached(offline: Operator) -> None:
+    offline.extra = []
+    assert offline.run("heal_allocations", described(offline, instance("flat"))).status == 3
+
+
+def test_an_instance_that_changes_meanwhile_is_looked_at_again(
+    offline: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = flat_host(offline.placement)
+    one = instance("flat")
+    send, raced = InProcessTransport.request, []
+
+    def request(self: InProcessTransport, method: str, path: str, *rest: Any) -> Response:
+        if method == "PUT" and path == f"/allocations/{one['uuid']}" and not raced:
+            raced.append(path)
+            body = {
+                "allocations": {root: {"resources": {"VCPU": 2}}},
+                "project_id": "a-project",
+                "user_id": "a-user",
+                "consumer_generation": None,
+                "consumer_type": "INSTANCE",
+            }
+            assert send(self, "PUT", path, (1, 39), body).status == 204
+        return send(self, method, path, *rest)
+
+    monkeypatch.setattr(InProcessTransport, "request", request)
+    assert offline.run("heal_allocations", described(offline, one)).status == 0
+    assert raced
+    assert offline.placement.held(one["uuid"]) == {root: NEED}
+
+
+def test_8_for_accelerators_and_never_for_a_vgpu(offline: Operator) -> None:
+    root = flat_host(offline.placement)
+    card = offline.placement.new_provider("card", {"VGPU": 1}, (), root)
+    profile = FLAVOR | {"extra_specs": {"accel:device_profile": "fpga"}}
+    result = offline.run("heal_allocations", described(offline, instance("flat", flavor=profile)))
+    assert result.status == 8
+    vgpu = instance("flat", flavor=FLAVOR | {"extra_specs": {"resources:VGPU": "1"}})
+    assert offline.run("heal_allocations", described(offline, vgpu)).status == 0
+    assert offline.placement.held(vgpu["uuid"])[card] == {"VGPU": 1}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--force",),
+        ("--cell=a", f"--instance={uuid.uuid4()}"),
+        ("--force", "--skip-port-allocations", f"--instance={uuid.uuid4()}"),
+        (f"--instance={uuid.uuid4()}",),
+        ("--max-count=0",),
+        ("--instance=x",),
+        ("--nonsense",),
+    ],
+)
+def test_127_for_bad_arguments(offline: Operator, arguments: tuple[str, ...]) -> None:
+    file = described(offline, instance("flat"))
+    result = offline.run("heal_allocations", file, *arguments)
+    assert result.status == 127
+    assert result.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        "no uuid",
+        json.dumps({"uuid": str(uuid.uuid4()), "host": "flat"}),
+        json.dumps(instance("flat", flavor={"vcpus": "many"})),
+        json.dumps(instance("flat", devices={"pci_addresses": ["nowhere"]})),
+    ],
+)
+def test_127_for_a_line_that_is_not_understood_and_nothing_is_changed(
+    offline: Operator, line: str
+) -> None:
+    flat_host(offline.placement)
+    before = offline.dump()
+    result = offline.run("heal_allocations", described(offline, instance("flat"), line))
+    assert result.status == 127
+    assert "line 2" in result.err
+    assert offline.dump() == before
+
+
+@pytest.mark.parametrize("source", ["agents", "file"])
+def test_127_with_a_way_out_when_nobody_knows_the_flavors(offline: Operator, source: str) -> None:
+    offline.configure(compute_agent={"instance_source": source})
+    result = offline.run("heal_allocations")
+    assert result.status == 127
+    assert "--instances" in result.err
+
+
+def test_255_and_a_traceback_for_a_defect(
+    offline: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_args: object, **_named: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("compute_agent.manage.healing.cover", broken)
+    flat_host(offline.placement)
+    result = offline.run("heal_allocations", described(offline, instance("flat")))
+    assert result.status == 255
+    assert "Traceback" in result.err
