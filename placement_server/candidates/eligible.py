@@ -1,8 +1,8 @@
 """Which providers can serve which item, and which roots are left: array operations only.
 
 Groups are looked at in the order of the query, and the search stops at the first that nothing can
-serve. Names of classes and traits are checked on the way, so an unknown name in a later group may
-go unreported when an earlier one already makes the answer empty.
+serve. Before that all names of classes and traits are looked up: whether a client is told of a
+wrong one must not depend on what else there is.
 """
 
 from collections.abc import Iterable, Mapping
@@ -59,6 +59,7 @@ class _Filter:
 
     def run(self) -> Eligible:
         """Return what is eligible; with no roots when nothing can be."""
+        self._check_names()
         try:
             self._narrow_by_root()
             for group in self.query.groups:
@@ -89,6 +90,22 @@ class _Filter:
         if query.root_member_of or query.root_forbidden_aggregates:
             sets = self._aggregate_sets(query.root_member_of, query.root_forbidden_aggregates)
             self._keep_roots(sets[index.aggregate_set[self.roots]], "root", "root_member_of")
+
+    def _check_names(self) -> None:
+        self._trait_ids(sorted(self.query.root_required))
+        self._trait_ids(sorted(self.query.root_forbidden))
+        for group in self.query.groups:
+            self._check_classes(group)
+            for term in group.required:
+                self._trait_ids(sorted(term))
+            self._trait_ids(sorted(group.forbidden))
+
+    def _check_classes(self, group: RequestGroup) -> None:
+        for name, _amount in group.resources:
+            if name not in self.index.names.class_ids:
+                raise UnknownName(
+                    f"Invalid resource class in resources parameter: No such resource class {name}."
+                )
 
     def _trait_ids(self, names: Iterable[str]) -> list[int]:
         known = self.index.names.trait_ids
@@ -122,13 +139,8 @@ class _Filter:
     def _names_and_tree(
         self, group: RequestGroup
     ) -> tuple[Mapping[str, int], list[list[int]], list[int], int | None]:
-        """Look up what a group names, in the order in which errors are to be found."""
+        """Look up what a group names."""
         known = self.index.names.class_ids
-        for name, _amount in group.resources:
-            if name not in known:
-                raise UnknownName(
-                    f"Invalid resource class in resources parameter: No such resource class {name}."
-                )
         if group.member_of and not self._aggregate_sets(group.member_of, frozenset()).any():
             self._nothing(group, "member_of")
         terms = [self._trait_ids(sorted(term)) for term in group.required]

@@ -69,45 +69,59 @@ class KindFinder:
         self._numbers: dict[tuple[int, object, bytes], int] = {}
         self.problems: list[Problem] = []
 
-    def kinds(self, roots: IntArray) -> list[tuple[TreeView, int]]:
+    def kinds(self, roots: IntArray) -> tuple[list[TreeView], list[int]]:
         """Return for each root, in order, its view and the number of its kind."""
-        index = self.index
-        shapes = index.shape[roots].tolist()
+        shapes = self.index.shape[roots]
         shares = self._shares(roots)
-        if shares is None and shapes.count(shapes[0]) == len(shapes):
-            return self._alike(roots, shapes[0], [()] * len(roots))
+        if (shapes == shapes[0]).all() and shares is None:
+            return self._alike(roots, int(shapes[0]), [()] * len(roots))
         if shares is None:
             shares = [()] * len(roots)
         groups: dict[tuple[int, int], list[int]] = {}
-        for at, (shape, shared) in enumerate(zip(shapes, shares, strict=True)):
+        for at, (shape, shared) in enumerate(zip(shapes.tolist(), shares, strict=True)):
             groups.setdefault((shape, len(shared)), []).append(at)
         found: dict[int, tuple[TreeView, int]] = {}
         for (shape, _count), members in groups.items():
-            views = self._alike(roots[members], shape, [shares[at] for at in members])
-            found.update(zip(members, views, strict=True))
-        return [found[at] for at in range(len(roots))]
+            alike = self._alike(roots[members], shape, [shares[at] for at in members])
+            found.update(zip(members, zip(*alike, strict=True), strict=True))
+        in_order = [found[at] for at in range(len(roots))]
+        return [view for view, _number in in_order], [number for _view, number in in_order]
 
     def _alike(
         self, roots: IntArray, shape: int, shares: list[tuple[int, ...]]
-    ) -> list[tuple[TreeView, int]]:
+    ) -> tuple[list[TreeView], list[int]]:
         """Return what :meth:`kinds` does for trees of one shape with equally many shares."""
         size = self.index.columns.shapes[shape].size
         words = self._words(roots[:, None] + np.arange(size), foreign=False)
         if shares[0]:
             linked = self._words(np.array(shares, dtype=np.int64), foreign=True)
             words = np.ascontiguousarray(np.concatenate((words, linked), axis=1))
-        rows = words.reshape(len(roots), -1).view(f"V{words[0].nbytes}").ravel().tolist()
-        numbers = self._numbers
-        found = []
-        for at, (root, shared, row) in enumerate(zip(roots.tolist(), shares, rows, strict=True)):
-            view = TreeView(root, size, shared)
-            key = (shape, self.relations(shared) if shared else None, row)
-            number = numbers.get(key)
+        # An answer of a thousand hosts consists of such loops; calling the class costs twice this.
+        make = tuple.__new__
+        views = [
+            make(TreeView, (root, size, shared))
+            for root, shared in zip(roots.tolist(), shares, strict=True)
+        ]
+        flat = words.reshape(len(roots), -1)
+        if not shares[0] and (flat == flat[0]).all():
+            return views, [self._number(shape, views[0], words[0])] * len(views)
+        rows = flat.view(f"V{words[0].nbytes}").ravel().tolist()
+        known: dict[tuple[object, bytes], int] = {}
+        numbers = []
+        for at, (view, row) in enumerate(zip(views, rows, strict=True)):
+            number = known.get((view.shares, row))
             if number is None:
-                number = numbers[key] = len(self.problems)
-                self.problems.append(self._problem(view, words[at]))
-            found.append((view, number))
-        return found
+                number = known[view.shares, row] = self._number(shape, view, words[at])
+            numbers.append(number)
+        return views, numbers
+
+    def _number(self, shape: int, view: TreeView, row: Words) -> int:
+        key = (shape, self.relations(view.shares) if view.shares else None, row.tobytes())
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.problems)
+            self.problems.append(self._problem(view, row))
+        return number
 
     def _shares(self, roots: IntArray) -> list[tuple[int, ...]] | None:
         links = self.eligible.links

@@ -80,12 +80,16 @@ class Renderer:
                 seen[root] = None
                 uuids = [uuid[root + place] for place in template.places]
             requests.append(template.text % tuple(uuids))
-        return (
-            f'{{"allocation_requests":[{",".join(requests)}],'
-            f'"provider_summaries":{{{",".join(self._summaries(seen))}}}}}'
-        ).encode()
+        summaries = self._summaries(seen)
+        if summaries:
+            summaries[0] = summaries[0].removeprefix(b",")
+        listed = ",".join(requests).encode()
+        # One copy of what may be megabytes: more make the allocator give memory back and ask again.
+        return b"".join(
+            (b'{"allocation_requests":[', listed, b'],"provider_summaries":{', *summaries, b"}}")
+        )
 
-    def _summaries(self, seen: Iterable[int]) -> list[str]:
+    def _summaries(self, seen: Iterable[int]) -> list[bytes]:
         if self._nested:
             return self.summaries.trees(self.index, seen)
         requested = {number for item in self.plan.items for number, _ in item.amounts}

@@ -129,6 +129,33 @@ class _Kind:
         self.reason = solver.reason or "no combination of the providers that fit"
 
 
+class _Kinds(dict[int, _Kind]):
+    """The kinds by number, each made when the first tree of it comes.
+
+    :param make: makes a kind; with a random order, another order of it each time.
+    """
+
+    def __init__(self, make: Callable[[int], _Kind]) -> None:
+        self._make = make
+        self._orders: dict[int, list[_Kind]] = {}
+
+    def __missing__(self, number: int) -> _Kind:
+        kind = self[number] = self._make(number)
+        return kind
+
+    def in_any_order(self, shuffle: random.Random) -> Callable[[int], _Kind]:
+        """Return what gives one of several random orders of a kind, so that alike trees differ."""
+
+        def pick(number: int) -> _Kind:
+            orders = self._orders.setdefault(number, [])
+            if len(orders) < _RANDOM_ORDERS:
+                orders.append(self._make(number))
+                return orders[-1]
+            return shuffle.choice(orders)
+
+        return pick
+
+
 @dataclass(slots=True)
 class Search:
     """One search. Iterate :meth:`candidates` once.
@@ -215,6 +242,7 @@ class Search:
     def _breadth_first(self) -> Iterator[Candidate]:
         distinct: list[tuple[TreeView, _Series]] = []
         exchanges: list[tuple[TreeView, _Series]] = []
+        make = tuple.__new__
         for tree, kind in self._trees():
             placement = kind.distinct.get(0)
             if placement is not None:
@@ -222,7 +250,8 @@ class Search:
                 if kind.swaps is not None:
                     exchanges.append((tree, kind.swaps))
                 self._found += 1
-                yield Candidate(placement, tree)
+                # Calling the class costs twice this.
+                yield make(Candidate, (placement, tree))
         yield from self._rounds(distinct, 1)
         yield from self._rounds(exchanges, 0)
 
@@ -250,31 +279,27 @@ class Search:
             order = list(range(len(roots)))
             self.shuffle.shuffle(order)
             roots = roots[order]
-        kinds: dict[int, list[_Kind]] = {}
+        kinds = _Kinds(lambda number: self._kind(finder, number))
         start, chunk = 0, max(_FIRST_CHUNK, min(self.limits.limit or 0, _LARGEST_CHUNK))
         while start < len(roots):
             self._tick()
-            for tree, number in finder.kinds(roots[start : start + chunk]):
-                known = kinds.get(number)
-                if known is None:
-                    known = kinds[number] = [self._kind(finder, number)]
-                kind = known[0] if self.shuffle is None else self._any_order(known, finder, number)
-                if self.reporter.wants:
-                    self._report(tree, kind)
-                yield tree, kind
+            views, numbers = finder.kinds(roots[start : start + chunk])
+            pairs = zip(views, map(kinds.__getitem__, numbers), strict=True)
+            if self.shuffle is not None:
+                pairs = zip(views, map(kinds.in_any_order(self.shuffle), numbers), strict=True)
+            yield from self._reported(pairs) if self.reporter.wants else pairs
             start += chunk
             chunk = min(2 * chunk, _LARGEST_CHUNK)
 
+    def _reported(
+        self, pairs: Iterable[tuple[TreeView, _Kind]]
+    ) -> Iterator[tuple[TreeView, _Kind]]:
+        for tree, kind in pairs:
+            self._report(tree, kind)
+            yield tree, kind
+
     def _kind(self, finder: KindFinder, number: int) -> _Kind:
         return _Kind(Solver(self.plan, finder.problems[number], self._tick, self.shuffle))
-
-    def _any_order(self, orders: list[_Kind], finder: KindFinder, number: int) -> _Kind:
-        """Return one of several random orders of a kind, so that alike trees differ."""
-        assert self.shuffle is not None
-        if len(orders) < _RANDOM_ORDERS:
-            orders.append(self._kind(finder, number))
-            return orders[-1]
-        return self.shuffle.choice(orders)
 
     def _report(self, tree: TreeView, kind: _Kind) -> None:
         if kind.distinct.get(0) is None:

@@ -1,6 +1,7 @@
-"""Provider summaries as JSON text, kept for as long as the provider stays what it is.
+"""Provider summaries as JSON, kept for as long as the provider stays what it is.
 
-From 1.29 on an answer lists whole trees, so the text of a whole tree is the unit that is kept.
+From 1.29 on an answer lists whole trees, so the text of a whole tree is the unit that is kept: as
+bytes, and with a comma in front, so that an answer of megabytes is put together in one copy.
 Slots never change their meaning, so a text is right for as long as its columns exist; a tree
 that changes gets new slots and thereby a new text.
 """
@@ -22,7 +23,7 @@ class _Texts:
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
-        self.trees: dict[int, str] = {}
+        self.trees: dict[int, bytes] = {}
         self.traits: dict[int, str] = {}
         self.characters = 0
 
@@ -40,15 +41,17 @@ class SummaryCache:
             texts = self._texts = _Texts(index.columns)
         return texts
 
-    def trees(self, index: Index, roots: Iterable[int]) -> list[str]:
-        """Return the summaries of whole trees, one text of comma-separated members for each."""
+    def trees(self, index: Index, roots: Iterable[int]) -> list[bytes]:
+        """Return the summaries of whole trees: members of an object, each after a comma."""
         known, members = self._of(index), []
         for root in roots:
             text = known.trees.get(root)
             if text is None:
-                text = known.trees[root] = ",".join(
-                    _nested_member(index, slot, known) for slot in range(root, int(index.end[root]))
-                )
+                slots = range(root, int(index.end[root]))
+                text = "".join(
+                    [f",{_nested_member(index, slot, known)}" for slot in slots]
+                ).encode()
+                known.trees[root] = text
                 known.characters += len(text)
             members.append(text)
         if known.characters > _MOST_CHARACTERS:
@@ -61,16 +64,16 @@ class SummaryCache:
         slots: Iterable[int],
         microversion: Microversion,
         requested: Collection[int],
-    ) -> list[str]:
-        """Return the summaries of single providers in the form before 1.29."""
+    ) -> list[bytes]:
+        """Return the summaries of single providers in the form before 1.29, as :meth:`trees`."""
         known = self._of(index)
         wanted = None if microversion >= (1, 27) else requested
         texts = []
         for slot in slots:
-            text = f'"{index.columns.uuid[slot]}":{{{_resources(index, slot, wanted)}'
+            text = f',"{index.columns.uuid[slot]}":{{{_resources(index, slot, wanted)}'
             if microversion >= (1, 17):
                 text += f",{_traits_of(index, slot, known)}"
-            texts.append(text + "}")
+            texts.append(f"{text}}}".encode())
         return texts
 
 

@@ -265,8 +265,8 @@ def test_summaries_of_old_and_new_columns_do_not_mix() -> None:
     new = writer_of([Provider("new", None, {"VCPU": 2})]).index
     summaries = SummaryCache()
     for _ in range(2):
-        assert '"old"' in summaries.trees(old, [0])[0]
-        assert '"new"' in summaries.trees(new, [0])[0]
+        assert b'"old"' in summaries.trees(old, [0])[0]
+        assert b'"new"' in summaries.trees(new, [0])[0]
 
 
 def test_capacity_in_summaries_is_cut_towards_zero() -> None:
