@@ -5,6 +5,8 @@
     show     print the tree of resource providers that placement has
     status   print what the running agent says about itself
     report   ask the running agent for a pass now
+    claims   print which instance holds which CPUs and devices of this host
+    drop-claim  forget what an instance holds here, with or without a running agent
     doctor   check identity, placement, permissions, CPU sets, devices; change nothing
     capture  copy the machine's description into a directory, for a bug report
     dev      agent, scheduler and placement in one, for trying things out
@@ -122,6 +124,10 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--node", help="of this node only")
     report.add_argument("--no-wait", action="store_true", help="do not wait for its end")
     report.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    claims = _command(commands, "claims", _claims, "print which instance holds what of this host")
+    claims.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    drop = _command(commands, "drop-claim", _drop_claim, "forget what an instance holds here")
+    drop.add_argument("consumer", metavar="UUID", help="of the instance, or of the migration")
     doctor = _command(commands, "doctor", _doctor, "check what could be wrong; changes nothing")
     doctor.add_argument("--json", action="store_true", help="one JSON document on stdout")
     capture = _command(commands, "capture", _capture, "copy this machine's description")
@@ -235,6 +241,18 @@ def _report(namespace: argparse.Namespace) -> int:
     arguments = {"node": namespace.node, "wait": not namespace.no_wait}
     document = _ask(namespace, "report", REPORT_TIMEOUT, **arguments)
     return inspection.print_status(document, as_json=namespace.json)
+
+
+def _claims(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd import claims
+
+    return claims.show(_configuration(namespace), as_json=namespace.json)
+
+
+def _drop_claim(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd import claims
+
+    return claims.drop(_configuration(namespace), namespace.consumer)
 
 
 def _ask(

@@ -388,6 +388,10 @@ class AgentProcess:
         node: dict[str, Any] = document["nodes"][0]
         return node
 
+    def ask(self, command: str, **arguments: Any) -> Any:
+        """Give a command over the local socket."""
+        return local_socket.ask(self.state / "status.sock", command, PATIENCE, **arguments)
+
     def send(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)

@@ -10,6 +10,8 @@ It reads a JSON file before every call, named by the environment variable SCRIPT
                 "broken": the second call asks again; "failing": it raises ReshapeFailed;
                 "losing": it loses allocations
     instances   uuids
+    units       class to names of the root's units
+    deleted     names of nodes that are gone for good
 """
 
 import builtins
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent import errors
+from compute_agent.provider import Resource
 from compute_agent.virt.driver import ComputeDriver
 
 
@@ -45,6 +48,9 @@ class ScriptedDriver(ComputeDriver):
 
     def get_available_nodes(self, refresh=False):
         return list(self._begin("get_available_nodes").get("nodes", ["node1"]))
+
+    def is_node_deleted(self, nodename):
+        return nodename in self._begin("is_node_deleted").get("deleted", [])
 
     def list_instance_uuids(self):
         return self._begin("list_instance_uuids").get("instances", [])
@@ -78,6 +84,11 @@ class ScriptedDriver(ComputeDriver):
         elif script.get("vgpu_on_root"):
             inventory["VGPU"] = {"total": 4}
         provider_tree.update_inventory(nodename, inventory)
+        root = provider_tree.data(nodename).uuid
+        units = script.get("units", {})
+        provider_tree.update_resources(
+            nodename, {rc: [Resource(root, rc, name) for name in units[rc]] for rc in units}
+        )
         wanted = {f"{nodename}_{suffix}" for suffix in script.get("children", {})}
         for child in provider_tree.children(nodename):
             if child.name not in wanted and "VGPU" not in child.inventory:
@@ -120,3 +131,9 @@ class ScriptedNodesDriver(ScriptedDriver):
     def get_nodenames_by_uuid(self, refresh=False):
         nodes = self._begin("get_available_nodes")["nodes"]
         return {uuid: name for name, uuid in nodes.items()}
+
+
+class WanderingNodesDriver(ScriptedNodesDriver):
+    """Several nodes, which other agents may take over at any moment."""
+
+    rebalances_nodes = True

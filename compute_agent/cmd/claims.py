@@ -1,0 +1,76 @@
+"""The commands `compute-agent claims` and `drop-claim`: by the running agent, or its state files.
+
+What an instance was given outlives the agent. An agent that refuses to start because a device is
+gone must still be told that the instance does without it, so both work without a running agent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compute_agent.service import local_socket
+from compute_agent.service.local_socket import AgentNotRunning
+from compute_agent.state.files import AgentLock
+from compute_agent.state.ledger import Ledger
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+TIMEOUT = 30.0
+
+
+def show(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
+    """Print who holds what.
+
+    :raises StateUnusable: no agent runs and its state cannot be read.
+    """
+    try:
+        claims: Sequence[Mapping[str, Any]] = _asked(conf, "claims")
+    except AgentNotRunning:
+        ledger = Ledger(Path(conf.state_path), read_only=True)
+        claims = [claim.document() for _consumer, claim in sorted(ledger.claims().items())]
+    if as_json:
+        print(json.dumps({"claims": claims}, indent=2))
+        return 0
+    for claim in claims:
+        behind = "" if claim["instance"] == claim["consumer"] else f"  of {claim['instance']}"
+        print(f"{claim['consumer']}  node {claim['node']}{behind}")
+        for uuid, classes in sorted(claim["amounts"].items()):
+            held = ", ".join(f"{amount} {rc}" for rc, amount in sorted(classes.items()))
+            print(f"  provider {uuid}: {held}")
+        for unit in claim["units"]:
+            print(f"  {unit['resource_class']} {unit['name']}")
+    if not claims:
+        print("no claims")
+    return 0
+
+
+def drop(conf: cfg.ConfigOpts, consumer: str) -> int:
+    """Forget what an instance or a migration holds; 1 if it held nothing.
+
+    :raises AgentRunning: an agent runs and cannot be asked.
+    """
+    try:
+        dropped = bool(_asked(conf, "drop_claim", instance=consumer))
+    except AgentNotRunning:
+        dropped = _dropped_from_state(Path(conf.state_path), consumer)
+    print(f"{consumer}: {'dropped' if dropped else 'holds nothing on this host'}")
+    return 0 if dropped else 1
+
+
+def _dropped_from_state(state_path: Path, consumer: str) -> bool:
+    with AgentLock(state_path):
+        ledger = Ledger(state_path)
+        known = consumer in ledger.claims()
+        ledger.change_claims(drop=[consumer])
+    return known
+
+
+def _asked(conf: cfg.ConfigOpts, command: str, **arguments: object) -> Any:
+    path = conf.compute_agent.status_socket
+    if not path:
+        raise AgentNotRunning("[compute_agent]status_socket is empty.")
+    return local_socket.ask(Path(path), command, TIMEOUT, **arguments)
