@@ -5,13 +5,15 @@ made a template to be filled in. One that comes once (a host with many ways to s
 put together from the texts of its items.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import getitem
 
 from placement_server.candidates.filters import Microversion
 from placement_server.candidates.index import Index
 from placement_server.candidates.kinds import TreeView
 from placement_server.candidates.plan import Plan
+from placement_server.candidates.problem import Positions
 from placement_server.candidates.query import CandidateQuery
 from placement_server.candidates.search import Candidate, Placement
 from placement_server.candidates.summaries import SummaryCache
@@ -28,6 +30,29 @@ class _Template:
     text: str
     places: tuple[int, ...]
     contributing: tuple[int, ...]
+
+
+class _Pieces(dict[int, str]):
+    """A text with a uuid in it, for each position of one tree at which it has been asked for."""
+
+    __slots__ = ("_root", "_text", "_uuid")
+
+    def __init__(self, text: str, uuid: Sequence[str], root: int) -> None:
+        self._text = text
+        self._uuid = uuid
+        self._root = root
+
+    def __missing__(self, position: int) -> str:
+        piece = self[position] = self._text % self._uuid[self._root + position]
+        return piece
+
+
+@dataclass(frozen=True, slots=True)
+class _Alone:
+    """What is written for each item at the positions of one tree: its allocation, its mapping."""
+
+    parts: list[_Pieces]
+    members: list[_Pieces]
 
 
 _SEEN_ONCE = object()
@@ -50,11 +75,15 @@ class Renderer:
         self.microversion = microversion
         self.summaries = summaries
         self._nested = microversion >= (1, 29)
+        nested_with_mappings = microversion >= (1, 34)
         self._takes = [bool(item.amounts) for item in plan.items]
         self._one_item_each = len(plan.items) == len(query.groups)
         self._resources: dict[tuple[int, ...], str] = {}
         self._parts: dict[tuple[int, ...], str] = {}
         self._mapped: dict[tuple[int, int], str] = {}
+        #: whether a candidate of distinct providers is one allocation and one mapping for each item
+        self._simple = nested_with_mappings and self._one_item_each and all(self._takes)
+        self._alone: dict[int, _Alone] = {}
 
     def body(self, candidates: Iterable[Candidate]) -> bytes:
         """Return the whole JSON body."""
@@ -106,6 +135,10 @@ class Renderer:
     def _written(self, placement: Placement, tree: TreeView, seen: dict[int, None]) -> str:
         """Write one candidate without a template; note in ``seen`` what it is summarised by."""
         root, size, shares = tree
+        positions = placement.positions
+        if self._simple and not shares and len(set(positions)) == len(positions):
+            seen[root] = None
+            return self._written_alone(root, positions)
         parts = []
         known = self._parts
         for position, items in self._items_at(placement).items():
@@ -133,6 +166,19 @@ class Renderer:
         members, places = self._mappings(placement)
         uuids = tuple(self.index.columns.uuid[tree.slot(place)] for place in places)
         return f'{text},"mappings":{{{members % uuids}}}}}'
+
+    def _written_alone(self, root: int, positions: Positions) -> str:
+        """Write a candidate in which each item has a provider of its own in one tree."""
+        alone = self._alone.get(root)
+        if alone is None:
+            uuid, items = self.index.columns.uuid, range(len(self.plan.items))
+            alone = self._alone[root] = _Alone(
+                [_Pieces(self._part((item,)), uuid, root) for item in items],
+                [_Pieces(f'"{group.suffix}":["%s"]', uuid, root) for group in self.query.groups],
+            )
+        parts = ",".join(map(getitem, alone.parts, positions))
+        members = ",".join(map(getitem, alone.members, positions))
+        return f'{{"allocations":{{{parts}}},"mappings":{{{members}}}}}'
 
     def _summarised_by(self, slot: int, tree: TreeView) -> int:
         """Return what stands for a slot in the summaries: itself, or the root of its tree."""
