@@ -6,7 +6,6 @@ its flavor, to 2.98, where it also carries the properties of its image.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -15,8 +14,6 @@ from compute_agent.manage.instance import Instance, instance_of
 from compute_agent.manage.instance_source import Listing
 from compute_agent.manage.openstack.service import Service, ServiceUnusable
 from compute_agent.manage.provider_directory import ProviderDirectory
-
-LOG = logging.getLogger(__name__)
 
 FLAVOR_EMBEDDED: Final = (2, 47)
 MIGRATIONS_PAGED: Final = (2, 59)
@@ -30,16 +27,20 @@ ENDED: Final = ("completed", "confirmed", "reverted", "failed", "cancelled", "do
 
 
 class Compute:
-    """The Compute API."""
+    """The Compute API.
 
-    def __init__(self, service: Service) -> None:
+    :param warn: told what cannot be known of this Nova.
+    """
+
+    def __init__(self, service: Service, warn: Callable[[str], None] = lambda _text: None) -> None:
         self._service = service
+        self._warn = warn
         self._version: tuple[int, int] = (0, 0)
 
     @classmethod
-    def from_conf(cls, conf: Any) -> Compute:
+    def from_conf(cls, conf: Any, warn: Callable[[str], None] = lambda _text: None) -> Compute:
         """As the group ``[nova]`` says."""
-        return cls(Service(conf, "nova", "Nova"))
+        return cls(Service(conf, "nova", "Nova"), warn)
 
     def servers(self) -> Iterator[Mapping[str, Any]]:
         """The servers of all projects.
@@ -95,10 +96,9 @@ class Compute:
                 f"{'.'.join(map(str, MIGRATIONS_PAGED))} is needed."
             )
         if newest < IMAGE_PROPERTIES:
-            LOG.warning(
-                "Nova offers microversions up to %s.%s, without the properties of images: what "
-                "images ask for (hw_..., trait:...) is not known.",
-                *(major, minor),
+            self._warn(
+                f"Nova offers microversions up to {major}.{minor}, without the properties of "
+                "images: what images ask for (hw_..., trait:...) is not known."
             )
         self._version = min(newest, IMAGE_PROPERTIES)
         text = ".".join(map(str, self._version))

@@ -204,7 +204,7 @@ def test_1_for_a_line_that_is_no_uuid(offline: Operator) -> None:
     assert "line 3" in result.err
 
 
-@pytest.mark.parametrize("source", ["agents", "nova", "file"])
+@pytest.mark.parametrize("source", ["agents", "file"])
 def test_1_with_a_way_out_when_nobody_can_be_asked(offline: Operator, source: str) -> None:
     offline.configure(compute_agent={"instance_source": source})
     result = offline.run("audit")

@@ -1,4 +1,4 @@
-"""`heal_allocations`: instances described in a file get what they need, and nothing else changes."""
+"""`heal_allocations`: instances described in a file get what they need and nothing else."""
 
 import json
 import uuid
@@ -42,13 +42,13 @@ def flat_host(placement: PlacementView, name: str = "flat", **room: int) -> str:
 def nested_host(placement: PlacementView, name: str = "nested") -> tuple[str, str, str]:
     """A host with disk on the root, and CPUs and memory on two NUMA cells."""
     root = placement.new_provider(name, {"DISK_GB": 100}, HOST_TRAITS)
-    cells = (
+    zero, one = (
         placement.new_provider(
             f"{name}_NUMA{cell}", {"VCPU": 4, "MEMORY_MB": 1024}, ("HW_NUMA_ROOT",), root
         )
         for cell in (0, 1)
     )
-    return (root, *cells)
+    return root, zero, one
 
 
 def consumer(placement: PlacementView, uuid_: str) -> Any:
@@ -395,7 +395,8 @@ def test_an_instance_that_changes_meanwhile_is_looked_at_again(
 ) -> None:
     root = flat_host(offline.placement)
     one = instance("flat")
-    send, raced = InProcessTransport.request, []
+    send = InProcessTransport.request
+    raced: list[str] = []
 
     def request(self: InProcessTransport, method: str, path: str, *rest: Any) -> Response:
         if method == "PUT" and path == f"/allocations/{one['uuid']}" and not raced:
