@@ -1,15 +1,22 @@
-"""`python -m benchmarks [claims|reads|nested|bank] [--quick]`: both servers in one run."""
+"""`python -m benchmarks [WHAT ...] [--quick]`: both servers in one run, against their bounds.
+
+search: candidate searches; reads: requests by id; startup: import and idle workers; growth: up to
+100,000 hosts; claims: claims at once; bank: is every claim exact, also when workers, servers and
+databases are killed. All but the bank when none is named.
+"""
 
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bank, claims, reads
+from benchmarks import bank, claims, growth, search, startup
+from benchmarks.rows import READS, SEARCH, Row
 from benchmarks.servers import Server, ours, postgresql, published
 
 WORKERS = 2
@@ -65,69 +72,73 @@ def show_claims(console: Console, quick: bool) -> None:
     console.print(table)
 
 
-def show_reads(
-    console: Console, title: str, run: Callable[[Server, bool], list[reads.Measured]], quick: bool
-) -> None:
-    rows: dict[str, list[reads.Measured]] = {"published": [], "ours": []}
-    memory: dict[str, float] = {}
-
-    def collect(server: Server) -> None:
-        rows[server.label].extend(run(server, quick))
-        memory[server.label] = server.resident_mib()
-
-    against_both(collect)
-    table = Table(title=f"{title}: PostgreSQL, {WORKERS} worker processes each, one client")
-    for heading in ("scenario", "server", "median ms", "CPU ms/request", "bytes", "runs"):
-        table.add_column(heading)
-    for theirs, mine in zip(rows["published"], rows["ours"], strict=True):
-        for row in (theirs, mine):
-            table.add_row(
-                row.scenario,
-                row.server,
-                f"{row.median_ms:.2f}",
-                f"{row.cpu_ms:.2f}",
-                f"{row.body_bytes:,}",
-                str(row.runs),
-            )
-        table.add_row(
-            "",
-            "ratio",
-            ratio(theirs.median_ms, mine.median_ms),
-            ratio(theirs.cpu_ms, mine.cpu_ms),
-        )
-        table.add_section()
-    console.print(table)
-    console.print(
-        "resident (PSS, all processes): "
-        + ", ".join(f"{label} {mib:.0f} MiB" for label, mib in memory.items())
-    )
+def asked(rows: Sequence[Row], wanted: Sequence[str], quick: bool) -> list[Row]:
+    """The rows of which a name or a data set contains one of some texts; all without texts."""
+    return [
+        row
+        for row in rows
+        if not wanted or any(text in f"{row.world.title(quick)}, {row.name}" for text in wanted)
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument(
-        "what",
-        nargs="*",
-        help="claims, reads or nested, all three when none is named; bank: is every claim exact, "
-        "also when workers, servers and databases are killed",
+    parser = argparse.ArgumentParser(
+        prog="benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    parser.add_argument("what", nargs="*", choices=[*BENCHMARKS, []], metavar="WHAT")
     parser.add_argument("--quick", action="store_true", help="a tenth of the data, to try it out")
+    parser.add_argument(
+        "--rows",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="search and reads: only rows with this in their data set or name; may be repeated",
+    )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="search and reads: keep the loaded databases there for the next run",
+    )
     parser.add_argument("--seed", default="1", help="what the bank draws its schedule from")
     arguments = parser.parse_args()
-    unknown = set(arguments.what) - {"claims", "reads", "nested", "bank"}
-    if unknown:
-        names = ", ".join(sorted(unknown))
-        parser.error(f"unknown benchmark {names}: claims, reads, nested or bank")
-    what = arguments.what or ["reads", "nested", "claims"]
-    console = Console(width=140)
-    if "reads" in what:
-        show_reads(console, "Reads", reads.scenarios, arguments.quick)
-    if "nested" in what:
-        show_reads(console, "Nested hosts", reads.nested_scenarios, arguments.quick)
-    if "claims" in what:
-        show_claims(console, arguments.quick)
-    if "bank" in what and not bank.show(console, arguments.seed, arguments.quick):
-        sys.exit(1)
+    console = Console(width=165)
+    held = True
+    for what in arguments.what or DEFAULT:
+        held &= BENCHMARKS[what](console, arguments)
+    sys.exit(0 if held else 1)
+
+
+def run_rows(
+    console: Console, title: str, rows: Sequence[Row], arguments: argparse.Namespace
+) -> bool:
+    chosen = asked(rows, arguments.rows, arguments.quick)
+    if not chosen:
+        console.print(f"{title}: no row has {arguments.rows} in its name")
+    return not chosen or search.run(
+        console, title, chosen, quick=arguments.quick, keep=arguments.keep
+    )
+
+
+def run_claims(console: Console, arguments: argparse.Namespace) -> bool:
+    show_claims(console, arguments.quick)
+    return True
+
+
+def run_growth(console: Console, arguments: argparse.Namespace) -> bool:
+    growth.show(console, arguments.quick)
+    return True
+
+
+BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
+    "search": lambda console, arguments: run_rows(console, "Searches", SEARCH, arguments),
+    "reads": lambda console, arguments: run_rows(console, "Reads", READS, arguments),
+    "startup": lambda console, arguments: startup.show(console, arguments.quick),
+    "growth": run_growth,
+    "claims": run_claims,
+    "bank": lambda console, arguments: bank.show(console, arguments.seed, arguments.quick),
+}
+DEFAULT: Final = ("search", "reads", "startup", "growth", "claims")
 
 
 if __name__ == "__main__":

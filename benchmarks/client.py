@@ -14,12 +14,15 @@ HEADERS = {
 
 
 class Client:
-    """One connection, kept open where the server allows it. Not for use by several threads."""
+    """One connection, kept open where the server allows it. Not for use by several threads.
 
-    def __init__(self, url: str) -> None:
+    :param timeout: seconds to wait for an answer; `TimeoutError` comes after that.
+    """
+
+    def __init__(self, url: str, timeout: float = 600) -> None:
         parts = urlsplit(url)
         assert parts.hostname is not None
-        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=600)
+        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout)
 
     def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
         """The status and the raw body of the answer."""

@@ -17,12 +17,14 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import requests
 
 PUBLISHED = "openstack-placement==16.0.0"
 START_SECONDS = 60
+WORKER_MIB = 6144
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,15 @@ def free_port() -> int:
 def postgresql(directory: Path) -> Iterator[str]:
     """A private PostgreSQL; yields a URL without driver and database: `//user@host:port`.
 
+    A directory that exists already is that of an earlier run, whose databases are kept.
     Raises `RuntimeError` naming the Debian package when there is no server on this machine.
     """
     candidates = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not candidates:
         raise RuntimeError("no PostgreSQL server found: apt-get install postgresql")
     binaries = candidates[-1].parent
-    directory.mkdir(parents=True)
+    kept = (directory / "data").exists()
+    directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     as_user: list[str] = []
     if os.geteuid() == 0:
@@ -90,9 +94,9 @@ def postgresql(directory: Path) -> Iterator[str]:
         subprocess.run([*as_user, *command], cwd=directory, check=True, stdout=subprocess.DEVNULL)
 
     data = str(directory / "data")
-    run(
-        str(binaries / "initdb"), "-D", data, "-A", "trust", "-U", "root", "--no-sync", "-E", "UTF8"
-    )
+    access = ("-A", "trust", "-U", "root", "--no-sync", "-E", "UTF8")
+    if not kept:
+        run(str(binaries / "initdb"), "-D", data, *access)
     options = (
         f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories={directory}"
         " -c fsync=off -c max_connections=200"
@@ -101,11 +105,27 @@ def postgresql(directory: Path) -> Iterator[str]:
     log = str(directory / "log")
     run(control, "-D", data, "-w", "-l", log, "-o", options, "start")
     try:
-        for name in ("published", "ours"):
-            run("createdb", "-h", "127.0.0.1", "-p", str(port), "-U", "root", name)
-        yield f"//root@127.0.0.1:{port}"
+        url = f"//root@127.0.0.1:{port}"
+        if not kept:
+            for name in ("published", "ours"):
+                create_database(url, name)
+        yield url
     finally:
         run(control, "-D", data, "-m", "fast", "-w", "stop")
+
+
+def create_database(cluster: str, name: str, template: str = "template1") -> None:
+    """Makes a database, as a copy of another one that nobody is connected to."""
+    where = urlsplit(cluster)
+    command = ["createdb", "-h", str(where.hostname), "-p", str(where.port), "-U", "root"]
+    subprocess.run([*command, "-T", template, name], check=True)
+
+
+def drop_database(cluster: str, name: str) -> None:
+    """Drops a database where there is one of this name."""
+    where = urlsplit(cluster)
+    command = ["dropdb", "-h", str(where.hostname), "-p", str(where.port), "-U", "root"]
+    subprocess.run([*command, "--if-exists", name], check=True, stderr=subprocess.DEVNULL)
 
 
 def published_venv() -> Path:
@@ -164,6 +184,8 @@ def published(directory: Path, connection: str, workers: int, extra: str = "") -
         *("--enable-threads", "--processes", str(workers), "--threads", "1", "--need-app"),
         # Its plain HTTP socket closes after each answer; saying so spares the client a surprise.
         *("--disable-logging", "--add-header", "Connection: close"),
+        # A search that generates every combination would take the machine with it.
+        *("--limit-as", str(WORKER_MIB)),
     ]
     with _running("published", command, environment, port, directory / "log") as server:
         yield server
@@ -204,18 +226,26 @@ def _running(
             _wait_until_it_answers(url, process, log)
             yield Server(label, url, process.pid)
         finally:
-            process.send_signal(signal.SIGTERM)
-            try:
-                process.wait(timeout=30)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends a server and its workers, also those that do not listen because they compute."""
+    if process.poll() is not None:
+        return
+    everyone = family(process.pid)
+    process.send_signal(signal.SIGTERM)
+    _gone, alive = psutil.wait_procs(everyone, timeout=10)
+    for survivor in alive:
+        survivor.kill()
 
 
 def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     give_up = time.monotonic() + START_SECONDS
     while time.monotonic() < give_up:
         if process.poll() is not None:
-            raise RuntimeError(f"{process.args!r} ended with {process.returncode}; see {log}")
+            said = log.read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode}: {said}")
         with contextlib.suppress(requests.ConnectionError, requests.Timeout):
             if requests.get(url, timeout=5).status_code == 200:
                 return

@@ -1,0 +1,253 @@
+"""Candidate searches and reads over HTTP, both servers in one run, against their bounds.
+
+Both servers run on one PostgreSQL with the same number of workers, on data loaded through the API
+of each. `--keep` keeps the databases of a run for the next one: loading 10,000 hosts into the
+published package takes minutes.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.measuring import TIMEOUT, Measured, Start, measure_rows
+from benchmarks.rows import MITIGATIONS, Row
+from benchmarks.servers import (
+    Server,
+    create_database,
+    drop_database,
+    ours,
+    postgresql,
+    published,
+)
+from benchmarks.worlds import WORLDS, World
+
+WORKERS = 2
+# The driver that each server is used with.
+_SCHEMES = {"published": "postgresql+psycopg2", "ours": "postgresql+psycopg"}
+# The load of a data set is a row as well: at most a third of the published package's.
+LOAD_RATIO = 3
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row as measured on both servers."""
+
+    row: Row
+    published: Measured | None
+    mitigated: Measured | None
+    ours: Measured
+
+    def bound_ms(self, *, ratios: bool) -> float | None:
+        """The strictest bound; None when the row has none that can be told."""
+        bounds = [] if self.row.bound_ms is None else [self.row.bound_ms]
+        theirs = self.published
+        if ratios and self.row.ratio and theirs and not theirs.failed:
+            bounds.append(theirs.cpu_ms / self.row.ratio)
+        return min(bounds, default=None)
+
+    def verdict(self, *, ratios: bool) -> str:
+        """`holds`, `FAILS` with the reason, or nothing where there is no bound."""
+        if self.ours.failed:
+            return f"FAILS: {self.ours.failed}"
+        theirs = self.published
+        if theirs and not theirs.failed and self.row.unlimited:
+            found = self.ours.candidates, theirs.candidates
+            if found[0] != found[1]:
+                return f"FAILS: {found[0]} candidates, not {found[1]}"
+        bound = self.bound_ms(ratios=ratios)
+        if bound is None:
+            return ""
+        return "holds" if self.ours.cpu_ms <= bound else "FAILS"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What loading a data set through the API cost, CPU milliseconds a request."""
+
+    requests: int
+    cpu_ms: float
+
+
+class Bench:
+    """The databases and servers of one run."""
+
+    def __init__(self, cluster: str, directory: Path, quick: bool) -> None:
+        self.cluster = cluster
+        self.directory = directory
+        self.quick = quick
+
+    @contextlib.contextmanager
+    def server(self, label: str, database: str, extra: str = "") -> Iterator[Server]:
+        """One of the two servers on a database."""
+        connection = f"{_SCHEMES[label]}:{self.cluster}/{database}"
+        with tempfile.TemporaryDirectory(dir=self.directory) as name:
+            start = published if label == "published" else ours
+            with start(Path(name), connection, WORKERS, extra) as server:
+                yield server
+
+    def load(self, label: str, world: World) -> Load | None:
+        """Load a data set into a server; None when an earlier run has done so."""
+        database = world.database(label, self.quick)
+        done = self.directory / f"{database}.loaded"
+        if done.exists():
+            return None
+        drop_database(self.cluster, database)
+        create_database(self.cluster, database)
+        with self.server(label, database) as server:
+            cpu = server.cpu_seconds()
+            requests = world.load(server, self.quick)
+            cpu = server.cpu_seconds() - cpu
+        done.touch()
+        return Load(requests, 1000 * cpu / requests)
+
+    def measure(self, label: str, world: World, rows: list[Row], extra: str = "") -> list[Measured]:
+        """Measure rows of one data set on one server."""
+        database = world.database(label, self.quick)
+        start: Start = lambda: self.server(label, database, extra)  # noqa: E731
+        if self.quick:
+            return measure_rows(start, rows, 0.7, 3.0)
+        return measure_rows(start, rows, 4.0, TIMEOUT)
+
+    def lines(self, world: World, rows: list[Row]) -> list[Line]:
+        """Measure rows of one data set on both servers."""
+        asked = [row for row in rows if row.published]
+        theirs = dict(zip(asked, self.measure("published", world, asked), strict=True))
+        wide = [row for row in rows if row.mitigated]
+        mitigated = dict(
+            zip(wide, self.measure("published", world, wide, MITIGATIONS), strict=True)
+        )
+        mine = self.measure("ours", world, rows)
+        return [
+            Line(row, theirs.get(row), mitigated.get(row), each)
+            for row, each in zip(rows, mine, strict=True)
+        ]
+
+
+def run(console: Console, title: str, rows: list[Row], *, quick: bool, keep: Path | None) -> bool:
+    """Measure rows and print them; whether all bounds hold."""
+    with contextlib.ExitStack() as stack:
+        directory = keep or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-"))
+        )
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o755)
+        cluster = stack.enter_context(postgresql(directory / "postgresql"))
+        bench = Bench(cluster, directory, quick)
+        lines: list[Line] = []
+        loads: dict[World, dict[str, Load | None]] = {}
+        for world in WORLDS:
+            wanted = [row for row in rows if row.world is world]
+            if wanted:
+                console.print(f"{world.title(quick)} ...", style="dim")
+                loads[world] = {label: bench.load(label, world) for label in _SCHEMES}
+                lines += bench.lines(world, wanted)
+                for line in lines[-len(wanted) :]:
+                    console.print("  ".join(_cells(line, quick)), style="dim")
+    console.print(_table(title, lines, quick))
+    held = _at_once(console, lines)
+    held &= _loads(console, loads, quick)
+    return held and all("FAILS" not in line.verdict(ratios=not quick) for line in lines)
+
+
+def _cpu(measured: Measured | None) -> str:
+    if measured is None:
+        return "-"
+    return measured.failed or f"{measured.cpu_ms:,.2f}"
+
+
+def _table(title: str, lines: list[Line], quick: bool) -> Table:
+    table = Table(
+        title=f"{title}: PostgreSQL, {WORKERS} worker processes each, one client; "
+        "CPU and median latency in ms a request, resident memory of the server in MiB"
+    )
+    for heading in (
+        "request",
+        "kB",
+        "published CPU",
+        "mitigated",
+        "ours CPU",
+        "floor",
+        "latency",
+        "resident",
+        "runs",
+        "ratio",
+        "at most",
+        "",
+    ):
+        table.add_column(heading, justify="left" if heading in ("request", "") else "right")
+    world: World | None = None
+    for line in lines:
+        if line.row.world is not world:
+            world = line.row.world
+            table.add_section()
+            table.add_row(f"[bold]{world.title(quick)}")
+        table.add_row(*_cells(line, quick))
+    return table
+
+
+def _cells(line: Line, quick: bool) -> list[str]:
+    theirs, mine = line.published, line.ours
+    both = theirs and not theirs.failed
+    bound = line.bound_ms(ratios=not quick)
+    ratio = f"{theirs.cpu_ms / mine.cpu_ms:,.0f}x" if theirs and both and mine.cpu_ms else "-"
+    return [
+        f"  {line.row.name}",
+        f"{len(mine.body) / 1000:,.0f}",
+        _cpu(theirs),
+        _cpu(line.mitigated),
+        _cpu(mine),
+        f"{mine.floor_ms():.2f}" if mine.body else "-",
+        f"{theirs.median_ms:,.1f} / {mine.median_ms:.1f}" if theirs and both
+        else f"- / {mine.median_ms:.1f}",
+        f"{theirs.resident_mib:.0f} / {mine.resident_mib:.0f}" if theirs and both
+        else f"- / {mine.resident_mib:.0f}",
+        f"{theirs.runs} / {mine.runs}" if theirs and both else f"- / {mine.runs}",
+        ratio,
+        "" if bound is None else f"{bound:.2f}",
+        line.verdict(ratios=not quick),
+    ]  # fmt: skip
+
+
+def _at_once(console: Console, lines: list[Line]) -> bool:
+    """Print what ten clients get; whether it is of the order that the CPU promises."""
+    held = True
+    for line in lines:
+        theirs = line.published
+        if not line.row.at_once or not theirs or theirs.failed or line.ours.failed:
+            continue
+        ratio = line.ours.at_once / theirs.at_once
+        promised = theirs.cpu_ms / line.ours.cpu_ms
+        # The clients share the machine with what they measure.
+        holds = ratio >= promised / 3
+        held &= holds
+        console.print(
+            f"10 clients at once, {line.row.world.name} hosts, {line.row.name}: "
+            f"{theirs.at_once:,.1f} and {line.ours.at_once:,.1f} answers/s, {ratio:,.0f}x; "
+            f"a third of the ratio above: {'holds' if holds else 'FAILS'}"
+        )
+    return held
+
+
+def _loads(console: Console, loads: dict[World, dict[str, Load | None]], quick: bool) -> bool:
+    """Print what loading cost; whether it cost at most a third."""
+    held = True
+    for world, by_server in loads.items():
+        theirs, mine = by_server["published"], by_server["ours"]
+        if theirs is None or mine is None:
+            console.print(f"{world.title(quick)}: kept from an earlier run")
+            continue
+        ratio = theirs.cpu_ms / mine.cpu_ms
+        few = mine.requests < 500
+        verdict = "few requests" if few else "holds" if ratio >= LOAD_RATIO else "FAILS"
+        held &= verdict != "FAILS"
+        console.print(
+            f"{world.title(quick)}: loaded with {mine.requests:,} requests, CPU ms a request "
+            f"{theirs.cpu_ms:.2f} and {mine.cpu_ms:.2f}, {ratio:.1f}x, "
+            f"at most {theirs.cpu_ms / LOAD_RATIO:.2f}: {verdict}"
+        )
+    return held
