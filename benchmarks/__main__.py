@@ -2,7 +2,7 @@
 
 search: candidate searches; reads: requests by id; startup: import and idle workers; growth: up to
 100,000 hosts; claims: claims at once; bank: is every claim exact, also when workers, servers and
-databases are killed. All but the bank when none is named.
+databases are killed; agent: what one agent costs. All but bank and agent when none is named.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import bank, claims, growth, search, startup
+from benchmarks import agent, bank, claims, growth, search, startup
 from benchmarks.rows import READS, SEARCH, Row
 from benchmarks.servers import Server, ours, postgresql, published
 
@@ -137,6 +137,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "growth": run_growth,
     "claims": run_claims,
     "bank": lambda console, arguments: bank.show(console, arguments.seed, arguments.quick),
+    "agent": lambda console, arguments: agent.show(console, arguments.quick),
 }
 DEFAULT: Final = ("search", "reads", "startup", "growth", "claims")
 
