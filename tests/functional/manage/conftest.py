@@ -9,15 +9,18 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from compute_agent import conf as agent_conf
 from compute_agent.cmd import manage
 from compute_agent.report.keystone import KeystoneTransport
 from compute_agent.report.transport import InProcessTransport, Transport
+from compute_agent.service.rpc import RpcServer
+from compute_agent.virt.driver import InstanceDevices
 
 VERSION = (1, 39)
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -252,3 +255,47 @@ def operator(request: pytest.FixtureRequest) -> Operator:
     """Once with a file and once with a server."""
     found: Operator = request.getfixturevalue(request.param)
     return found
+
+
+@dataclass
+class Agent:
+    """What an agent answers on the bus: its nodes and its instances."""
+
+    host: str
+    roots: list[str]
+    instances: list[str] = field(default_factory=list)
+    devices: dict[str, InstanceDevices] = field(default_factory=dict)
+
+    def list_instances(self, node: str | None = None) -> list[str]:
+        return self.instances
+
+    def announcement(self, sequence: int) -> dict[str, Any]:
+        return {"host": self.host, "nodes": [{"uuid": each} for each in self.roots]}
+
+    def instance_devices(self, instance: str) -> dict[str, Any] | None:
+        return asdict(self.devices[instance]) if instance in self.devices else None
+
+
+@pytest.fixture
+def on_bus(offline: Operator, tmp_path: Path) -> Iterator[Callable[[Agent], None]]:
+    """Puts agents on a bus in memory, which the operator uses too."""
+    offline.configure(
+        DEFAULT={
+            "transport_url": "fake://",
+            "report_interval": 1,
+            "control_exchange": f"test-{uuid.uuid4()}",
+        }
+    )
+    servers = []
+
+    def start(agent: Agent) -> None:
+        offline.arguments("audit")
+        conf = agent_conf.new_config([f"--config-file={offline.directory / 'agent.conf'}"])
+        conf.set_override("host", agent.host, group="DEFAULT")
+        server = RpcServer(conf, agent)  # type: ignore[arg-type]
+        server.start()
+        servers.append(server)
+
+    yield start
+    for server in servers:
+        server.stop()

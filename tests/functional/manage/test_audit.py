@@ -1,18 +1,14 @@
 """`audit`: what is gone is found and nothing else, as a file or as the agents tell."""
 
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from compute_agent import conf as agent_conf
 from compute_agent.cmd.manage_progress import ProgressBars
 from compute_agent.report.transport import InProcessTransport, Response
-from compute_agent.service.rpc import RpcServer
-from tests.functional.manage.conftest import Operator, PlacementView
+from tests.functional.manage.conftest import Agent, Operator, PlacementView
 
 NOW = "--min-age=0"
 
@@ -239,51 +235,11 @@ def test_stdout_has_the_document_alone_however_much_is_logged(offline: Operator)
 # -- the agents say what exists --------------------------------------------------------------------
 
 
-@dataclass
-class Agent:
-    """What an agent answers on the bus: its nodes and its instances."""
-
-    host: str
-    roots: list[str]
-    instances: list[str] = field(default_factory=list)
-
-    def list_instances(self, node: str | None = None) -> list[str]:
-        return self.instances
-
-    def announcement(self, sequence: int) -> dict[str, Any]:
-        return {"host": self.host, "nodes": [{"uuid": each} for each in self.roots]}
-
-
 class Mute(Agent):
     """Announces itself and cannot say what runs there."""
 
     def list_instances(self, node: str | None = None) -> list[str]:
         raise RuntimeError("the hypervisor hangs")
-
-
-@pytest.fixture
-def on_bus(offline: Operator, tmp_path: Path) -> Iterator[Callable[[Agent], None]]:
-    """Puts agents on a bus in memory, which the operator uses too."""
-    offline.configure(
-        DEFAULT={
-            "transport_url": "fake://",
-            "report_interval": 1,
-            "control_exchange": f"test-{uuid.uuid4()}",
-        }
-    )
-    servers = []
-
-    def start(agent: Agent) -> None:
-        offline.arguments("audit")
-        conf = agent_conf.new_config([f"--config-file={offline.directory / 'agent.conf'}"])
-        conf.set_override("host", agent.host, group="DEFAULT")
-        server = RpcServer(conf, agent)  # type: ignore[arg-type]
-        server.start()
-        servers.append(server)
-
-    yield start
-    for server in servers:
-        server.stop()
 
 
 def test_what_no_agent_lists_is_an_orphan(

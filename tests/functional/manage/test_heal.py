@@ -2,12 +2,14 @@
 
 import json
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from compute_agent.report.transport import InProcessTransport, Response
-from tests.functional.manage.conftest import Operator, PlacementView
+from compute_agent.virt.driver import CellUse, InstanceDevices
+from tests.functional.manage.conftest import REPOSITORY, Agent, Operator, PlacementView
 
 FLAVOR = {"vcpus": 2, "memory_mb": 512, "root_gb": 10}
 NEED = {"VCPU": 2, "MEMORY_MB": 512, "DISK_GB": 10}
@@ -173,6 +175,18 @@ def test_a_guest_on_two_cells_holds_on_each_what_it_has_there(offline: Operator)
         zero: {"VCPU": 1, "MEMORY_MB": 384},
         one_: {"VCPU": 1, "MEMORY_MB": 128},
     }
+
+
+def test_the_agent_tells_which_cell_the_guest_is_on(
+    offline: Operator, on_bus: Callable[[Agent], None]
+) -> None:
+    root, *cells = nested_host(offline.placement)
+    known, unknown = instance("nested"), instance("nested")
+    cell = InstanceDevices(cells=(CellUse(1, 2, 512),))
+    on_bus(Agent("nested", [root], devices={known["uuid"]: cell}))
+    assert offline.run("heal_allocations", described(offline, known, unknown)).status == 0
+    assert offline.placement.held(known["uuid"])[cells[1]] == {"VCPU": 2, "MEMORY_MB": 512}
+    assert offline.placement.held(unknown["uuid"])
 
 
 @pytest.mark.parametrize("used", ["0000:84:00.0", "0000:C4:00.0"])
@@ -487,3 +501,18 @@ def test_255_and_a_traceback_for_a_defect(
     result = offline.run("heal_allocations", described(offline, instance("flat")))
     assert result.status == 255
     assert "Traceback" in result.err
+
+
+def test_the_sample_file_describes_instances_that_are_healed(offline: Operator) -> None:
+    for host in ("cmp-17.example.org", "cmp-18.example.org"):
+        root = flat_host(offline.placement, host, MEMORY_MB=65536, PCPU=8)
+        card = f"{host}_pci_0000_84_00_0"
+        offline.placement.new_provider(card, {"VGPU": 4}, (), root)
+        nic = {"NET_BW_EGR_KILOBIT_PER_SEC": 5000}
+        offline.placement.ask("PUT", "/traits/CUSTOM_PHYSNET_DATA")
+        offline.placement.new_provider(f"{host}_nic", nic, ("CUSTOM_PHYSNET_DATA",), root)
+    sample = f"--instances={REPOSITORY / 'etc' / 'instances.jsonl.sample'}"
+    result = offline.run("heal_allocations", sample, "--json")
+    assert result.status == 0, result.err
+    states = [each["state"] for each in result.document["outcomes"]]
+    assert states == ["healed", "healed", "skipped", "healed"]
