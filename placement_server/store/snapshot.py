@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, or_, select
+from sqlalchemy import BindParameter, Select, bindparam, or_, select
 
 from placement_server.store import tables
 from placement_server.store.dialects import chunks
@@ -46,6 +46,17 @@ _CLASS_NAMES = select(tables.resource_classes.c.id, tables.resource_classes.c.na
 _TRAIT_NAMES = select(tables.traits.c.id, tables.traits.c.name)
 _CHANGES = select(_C.id, _C.root_provider_id, _C.kind)
 _CHANGES_FROM = _CHANGES.where(_C.id >= bindparam("last"))
+_CHANGES_FROM_AND_IN = _CHANGES.where(
+    or_(_C.id >= bindparam("last"), _C.id.in_(bindparam("gaps", expanding=True)))
+)
+# Made once: a search that finds changes pays for each statement that is put together for it.
+_ROOTS: BindParameter[int] = bindparam("roots", expanding=True)
+_IDS: BindParameter[int] = bindparam("ids", expanding=True)
+_PROVIDERS_OF_ROOTS = _PROVIDERS.where(_P.root_provider_id.in_(_ROOTS))
+_USAGE_OF_ROOTS = _USAGE.where(_P.root_provider_id.in_(_ROOTS))
+_INVENTORIES_OF = _INVENTORIES.where(_I.resource_provider_id.in_(_IDS))
+_TRAITS_OF = _TRAITS.where(_T.resource_provider_id.in_(_IDS))
+_AGGREGATES_OF = _AGGREGATES.where(_A.resource_provider_id.in_(_IDS))
 _NEWEST_IDS = select(_C.id).order_by(_C.id.desc())
 
 
@@ -134,14 +145,14 @@ def trees(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, TreeRows 
     """Read some trees; None stands for a root that has no providers any more."""
     found: dict[int, TreeRows | None] = dict.fromkeys(root_ids)
     for roots in chunks(sorted(root_ids), 1000):
-        providers = tx.execute(_PROVIDERS.where(_P.root_provider_id.in_(roots))).all()
+        providers = tx.execute(_PROVIDERS_OF_ROOTS, {"roots": roots}).all()
         ids = [row.id for row in providers]
         found.update(
             _assemble(
                 providers,
-                _of(tx, _INVENTORIES, _I.resource_provider_id, ids),
-                _of(tx, _TRAITS, _T.resource_provider_id, ids),
-                _of(tx, _AGGREGATES, _A.resource_provider_id, ids),
+                _of(tx, _INVENTORIES_OF, ids),
+                _of(tx, _TRAITS_OF, ids),
+                _of(tx, _AGGREGATES_OF, ids),
             )
         )
     return found
@@ -151,9 +162,7 @@ def usage(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, dict[tupl
     """Read what is used in some trees, by (provider id, class id)."""
     found: dict[int, dict[tuple[int, int], int]] = {root_id: {} for root_id in root_ids}
     for roots in chunks(sorted(root_ids), 1000):
-        for root_id, provider_id, class_id, used in tx.execute(
-            _USAGE.where(_P.root_provider_id.in_(roots))
-        ):
+        for root_id, provider_id, class_id, used in tx.execute(_USAGE_OF_ROOTS, {"roots": roots}):
             found[root_id][provider_id, class_id] = used
     return found
 
@@ -161,7 +170,7 @@ def usage(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, dict[tupl
 def changes_since(tx: ReadTransaction, last: int, gaps: Collection[int]) -> list[ChangeRow]:
     """Read the changes from the id ``last`` on, itself among them, and those with ids in gaps."""
     if gaps:
-        rows = tx.execute(_CHANGES.where(or_(_C.id >= last, _C.id.in_(gaps))))
+        rows = tx.execute(_CHANGES_FROM_AND_IN, {"last": last, "gaps": list(gaps)})
     else:
         rows = tx.execute(_CHANGES_FROM, {"last": last})
     return [ChangeRow(*row) for row in rows]
@@ -172,11 +181,9 @@ def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:
     return sorted(tx.execute(_NEWEST_IDS.limit(count)).scalars())
 
 
-def _of(
-    tx: ReadTransaction, statement: Select[Any], column: ColumnElement[int], ids: Sequence[int]
-) -> Iterator[Any]:
+def _of(tx: ReadTransaction, statement: Select[Any], ids: Sequence[int]) -> Iterator[Any]:
     for some in chunks(ids):
-        yield from tx.execute(statement.where(column.in_(some)))
+        yield from tx.execute(statement, {"ids": some})
 
 
 def _assemble(
