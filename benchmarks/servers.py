@@ -192,8 +192,16 @@ def published(directory: Path, connection: str, workers: int, extra: str = "") -
 
 
 @contextlib.contextmanager
-def ours(directory: Path, connection: str, workers: int, extra: str = "") -> Iterator[Server]:
-    """This project's server with `workers` processes of one thread."""
+def ours(
+    directory: Path,
+    connection: str,
+    workers: int,
+    extra: str = "",
+    *,
+    threads: int = 1,
+    port: int | None = None,
+) -> Iterator[Server]:
+    """This project's server with `workers` processes of `threads`; `port`: None for a free one."""
     binaries = Path(sys.executable).parent
     config = write_config(directory, connection)
     with config.open("a") as stream:
@@ -203,11 +211,11 @@ def ours(directory: Path, connection: str, workers: int, extra: str = "") -> Ite
         check=True,
         stdout=subprocess.DEVNULL,
     )
-    port = free_port()
+    port = port or free_port()
     command = [
         *(str(binaries / "placement-server"), "serve", "--config-file", str(config)),
         *("--host", "127.0.0.1", "--port", str(port)),
-        *("--workers", str(workers), "--threads", "1"),
+        *("--workers", str(workers), "--threads", str(threads)),
     ]
     with _running("ours", command, dict(os.environ), port, directory / "log") as server:
         yield server
