@@ -5,6 +5,7 @@
     select   read a request specification as JSON, claim, print the selections
     move     begin, confirm or revert the move of an instance to another host
     serve    answer select_destinations on the message bus
+    status   ask a running scheduler what agents that are too old hold back
 
 Exit status: 0 done · 1 nothing fits, or there was nothing to release · 2 bad options, request or
 configuration · 3 placement cannot be used · 4 the consumer is claimed or changed by somebody else ·
@@ -17,11 +18,13 @@ import argparse
 import json
 import logging
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from compute_agent import bus as message_bus
 from compute_agent import errors
 from compute_agent.cmd import scheduler_moves
 
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from compute_agent.scheduler.moves import Mover
     from compute_agent.scheduler.placement_client import PlacementClient
 
+MODULE = "compute_agent.cmd.scheduler"
 DEFAULT_OWNER = "compute-scheduler"
 _CONFLICTS = (
     errors.AllocationUpdateFailed | errors.AllocationDeleteFailed | errors.AllocationMoveFailed
@@ -91,13 +95,18 @@ def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> i
 
 def exit_of(error: errors.ComputeAgentError) -> Exit:
     """Return the exit status that an error stands for."""
-    from compute_agent.scheduler.errors import AnswerMalformed, MoveRefused, NoValidHost
+    from compute_agent.scheduler.errors import (
+        AnswerMalformed,
+        MoveRefused,
+        NoSchedulerAnswers,
+        NoValidHost,
+    )
 
     if isinstance(error, NoValidHost):
         return Exit.NOTHING_FITS
     if isinstance(error, _CONFLICTS | MoveRefused):
         return Exit.CONFLICT
-    if isinstance(error, errors.PlacementError | AnswerMalformed):
+    if isinstance(error, errors.PlacementError | AnswerMalformed | NoSchedulerAnswers):
         return Exit.PLACEMENT
     return Exit.BAD_INPUT
 
@@ -125,7 +134,13 @@ def _parser() -> argparse.ArgumentParser:
     select.set_defaults(function=_select)
     scheduler_moves.add_parsers(commands)
     serve = commands.add_parser("serve", help="answer requests on the message bus")
+    # what `serve` starts itself: one of its worker processes
+    serve.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     serve.set_defaults(function=_serve, json=False)
+    status = commands.add_parser("status", help="ask a running scheduler")
+    status.add_argument("what", choices=["upgrade"], help="what old agents still hold back")
+    status.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    status.set_defaults(function=_upgrade_status)
     return parser
 
 
@@ -285,10 +300,35 @@ def read_json(file: str) -> dict[str, Any]:
 
 
 def _serve(namespace: argparse.Namespace) -> int:
-    from compute_agent.scheduler import rpc
+    from oslo_log import log
 
-    conf = _configuration(namespace)
-    return rpc.serve(conf, _transport(conf))
+    from compute_agent.scheduler import rpc
+    from compute_agent.scheduler.workers import Workers, when_abandoned
+
+    conf = configuration(namespace)
+    log.setup(conf, "compute-scheduler")
+    stopped = threading.Event()
+    if namespace.worker:
+        when_abandoned(sys.stdin.buffer, stopped.set)
+    elif conf.scheduler.workers > 1:
+        message_bus.open_transport(conf).cleanup()
+        rpc.check_placement(conf, _transport(conf))
+        files = [f"--config-file={file}" for file in namespace.config_file]
+        files += [f"--config-dir={directory}" for directory in namespace.config_dir]
+        command = [sys.executable, "-m", MODULE, *files, "serve", "--worker"]
+        return Workers(command, conf.scheduler.workers).run()
+    return rpc.serve(conf, _transport(conf), stopped)
+
+
+def _upgrade_status(namespace: argparse.Namespace) -> int:
+    from compute_agent.scheduler.upgrade_view import print_status, status_on_bus
+
+    status = status_on_bus(configuration(namespace))
+    if namespace.json:
+        print(json.dumps(status, indent=2))
+    else:
+        print_status(status)
+    return Exit.DONE
 
 
 def assembled(namespace: argparse.Namespace) -> tuple[Scheduler, PlacementClient, Mover]:
@@ -296,15 +336,15 @@ def assembled(namespace: argparse.Namespace) -> tuple[Scheduler, PlacementClient
 
     :raises InvalidConfiguration: it describes none.
     """
-    from compute_agent.scheduler.assembly import mover_of, scheduler_of
+    from compute_agent.scheduler.assembly import parts_of
 
     logging.basicConfig(
         level=logging.DEBUG if namespace.debug else logging.ERROR,
         format="%(levelname)s %(name)s: %(message)s",
     )
-    conf = _configuration(namespace)
-    scheduler, client = scheduler_of(conf, _transport(conf))
-    return scheduler, client, mover_of(conf, scheduler, client)
+    conf = configuration(namespace)
+    parts = parts_of(conf, _transport(conf))
+    return parts.scheduler, parts.client, parts.mover
 
 
 def _transport(conf: cfg.ConfigOpts) -> Any:
@@ -313,7 +353,7 @@ def _transport(conf: cfg.ConfigOpts) -> Any:
     return KeystoneTransport.from_conf(conf)
 
 
-def _configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
+def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
     from compute_agent import conf as agent_conf
 
     argv = [f"--config-file={file}" for file in namespace.config_file]

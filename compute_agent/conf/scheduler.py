@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from oslo_config import cfg
 
 SCHEDULER = cfg.OptGroup("scheduler", title="What the scheduler asks placement for")
@@ -25,6 +27,15 @@ scheduler_opts = [
         min=1,
         help="""
 Hosts that one instance may be tried on: the chosen one and this many less one alternates.
+""",
+    ),
+    cfg.IntOpt(
+        "workers",
+        default=os.cpu_count() or 1,
+        min=0,
+        sample_default="<number of CPUs>",
+        help="""
+Processes of `compute-scheduler serve`. 0 or 1: it serves in its own process.
 """,
     ),
     cfg.IntOpt(
@@ -58,6 +69,14 @@ may use every host.
         default=False,
         help="""
 Ask only for hosts that support the image's disk format (traits COMPUTE_IMAGE_TYPE_*).
+""",
+    ),
+    cfg.BoolOpt(
+        "query_placement_for_routed_network_aggregates",
+        default=False,
+        help="""
+Keep a request to the hosts of the aggregates of its networks' segments, as requested_networks
+names them (segment_aggregates).
 """,
     ),
     cfg.BoolOpt(
@@ -228,6 +247,20 @@ request. It is worked off with the next request.
 ]
 
 
+workaround_opts = [
+    cfg.BoolOpt(
+        "disable_fallback_pcpu_query",
+        default=False,
+        help="""
+Never look for pinned CPUs among the VCPU of hosts whose agents are too old to report PCPU.
+
+Off, that is done as long as the agents on the message bus do not all announce a version that
+reports them; without a message bus it is not done.
+""",
+    ),
+]
+
+
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the groups of the scheduler on `conf`."""
     for group in GROUPS:
@@ -242,4 +275,5 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
         (SCHEDULER.name, scheduler_opts),
         (FILTER_SCHEDULER.name, filter_opts),
         (COMPUTE_SCHEDULER.name, compute_scheduler_opts),
+        ("workarounds", workaround_opts),
     ]

@@ -13,6 +13,7 @@ from typing import Any
 class Announcement:
     """The last announcement about one host.
 
+    ``service_version`` says what the agent can do, 0 where it announces none.
     ``attributes`` are further facts by name (hypervisor type, version, ...) that filters compare.
     """
 
@@ -22,6 +23,7 @@ class Announcement:
     instances: int | None = None
     io_ops: int = 0
     build_failures: int = 0
+    service_version: int = 0
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -45,6 +47,7 @@ class Announcements:
                     instances=_count(node.get("instances")),
                     io_ops=int(node.get("io_ops", 0)),
                     build_failures=int(node.get("build_failures", 0)),
+                    service_version=int(state.get("service_version", 0)),
                     attributes=dict(node),
                 )
 
@@ -52,6 +55,16 @@ class Announcements:
         """Return the last announcement about a host, None if there was none."""
         with self._lock:
             return self._by_root.get(root)
+
+    def all(self) -> dict[str, Announcement]:
+        """Return the last announcement about every host that was ever heard of, by root."""
+        with self._lock:
+            return dict(self._by_root)
+
+    def roots_of(self, service: str) -> tuple[str, ...]:
+        """Return the roots of the nodes that a service manages, by its last announcements."""
+        with self._lock:
+            return tuple(r for r, one in self._by_root.items() if one.host == service)
 
     def age(self, announcement: Announcement) -> float:
         """Return the seconds since an announcement arrived."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import os_resource_classes
@@ -14,6 +15,11 @@ from compute_agent.errors import InvalidConfiguration
 from compute_agent.report.transport import Transport
 from compute_agent.scheduler import aggregates
 from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.claims import (
+    Claims,
+    ClaimsOnceAllAgentsExpectThem,
+    NewClaims,
+)
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.flavor import PciAlias, RequestOptions
@@ -23,6 +29,7 @@ from compute_agent.scheduler.manager import ClaimOptions, Scheduler
 from compute_agent.scheduler.moves import Mover
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.prefilters import PrefilterContext
+from compute_agent.scheduler.rolling_upgrade import CLAIMS, OWNERS, PINNED, Fleet, Layouts
 from compute_agent.scheduler.search import Search, SearchOptions
 from compute_agent.scheduler.weighers import order
 
@@ -30,23 +37,54 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
 
-def mover_of(conf: cfg.ConfigOpts, scheduler: Scheduler, client: PlacementClient) -> Mover:
-    """Return what moves instances with a scheduler and its client of placement."""
-    return Mover(client, scheduler, Journal(conf.compute_scheduler.journal_path))
+@dataclass(frozen=True, slots=True)
+class SchedulerParts:
+    """What a scheduler consists of."""
+
+    scheduler: Scheduler
+    client: PlacementClient
+    mover: Mover
+    fleet: Fleet
+
+
+def parts_of(
+    conf: cfg.ConfigOpts, transport: Transport, announcements: Announcements | None = None
+) -> SchedulerParts:
+    """Return the parts of a scheduler as `conf` describes it.
+
+    :param announcements: where agents' announcements arrive, None without a bus. With a bus the
+        scheduler is expected to serve many requests, and keeps what it knows of the hosts.
+    :raises InvalidConfiguration: an option whose value no filter, weigher or file stands for.
+    """
+    client = PlacementClient(transport)
+    agents_may_claim = conf.compute_agent.legacy_self_claim == "auto"
+    options = search_options(conf)
+    fleet = Fleet(
+        announcements,
+        client.provider_names,
+        [
+            *([CLAIMS] if agents_may_claim else []),
+            OWNERS,
+            *([PINNED] if options.unpinned_fallback else []),
+        ],
+    )
+    layouts = Layouts(client.roots_by_layout) if announcements is not None else None
+    search = Search(client, options, announcements, fleet, layouts)
+    journal = Journal(conf.compute_scheduler.journal_path)
+    give_back = GiveBack(client, journal)
+    claims: Claims = NewClaims(client, give_back)
+    if agents_may_claim:
+        claims = ClaimsOnceAllAgentsExpectThem(claims, lambda: not fleet.supports(CLAIMS))
+    scheduler = Scheduler(client, search, claim_options(conf), give_back, claims=claims)
+    return SchedulerParts(scheduler, client, Mover(client, scheduler, journal), fleet)
 
 
 def scheduler_of(
     conf: cfg.ConfigOpts, transport: Transport, announcements: Announcements | None = None
 ) -> tuple[Scheduler, PlacementClient]:
-    """Return a scheduler as `conf` describes it, and its client of placement.
-
-    :param announcements: where agents' announcements arrive, None without a bus.
-    :raises InvalidConfiguration: an option whose value no filter, weigher or file stands for.
-    """
-    client = PlacementClient(transport)
-    search = Search(client, search_options(conf), announcements)
-    give_back = GiveBack(client, Journal(conf.compute_scheduler.journal_path))
-    return Scheduler(client, search, claim_options(conf), give_back), client
+    """Return a scheduler as `conf` describes it, and its client of placement; see `parts_of`."""
+    parts = parts_of(conf, transport, announcements)
+    return parts.scheduler, parts.client
 
 
 def search_options(conf: cfg.ConfigOpts) -> SearchOptions:
@@ -68,12 +106,14 @@ def search_options(conf: cfg.ConfigOpts) -> SearchOptions:
             image_type=scheduler.query_placement_for_image_type_support,
             isolated_aggregates=scheduler.enable_isolated_aggregate_filtering,
             image_metadata=scheduler.image_metadata_prefilter,
+            routed_networks=scheduler.query_placement_for_routed_network_aggregates,
             known_traits=frozenset(os_traits.get_traits()),
         ),
         filters=registry.make(
             filtering.enabled_filters, filtering.available_filters, filter_options(conf)
         ),
         service_down_time=conf.service_down_time,
+        unpinned_fallback=not conf.workarounds.disable_fallback_pcpu_query,
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from compute_agent.scheduler.answer import Candidate
 from compute_agent.scheduler.give_back import GiveBack
 from compute_agent.scheduler.placement_port import Microversion, Placement, Shortage
 from compute_agent.scheduler.spec import RequestSpec
+
+LOG = logging.getLogger(__name__)
 
 
 class Claims(Protocol):
@@ -49,3 +52,27 @@ class NewClaims:
     def give_back(self, held: Mapping[str, Candidate]) -> None:
         """See `Claims`."""
         self._give_back.all_of(held)
+
+
+class ClaimsOnceAllAgentsExpectThem:
+    """Claims made by agents themselves while some are too old to find them made already.
+
+    :param agents_claim: whether that is so now.
+    """
+
+    def __init__(self, claims: Claims, agents_claim: Callable[[], bool]) -> None:
+        self._claims = claims
+        self._agents_claim = agents_claim
+
+    def claim(
+        self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
+    ) -> Shortage | None:
+        """See `Claims`."""
+        if self._agents_claim():
+            LOG.info("The agent of %s allocates for %s by itself", candidate.root, instance)
+            return None
+        return self._claims.claim(instance, candidate, spec, microversion)
+
+    def give_back(self, held: Mapping[str, Candidate]) -> None:
+        """See `Claims`; what agents claim is not claimed before this request has ended."""
+        self._claims.give_back(held)

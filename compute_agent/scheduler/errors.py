@@ -6,6 +6,7 @@
         NoValidHost           # placement was asked, and nothing fits or nothing could be claimed
         AnswerMalformed       # placement's answer contradicts itself
         MoveRefused           # what the consumers hold is not what the move needs
+        NoSchedulerAnswers    # a running scheduler was asked about itself
 
 Placement that cannot be reached is not among them: `PlacementUnavailable` goes to the caller as it
 is, and never looks like a full cloud.
@@ -57,3 +58,7 @@ class AnswerMalformed(SchedulerError):
 
 class MoveRefused(SchedulerError):
     """A move whose consumers hold something else than they must; nothing was changed."""
+
+
+class NoSchedulerAnswers(SchedulerError):
+    """No scheduler on the message bus answered a question about itself."""

@@ -123,9 +123,8 @@ def _device_groups(
     spec: RequestSpec, aliases: Mapping[str, PciAlias] | None
 ) -> list[tuple[str, RequestGroup]]:
     """Return one group per device: each device is on one provider, and they may differ."""
-    requests = spec.pci_requests or _flavor_pci_requests(spec)
     groups = []
-    for request in requests:
+    for request in _pci_requests(spec):
         if aliases is None:
             raise InvalidRequest(
                 _ALIAS_SPEC,
@@ -140,8 +139,21 @@ def _device_groups(
                 f"an alias of option [pci]alias: {', '.join(sorted(aliases)) or 'there is none'}",
             )
         group = RequestGroup({alias.resource_class: 1}).requiring(*alias.traits)
-        groups += [(f"{request.request_id}-{i}", group) for i in range(request.count)]
+        groups += [(suffix, group) for suffix in _suffixes_of(request)]
     return groups
+
+
+def device_suffixes(spec: RequestSpec) -> tuple[str, ...]:
+    """Return the suffixes of the groups that stand for PCI devices."""
+    return tuple(suffix for one in _pci_requests(spec) for suffix in _suffixes_of(one))
+
+
+def _suffixes_of(request: PciRequest) -> list[str]:
+    return [f"{request.request_id}-{i}" for i in range(request.count)]
+
+
+def _pci_requests(spec: RequestSpec) -> tuple[PciRequest, ...]:
+    return spec.pci_requests or _flavor_pci_requests(spec)
 
 
 def _flavor_pci_requests(spec: RequestSpec) -> tuple[PciRequest, ...]:

@@ -36,6 +36,12 @@ class HostState:
     claimed_here: int = 0
 
     @property
+    def known_as(self) -> frozenset[str]:
+        """The names that a request may give it: the node's, and that of the service."""
+        service = {self.announcement.host} if self.announcement else set()
+        return frozenset({self.name} | service)
+
+    @property
     def tree(self) -> tuple[ProviderSummary, ...]:
         """The providers of the host's own tree."""
         return tuple(one for one in self.providers.values() if one.root == self.uuid)

@@ -46,6 +46,8 @@ class Scheduler:
 
     Holds no state between requests but what it is given; several may work on the same placement,
     since placement decides who gets the last slot.
+
+    :param claims: how claims are made for instances that hold nothing yet.
     """
 
     def __init__(
@@ -55,11 +57,12 @@ class Scheduler:
         options: ClaimOptions,
         give_back: GiveBack,
         chance: random.Random | None = None,
+        claims: Claims | None = None,
     ) -> None:
         self._search = search
         self._options = options
         self._give_back = give_back
-        self._new_claims = NewClaims(placement, give_back)
+        self._claims = claims or NewClaims(placement, give_back)
         self._chance = chance or random.Random()
 
     def select_destinations(
@@ -82,7 +85,7 @@ class Scheduler:
             claimed, or it is in the journal and given back as soon as placement answers.
         """
         self._give_back.work_off()
-        claims = claims or self._new_claims
+        claims = claims or self._claims
         found = self._search.find(spec)
         held: dict[str, Candidate] = {}
         chosen: list[_Claimed] = []

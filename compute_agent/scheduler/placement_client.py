@@ -21,7 +21,7 @@ from compute_agent.report.exchange import Exchange
 from compute_agent.report.providers import Providers
 from compute_agent.report.retries import Retries
 from compute_agent.report.transport import Transport
-from compute_agent.scheduler.answer import SHARING
+from compute_agent.scheduler.answer import NUMA_ROOT, SHARING
 from compute_agent.scheduler.placement_port import (
     Holding,
     Microversion,
@@ -178,6 +178,14 @@ class PlacementClient:
         if provider is None or provider["parent_provider_uuid"] is not None:
             return None
         return provider["uuid"]
+
+    def roots_by_layout(self) -> tuple[frozenset[str], frozenset[str]]:
+        """See `placement_port.Placement`."""
+        hosts, cells = self._list("required=COMPUTE_NODE"), self._list(f"required={NUMA_ROOT}")
+        return (
+            frozenset(one["root_provider_uuid"] for one in hosts),
+            frozenset(one["root_provider_uuid"] for one in cells),
+        )
 
     def traits_beginning(self, prefix: str) -> frozenset[str]:
         """See `placement_port.Placement`."""

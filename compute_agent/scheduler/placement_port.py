@@ -107,5 +107,8 @@ class Placement(Protocol):
     def root_named(self, name: str) -> str | None:
         """Return the uuid of the root provider of this name, None if there is none."""
 
+    def roots_by_layout(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the roots of all hosts, and of those that have NUMA cells."""
+
     def traits_beginning(self, prefix: str) -> frozenset[str]:
         """Return the traits that placement knows and that begin with `prefix`."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from oslo_utils import strutils
 
+from compute_agent.scheduler import flavor
 from compute_agent.scheduler.aggregates import Aggregates
 from compute_agent.scheduler.causes import Causes
 from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
@@ -18,6 +19,7 @@ from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
 from compute_agent.scheduler.spec import RequestSpec
 
 DISABLED = "COMPUTE_STATUS_DISABLED"
+OWNER = "OWNER_NOVA"
 _IMAGE_PROPERTY_TRAITS = (
     ("hw_disk_bus", "COMPUTE_STORAGE_BUS_"),
     ("hw_cdrom_bus", "COMPUTE_STORAGE_BUS_"),
@@ -34,6 +36,7 @@ _ENCRYPTION_FORMATS = ("plain", "luks", "luksv2")
 class PrefilterContext:
     """Options and facts that prefilters look at.
 
+    ``owners``: every agent is new enough to mark what is its own.
     ``known_traits`` are the standard traits, to leave out image properties that have none.
     """
 
@@ -43,6 +46,8 @@ class PrefilterContext:
     image_type: bool = False
     isolated_aggregates: bool = False
     image_metadata: bool = False
+    routed_networks: bool = False
+    owners: bool = False
     known_traits: frozenset[str] = frozenset()
     rebuild: bool = False
 
@@ -156,12 +161,26 @@ def abilities(
 
 
 def routed_networks(
-    spec: RequestSpec, request: CandidateRequest, _context: PrefilterContext
+    spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
 ) -> CandidateRequest:
     """Keep to the aggregates of the network segments that the request uses."""
+    if not context.routed_networks:
+        return request
     for network in spec.requested_networks:
         if network.physnet_aggregates:
             request = _member_of(request, network.physnet_aggregates)
+    return request
+
+
+def owners(
+    spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
+) -> CandidateRequest:
+    """Keep off hosts and PCI devices that another service reports as its own."""
+    if not context.owners:
+        return request
+    request = _on_root(request, OWNER)
+    for suffix in flavor.device_suffixes(spec):
+        request = request.with_group(suffix, request.group(suffix).requiring(OWNER))
     return request
 
 
@@ -175,6 +194,7 @@ PREFILTERS: tuple[Prefilter, ...] = (
     image_metadata,
     abilities,
     routed_networks,
+    owners,
 )
 
 

@@ -5,6 +5,7 @@
     begin_move(kind, spec_obj, instance_uuid, migration_uuid, mappings, return_alternates)
         -> {"move": {...}, "selections": [Selection, ...]}
     finish_move(move), revert_move(move) -> mappings, source_returned(instance_uuid, source_root)
+    upgrade_status() -> {"minimum_service_version", "behaviours": [...]}
     update_aggregates, delete_aggregate                         the aggregates are read anew
     update_instance_info, delete_instance_info, sync_instance_info   taken note of, no answer
 
@@ -23,15 +24,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import bus as message_bus
+from compute_agent import conf as agent_conf
 from compute_agent.errors import ComputeAgentError, PlacementUnavailable
 from compute_agent.report.transport import Transport
 from compute_agent.scheduler import assembly, spec_reader
 from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.extra_specs import uuid_text
-from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.move import move_kind, move_of
-from compute_agent.scheduler.moves import Mover
 from compute_agent.scheduler.selection import Selection
 from compute_agent.scheduler.spec import RequestSpec
 from compute_agent.service import signals
@@ -59,9 +60,16 @@ class SchedulerEndpoint:
 
     target = oslo_messaging.Target(version=VERSION)
 
-    def __init__(self, make: Callable[[], tuple[Scheduler, Mover]]) -> None:
+    def __init__(self, make: Callable[[], SchedulerParts]) -> None:
         self._make = make
-        self._scheduler, self._mover = make()
+        self._parts = make()
+
+    def renew(self) -> None:
+        """Read again what is read at start, such as the aggregates, and forget what is kept.
+
+        :raises InvalidConfiguration: it cannot be used; what was read before stays in force.
+        """
+        self._parts = self._make()
 
     def select_destinations(
         self,
@@ -74,8 +82,8 @@ class SchedulerEndpoint:
         """Claim a host for each instance; see `Scheduler.select_destinations`."""
         with _told(f"select_destinations for {', '.join(instance_uuids)}"):
             instances = spec_reader.instances_of({"instance_uuids": list(instance_uuids)})
-            self._mover.recover()
-            found = self._scheduler.select_destinations(
+            self._parts.mover.recover()
+            found = self._parts.scheduler.select_destinations(
                 _spec_of(spec_obj), instances, alternates=return_alternates
             )
         wrapped = _is_wrapped(spec_obj)
@@ -93,7 +101,7 @@ class SchedulerEndpoint:
     ) -> dict[str, Any]:
         """Claim the destination of a move; see `Mover.begin`."""
         with _told(f"begin_move of {instance_uuid}"):
-            begun = self._mover.begin(
+            begun = self._parts.mover.begin(
                 move_kind(kind),
                 _spec_of(spec_obj),
                 uuid_text("instance_uuid", instance_uuid),
@@ -110,12 +118,12 @@ class SchedulerEndpoint:
     def finish_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> None:
         """Confirm a move; see `Mover.finish`."""
         with _told("finish_move"):
-            self._mover.finish(move_of(move))
+            self._parts.mover.finish(move_of(move))
 
     def revert_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> dict[str, Any]:
         """Undo a move and return the mappings of the source; see `Mover.revert`."""
         with _told("revert_move"):
-            mappings = self._mover.revert(move_of(move))
+            mappings = self._parts.mover.revert(move_of(move))
         return {suffix: list(uuids) for suffix, uuids in mappings.items()}
 
     def source_returned(
@@ -123,19 +131,24 @@ class SchedulerEndpoint:
     ) -> None:
         """Take the source's part from an evacuated instance; see `Mover.source_returned`."""
         with _told(f"source_returned for {instance_uuid}"):
-            self._mover.source_returned(
+            self._parts.mover.source_returned(
                 uuid_text("instance_uuid", instance_uuid), uuid_text("source_root", source_root)
             )
+
+    def upgrade_status(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what agents that are too old hold back; see `Fleet.status`."""
+        with _told("upgrade_status"):
+            return self._parts.fleet.status()
 
     def update_aggregates(self, _ctxt: Mapping[str, Any], aggregates: Any) -> None:
         """Read the aggregates anew."""
         LOG.debug("Aggregates changed: %s", aggregates)
-        self._scheduler, self._mover = self._make()
+        self.renew()
 
     def delete_aggregate(self, _ctxt: Mapping[str, Any], aggregate: Any) -> None:
         """Read the aggregates anew."""
         LOG.debug("Aggregate deleted: %s", aggregate)
-        self._scheduler, self._mover = self._make()
+        self.renew()
 
     def update_instance_info(
         self, _ctxt: Mapping[str, Any], host_name: str, instance_info: Any
@@ -176,21 +189,22 @@ class SchedulerService:
     """The scheduler's servers on one bus."""
 
     def __init__(self, conf: cfg.ConfigOpts, bus: Any, placement: Transport, host: str) -> None:
-        announcements = Announcements()
-
-        def make() -> tuple[Scheduler, Mover]:
-            scheduler, client = assembly.scheduler_of(conf, placement, announcements)
-            return scheduler, assembly.mover_of(conf, scheduler, client)
-
-        endpoint = SchedulerEndpoint(make)
+        self.announcements = announcements = Announcements()
+        self._endpoint = SchedulerEndpoint(
+            lambda: assembly.parts_of(conf, placement, announcements)
+        )
         self._servers = [
             oslo_messaging.get_rpc_server(
                 bus,
                 oslo_messaging.Target(topic=topic, server=host),
                 [one],
             )
-            for topic, one in ((TOPIC, endpoint), (STATE_TOPIC, StateEndpoint(announcements)))
+            for topic, one in ((TOPIC, self._endpoint), (STATE_TOPIC, StateEndpoint(announcements)))
         ]
+
+    def renew(self) -> None:
+        """See `SchedulerEndpoint.renew`."""
+        self._endpoint.renew()
 
     def start(self) -> None:
         """Begin to answer."""
@@ -225,17 +239,52 @@ class SchedulerClient:
         return self._client.call({}, method, **arguments)
 
 
-def serve(conf: cfg.ConfigOpts, placement: Transport) -> int:
+def serve(
+    conf: cfg.ConfigOpts, placement: Transport, stopped: threading.Event | None = None
+) -> int:
     """Answer on the bus until SIGTERM or SIGINT; return the exit status.
 
+    On SIGHUP the configuration and the aggregates are read again.
+
+    :param stopped: ends it, too, when it is set.
     :raises InvalidConfiguration: there is no bus, or an option cannot be used.
     :raises PlacementError: placement refuses this scheduler. One that cannot be reached is waited
         for: requests are answered with an error that can be retried.
     """
-    from oslo_log import log
-
-    log.setup(conf, "compute-scheduler")
     bus = message_bus.open_transport(conf)
+    check_placement(conf, placement)
+    service = SchedulerService(conf, bus, placement, conf.DEFAULT.host)
+    stopped = stopped or threading.Event()
+
+    def reread() -> None:
+        try:
+            changes = agent_conf.reload(conf)
+            service.renew()
+        except ComputeAgentError as error:
+            LOG.error("Nothing is read again, what was read before stays in force: %s", error)
+        else:
+            LOG.info("Configuration and aggregates were read again. %s", ", ".join(changes))
+
+    handlers = {
+        signal.SIGTERM: stopped.set,
+        signal.SIGINT: stopped.set,
+        signal.SIGHUP: reread,
+    }
+    with signals.handled(handlers):
+        service.start()
+        LOG.info("Serving topic %s as %s", TOPIC, conf.DEFAULT.host)
+        stopped.wait()
+        LOG.info("Stopping")
+        service.stop()
+    return 0
+
+
+def check_placement(conf: cfg.ConfigOpts, placement: Transport) -> None:
+    """Find out before anything is served whether it can be.
+
+    :raises InvalidConfiguration: an option cannot be used.
+    :raises PlacementError: placement refuses this scheduler.
+    """
     _, client = assembly.scheduler_of(conf, placement)
     try:
         client.connect()
@@ -243,15 +292,6 @@ def serve(conf: cfg.ConfigOpts, placement: Transport) -> int:
         LOG.warning(
             "Placement cannot be reached yet, requests are refused until it can: %s", str(error)
         )
-    service = SchedulerService(conf, bus, placement, conf.DEFAULT.host)
-    stopped = threading.Event()
-    with signals.handled({signal.SIGTERM: stopped.set, signal.SIGINT: stopped.set}):
-        service.start()
-        LOG.info("Serving topic %s as %s", TOPIC, conf.DEFAULT.host)
-        stopped.wait()
-        LOG.info("Stopping")
-        service.stop()
-    return 0
 
 
 @contextmanager

@@ -12,14 +12,15 @@ from compute_agent.scheduler.aggregates import Aggregates
 from compute_agent.scheduler.announcements import Announcement, Announcements
 from compute_agent.scheduler.answer import Answer
 from compute_agent.scheduler.causes import SHOWN_HOSTS, Causes, FilterCause, QueryCause
-from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.guest_numa import PAGE_SIZE_TRAIT_PREFIX, GuestNuma, guest_numa
 from compute_agent.scheduler.hosts import HostState
 from compute_agent.scheduler.placement_port import Microversion, Placement, UnknownName
 from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
+from compute_agent.scheduler.rolling_upgrade import OWNERS, PINNED, Fleet, Layouts
 from compute_agent.scheduler.shapes import Shape
 from compute_agent.scheduler.spec import RequestSpec
+from compute_agent.scheduler.targets import sees_all_hosts, target_of
 from compute_agent.scheduler.weighers import candidates as candidate_order
 
 LOG = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class SearchOptions:
     prefilters: prefilters.PrefilterContext = field(default_factory=prefilters.PrefilterContext)
     filters: tuple[HostFilter, ...] = ()
     service_down_time: float = 60.0
+    unpinned_fallback: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Search:
     """Searches for one specification at a time.
 
     :param announcements: None without a bus; then every host counts as alive.
+    :param fleet: what all agents can do; None: nothing is known of them.
+    :param layouts: which layouts there are; None: every request is asked for all of them.
     """
 
     def __init__(
@@ -55,10 +59,14 @@ class Search:
         placement: Placement,
         options: SearchOptions,
         announcements: Announcements | None = None,
+        fleet: Fleet | None = None,
+        layouts: Layouts | None = None,
     ) -> None:
         self._placement = placement
         self._options = options
         self._announcements = announcements
+        self._fleet = fleet or Fleet(None, placement.provider_names)
+        self._layouts = layouts
 
     @property
     def aggregates(self) -> Aggregates:
@@ -73,11 +81,20 @@ class Search:
         :raises PlacementUnavailable: placement cannot be asked.
         """
         request = flavor.request_of(spec, self._options.request)
-        request = prefilters.apply(spec, request, self._options.prefilters)
-        request = self._on_target(spec, request)
+        context = replace(self._options.prefilters, owners=self._fleet.supports(OWNERS))
+        request = prefilters.apply(spec, request, context)
+        target = target_of(spec, self._placement, self._announcements)
+        if target.root is not None:
+            request = shapes.on_target(request, target.root)
+        if sees_all_hosts(spec, target):
+            request = replace(request, limit=None)
         answer, queries, version = self._ask(spec, request)
-        found = self._host_states(spec, answer)
-        found = self._without_excluded(spec, found)
+        dropped_names = spec.ignore_hosts | spec.retried_hosts
+        found = [
+            one
+            for one in self._host_states(spec, answer)
+            if target.admits(one) and dropped_names.isdisjoint(one.known_as)
+        ]
         causes = Causes(queries=tuple(queries.causes), notes=tuple(queries.notes))
         if spec.force_hosts or spec.force_nodes:
             return Found(tuple(found), causes, version)
@@ -104,24 +121,13 @@ class Search:
         again = [one for one in self._options.filters if not one.run_filter_once_per_request]
         return run_filters(again, found, spec)
 
-    def _on_target(self, spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-        named = {spec.destination.node or spec.destination.host} - {""}
-        named = named or set(spec.force_nodes or spec.force_hosts)
-        if len(named) != 1:
-            return request
-        name = named.pop()
-        root = self._placement.root_named(name)
-        if root is None:
-            reason = f"Placement knows no host {name}."
-            raise NoValidHost(reason, Causes(notes=(reason,)))
-        return shapes.on_target(request, root)
-
     def _ask(
         self, spec: RequestSpec, request: CandidateRequest
     ) -> tuple[Answer, _Questions, Microversion]:
         numa = self._guest_numa(spec, request)
         questions = _Questions(self._placement)
-        found = [questions.ask(shape) for shape in shapes.shapes(request, numa)]
+        found = self._ask_layouts(questions, shapes.shapes(request, numa))
+        found += self._ask_unpinned(questions, request)
         if (
             not any(one.candidates for one in found)
             and not numa.asked
@@ -132,6 +138,28 @@ class Search:
             composed = split.compose(probed, numa.nodes[0], probe.request.group(split.CELL_GROUP))
             found.append(replace(probed, candidates=composed))
         return hosts.merge(found), questions, questions.microversion
+
+    def _ask_layouts(self, questions: _Questions, asked: Sequence[Shape]) -> list[Answer]:
+        """Ask for the layouts that hosts have; for the others only when that finds nothing."""
+        present = self._layouts.present() if self._layouts and len(asked) > 1 else None
+        likely = [one for one in asked if present is None or one.name in present]
+        found = [questions.ask(shape) for shape in likely]
+        if not any(one.candidates for one in found):
+            # a host may have changed its layout since it was looked at
+            found += [questions.ask(shape) for shape in asked if shape not in likely]
+        return found
+
+    def _ask_unpinned(self, questions: _Questions, request: CandidateRequest) -> list[Answer]:
+        shape = shapes.unpinned_shape(request)
+        if shape is None or not self._options.unpinned_fallback or not self._fleet.may_lack(PINNED):
+            return []
+        answer = questions.ask(shape)
+        kept = tuple(one for one in answer.candidates if not self._can_pin(one.root))
+        return [replace(answer, candidates=kept)]
+
+    def _can_pin(self, root: str) -> bool:
+        announced = self._announcements.of(root) if self._announcements else None
+        return announced is not None and announced.service_version >= PINNED.needs
 
     def _guest_numa(self, spec: RequestSpec, request: CandidateRequest) -> GuestNuma:
         known: Collection[str] = ()
@@ -192,13 +220,6 @@ class Search:
             roots = self._placement.provider_roots(tuple(held)) if held else {}
             living[instance] = frozenset(roots.values())
         return living
-
-    def _without_excluded(self, spec: RequestSpec, found: list[HostState]) -> list[HostState]:
-        dropped = spec.ignore_hosts | spec.retried_hosts
-        forced = spec.force_hosts | spec.force_nodes
-        return [
-            one for one in found if one.name not in dropped and (not forced or one.name in forced)
-        ]
 
 
 class _Questions:

@@ -7,6 +7,7 @@ CPUs from one cell and the memory from another, or from huge pages.
     flat     the request as it is, for trees without NUMA cells
     nested   one group per NUMA node of the guest, each on one cell
     split    one CPU and one MiB in place of the real amounts; `split` then composes the rest
+    unpinned pinned CPUs as VCPU, for flat hosts of agents that do not tell the two apart yet
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from compute_agent.scheduler.request import (
 from compute_agent.scheduler.settings import MEMORY_ENCRYPTION_TRAITS
 
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
+UNPINNED = "unpinned"
 HOST_GROUP = "_HOST"
 """Group without resources that holds what the host, not a cell, must be a member of."""
 TRAIT_GROUP = "_TRAITS"
 """Group without resources for traits that may be on a cell as well as on a provider above it."""
 _CELL_TRAIT_PREFIXES = ("HW_CPU_", "HW_NUMA_")
 _DISK_TRAIT_PREFIX = "STORAGE_"
+_THREADS = "HW_CPU_HYPERTHREADING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,11 @@ class Shape:
 
     def keep(self, candidate: Candidate, answer: Answer) -> bool:
         """Whether a candidate of the answer to this question may be used."""
-        if self.name == "flat":
-            return not any(NUMA_ROOT in one.traits for one in answer.tree(candidate.root))
+        tree = answer.tree(candidate.root)
+        if self.name == UNPINNED and any("PCPU" in one.capacity for one in tree):
+            return False
+        if self.name in ("flat", UNPINNED):
+            return not any(NUMA_ROOT in one.traits for one in tree)
         cells = [
             uuid
             for suffix, uuids in candidate.mappings.items()
@@ -80,6 +86,25 @@ def split_shape(request: CandidateRequest, numa: GuestNuma) -> Shape:
     whole = numa.nodes[0]
     one_of_each = GuestNode(min(whole.vcpu, 1), min(whole.pcpu, 1), min(whole.memory_mb, 1))
     return Shape("split", nested_request(request, replace(numa, nodes=(one_of_each,))))
+
+
+def unpinned_shape(request: CandidateRequest) -> Shape | None:
+    """Return the question for hosts that report pinned CPUs as VCPU; None if it asks for none.
+
+    Such a host has no trait for its hardware threads either, so these are not asked for.
+    """
+    group = request.group(UNSUFFIXED)
+    pinned = group.resources.get("PCPU", 0)
+    if not pinned:
+        return None
+    rest = {name: amount for name, amount in group.resources.items() if name != "PCPU"}
+    group = replace(
+        group.with_resources(rest).adding({"VCPU": pinned}),
+        required=group.required - {frozenset((_THREADS,))},
+        forbidden=group.forbidden - {_THREADS} | {NUMA_ROOT},
+    )
+    flat = _without_guest_nodes(request, strict=False)
+    return Shape(UNPINNED, flat.with_group(UNSUFFIXED, group))
 
 
 def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateRequest:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
+import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -244,13 +249,29 @@ def test_serving_without_a_bus_says_how_to_have_one(command: Command) -> None:
     assert "transport_url is not set" in done.stderr
 
 
-@pytest.mark.parametrize("placement_is_up", [True, False])
+@pytest.mark.parametrize(("placement_is_up", "workers"), [(True, 1), (False, 1), (True, 2)])
 def test_serving_goes_on_until_sigterm_also_while_placement_is_down(
-    placement_url: str, tmp_path: Path, placement_is_up: bool
+    placement_url: str, tmp_path: Path, placement_is_up: bool, workers: int
 ) -> None:
     url = placement_url if placement_is_up else f"http://127.0.0.1:{free_port()}"
-    file = write_config(tmp_path / "serve.conf", url)
-    file.write_text("[DEFAULT]\ntransport_url = fake://\n" + file.read_text())
+    with serving(write_config(tmp_path / "serve.conf", url), workers) as process:
+        said = read_until(process, "Serving topic scheduler", times=workers)
+        process.terminate()
+        said += process.communicate(timeout=60)[0]
+        assert process.returncode == 0, said
+    assert ("Placement cannot be reached yet" in said) is not placement_is_up
+    assert said.count("INFO compute_agent.scheduler.rpc [-] Stopping") == workers
+    assert "Traceback" not in said
+
+
+@contextlib.contextmanager
+def serving(file: Path, workers: int, extra: str = "") -> Iterator[subprocess.Popen[str]]:
+    """A scheduler that serves a bus in memory with so many workers; its output is to be read."""
+    file.write_text(
+        "[DEFAULT]\ntransport_url = fake://\n"
+        + file.read_text()
+        + f"[scheduler]\nworkers = {workers}\n{extra}"
+    )
     program = str(Path(sys.executable).parent / "compute-scheduler")
     with subprocess.Popen(
         [program, "--config-file", str(file), "serve"],
@@ -258,15 +279,71 @@ def test_serving_goes_on_until_sigterm_also_while_placement_is_down(
         stderr=subprocess.STDOUT,
         text=True,
     ) as process:
-        assert process.stdout is not None
-        said = ""
-        for line in process.stdout:
-            said += line
-            if "Serving topic scheduler" in line:
-                process.terminate()
-        assert process.wait(60) == 0, said
-    assert ("Placement cannot be reached yet" in said) is not placement_is_up
-    assert "Traceback" not in said
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def read_until(process: subprocess.Popen[str], text: str, times: int = 1) -> str:
+    """The output up to the line that has `text` for the so many-th time."""
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if said.count(text) == times:
+            return said
+    raise AssertionError(f"{text} was said {said.count(text)} times: {said}")
+
+
+def worker_of(said: str) -> int:
+    match = re.search(r"Worker (\d+) was started", said)
+    assert match, said
+    return int(match[1])
+
+
+def test_a_worker_that_cannot_work_ends_them_all(placement_url: str, tmp_path: Path) -> None:
+    with serving(write_config(tmp_path / "serve.conf", placement_url), 2) as process:
+        said = read_until(process, "Serving topic scheduler", times=2)
+        os.kill(worker_of(said), signal.SIGKILL)
+        said += process.communicate(timeout=60)[0]
+    assert process.returncode == 255
+    assert "all end" in said
+
+
+def test_workers_end_with_the_process_that_started_them(placement_url: str, tmp_path: Path) -> None:
+    with serving(write_config(tmp_path / "serve.conf", placement_url), 2) as process:
+        read_until(process, "Serving topic scheduler", times=2)
+        process.kill()
+        # the pipe of the output closes when the last process that writes to it has ended
+        said = process.communicate(timeout=60)[0]
+    assert said.count("Stopping") == 2
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_hangup_reads_the_aggregates_again(
+    placement_url: str, tmp_path: Path, workers: int
+) -> None:
+    aggregates = tmp_path / "aggregates.yaml"
+    aggregates.write_text("[]")
+    extra = f"[compute_scheduler]\naggregate_source = {aggregates}\n"
+    with serving(write_config(tmp_path / "serve.conf", placement_url), workers, extra) as process:
+        read_until(process, "Serving topic scheduler", times=workers)
+        aggregates.write_text("- nothing")
+        process.send_signal(signal.SIGHUP)
+        refused = read_until(process, "Nothing is read again", times=workers)
+        assert "aggregate 0" in refused
+        aggregates.write_text("[]")
+        process.send_signal(signal.SIGHUP)
+        read_until(process, "were read again", times=workers)
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def test_the_status_of_an_upgrade_needs_a_bus(command: Command) -> None:
+    done = command("status", "upgrade")
+    assert done.returncode == 2
+    assert "transport_url is not set" in done.stderr
 
 
 def test_serving_ends_when_placement_refuses_the_scheduler(

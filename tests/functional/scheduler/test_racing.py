@@ -189,3 +189,26 @@ def test_the_bus_carries_moves_from_begin_to_end(cloud: Cloud, client: Scheduler
     assert cloud.held(instance) == {source: {cloud.mark: 1}}
     with pytest.raises(InvalidRequest, match="cold or live or evacuate"):
         client.call("begin_move", kind="teleport", **asked)
+
+
+def test_the_bus_tells_which_agents_hold_an_upgrade_back(cloud: Cloud, config: Path) -> None:
+    old, new = (cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2))
+    conf = agent_conf.new_config([f"--config-file={config}"])
+    bus = message_bus.open_transport(conf, "fake://")
+    service = SchedulerService(conf, bus, KeystoneTransport.from_conf(conf), "scheduler")
+    announcements = service.announcements
+    client = SchedulerClient(bus, timeout=60)
+    service.start()
+    try:
+        for root, version in ((old, 0), (new, 1)):
+            state = {"host": f"h-{root}", "nodes": [{"uuid": root}], "service_version": version}
+            announcements.receive(state)
+        status = client.call("upgrade_status")
+        assert status["minimum_service_version"] == 0
+        assert {tuple(one["held_back_by"]) for one in status["behaviours"]} == {(f"h-{old}",)}
+        cloud.call("DELETE", f"/resource_providers/{old}")
+        service.renew()
+        assert client.call("upgrade_status")["minimum_service_version"] == 1
+    finally:
+        service.stop()
+        bus.cleanup()

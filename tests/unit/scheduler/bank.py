@@ -10,7 +10,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
-from compute_agent.scheduler.placement_port import Holding, Microversion, Shortage, UnknownName
+from compute_agent.scheduler.answer import SHARING
+from compute_agent.scheduler.placement_port import (
+    Holding,
+    Microversion,
+    Shortage,
+    UnknownName,
+    Wanted,
+)
 from tests.unit.scheduler.trees import body
 
 
@@ -102,6 +109,27 @@ class Bank:
     def root_named(self, name: str) -> str | None:
         self._reached()
         return next((u for u in self.summaries if self.names.get(u, f"host-{u}") == name), None)
+
+    def roots_by_layout(self) -> tuple[frozenset[str], frozenset[str]]:
+        self._reached()
+        roots = {one["root_provider_uuid"]: one for one in self.summaries.values()}
+        nested = {r for r, one in roots.items() if "HW_NUMA_ROOT" in one["traits"]}
+        return frozenset(roots), frozenset(nested)
+
+    def exchange(self, wanted: Mapping[str, Wanted]) -> Shortage | None:
+        raise NotImplementedError("moves are tested with a real placement")
+
+    def sharing(self, uuids: Collection[str]) -> frozenset[str]:
+        self._reached()
+        return frozenset(u for u in uuids if SHARING in self.summaries[u]["traits"])
+
+    def tree(self, root: str) -> Mapping[str, frozenset[str]]:
+        self._reached()
+        return {
+            uuid: frozenset(one["traits"])
+            for uuid, one in self.summaries.items()
+            if one["root_provider_uuid"] == root
+        }
 
     def traits_beginning(self, prefix: str) -> frozenset[str]:
         self._reached()

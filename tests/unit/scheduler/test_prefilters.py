@@ -164,7 +164,8 @@ def test_a_remote_managed_port_needs_a_host_that_has_them() -> None:
 
 def test_a_routed_network_keeps_to_the_aggregates_of_its_segments() -> None:
     asked = spec(requested_networks=(RequestedNetwork(frozenset({ZONE})),))
-    assert narrowed(asked).endswith(f"&member_of=in:{ZONE}")
+    assert narrowed(asked, routed_networks=True).endswith(f"&member_of=in:{ZONE}")
+    assert "member_of" not in narrowed(asked)
 
 
 def test_an_encryption_format_that_does_not_exist_is_refused() -> None:

@@ -1,0 +1,154 @@
+"""What a fleet in the middle of an upgrade can do together, and which layouts it has.
+
+Every agent announces a service version. A behaviour that needs both sides is switched by the lowest
+version of all agents, by itself: there is no day on which somebody throws a switch.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from compute_agent.scheduler.announcements import Announcements
+
+KEPT_SECONDS = 60.0
+FLAT, NESTED = "flat", "nested"
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """Something that is done only once every agent has at least the version ``needs``."""
+
+    name: str
+    needs: int
+    means: str
+
+
+CLAIMS = Behaviour("claims", 1, "the scheduler claims (only with legacy_self_claim = auto)")
+OWNERS = Behaviour("owners", 1, "hosts and PCI devices must carry the trait OWNER_NOVA")
+PINNED = Behaviour("pinned", 1, "pinned CPUs are not looked for among VCPU any more")
+BEHAVIOURS = (CLAIMS, OWNERS, PINNED)
+
+
+class Fleet:
+    """The lowest service version of all agents; kept for a minute, or until `forget`.
+
+    :param announcements: None without a bus, when nothing is known of any agent.
+    :param existing: returns which of some roots placement still has; an agent whose host is gone
+        counts no more.
+    :param behaviours: those that are switched by the version, as configured.
+    :param clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        announcements: Announcements | None,
+        existing: Callable[[Collection[str]], Collection[str]],
+        behaviours: Sequence[Behaviour] = BEHAVIOURS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._behaviours = behaviours
+        self._announcements = announcements
+        self._existing = existing
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: tuple[float, int] | None = None
+
+    def minimum(self) -> int | None:
+        """Return the lowest version, 0 when no agent was heard of, None without a bus.
+
+        :raises PlacementUnavailable: placement cannot say which hosts there are.
+        """
+        if self._announcements is None:
+            return None
+        now = self._clock()
+        with self._lock:
+            if self._kept is not None and now - self._kept[0] < KEPT_SECONDS:
+                return self._kept[1]
+        lowest = min((version for _, version in self._versions()), default=0)
+        with self._lock:
+            self._kept = (now, lowest)
+        return lowest
+
+    def supports(self, behaviour: Behaviour) -> bool:
+        """Whether every agent is known to be new enough."""
+        lowest = self.minimum()
+        return lowest is not None and lowest >= behaviour.needs
+
+    def may_lack(self, behaviour: Behaviour) -> bool:
+        """Whether agents say that they are too old, or none says anything on the bus there is."""
+        lowest = self.minimum()
+        return lowest is not None and lowest < behaviour.needs
+
+    def held_back_by(self, behaviour: Behaviour) -> tuple[str, ...]:
+        """Return the hosts whose agents are too old for a behaviour, sorted."""
+        return tuple(sorted({h for h, version in self._versions() if version < behaviour.needs}))
+
+    def status(self) -> dict[str, Any]:
+        """Return what is in force and what is still held back by which host, as JSON types."""
+        self.forget()
+        return {
+            "minimum_service_version": self.minimum(),
+            "behaviours": [
+                {
+                    **asdict(one),
+                    "in_force": self.supports(one),
+                    "held_back_by": list(self.held_back_by(one)),
+                }
+                for one in self._behaviours
+            ],
+        }
+
+    def forget(self) -> None:
+        """Look again with the next question."""
+        with self._lock:
+            self._kept = None
+
+    def _versions(self) -> list[tuple[str, int]]:
+        if self._announcements is None:
+            return []
+        announced = self._announcements.all()
+        there = set(self._existing(tuple(announced)))
+        return [(one.host, one.service_version) for root, one in announced.items() if root in there]
+
+
+class Layouts:
+    """Which layouts the hosts have; kept for a minute, or until `forget`.
+
+    :param roots: returns the roots of all hosts, and of those that have NUMA cells.
+    """
+
+    def __init__(
+        self,
+        roots: Callable[[], tuple[frozenset[str], frozenset[str]]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._roots = roots
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: tuple[float, frozenset[str]] | None = None
+
+    def present(self) -> frozenset[str]:
+        """Return `FLAT`, `NESTED` or both; both, too, where there is no host yet.
+
+        :raises PlacementUnavailable: placement cannot say.
+        """
+        now = self._clock()
+        with self._lock:
+            if self._kept is not None and now - self._kept[0] < KEPT_SECONDS:
+                return self._kept[1]
+        hosts, nested = self._roots()
+        found = frozenset(
+            name for name, some in ((FLAT, hosts - nested), (NESTED, nested)) if some or not hosts
+        )
+        with self._lock:
+            self._kept = (now, found)
+        return found
+
+    def forget(self) -> None:
+        """Look again with the next question."""
+        with self._lock:
+            self._kept = None

@@ -1,0 +1,71 @@
+"""Hosts that a request names: by the root provider's name, or by a service with several nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.causes import Causes
+from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.placement_port import Placement
+from compute_agent.scheduler.spec import RequestSpec
+
+_GATHERING = ("affinity", "soft-affinity")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a request must go.
+
+    :param names: of nodes or services; empty for anywhere.
+    :param root: the one root provider that they stand for; None for several, or anywhere.
+    """
+
+    names: frozenset[str] = frozenset()
+    root: str | None = None
+
+    def admits(self, host: HostState) -> bool:
+        """Whether a host is one of those named."""
+        return not self.names or not self.names.isdisjoint(host.known_as)
+
+
+def target_of(
+    spec: RequestSpec, placement: Placement, announcements: Announcements | None
+) -> Target:
+    """Return where `spec` must go.
+
+    :raises NoValidHost: it names a host that there is not.
+    """
+    nodes = {spec.destination.node} - {""} or spec.force_nodes
+    services = {spec.destination.host} - {""} or spec.force_hosts
+    names = frozenset(nodes or services)
+    if not names:
+        return Target()
+    roots = {root for name in names for root in _roots(name, placement, announcements, bool(nodes))}
+    return Target(names, roots.pop() if len(roots) == 1 else None)
+
+
+def sees_all_hosts(spec: RequestSpec, target: Target) -> bool:
+    """Whether a limit could hide the very hosts that the request is about."""
+    group = spec.instance_group
+    gathers = (
+        group is not None and group.policy in _GATHERING and bool(group.hosts or group.members)
+    )
+    return gathers or bool(spec.hint("same_host")) or (bool(target.names) and target.root is None)
+
+
+def _roots(
+    name: str, placement: Placement, announcements: Announcements | None, is_node: bool
+) -> Collection[str]:
+    of_service = announcements.roots_of(name) if announcements and not is_node else ()
+    if len(of_service) > 1:
+        return of_service
+    root = placement.root_named(name)
+    if root is not None:
+        return (root,)
+    if of_service:
+        return of_service
+    reason = f"Placement knows no host {name}."
+    raise NoValidHost(reason, Causes(notes=(reason,)))

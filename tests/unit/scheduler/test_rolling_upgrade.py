@@ -1,0 +1,310 @@
+"""What a scheduler does differently while agents are too old, and when it stops by itself."""
+
+from __future__ import annotations
+
+import io
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent.scheduler import prefilters
+from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.claims import ClaimsOnceAllAgentsExpectThem, NewClaims
+from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.flavor import PciAlias
+from compute_agent.scheduler.give_back import GiveBack
+from compute_agent.scheduler.journal import Journal
+from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.prefilters import PrefilterContext
+from compute_agent.scheduler.rolling_upgrade import (
+    BEHAVIOURS,
+    CLAIMS,
+    FLAT,
+    KEPT_SECONDS,
+    NESTED,
+    OWNERS,
+    Fleet,
+    Layouts,
+)
+from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.spec import Destination, InstanceGroup, PciRequest
+from compute_agent.scheduler.upgrade_view import print_status
+from tests.unit.scheduler.bank import Bank
+from tests.unit.scheduler.specs import request_of, spec
+from tests.unit.scheduler.trees import candidate, summary
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def announced(**versions: int) -> Announcements:
+    """Agents, each with a host of its own name."""
+    found = Announcements()
+    for root, version in versions.items():
+        announce(found, root, version)
+    return found
+
+
+def announce(announcements: Announcements, root: str, version: int, **more: Any) -> None:
+    node = {"uuid": root, **more}
+    state = {"host": more.get("service", f"host-{root}"), "nodes": [node]}
+    announcements.receive({**state, "service_version": version})
+
+
+def fleet(announcements: Announcements | None, clock: Clock | None = None) -> Fleet:
+    return Fleet(announcements, lambda roots: roots, BEHAVIOURS, clock or Clock())
+
+
+def test_the_lowest_version_of_all_agents_counts() -> None:
+    assert fleet(announced(a=3, b=1, c=2)).minimum() == 1
+
+
+def test_without_agents_the_lowest_version_is_0_and_without_a_bus_there_is_none() -> None:
+    assert fleet(Announcements()).minimum() == 0
+    assert fleet(None).minimum() is None
+
+
+def test_an_agent_whose_host_placement_has_no_more_does_not_count() -> None:
+    one = Fleet(announced(a=0, b=1), lambda roots: set(roots) - {"a"}, clock=Clock())
+    assert one.minimum() == 1
+
+
+def test_the_lowest_version_is_kept_for_a_minute_or_until_it_is_forgotten() -> None:
+    announcements, clock = announced(a=0), Clock()
+    one = fleet(announcements, clock)
+    assert one.minimum() == 0
+    announce(announcements, "a", 1)
+    clock.now = KEPT_SECONDS - 1
+    assert one.minimum() == 0
+    clock.now = KEPT_SECONDS
+    assert one.minimum() == 1
+    announce(announcements, "a", 0)
+    one.forget()
+    assert one.minimum() == 0
+
+
+@pytest.mark.parametrize(
+    ("announcements", "supports", "may_lack"),
+    [(announced(a=1), True, False), (announced(a=0, b=1), False, True), (None, False, False)],
+)
+def test_a_behaviour_needs_proof_that_all_are_new_and_a_fallback_that_some_are_old(
+    announcements: Announcements | None, supports: bool, may_lack: bool
+) -> None:
+    one = fleet(announcements)
+    assert (one.supports(OWNERS), one.may_lack(OWNERS)) == (supports, may_lack)
+
+
+def test_the_status_names_the_hosts_that_hold_a_behaviour_back() -> None:
+    status = fleet(announced(a=0, b=1)).status()
+    assert status["minimum_service_version"] == 0
+    by = {one["name"]: (one["in_force"], one["held_back_by"]) for one in status["behaviours"]}
+    assert by == {name: (False, ["host-a"]) for name in ("claims", "owners", "pinned")}
+    out = io.StringIO()
+    print_status(status, out)
+    assert "held back  owners: hosts and PCI devices must carry" in out.getvalue()
+    assert "by host-a" in out.getvalue()
+    out = io.StringIO()
+    print_status(fleet(announced(b=1)).status(), out)
+    assert "in force   claims" in out.getvalue()
+
+
+def narrowed(owners: bool) -> str:
+    asked = spec(pci_requests=(PciRequest("req", "gpu", 2),))
+    request = request_of(asked, pci_aliases={"gpu": PciAlias("PGPU")})
+    return prefilters.apply(asked, request, PrefilterContext(owners=owners)).query()
+
+
+def test_hosts_and_devices_must_be_ours_once_every_agent_says_whose_they_are() -> None:
+    query = narrowed(owners=True)
+    assert "root_required=OWNER_NOVA,!COMPUTE_STATUS_DISABLED" in query
+    assert "requiredreq-0=OWNER_NOVA" in query
+    assert "requiredreq-1=OWNER_NOVA" in query
+    assert "OWNER_NOVA" not in narrowed(owners=False)
+
+
+class Hosts(Bank):
+    """Hosts by what they have; a candidate for each that has what is asked in one group."""
+
+    def __init__(self, **has: dict[str, int]) -> None:
+        summaries = {
+            name: summary(name, {c: (n, 0) for c, n in amounts.items()})
+            for name, amounts in has.items()
+        }
+        super().__init__([], summaries)
+
+    def allocation_candidates(self, parameters: Any, minimum: Any) -> Any:
+        asked = dict(parameters).get("resources", "")
+        wanted = {c: int(n) for c, n in (item.split(":") for item in asked.split(",") if item)}
+        self.candidates = [
+            candidate({name: wanted})
+            for name, one in self.summaries.items()
+            if wanted
+            and all(
+                n <= one["resources"].get(c, {"capacity": 0})["capacity"] for c, n in wanted.items()
+            )
+            and dict(parameters).get("in_tree") in (None, name)
+        ]
+        return super().allocation_candidates(parameters, minimum)
+
+
+PINNED_GUEST = spec({"hw:cpu_policy": "dedicated"}, vcpus=2, memory_mb=0, root_gb=0)
+
+
+def scheduler(
+    bank: Bank, journal: Path, announcements: Announcements | None, **options: Any
+) -> Scheduler:
+    one = Fleet(announcements, bank.provider_names, clock=Clock())
+    search = Search(bank, SearchOptions(**options), announcements, one, layouts=None)
+    give_back = GiveBack(bank, Journal(journal))
+    claims = ClaimsOnceAllAgentsExpectThem(
+        NewClaims(bank, give_back), lambda: not one.supports(CLAIMS)
+    )
+    return Scheduler(bank, search, ClaimOptions(), give_back, random.Random(1), claims)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+def test_while_an_agent_claims_by_itself_a_selection_is_not_claimed(journal: Path) -> None:
+    bank = Hosts(a={"VCPU": 4})
+    announcements = announced(a=0)
+    guest = spec(vcpus=2, memory_mb=0, root_gb=0)
+    [[selection]] = scheduler(bank, journal, announcements).select_destinations(guest, ["i1"])
+    assert selection.nodename == "host-a"
+    assert bank.held == {}
+    announce(announcements, "a", 1)
+    scheduler(bank, journal, announcements).select_destinations(guest, ["i1"])
+    assert bank.held == {"i1": {"a": {"VCPU": 2}}}
+
+
+def claimed_on(bank: Bank, journal: Path, *args: Any, **options: Any) -> dict[str, Any]:
+    give_back = GiveBack(bank, Journal(journal))
+    announcements = args[0]
+    one = Fleet(announcements, bank.provider_names, clock=Clock())
+    search = Search(bank, SearchOptions(**options), announcements, one)
+    found = Scheduler(bank, search, ClaimOptions(), give_back, random.Random(1))
+    found.select_destinations(PINNED_GUEST, ["i1"])
+    return bank.held["i1"]
+
+
+def test_pinned_cpus_are_found_among_vcpu_only_of_hosts_that_do_not_tell_them_apart(
+    journal: Path,
+) -> None:
+    old = {"old": {"VCPU": 2}}
+    mixed = {"new": {"VCPU": 8, "PCPU": 1}, "shared": {"VCPU": 8}, **old}
+    announcements = announced(old=0, new=1, shared=1)
+    assert claimed_on(Hosts(**mixed), journal, announcements) == {"old": {"VCPU": 2}}
+    asked = Hosts(new={"PCPU": 4}, **old)
+    assert set(claimed_on(asked, journal, announced(old=0, new=1))) <= {"old", "new"}
+    assert [query.get("resources") for query in asked.queries] == ["PCPU:2", None, "VCPU:2"]
+
+
+@pytest.mark.parametrize(
+    ("announcements", "fallback"),
+    [(announced(old=1), True), (None, True), (announced(old=0), False)],
+)
+def test_pinned_cpus_are_not_asked_for_as_vcpu_when_all_are_new_or_it_is_switched_off(
+    journal: Path, announcements: Announcements | None, fallback: bool
+) -> None:
+    bank = Hosts(old={"VCPU": 8})
+    with pytest.raises(NoValidHost):
+        claimed_on(bank, journal, announcements, unpinned_fallback=fallback)
+    assert not any("VCPU" in query.get("resources", "") for query in bank.queries)
+
+
+def test_the_fallback_does_not_ask_old_hosts_for_their_threads() -> None:
+    from compute_agent.scheduler import shapes
+
+    asked = request_of(spec({"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "require"}))
+    shape = shapes.unpinned_shape(asked)
+    assert shape is not None
+    assert "HYPERTHREADING" not in shape.request.query()
+    assert shape.request.total("VCPU") == 2
+    assert shape.request.total("PCPU") == 0
+
+
+def test_layouts_are_looked_at_once_a_minute() -> None:
+    clock, looks = Clock(), []
+
+    def roots() -> tuple[frozenset[str], frozenset[str]]:
+        looks.append(1)
+        return frozenset("ab"), frozenset("a" * (len(looks) - 1))
+
+    layouts = Layouts(roots, clock)
+    assert layouts.present() == {FLAT}
+    assert layouts.present() == {FLAT}
+    clock.now = KEPT_SECONDS
+    assert layouts.present() == {FLAT, NESTED}
+    layouts.forget()
+    assert len(looks) == 2
+    layouts.present()
+    assert len(looks) == 3
+
+
+@pytest.mark.parametrize(
+    ("hosts", "nested", "present"),
+    [("ab", "ab", {NESTED}), ("ab", "a", {FLAT, NESTED}), ("", "", {FLAT, NESTED})],
+)
+def test_layouts_are_those_of_the_hosts_there_are(
+    hosts: str, nested: str, present: set[str]
+) -> None:
+    layouts = Layouts(lambda: (frozenset(hosts), frozenset(nested)), Clock())
+    assert layouts.present() == present
+
+
+def test_only_the_layout_that_all_hosts_have_is_asked_for_unless_that_finds_nothing(
+    journal: Path,
+) -> None:
+    bank = Hosts(a={"VCPU": 4})
+    layouts = Layouts(lambda: (frozenset("a"), frozenset()), Clock())
+    search = Search(bank, SearchOptions(), layouts=layouts)
+    found = search.find(spec(vcpus=2, memory_mb=0, root_gb=0))
+    assert [one.shape for one in found.causes.queries] == ["flat"]
+    missed = search.find(spec(vcpus=9, memory_mb=0, root_gb=0))
+    assert [one.shape for one in missed.causes.queries] == ["flat", "nested", "split"]
+
+
+def service_with_nodes() -> Announcements:
+    found = Announcements()
+    for root in ("n1", "n2"):
+        announce(found, root, 1, service="ironic")
+    announce(found, "n3", 1, service="other")
+    return found
+
+
+def test_a_service_with_several_nodes_is_filtered_afterwards_and_without_a_limit() -> None:
+    bank = Hosts(n1={"VCPU": 4}, n2={"VCPU": 4}, n3={"VCPU": 4})
+    search = Search(bank, SearchOptions(), service_with_nodes())
+    asked = spec(vcpus=2, memory_mb=0, root_gb=0, destination=Destination(host="ironic"))
+    assert {one.uuid for one in search.find(asked).hosts} == {"n1", "n2"}
+    assert "in_tree" not in bank.queries[0]
+    assert "limit" not in bank.queries[0]
+    node = spec(
+        vcpus=2, memory_mb=0, root_gb=0, destination=Destination(host="ironic", node="host-n2")
+    )
+    assert {one.uuid for one in search.find(node).hosts} == {"n2"}
+    assert bank.queries[-2]["in_tree"] == "n2"
+
+
+def test_a_service_to_ignore_is_ignored_with_all_its_nodes() -> None:
+    bank = Hosts(n1={"VCPU": 4}, n2={"VCPU": 4}, n3={"VCPU": 4})
+    search = Search(bank, SearchOptions(), service_with_nodes())
+    asked = spec(vcpus=2, memory_mb=0, root_gb=0, ignore_hosts=frozenset({"ironic"}))
+    assert {one.uuid for one in search.find(asked).hosts} == {"n3"}
+
+
+def test_a_group_that_gathers_must_see_all_hosts() -> None:
+    bank = Hosts(a={"VCPU": 4})
+    search = Search(bank, SearchOptions())
+    for policy, limited in (("affinity", False), ("soft-affinity", False), ("anti-affinity", True)):
+        group = InstanceGroup(policy=policy, hosts=frozenset({"host-a"}))
+        search.find(spec(vcpus=2, memory_mb=0, root_gb=0, instance_group=group))
+        assert ("limit" in bank.queries[-1]) is limited, policy
