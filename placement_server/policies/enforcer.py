@@ -44,6 +44,17 @@ class Caller:
     #: What else a rule of an operator's policy file may look at.
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    def identity(self) -> tuple[object, ...]:
+        """All that a rule can look at, as a key; ``details`` must have hashable values."""
+        return (
+            self.user_id,
+            self.project_id,
+            self.roles,
+            self.system_scope,
+            self.domain_id,
+            *self.details.items(),
+        )
+
     def credentials(self) -> dict[str, Any]:
         """What rules are evaluated against."""
         return {
@@ -54,6 +65,9 @@ class Caller:
             "system_scope": self.system_scope,
             "domain_id": self.domain_id,
         }
+
+
+DECISIONS_KEPT: Final = 4096
 
 
 class Enforcer:
@@ -69,6 +83,8 @@ class Enforcer:
         # The library replaces rules file by file when one changes: nobody may look meanwhile.
         self._turn = threading.Lock()
         self._told = ""
+        # The same few services ask for the same all day, and a rule is slow to evaluate.
+        self._decided: dict[tuple[object, ...], bool] = {}
 
     def authorise(self, rule: str, caller: Caller, target: Mapping[str, Any] | None = None) -> None:
         """Do nothing when the caller may.
@@ -83,9 +99,24 @@ class Enforcer:
             target = {"project_id": caller.project_id, "user_id": caller.user_id}
         with self._turn:
             self._follow_files()
-            allowed = self._enforcer.authorize(rule, target, caller.credentials())
+            allowed = self._decide(rule, caller, target)
         if not allowed:
             raise errors.Forbidden(f"Policy does not allow {rule} to be performed.")
+
+    def _decide(self, rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
+        """What the rules in force say. The defaults' answers are remembered; an operator's rule
+        may ask another service, which changes its mind when it likes."""
+        if self._enforcer.file_rules:
+            self._decided.clear()
+            return bool(self._enforcer.authorize(rule, target, caller.credentials()))
+        question = (rule, *target.items(), *caller.identity())
+        allowed = self._decided.get(question)
+        if allowed is None:
+            if len(self._decided) >= DECISIONS_KEPT:
+                self._decided.clear()
+            allowed = bool(self._enforcer.authorize(rule, target, caller.credentials()))
+            self._decided[question] = allowed
+        return allowed
 
     def _follow_files(self) -> None:
         """Take over files that have changed; one that cannot be used leaves the rules in force."""

@@ -1,43 +1,46 @@
-"""Consumers: a record exists if and only if the consumer has allocations."""
+"""Consumers: a record exists if and only if the consumer has allocations.
+
+A write of several consumers locks their records first, in one order. A write of one consumer locks
+nothing: its record changes only while it still has the generation that was seen, which proves that
+its allocations are those that were seen, as every change of them raises the generation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
 from placement_server.store import owners
-from placement_server.store.dialects import chunks
+from placement_server.store.dialects import Insertion, chunks
 from placement_server.store.errors import ConsumerGenerationConflict
 from placement_server.store.records import ANY, KEEP, ConsumerWrite, Keep
+from placement_server.store.retry import LostRace
 from placement_server.store.tables import allocations, consumers
-from placement_server.store.transaction import WriteTransaction
+from placement_server.store.transaction import AnyResult, WriteTransaction
 
 _C: Final = consumers.c
 
 # Always in the order of the uuids, here and where new ones are inserted.
-_HOLD: Final = (
-    select(_C.id, _C.uuid, _C.generation)
+_LOCK: Final = (
+    select(_C.id)
     .where(_C.uuid.in_(bindparam("uuids", expanding=True)))
     .order_by(_C.uuid)
     .with_for_update()
 )
-_ALLOCATIONS: Final = select(
-    allocations.c.consumer_id,
-    allocations.c.resource_provider_id,
-    allocations.c.resource_class_id,
-    allocations.c.used,
-).where(allocations.c.consumer_id.in_(bindparam("uuids", expanding=True)))
 _DELETE_ALLOCATIONS: Final = sa.delete(allocations).where(
     allocations.c.consumer_id.in_(bindparam("uuids", expanding=True))
 )
-_DELETE: Final = sa.delete(consumers).where(_C.id.in_(bindparam("ids", expanding=True)))
+_SEEN: Final = sa.and_(
+    _C.id.in_(bindparam("ids", expanding=True)), _C.generation == bindparam("seen")
+)
+_DELETE: Final = sa.delete(consumers).where(_SEEN)
 _RAISE: Final = (
     sa.update(consumers)
-    .where(_C.id.in_(bindparam("ids", expanding=True)))
+    .where(_SEEN)
     .values(
         generation=_C.generation + 1,
         project_id=bindparam("the_project"),
@@ -56,8 +59,8 @@ _COLUMNS: Final = (
 
 
 @dataclass(slots=True)
-class HeldConsumer:
-    """A consumer of the request, its record locked; ``id`` is None when there is no record.
+class SeenConsumer:
+    """A consumer of the request as it is now; ``id`` is None when there is no record.
 
     ``old`` has its present allocations: provider id, class id, amount.
     """
@@ -68,23 +71,16 @@ class HeldConsumer:
     old: list[tuple[int, int, int]] = field(default_factory=list)
 
 
-def hold(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> list[HeldConsumer]:
-    """Lock the records of the consumers and read their allocations; in the order given."""
-    held = {write.uuid: HeldConsumer(write) for write in writes}
-    for uuids in chunks(sorted(held)):
-        for row_id, uuid, generation in tx.execute(_HOLD, {"uuids": uuids}):
-            held[uuid].id = row_id
-            held[uuid].generation = generation
-    for uuids in chunks(sorted(held)):
-        for uuid, provider_id, class_id, used in tx.execute(_ALLOCATIONS, {"uuids": uuids}):
-            held[uuid].old.append((provider_id, class_id, used))
-    return list(held.values())
+def lock(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:
+    """Lock the records of the consumers, as far as there are any, in the order of their uuids."""
+    for uuids in chunks(sorted(write.uuid for write in writes)):
+        tx.execute(_LOCK, {"uuids": uuids}).all()
 
 
-def check_generations(held: Sequence[HeldConsumer]) -> None:
+def check_generations(seen: Sequence[SeenConsumer]) -> None:
     """Raises ConsumerGenerationConflict for the first consumer whose generation is not the one
     that its writer expects."""
-    for consumer in held:
+    for consumer in seen:
         expected = consumer.write.expected_generation
         if expected is ANY:
             continue
@@ -94,25 +90,64 @@ def check_generations(held: Sequence[HeldConsumer]) -> None:
             raise ConsumerGenerationConflict(consumer.write.uuid, actual, expected)
 
 
-def delete_allocations(tx: WriteTransaction, held: Sequence[HeldConsumer]) -> None:
-    """Take away what the held consumers have; the use of the inventories is not touched here."""
-    for uuids in chunks(sorted(consumer.write.uuid for consumer in held if consumer.old)):
-        tx.execute(_DELETE_ALLOCATIONS, {"uuids": uuids})
+def delete_allocations(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> None:
+    """Take away what the consumers have; the use of the inventories is not touched here.
+
+    Raises LostRace when they no longer have what was seen.
+    """
+    deleted = 0
+    for uuids in chunks(sorted(consumer.write.uuid for consumer in seen if consumer.old)):
+        deleted += tx.execute(_DELETE_ALLOCATIONS, {"uuids": uuids}).rowcount
+    if deleted != sum(len(consumer.old) for consumer in seen):
+        raise LostRace("The allocations of a consumer changed since they were read.")
 
 
-def store_records(tx: WriteTransaction, held: Sequence[HeldConsumer]) -> None:
-    """Create, raise or end the consumers' records, as their new sets of allocations demand."""
-    ended = sorted(
-        consumer.id
-        for consumer in held
-        if consumer.id is not None and not consumer.write.allocations
-    )
-    for ids in chunks(ended):
-        tx.execute(_DELETE, {"ids": ids})
-    living = [consumer for consumer in held if consumer.write.allocations]
+def store_records(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> Insertion:
+    """Raise or end the consumers' records, as their new sets of allocations demand.
+
+    Returns the new records, which are still to be inserted. Raises LostRace when a record is not
+    the one that was seen.
+    """
+    _end(tx, [consumer for consumer in seen if not consumer.write.allocations])
+    living = [consumer for consumer in seen if consumer.write.allocations]
+    new: list[tuple[str, int, int, int | None, int]] = []
+    raised: dict[_Change, list[int]] = {}
+    for consumer, (project_id, user_id, type_id) in zip(living, _owners(tx, living), strict=True):
+        if consumer.id is None:
+            new.append(
+                (
+                    consumer.write.uuid,
+                    project_id,
+                    user_id,
+                    None if isinstance(type_id, Keep) else type_id,
+                    1,
+                )
+            )
+        else:
+            change = _Change(consumer.generation, project_id, user_id, type_id)
+            raised.setdefault(change, []).append(consumer.id)
+    for change, ids in raised.items():
+        _raise(tx, change, sorted(ids))
+    new.sort()
+    return Insertion("consumers", _COLUMNS, new)
+
+
+class _Change(NamedTuple):
+    """What becomes of consumers with this generation."""
+
+    generation: int
+    project_id: int
+    user_id: int
+    type_id: int | Keep | None
+
+
+def _owners(
+    tx: WriteTransaction, living: Sequence[SeenConsumer]
+) -> list[tuple[int, int, int | Keep | None]]:
+    """Ids of project, user and type of each consumer, as its writer wants them."""
     if not living:
-        return
-    owner_ids = owners.ensure(
+        return []
+    ids = owners.ensure(
         tx,
         {consumer.write.project_id for consumer in living},
         {consumer.write.user_id for consumer in living},
@@ -122,27 +157,43 @@ def store_records(tx: WriteTransaction, held: Sequence[HeldConsumer]) -> None:
             if isinstance(consumer.write.consumer_type, str)
         },
     )
-    new: list[tuple[str, int, int, int | None, int]] = []
-    raised: dict[tuple[int, int, int | Keep | None], list[int]] = {}
-    for consumer in living:
-        write = consumer.write
-        project_id = owner_ids.projects[write.project_id]
-        user_id = owner_ids.users[write.user_id]
-        if isinstance(write.consumer_type, str):
-            type_id: int | None = owner_ids.types[write.consumer_type]
-        else:
-            type_id = None
-        if consumer.id is None:
-            new.append((write.uuid, project_id, user_id, type_id, 1))
-        else:
-            kept = KEEP if write.consumer_type is KEEP else type_id
-            raised.setdefault((project_id, user_id, kept), []).append(consumer.id)
-    for (project_id, user_id, kept), all_ids in raised.items():
-        values = {"the_project": project_id, "the_user": user_id, "now": tx.now}
+    return [
+        (
+            ids.projects[write.project_id],
+            ids.users[write.user_id],
+            ids.types[write.consumer_type]
+            if isinstance(write.consumer_type, str)
+            else write.consumer_type,
+        )
+        for write in (consumer.write for consumer in living)
+    ]
+
+
+def _raise(tx: WriteTransaction, change: _Change, all_ids: Sequence[int]) -> None:
+    values: dict[str, object] = {
+        "seen": change.generation,
+        "the_project": change.project_id,
+        "the_user": change.user_id,
+        "now": tx.now,
+    }
+    statement = _RAISE
+    if change.type_id is not KEEP:
+        statement = _RAISE_AND_SET_TYPE
+        values["the_type"] = change.type_id
+    for ids in chunks(all_ids):
+        _require_all(tx.execute(statement, {"ids": ids, **values}), ids)
+
+
+def _end(tx: WriteTransaction, ended: Sequence[SeenConsumer]) -> None:
+    by_generation: dict[int, list[int]] = {}
+    for consumer in ended:
+        if consumer.id is not None:
+            by_generation.setdefault(consumer.generation, []).append(consumer.id)
+    for generation, all_ids in by_generation.items():
         for ids in chunks(sorted(all_ids)):
-            if kept is KEEP:
-                tx.execute(_RAISE, {"ids": ids, **values})
-            else:
-                tx.execute(_RAISE_AND_SET_TYPE, {"ids": ids, "the_type": kept, **values})
-    new.sort()
-    tx.batches.insert(tx.connection, "consumers", _COLUMNS, new, tx.now)
+            _require_all(tx.execute(_DELETE, {"ids": ids, "seen": generation}), ids)
+
+
+def _require_all(result: AnyResult, ids: Sequence[int]) -> None:
+    if result.rowcount != len(ids):
+        raise LostRace("A consumer of the request changed since it was read.")

@@ -174,8 +174,12 @@ def _trace(engine: Engine) -> None:
 
 
 def _prepare_postgresql(engine: Engine, options: StoreOptions) -> None:
+    from psycopg.types.numeric import Int8Dumper
+
     @event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: Any, _record: object) -> None:
+        # one type for all numbers: a prepared statement serves only the types it was made for
+        dbapi_connection.adapters.register_dumper(int, Int8Dumper)
         cursor = dbapi_connection.cursor()
         cursor.execute(f"SET lock_timeout = {int(options.lock_timeout * 1000)}")
         cursor.close()

@@ -1,15 +1,21 @@
-"""Projects, users and consumer types: made on first use, never removed."""
+"""Projects, users and consumer types: made on first use, never removed.
+
+Because none is ever removed or renamed, a process may remember the ids that it has seen.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, literal, select
 
 from placement_server.store.tables import consumer_types, projects, users
-from placement_server.store.transaction import WriteTransaction
+
+if TYPE_CHECKING:
+    from placement_server.store.transaction import WriteTransaction
 
 _PROJECT, _USER, _TYPE = range(3)
 _TABLES: Final = (projects, users, consumer_types)
@@ -35,6 +41,39 @@ class OwnerIds(NamedTuple):
     types: dict[str, int]
 
 
+class KnownOwners:
+    """Ids that committed transactions have made, as far as this process has met them."""
+
+    def __init__(self, *, limit: int = 20_000) -> None:
+        self._limit = limit
+        self._turn = threading.Lock()
+        self._ids = OwnerIds({}, {}, {})
+
+    def among(self, wanted: tuple[list[str], list[str], list[str]]) -> OwnerIds | None:
+        """The ids of all these names, or None when one of them is not known."""
+        ids = self._ids
+        try:
+            return OwnerIds(
+                *(
+                    {name: known[name] for name in names}
+                    for known, names in zip(ids, wanted, strict=True)
+                )
+            )
+        except KeyError:
+            return None
+
+    def learn(self, found: OwnerIds) -> None:
+        """Remember what is in the database. Forgets everything when that becomes too much."""
+        with self._turn:
+            merged = OwnerIds(*(old | new for old, new in zip(self._ids, found, strict=True)))
+            full = sum(map(len, merged)) > self._limit
+            self._ids = found if full else merged
+
+    def forget(self) -> None:
+        """The database may have been replaced by another."""
+        self._ids = OwnerIds({}, {}, {})
+
+
 def ensure(
     tx: WriteTransaction,
     project_ids: Iterable[str],
@@ -47,10 +86,14 @@ def ensure(
     anew. All writers insert in the same order, so they wait without deadlock.
     """
     wanted = (sorted(set(project_ids)), sorted(set(user_ids)), sorted(set(type_names)))
+    known = tx.known_owners.among(wanted)
+    if known is not None:
+        return known
     found: OwnerIds = OwnerIds({}, {}, {})
     parameters = dict(zip(("projects", "users", "types"), wanted, strict=True))
     for kind, row_id, name in tx.execute(_FIND, parameters):
         found[kind][name] = row_id
+    tx.known_owners.learn(OwnerIds(*(dict(ids) for ids in found)))
     for kind, names in enumerate(wanted):
         for name in names:
             if name not in found[kind]:

@@ -44,8 +44,9 @@ _BUMP: Final = (
         _C.generation == bindparam("seen"),
         _C.root_provider_id == bindparam("root_id"),
     )
-    .values(generation=bindparam("next"), updated_at=bindparam("now"))
+    .values(generation=bindparam("next"))
 )
+_BUMP_AND_CHANGE: Final = _BUMP.values(updated_at=bindparam("now"))
 _TREE_ROWS: Final = (
     select(_C.id, _C.parent_provider_id, _C.root_provider_id)
     .where(_C.root_provider_id.in_(bindparam("root_ids", expanding=True)))
@@ -68,18 +69,18 @@ _ALLOCATED: Final = select(
 def bump(tx: WriteTransaction, provider: Provider, *, by: int = 1) -> None:
     """Raise the generation, provided that the provider is as it was read.
 
-    Raises LostRace otherwise: the whole transaction then begins anew.
+    By 0, the provider is held and nothing of it changes. Raises LostRace where it is another one:
+    the whole transaction then begins anew.
     """
-    changed = tx.execute(
-        _BUMP,
-        {
-            "the_id": provider.id,
-            "seen": provider.generation,
-            "root_id": provider.root_id,
-            "next": provider.generation + by,
-            "now": tx.now,
-        },
-    ).rowcount
+    values: dict[str, object] = {
+        "the_id": provider.id,
+        "seen": provider.generation,
+        "root_id": provider.root_id,
+        "next": provider.generation + by,
+    }
+    if by:
+        values["now"] = tx.now
+    changed = tx.execute(_BUMP_AND_CHANGE if by else _BUMP, values).rowcount
     if changed != 1:
         raise LostRace(f"Provider {provider.uuid} changed meanwhile.")
 
@@ -203,8 +204,11 @@ def _move(
         subtree.extend(child for child in children.get(provider_id, ()) if child not in subtree)
     if parent_uuid is not None and new_parent_id in subtree:
         raise ParentLoop(provider.uuid, parent_uuid)
+    # Every provider of the subtree shows the root, so every one of them has changed.
     tx.execute(
-        sa.update(resource_providers).where(_C.id.in_(subtree)).values(root_provider_id=new_root_id)
+        sa.update(resource_providers)
+        .where(_C.id.in_(subtree))
+        .values(root_provider_id=new_root_id, updated_at=tx.now)
     )
     tx.touch([provider.root_id, new_root_id], STRUCTURE)
     return new_parent_id

@@ -10,9 +10,9 @@ from sqlalchemy import bindparam
 from placement_server.store import claims, consumers, inventory_rows
 from placement_server.store.allocations import (
     check_providers,
-    insert_allocations,
     new_allocations,
     raised_providers,
+    replace_holdings,
     sum_of_old,
 )
 from placement_server.store.capacity import usable
@@ -29,6 +29,7 @@ from placement_server.store.provider_rows import PROVIDER, SELECT_PROVIDERS, pro
 from placement_server.store.providers import bump
 from placement_server.store.records import ConsumerWrite, InventoryRecord, Provider
 from placement_server.store.retry import LostRace
+from placement_server.store.scene import look
 from placement_server.store.transaction import STRUCTURE, USAGE, ReadTransaction, WriteTransaction
 
 Wanted = Mapping[str, tuple[int, Mapping[str, InventoryRecord]]]
@@ -58,16 +59,17 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
     provider concerned; ConsumerGenerationConflict; ProviderNotFound; ResourceClassNotFound;
     InvalidInventoryForAllocation, ConstraintViolated or CapacityExceeded; InventoryInUse.
     """
-    held = consumers.hold(tx, writes)
+    consumers.lock(tx, writes)
+    seen = look(tx, writes, providers=False).consumers
     listed = _listed(tx, inventories)
-    consumers.check_generations(held)
-    given_back = sum_of_old(held)
+    consumers.check_generations(seen)
+    given_back = sum_of_old(seen)
     named = _providers(tx, {uuid for write in writes for uuid in write.allocations})
     provider_ids = {uuid: provider.id for uuid, provider in (named | listed).items()}
-    check_providers(held, provider_ids)
+    check_providers(seen, provider_ids)
     names = dict.fromkeys(name for _, records in inventories.values() for name in records)
     class_id = class_ids(tx, list(names), hold=True)
-    asked = new_allocations(tx, held, provider_ids)
+    asked = new_allocations(tx, seen, provider_ids)
     wanted = {
         listed[uuid].id: {class_id[name]: record for name, record in records.items()}
         for uuid, (_, records) in inventories.items()
@@ -94,9 +96,7 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
         if gone:
             raise InventoryInUse(class_names(tx, sorted(gone)), uuid)
 
-    consumers.delete_allocations(tx, held)
-    consumers.store_records(tx, held)
-    insert_allocations(tx, asked)
+    replace_holdings(tx, seen, asked)
     inventory_rows.remove(
         tx,
         [
@@ -114,7 +114,7 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
             used={key[1]: new.total for key, new in taken.items() if key[0] == provider_id},
         )
     _move_use(tx, stock, wanted, after)
-    _raise_generations(tx, providers, wanted, raised_providers(held, asked))
+    _raise_generations(tx, providers, wanted, raised_providers(seen, asked))
     listed_roots = {provider.root_id for provider in listed.values()}
     tx.touch(listed_roots, STRUCTURE)
     tx.touch({provider.root_id for provider in providers.values()} - listed_roots, USAGE)

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from placement_server.store import changes, configuration, outcome, retry, schema, standard_names
 from placement_server.store.engine import Engines, create_engines
 from placement_server.store.errors import StoreError
 from placement_server.store.names import Names
 from placement_server.store.options import StoreOptions
+from placement_server.store.owners import KnownOwners
 from placement_server.store.transaction import ReadTransaction, WriteTransaction
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ READ_TRIES: Final = 10
 """How often a read is begun in all when the connection breaks."""
 
 PRUNE_EVERY: Final = 2000
-"""Rows of the feed of changes after which whoever wrote the last one cuts it short."""
+"""Rows of the feed of changes after which each writer cuts it short."""
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -41,6 +42,8 @@ class Store:
         self.url = url
         self.names = Names()
         self._engines = engines
+        self._known_owners = KnownOwners()
+        self._stretch: int | None = None
         # SQLite lets one writer in at a time and makes the others poll: here they queue instead.
         # In memory there is one connection only, which readers share too.
         self._turn: contextlib.AbstractContextManager[object] = (
@@ -131,10 +134,15 @@ class Store:
             with self._turn, self._engines.writer.connect() as connection:
                 self._note(connection, function)
                 transaction = connection.begin()
-                tx = WriteTransaction(connection)
+                tx = WriteTransaction(connection, self._known_owners)
                 try:
                     result = function(tx, *args, **kwargs)
                     tx.append_changes()
+                except IntegrityError:
+                    # a row that another one refers to is gone: perhaps one that was remembered
+                    self._known_owners.forget()
+                    _roll_back(connection)
+                    raise
                 except BaseException:
                     _roll_back(connection)
                     raise
@@ -153,12 +161,19 @@ class Store:
                 return result
 
         result = retry.retrying(once, tries=self.options.claim_tries, doing=_doing(function))
-        if change_id is not None and change_id % PRUNE_EVERY == 0:
-            self._prune()
+        if change_id is not None:
+            self._prune_when_due(change_id)
         return result
 
-    def _prune(self) -> None:
-        """Cut the feed of changes short; it may fail, the next one comes."""
+    def _prune_when_due(self, change_id: int) -> None:
+        """Cut the feed of changes short when a stretch of it ended since this store's last write.
+
+        It may fail, the next one comes.
+        """
+        stretch, before = change_id // PRUNE_EVERY, self._stretch
+        self._stretch = stretch
+        if before in (None, stretch):
+            return
         try:
             self.write(changes.prune)
         except StoreError as error:

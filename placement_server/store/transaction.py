@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, CursorResult, Executable, Row
 
-from placement_server.store.dialects import Batches
+from placement_server.store.dialects import batches_of
+from placement_server.store.owners import KnownOwners
 
 # Kinds of rows in ``changes``. A lower number says more: a reader that sees STRUCTURE reads the
 # whole tree again.
@@ -33,7 +34,7 @@ class ReadTransaction:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.batches = Batches(connection.dialect)
+        self.batches = batches_of(connection.dialect)
 
     def execute(
         self,
@@ -50,10 +51,11 @@ class WriteTransaction(ReadTransaction):
     whole seconds because MySQL would round the rest.
     """
 
-    __slots__ = ("_touched", "change_id", "now", "write_id")
+    __slots__ = ("_touched", "change_id", "known_owners", "now", "write_id")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, known_owners: KnownOwners) -> None:
         super().__init__(connection)
+        self.known_owners = known_owners
         self.now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
         self._touched: dict[int, int] = {}
         self.write_id = secrets.randbits(63)
@@ -75,9 +77,29 @@ class WriteTransaction(ReadTransaction):
         assert key is not None, "one row was inserted into a table with a key"
         return int(key[0])
 
+    def bump_and_append(
+        self, provider_ids: Sequence[int], bumped: Collection[int], root_ids: Collection[int]
+    ) -> int:
+        """Raise the generations of providers and note that their trees' use changed.
+
+        Nothing may be touched after it: it also writes the notes. The rest is said at
+        :meth:`Batches.bump_and_append`.
+        """
+        self.touch(root_ids, USAGE)
+        found, self.change_id = self.batches.bump_and_append(
+            self.connection,
+            provider_ids,
+            bumped,
+            root_ids,
+            sorted(self._touched.items()),
+            self.write_id,
+            self.now,
+        )
+        return found
+
     def append_changes(self) -> None:
-        """Write the notes into ``changes``. The last statement of a transaction."""
-        if self._touched:
+        """Write the notes into ``changes``, unless that is done. The last statement."""
+        if self._touched and self.change_id is None:
             self.change_id = self.batches.append_changes(
                 self.connection, sorted(self._touched.items()), self.write_id, self.now
             )

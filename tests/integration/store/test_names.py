@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 
 import os_resource_classes
 import pytest
 import sqlalchemy as sa
 
 from placement_server.store import allocations, changes, inventories, resource_classes, traits
+from placement_server.store import store as store_module
 from placement_server.store.errors import (
     ResourceClassExists,
     ResourceClassInUse,
@@ -196,3 +198,31 @@ def test_old_changes_are_pruned_and_the_newest_stay(
     assert store.write(changes.prune) > 0
     left = store.read(lambda tx: tx.execute(sa.select(changes_table.c.id)).scalars().all())
     assert len(left) == 3
+
+
+def test_a_writer_that_never_meets_a_multiple_prunes_as_well(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "PRUNE_EVERY", 4)
+    monkeypatch.setattr(changes, "KEPT_ROWS", 2)
+    monkeypatch.setattr(changes, "KEPT_FOR", timedelta(days=-1))
+    count = sa.select(sa.func.count()).select_from(changes_table)
+    newest = sa.select(sa.func.max(changes_table.c.id))
+    for _ in range(20):
+        while _number(store, newest) % 4 == 3:
+            _write_as_another(store)
+        store.write(traits.ensure, custom())
+    assert _number(store, count) < 10
+
+
+def _write_as_another(store: Store) -> None:
+    with store.engine.begin() as connection:
+        connection.execute(
+            sa.insert(changes_table).values(
+                created_at=datetime(2020, 1, 1), root_provider_id=1, kind=1, write_id=1
+            )
+        )
+
+
+def _number(store: Store, query: sa.Select[tuple[int]]) -> int:
+    return int(store.read(lambda tx: tx.execute(query).scalar_one()))

@@ -42,23 +42,37 @@ def counted(store: Store) -> Iterator[list[str]]:
         event.remove(engine, "before_cursor_execute", on_statement)
 
 
-def test_a_claim_costs_nine_statements_however_much_it_claims(store: Store) -> None:
+def claim_costs(store: Store) -> int:
+    """Statements of a claim for a new consumer whose project and user are known."""
+    # PostgreSQL inserts in one statement, and raises generations with the append to the feed
+    return 4 if store.engine.dialect.name == "postgresql" else 6
+
+
+def meet_the_owners(store: Store, host: str) -> None:
+    """The first claim of a project makes it, the second finds it and remembers."""
+    for _ in range(2):
+        store.write(allocations.write, [set_of(new_uuid(), {host: {"VCPU": 1}}, None)])
+
+
+def test_a_claim_costs_few_statements_however_much_it_claims(store: Store) -> None:
     hosts = [new_provider(store, dict.fromkeys(CLASSES, 100)) for _ in range(3)]
-    store.write(allocations.write, [set_of(new_uuid(), {hosts[0]: {"VCPU": 1}}, None)])
+    meet_the_owners(store, hosts[0])
     for claimed in (hosts[:1], hosts):
         with counted(store) as statements:
             amounts = {host: dict.fromkeys(CLASSES, 1) for host in claimed}
             store.write(allocations.write, [set_of(new_uuid(), amounts, None)])
-        assert len(statements) <= 9, "\n".join(statements)
+        assert len(statements) <= claim_costs(store), "\n".join(statements)
 
 
 def test_a_claim_of_fifty_consumers_costs_no_more_than_that_of_one(store: Store) -> None:
     host = new_provider(store, {"VCPU": 100})
+    meet_the_owners(store, host)
     with counted(store) as statements:
         store.write(
             allocations.write, [set_of(new_uuid(), {host: {"VCPU": 1}}, None) for _ in range(50)]
         )
-    assert len(statements) <= 9, "\n".join(statements)
+    # and the lock of the records
+    assert len(statements) <= claim_costs(store) + 1, "\n".join(statements)
 
 
 @pytest.mark.parametrize(

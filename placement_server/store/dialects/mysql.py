@@ -1,0 +1,113 @@
+"""Batches on MySQL and MariaDB: the driver writes all values into the statement it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import Connection
+
+from placement_server.store.dialects.batches import (
+    Batches,
+    Insertion,
+    InventoryChange,
+    Value,
+    append_statement,
+    bump_statement,
+    chunks,
+    stamp,
+)
+
+# Some 100 bytes a row, far below the smallest max_allowed_packet.
+_ROWS: Final = 4000
+
+
+class _Quoted(dict[Value, str]):
+    """SQL literals by value, as the driver of a connection writes them."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__()
+        self._driver = connection.connection.dbapi_connection
+
+    def __missing__(self, value: Value) -> str:
+        assert self._driver is not None, "the connection is open"
+        # the driver takes the whole statement for a format
+        literal: str = self._driver.escape(value).replace("%", "%%")
+        self[value] = literal
+        return literal
+
+
+class MysqlBatches(Batches):
+    """Locks are taken in the order in which a statement walks the index it is forced to use."""
+
+    family = "mysql"
+
+    def among(self, values: Sequence[str]) -> tuple[str, tuple[object, ...]]:
+        return f"IN ({', '.join(['%s'] * len(values))})", tuple(values)
+
+    def insert(
+        self, connection: Connection, insertions: Sequence[Insertion], now: datetime
+    ) -> None:
+        for table, columns, rows in insertions:
+            names = ", ".join(name for name, _ in columns)
+            # the driver quotes value by value; most values of a large batch repeat
+            quote = _Quoted(connection)
+            for some in chunks(rows, _ROWS):
+                values = ", ".join(
+                    f"('{stamp(now)}', '{stamp(now)}', "
+                    f"{', '.join([quote[value] for value in row])})"
+                    for row in some
+                )
+                connection.exec_driver_sql(
+                    f"INSERT INTO {table} (created_at, updated_at, {names}) VALUES {values}"
+                )
+
+    def change_inventories(self, connection: Connection, changes: Sequence[InventoryChange]) -> int:
+        if not changes:
+            return 0
+        deltas = " ".join(f"WHEN {change.inventory_id} THEN {change.delta}" for change in changes)
+        wanted = []
+        for change in changes:
+            test = (
+                f"resource_provider_id = {change.provider_id} "
+                f"AND resource_class_id = {change.class_id} AND id = {change.inventory_id}"
+            )
+            if change.delta > 0:
+                test += f" AND used + {change.delta} <= capacity"
+            if change.step_size:
+                test += (
+                    f" AND min_unit <= {change.smallest} AND max_unit >= {change.largest}"
+                    f" AND step_size = {change.step_size}"
+                )
+            wanted.append(f"({test})")
+        cursor = connection.exec_driver_sql(
+            "UPDATE inventories FORCE INDEX (uniq_inventories0resource_provider_resource_class) "
+            f"SET used = used + CASE id {deltas} END WHERE {' OR '.join(wanted)} "
+            "ORDER BY resource_provider_id, resource_class_id"
+        )
+        return int(cursor.rowcount)
+
+    def bump_generations(
+        self,
+        connection: Connection,
+        provider_ids: Sequence[int],
+        bumped: Collection[int],
+        root_ids: Collection[int],
+        now: datetime,
+    ) -> int:
+        statement = bump_statement(
+            provider_ids,
+            bumped,
+            root_ids,
+            now,
+            hint="FORCE INDEX (PRIMARY)",
+            order="ORDER BY id",
+        )
+        return int(connection.exec_driver_sql(statement).rowcount)
+
+    def append_changes(
+        self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime
+    ) -> int:
+        cursor = connection.exec_driver_sql(append_statement(rows, write_id, now))
+        return int(cursor.lastrowid)

@@ -1,0 +1,80 @@
+"""Batches on SQLite: statements cost little, there is nobody to wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from placement_server.store.dialects.batches import (
+    Batches,
+    Insertion,
+    InventoryChange,
+    append_statement,
+    bump_statement,
+    stamp,
+)
+
+
+class SqliteBatches(Batches):
+    """One writer at a time: no order of locks to keep."""
+
+    family = "sqlite"
+
+    def among(self, values: Sequence[str]) -> tuple[str, tuple[object, ...]]:
+        return f"IN ({', '.join('?' * len(values))})", tuple(values)
+
+    def insert(
+        self, connection: Connection, insertions: Sequence[Insertion], now: datetime
+    ) -> None:
+        for table, columns, rows in insertions:
+            if not rows:
+                continue
+            names = ", ".join(name for name, _ in columns)
+            marks = ", ".join("?" * len(columns))
+            connection.exec_driver_sql(
+                f"INSERT INTO {table} (created_at, updated_at, {names}) "
+                f"VALUES ('{stamp(now)}', '{stamp(now)}', {marks})",
+                list(rows),
+            )
+
+    def change_inventories(self, connection: Connection, changes: Sequence[InventoryChange]) -> int:
+        if not changes:
+            return 0
+        cursor = connection.exec_driver_sql(
+            "UPDATE inventories SET used = used + ? WHERE id = ? "
+            "AND (? <= 0 OR used + ? <= capacity) "
+            "AND min_unit <= ? AND max_unit >= ? AND (? = 0 OR step_size = ?)",
+            [
+                (
+                    change.delta,
+                    change.inventory_id,
+                    change.delta,
+                    change.delta,
+                    change.smallest,
+                    change.largest,
+                    change.step_size,
+                    change.step_size,
+                )
+                for change in changes
+            ],
+        )
+        return int(cursor.rowcount)
+
+    def bump_generations(
+        self,
+        connection: Connection,
+        provider_ids: Sequence[int],
+        bumped: Collection[int],
+        root_ids: Collection[int],
+        now: datetime,
+    ) -> int:
+        statement = bump_statement(provider_ids, bumped, root_ids, now)
+        return int(connection.exec_driver_sql(statement).rowcount)
+
+    def append_changes(
+        self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime
+    ) -> int:
+        cursor = connection.exec_driver_sql(append_statement(rows, write_id, now))
+        return int(cursor.lastrowid)

@@ -1,0 +1,100 @@
+"""What a write of allocations must know, read in one statement: one round trip and one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Final, NamedTuple
+
+from placement_server.store.claims import Key
+from placement_server.store.consumers import SeenConsumer
+from placement_server.store.dialects import Batches, chunks
+from placement_server.store.records import ConsumerWrite
+from placement_server.store.transaction import ReadTransaction
+
+_CONSUMER, _ALLOCATION, _PROVIDER = range(3)
+
+# Rows of three kinds in the same eleven columns.
+_CONSUMERS: Final = (
+    f"SELECT {_CONSUMER}, id, generation, 0, 0, 0, 0, 0, 0, 0, uuid FROM consumers WHERE uuid "
+)
+_ALLOCATIONS: Final = (
+    f"SELECT {_ALLOCATION}, resource_provider_id, resource_class_id, used, 0, 0, 0, 0, 0, 0, "
+    "consumer_id FROM allocations WHERE consumer_id "
+)
+_PROVIDERS: Final = (
+    f"SELECT {_PROVIDER}, p.id, COALESCE(p.root_provider_id, p.id), i.id, i.resource_class_id, "
+    "i.min_unit, i.max_unit, i.step_size, i.capacity, i.used, p.uuid "
+    "FROM resource_providers p LEFT JOIN inventories i ON i.resource_provider_id = p.id WHERE "
+)
+_NAMED: Final = f"{_PROVIDERS}p.uuid "
+_IN_USE: Final = (
+    f"{_PROVIDERS}p.id IN (SELECT resource_provider_id FROM allocations WHERE consumer_id "
+)
+
+
+class SeenInventory(NamedTuple):
+    """An inventory as it was read, not locked."""
+
+    id: int
+    min_unit: int
+    max_unit: int
+    step_size: int
+    capacity: int
+    used: int
+
+
+class Scene(NamedTuple):
+    """The consumers of a write in the order of the request, and the providers that it touches:
+    ids by uuid, root ids by id, and their inventories."""
+
+    consumers: list[SeenConsumer]
+    provider_ids: dict[str, int]
+    root_ids: dict[int, int]
+    inventories: dict[Key, SeenInventory]
+
+
+def look(tx: ReadTransaction, writes: Sequence[ConsumerWrite], *, providers: bool = True) -> Scene:
+    """Read the consumers with what they hold and, with ``providers``, the providers that the
+    request names and those that the consumers hold something of."""
+    consumers = {write.uuid: SeenConsumer(write) for write in writes}
+    scene = Scene(list(consumers.values()), {}, {}, {})
+    named = sorted({uuid for write in writes for uuid in write.allocations}) if providers else []
+    # who writes a new consumer holds nothing, or is refused before anyone asks of what
+    in_use = providers and any(write.expected_generation is not None for write in writes)
+    for some, some_named in zip_longest(chunks(sorted(consumers)), chunks(named), fillvalue=()):
+        text, parameters = _statement(tx.batches, some, some_named, in_use=in_use)
+        for kind, first, second, third, *numbers, uuid in tx.connection.exec_driver_sql(
+            text, parameters
+        ):
+            if kind == _CONSUMER:
+                consumers[uuid].id = first
+                consumers[uuid].generation = second
+            elif kind == _ALLOCATION:
+                consumers[uuid].old.append((first, second, third))
+            else:
+                scene.provider_ids[uuid] = first
+                scene.root_ids[first] = second
+                if third is not None:
+                    class_id, *rest = numbers
+                    scene.inventories[first, class_id] = SeenInventory(third, *rest)
+    return scene
+
+
+def _statement(
+    batches: Batches, consumers: Sequence[str], named: Sequence[str], *, in_use: bool
+) -> tuple[str, tuple[object, ...]]:
+    parts: list[str] = []
+    parameters: list[object] = []
+    if consumers:
+        condition, values = batches.among(consumers)
+        parts += (_CONSUMERS + condition, _ALLOCATIONS + condition)
+        parameters += values * 2
+        if in_use:
+            parts.append(f"{_IN_USE}{condition})")
+            parameters += values
+    if named:
+        condition, values = batches.among(named)
+        parts.append(_NAMED + condition)
+        parameters += values
+    return " UNION ALL ".join(parts), tuple(parameters)
