@@ -171,6 +171,17 @@ def test_unknown_names_are_told(world: Client) -> None:
     assert found(world, f"resources=VCPU:1&member_of={UNKNOWN}") == set()
 
 
+@pytest.mark.parametrize(
+    "earlier", [f"in_tree={UNKNOWN}", f"member_of={UNKNOWN}", "required=MISC_SHARES_VIA_AGGREGATE"]
+)
+def test_unknown_names_are_told_whatever_earlier_groups_find(world: Client, earlier: str) -> None:
+    assert found(world, f"resources=VCPU:1&{earlier}") == set()
+    told = error(world, f"resources=VCPU:1&{earlier}&resources1=VCPU:1000,NOPE:1")[0]
+    assert told == "Invalid resource class in resources parameter: No such resource class NOPE."
+    told = error(world, f"resources=VCPU:1&{earlier}&resources1=VCPU:1&required1=!CUSTOM_NOPE")[0]
+    assert told == "No such trait(s): CUSTOM_NOPE."
+
+
 def test_one_suffixed_group_needs_no_policy(world: Client) -> None:
     assert found(world, "resources=MEMORY_MB:1&resources1=VCPU:1")
 
