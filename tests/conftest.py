@@ -20,4 +20,5 @@ pytest_plugins = [
     "tests.fixtures.databases",
     "tests.fixtures.placement",
     "tests.fixtures.keystone",
+    "tests.fixtures.rabbitmq",
 ]

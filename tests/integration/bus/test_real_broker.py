@@ -1,0 +1,228 @@
+"""Agent and scheduler as real processes on a real RabbitMQ, which dies and comes back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent import bus
+from compute_agent import conf as agent_conf
+from tests.fixtures.rabbitmq import RabbitMq
+from tests.functional.agent.processes import (
+    AgentProcess,
+    PlacementProcess,
+    claim,
+    eventually,
+    running,
+)
+
+UNITS = {"PCPU": ["2", "3"]}
+INVENTORY = {"VCPU": {"total": 2}, "PCPU": {"total": 2}}
+DISABLED = "COMPUTE_STATUS_DISABLED"
+
+
+class Caller:
+    """Somebody who calls one agent over the bus."""
+
+    def __init__(self, config: Path, host: str) -> None:
+        self._transport = bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
+        import oslo_messaging
+
+        target = oslo_messaging.Target(topic="compute-agent", server=host, version="1.0")
+        self._client = oslo_messaging.get_rpc_client(self._transport, target, timeout=30, retry=1)
+        self.errors = (oslo_messaging.RemoteError, oslo_messaging.MessagingException)
+
+    def __call__(self, method: str, **arguments: Any) -> Any:
+        return self._client.call({}, method, **arguments)
+
+    def answers(self) -> bool:
+        """Whether the agent can be called now."""
+        try:
+            # one that got lost with the broker is never answered
+            return bool(self._client.prepare(timeout=2).call({}, "ping") == "pong")
+        except self.errors:
+            return False
+
+    def close(self) -> None:
+        self._transport.cleanup()
+
+
+@pytest.fixture(scope="module")
+def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
+    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def agent(
+    tmp_path_factory: pytest.TempPathFactory, placement: PlacementProcess, rabbitmq: RabbitMq
+) -> Iterator[AgentProcess]:
+    host = f"host-{uuid.uuid4().hex[:8]}"
+    made = AgentProcess(
+        tmp_path_factory.mktemp("agent"),
+        placement.url,
+        DEFAULT={"transport_url": rabbitmq.url, "host": host, "report_interval": 1},
+        # a broker that is away is looked for every second, and not ever more rarely
+        oslo_messaging_rabbit={"rabbit_retry_backoff": 0, "kombu_reconnect_delay": 0.1},
+    )
+    made.script(nodes=[host], inventory=INVENTORY, units=UNITS)
+    with running(made):
+        yield made
+
+
+@pytest.fixture
+def host(agent: AgentProcess) -> str:
+    return str(agent.node()["name"])
+
+
+@pytest.fixture
+def call(agent: AgentProcess, host: str) -> Iterator[Caller]:
+    caller = Caller(agent.config, host)
+    eventually(caller.answers, f"an answer over the bus; {agent.logged()}")
+    yield caller
+    caller.close()
+
+
+def traits(placement: PlacementProcess, host: str) -> list[str]:
+    return list(placement.tree(host)[host]["traits"])
+
+
+def test_an_agent_is_looked_at_and_switched_over_the_bus(
+    placement: PlacementProcess, agent: AgentProcess, host: str, call: Caller
+) -> None:
+    agent.script(nodes=[host], inventory={**INVENTORY, "VCPU": {"total": 5}}, units=UNITS)
+    reported = call("report_now", node=host, wait=True)
+    assert placement.tree(host)[host]["inventories"]["VCPU"]["total"] == 5
+    assert reported["nodes"][0]["last_pass"]["outcome"] == "the pass completed"
+    assert call("status", node=host)["nodes"][0]["name"] == host
+    assert call("plan", node=host) == []
+    assert call("list_instances") == []
+    with pytest.raises(call.errors, match="not managed by this agent"):
+        call("plan", node="nobody")
+
+    told = call("set_host_enabled", enabled="false", reason="fan")
+    assert (told["nodes"][0]["enabled"], told["nodes"][0]["disabled_reason"]) == (False, "fan")
+    assert DISABLED in traits(placement, host), "at once, not only with the next pass"
+    with pytest.raises(call.errors, match="true or false was expected"):
+        call("set_host_enabled", enabled="perhaps")
+    assert call("set_host_enabled", enabled=True)["nodes"][0]["enabled"]
+    assert DISABLED not in traits(placement, host)
+
+
+def test_instances_are_claimed_and_a_host_is_drained_over_the_bus(
+    placement: PlacementProcess, agent: AgentProcess, host: str, call: Caller
+) -> None:
+    root = placement.root(host)["uuid"]
+    instances = [claim(placement, root, {"PCPU": 1}) for _ in range(2)]
+    wanted = {root: {"resources": {"PCPU": 1}}}
+    given = [
+        call(
+            "instance_claim",
+            spec={"instance_uuid": instance},
+            allocations=wanted,
+            mappings={"": [root]},
+        )
+        for instance in instances
+    ]
+    assert {unit["name"] for each in given for unit in each["units"]} == {"2", "3"}
+    again = call("instance_claim", spec={"instance_uuid": instances[0]}, allocations=wanted)
+    assert again["units"] == given[0]["units"]
+    with pytest.raises(call.errors, match="holds no allocation"):
+        call("instance_claim", spec={"instance_uuid": str(uuid.uuid4())}, allocations=wanted)
+    with pytest.raises(call.errors, match="UUID was expected"):
+        call("instance_claim", spec={"instance_uuid": "x"})
+    assert call("clear_fault", provider=root) is False
+
+    call("set_host_enabled", enabled=False, reason="drained for repair")
+    assert [each["consumer"] for each in agent.ask("claims")] == sorted(instances)
+    for instance in instances:
+        assert placement.request("DELETE", f"/allocations/{instance}").ok
+        assert call("drop_claim", instance=instance) is True
+    assert call("drop_claim", instance=instances[0]) is False
+    assert agent.ask("claims") == []
+    call("set_host_enabled", enabled=True)
+
+
+def test_reporting_goes_on_without_a_broker_and_calls_are_answered_when_it_is_back(
+    placement: PlacementProcess, agent: AgentProcess, host: str, rabbitmq: RabbitMq, call: Caller
+) -> None:
+    rabbitmq.kill()
+    agent.script(nodes=[host], inventory={**INVENTORY, "VCPU": {"total": 7}}, units=UNITS)
+    eventually(
+        lambda: placement.tree(host)[host]["inventories"]["VCPU"]["total"] == 7,
+        "a periodic pass without a broker",
+    )
+    assert agent.report()["trouble"] is None
+    eventually(lambda: "cannot announce itself" in agent.logged(), "a warning")
+    rabbitmq.start()
+    eventually(call.answers, "an answer after the broker is back")
+    eventually(lambda: "announces itself again" in agent.logged(), "announcements")
+    assert "Traceback" not in agent.logged()
+
+
+def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
+    placement: PlacementProcess,
+    agent: AgentProcess,
+    host: str,
+    rabbitmq: RabbitMq,
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "scheduler.conf"
+    config.write_text(
+        f"[DEFAULT]\ntransport_url = {rabbitmq.url}\nhost = scheduler1\nservice_down_time = 3\n"
+        f"state_path = {tmp_path}\n"
+        f"[placement]\nauth_type = noauth\nendpoint_override = {placement.url}\n"
+        f"[compute_scheduler]\njournal_path = {tmp_path}/journal\n"
+    )
+    log = tmp_path / "scheduler.log"
+    with log.open("wb") as output:
+        scheduler = subprocess.Popen(
+            [
+                str(Path(sys.executable).parent / "compute-scheduler"),
+                *("--config-file", str(config), "serve"),
+            ],
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        eventually(lambda: "Serving topic scheduler" in log.read_text(), log.read_text())
+        from compute_agent.scheduler.rpc import SchedulerClient, oslo_messaging
+
+        transport = bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
+        client = SchedulerClient(transport)
+        spec = {
+            "project_id": "p",
+            "user_id": "u",
+            "flavor": {"vcpus": 1, "memory_mb": 0, "root_gb": 0},
+        }
+
+        def placed() -> str:
+            instance = str(uuid.uuid4())
+            try:
+                ((selection,),) = client.select_destinations(spec, [instance])
+            except oslo_messaging.RemoteError as error:
+                if error.exc_type != "NoValidHost":
+                    raise
+                return ""
+            assert placement.request("DELETE", f"/allocations/{instance}").ok
+            return str(selection["nodename"])
+
+        eventually(lambda: placed() == host, "a host that announces itself")
+        agent.process.kill()
+        agent.process.wait()
+        eventually(lambda: placed() == "", "no host once it has been silent")
+        agent.start()
+        agent.started()
+        eventually(lambda: placed() == host, "the host when it announces itself again")
+        transport.cleanup()
+    finally:
+        scheduler.kill()
+        scheduler.wait()
