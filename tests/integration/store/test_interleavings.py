@@ -90,6 +90,22 @@ def claim(consumer: str, amounts: dict[str, dict[str, int]], expected: int | Non
     return action
 
 
+def claim_two(first: str, second: str) -> Action:
+    """One write for two consumers, ``old`` among them or not."""
+
+    def action(store: Store, scene: Scene) -> None:
+        wanted = {scene["right"]: {"VGPU": 1}}
+        store.write(
+            allocations.write,
+            [
+                set_of(scene[role], wanted, 1 if role == "old" else None, project=role)
+                for role in (first, second)
+            ],
+        )
+
+    return action
+
+
 def shrink(total: int) -> Action:
     def action(store: Store, scene: Scene) -> None:
         store.write(
@@ -201,6 +217,15 @@ PAIRS: dict[str, tuple[Action, Action]] = {
         claim("old", {"host": {"VCPU": 2}}, 1),
         claim("old", {"host": {"VCPU": 1}}, 1),
     ),
+    "two releases of one consumer": (release, release),
+    "an emptying and a release": (claim("old", {}, 1), release),
+    "a write of two consumers and a release of one": (claim_two("old", "one"), release),
+    "a write of two consumers and a resize of one": (
+        claim_two("old", "one"),
+        claim("old", {"host": {"VCPU": 2}}, 1),
+    ),
+    "two writes of the same two consumers": (claim_two("old", "one"), claim_two("one", "old")),
+    "a reshape and a release": (reshape_to("left"), release),
     "a claim and a reshape": (last_unit, reshape_to("left")),
     "a claim where a reshape goes": (
         claim("one", {"right": {"VGPU": 2}}, None),
