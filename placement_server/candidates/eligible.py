@@ -85,10 +85,10 @@ class _Filter:
         if query.root_required or query.root_forbidden:
             required = [self._trait_ids([name]) for name in sorted(query.root_required)]
             forbidden = self._trait_ids(sorted(query.root_forbidden))
-            sets = self.index.passing_trait_sets(required, forbidden)
+            sets = index.passing_trait_sets(required, forbidden)
             self._keep_roots(sets[index.trait_set[self.roots]], "root", "root_required")
         if query.root_member_of or query.root_forbidden_aggregates:
-            sets = self.index.passing_aggregate_sets(
+            sets = index.passing_aggregate_sets(
                 query.root_member_of, query.root_forbidden_aggregates
             )
             self._keep_roots(sets[index.aggregate_set[self.roots]], "root", "root_member_of")
@@ -122,11 +122,9 @@ class _Filter:
         self, group: RequestGroup
     ) -> tuple[Mapping[str, int], list[list[int]], list[int], int | None]:
         """Look up what a group names."""
-        known = self.index.names.class_ids
-        if (
-            group.member_of
-            and not self.index.passing_aggregate_sets(group.member_of, frozenset()).any()
-        ):
+        index = self.index
+        known = index.names.class_ids
+        if group.member_of and not index.passing_aggregate_sets(group.member_of, frozenset()).any():
             self._nothing(group, "member_of")
         terms = [self._trait_ids(sorted(term)) for term in group.required]
         forbidden = self._trait_ids(sorted(group.forbidden))
@@ -169,10 +167,10 @@ class _Filter:
             reporter.providers_left(group.suffix, f"resources {name}:{amount}", fitting)
             slots = slots[_mask(index.size, fitting)[slots]] if number else fitting
         if terms or forbidden:
-            slots = slots[self.index.passing_trait_sets(terms, forbidden)[index.trait_set[slots]]]
+            slots = slots[index.passing_trait_sets(terms, forbidden)[index.trait_set[slots]]]
             reporter.providers_left(group.suffix, "required", slots)
         if group.member_of or group.forbidden_aggregates:
-            sets = self.index.passing_aggregate_sets(group.member_of, group.forbidden_aggregates)
+            sets = index.passing_aggregate_sets(group.member_of, group.forbidden_aggregates)
             slots = slots[sets[index.aggregate_set[slots]]]
             reporter.providers_left(group.suffix, "member_of", slots)
         if tree is not None:
@@ -197,7 +195,7 @@ class _Filter:
         index, reporter = self.index, self.reporter
         known, terms, forbidden, tree = self._names_and_tree(group)
         if group.forbidden_aggregates:
-            clean = self.index.passing_aggregate_sets((), group.forbidden_aggregates)
+            clean = index.passing_aggregate_sets((), group.forbidden_aggregates)
             self._keep_roots(clean[index.aggregate_set[self.roots]], "", "member_of")
         own_filter = self._unsuffixed_filter(group, forbidden, tree)
         foreign_filter = self._foreign_filter(group, forbidden)
@@ -218,7 +216,7 @@ class _Filter:
             self.found.own.append(own)
             self.found.foreign.append(foreign)
         for names, term in zip(group.required, terms, strict=True):
-            having = self.index.passing_trait_sets([term], [])[index.trait_set]
+            having = index.passing_trait_sets([term], [])[index.trait_set]
             self.found.terms.append(having)
             self._keep_reached(
                 any_own & having, any_foreign & having, group, f"required {','.join(sorted(names))}"
@@ -231,16 +229,14 @@ class _Filter:
         index = self.index
         passing: BoolArray | None = None
         if forbidden:
-            passing = self.index.passing_trait_sets([], forbidden)[index.trait_set]
+            passing = index.passing_trait_sets([], forbidden)[index.trait_set]
         if group.member_of:
             # One and the same provider, the candidate or its root, must meet all the terms.
-            member = self.index.passing_aggregate_sets(group.member_of, frozenset())[
-                index.aggregate_set
-            ]
+            member = index.passing_aggregate_sets(group.member_of, frozenset())[index.aggregate_set]
             member = member | member[index.root]
             passing = member if passing is None else passing & member
         if group.forbidden_aggregates:
-            clean = self.index.passing_aggregate_sets((), group.forbidden_aggregates)[
+            clean = index.passing_aggregate_sets((), group.forbidden_aggregates)[
                 index.aggregate_set
             ]
             passing = clean if passing is None else passing & clean
@@ -255,11 +251,9 @@ class _Filter:
         passing = np.zeros(index.size, dtype=bool)
         share = np.unique(index.links.share)
         if len(share):
-            sets = self.index.passing_aggregate_sets(group.member_of, group.forbidden_aggregates)
+            sets = index.passing_aggregate_sets(group.member_of, group.forbidden_aggregates)
             share = share[sets[index.aggregate_set[share]]]
-            passing[share[self.index.passing_trait_sets([], forbidden)[index.trait_set[share]]]] = (
-                True
-            )
+            passing[share[index.passing_trait_sets([], forbidden)[index.trait_set[share]]]] = True
         return passing
 
     def _useful_links(self) -> Links:

@@ -7,13 +7,20 @@ are alive in it.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from placement_server.candidates.columns import ClassView, Columns, IntArray
+from placement_server.candidates.columns import (
+    BoolArray,
+    ClassView,
+    Columns,
+    IntArray,
+    SetTable,
+    SlotArray,
+)
 from placement_server.candidates.errors import InconsistentRows
 from placement_server.candidates.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
 from placement_server.store.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
@@ -92,6 +99,24 @@ class Index:
                 return slot
         return None
 
+    def passing_trait_sets(
+        self, terms: Iterable[Iterable[int]], forbidden: Collection[int]
+    ) -> BoolArray:
+        """Tell for each set of traits whether it has one of every term and none forbidden."""
+        return _passing(self.columns.trait_sets, self.trait_set_count, terms, forbidden)
+
+    def passing_aggregate_sets(
+        self, terms: Iterable[Iterable[str]], forbidden: Collection[str]
+    ) -> BoolArray:
+        """Tell for each set of aggregates whether it has one of every term and none forbidden."""
+        return _passing(self.columns.aggregate_sets, self.aggregate_set_count, terms, forbidden)
+
+    def living(self, slots: SlotArray) -> SlotArray:
+        """Return those of some slots whose trees are alive here."""
+        alive = np.zeros(self.size, dtype=bool)
+        alive[self.roots] = True
+        return slots[alive[self.root[slots]]]
+
     def tree(self, root_slot: int) -> TreeRows:
         """Return the rows of one tree, rebuilt from the columns."""
         slots = range(root_slot, int(self.end[root_slot]))
@@ -146,6 +171,17 @@ class Index:
                 capacity=int(view.capacity[row]),
                 used=int(view.used[row]),
             )
+
+
+def _passing(
+    table: SetTable, count: int, terms: Iterable[Iterable[Any]], forbidden: Collection[Any]
+) -> BoolArray:
+    passing = np.ones(count, dtype=bool)
+    for term in terms:
+        passing &= table.containing_any(term, count)
+    if forbidden:
+        passing &= ~table.containing_any(forbidden, count)
+    return passing
 
 
 class IndexWriter:

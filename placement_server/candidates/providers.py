@@ -1,0 +1,60 @@
+"""Which single providers pass the filters of GET /resource_providers, told from the index."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placement_server.candidates.columns import SlotArray
+from placement_server.candidates.index import Index
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderFilters:
+    """What a provider must be by itself; trees and sharing play no role.
+
+    :param required: sets of traits, one of each of which must be there; so for ``member_of``.
+    """
+
+    resources: Mapping[str, int] = field(default_factory=dict)
+    required: Sequence[frozenset[str]] = ()
+    forbidden: frozenset[str] = frozenset()
+    member_of: Sequence[frozenset[str]] = ()
+    forbidden_aggregates: frozenset[str] = frozenset()
+
+    def traits(self) -> frozenset[str]:
+        """Return all traits that are named."""
+        return self.forbidden.union(*self.required)
+
+    def aggregates(self) -> frozenset[str]:
+        """Return all aggregates that are named."""
+        return self.forbidden_aggregates.union(*self.member_of)
+
+
+def matching_ids(filters: ProviderFilters, index: Index) -> list[int] | None:
+    """Return the ids of the providers that pass, ascending.
+
+    None when a name of the query is not among those of the index as it is spelled there: what that
+    means is the store's to say.
+    """
+    names, sets = index.names, index.columns.aggregate_sets
+    if (
+        not names.class_ids.keys() >= filters.resources.keys()
+        or not names.trait_ids.keys() >= filters.traits()
+        or not all(sets.numbers_with(each) for each in filters.aggregates())
+    ):
+        return None
+    slots: SlotArray = np.arange(index.size, dtype=np.int32)
+    for number, (name, amount) in enumerate(filters.resources.items()):
+        view = index.classes.get(names.class_ids[name])
+        fitting = view.slots_fitting(amount) if view is not None else slots[:0]
+        slots = np.intersect1d(slots, fitting, assume_unique=True) if number else fitting
+    if filters.required or filters.forbidden:
+        terms = [[names.trait_ids[each] for each in term] for term in filters.required]
+        forbidden = [names.trait_ids[each] for each in filters.forbidden]
+        slots = slots[index.passing_trait_sets(terms, forbidden)[index.trait_set[slots]]]
+    if filters.member_of or filters.forbidden_aggregates:
+        passing = index.passing_aggregate_sets(filters.member_of, filters.forbidden_aggregates)
+        slots = slots[passing[index.aggregate_set[slots]]]
+    ids: list[int] = np.sort(index.columns.provider_id.view()[index.living(slots)]).tolist()
+    return ids
