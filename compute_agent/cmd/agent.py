@@ -3,6 +3,7 @@
     run      report this host and keep reporting it
     plan     print what a pass would change, and change nothing
     show     print the tree of resource providers that placement has
+    diff     print what two hosts have in placement that is not the same
     status   print what the running agent says about itself
     report   ask the running agent for a pass now
     claims   print which instance holds which CPUs and devices of this host
@@ -13,7 +14,7 @@
 
 Exit status: 0 fine · 1 configuration · 2 reshape failed · 3 placement rejected, or cannot be used ·
 4 driver failed · 5 identity · 6 `plan`: something would change · 7 no agent answers · 127 bad
-arguments · 255 unexpected. `doctor`: 0 fine · 1 warnings · 2 errors.
+arguments · 255 unexpected. `diff`: 0 equal · 6 different. `doctor`: 0 fine · 1 warnings · 2 errors.
 
 Whatever only one command needs is imported by that command, so that each stays light.
 """
@@ -118,6 +119,10 @@ def _parser() -> argparse.ArgumentParser:
     _capture_source(plan)
     show = _command(commands, "show", _show, "print the tree that placement has")
     _node_and_json(show)
+    diff = _command(commands, "diff", _diff, "print what two hosts have that is not the same")
+    diff.add_argument("first", metavar="A", help="a host: name or uuid of its root provider")
+    diff.add_argument("second", metavar="B", help="the host it is compared with")
+    diff.add_argument("--json", action="store_true", help="one JSON document on stdout")
     status = _command(commands, "status", _status, "print what the running agent says")
     status.add_argument("--json", action="store_true", help="one JSON document on stdout")
     report = _command(commands, "report", _report, "ask the running agent for a pass now")
@@ -168,7 +173,7 @@ def _capture_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-capture",
         metavar="DIR",
-        help="describe the machine captured in DIR instead of this one (driver host.HostDriver)",
+        help="describe the machine captured in DIR instead of this one, by driver host.HostDriver",
     )
 
 
@@ -226,6 +231,14 @@ def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd import inspection
 
     return inspection.show(_parts(namespace), namespace.node, as_json=namespace.json)
+
+
+def _diff(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd import agent_logging, diff
+
+    conf = _configuration(namespace)
+    agent_logging.set_up_command(conf, verbose=namespace.debug)
+    return diff.run(conf, namespace.first, namespace.second, as_json=namespace.json)
 
 
 def _status(namespace: argparse.Namespace) -> int:

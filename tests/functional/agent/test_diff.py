@@ -1,0 +1,79 @@
+"""`compute-agent diff A B` against a real placement."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.functional.agent.processes import AgentProcess, PlacementProcess
+
+NewAgent = Callable[..., AgentProcess]
+
+
+def host(placement: PlacementProcess, name: str, vcpus: int, *traits: str) -> str:
+    """A host with one child, as placement has it."""
+
+    def send(method: str, path: str, body: object) -> Any:
+        answer = placement.request(method, path, json=body)
+        assert answer.status_code < 300, answer.text
+        return answer.json()
+
+    root: str = send("POST", "/resource_providers", {"name": name})["uuid"]
+    child = send(
+        "POST", "/resource_providers", {"name": f"{name}_NUMA0", "parent_provider_uuid": root}
+    )["uuid"]
+    path = f"/resource_providers/{child}"
+    body = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": vcpus}}}
+    send("PUT", f"{path}/inventories", body)
+    body = {"resource_provider_generation": 1, "traits": list(traits)}
+    send("PUT", f"{path}/traits", body)
+    return root
+
+
+def test_0_for_equal_hosts_by_name_and_by_uuid(
+    placement: PlacementProcess, new_agent: NewAgent, node: str
+) -> None:
+    agent = new_agent(placement.url)
+    one, two = f"{node}-one", f"{node}-two"
+    host(placement, one, 4, "HW_CPU_X86_AVX2")
+    uuid = host(placement, two, 4, "HW_CPU_X86_AVX2")
+    done = agent.run("diff", one, uuid)
+    assert done.returncode == 0, done.stderr
+    assert "equal" in done.stdout
+    assert two in done.stdout
+
+
+def test_6_for_hosts_that_differ_and_what_differs_is_told(
+    placement: PlacementProcess, new_agent: NewAgent, node: str
+) -> None:
+    agent = new_agent(placement.url)
+    one, two = f"{node}-one", f"{node}-two"
+    host(placement, one, 4)
+    host(placement, two, 8, "HW_CPU_X86_AVX2")
+    done = agent.run("diff", one, two)
+    assert done.returncode == 6, done.stderr
+    assert "VCPU total: 4 < > 8" in done.stdout
+    assert "traits only > has: HW_CPU_X86_AVX2" in done.stdout
+    document = json.loads(agent.run("diff", "--json", one, two).stdout)
+    assert document["first"]["name"] == one
+    assert {"provider": "_NUMA0", "aspect": "VCPU total", "first": 4, "second": 8} in document[
+        "differences"
+    ]
+
+
+def test_4_for_a_host_that_placement_does_not_have(
+    placement: PlacementProcess, new_agent: NewAgent, node: str
+) -> None:
+    agent = new_agent(placement.url)
+    host(placement, node, 4)
+    done = agent.run("diff", node, "nowhere")
+    assert done.returncode == 4
+    assert "nowhere" in done.stderr
+    child = agent.run("diff", node, f"{node}_NUMA0")
+    assert child.returncode == 4
+    assert "not a host" in child.stderr
+
+
+def test_3_when_placement_cannot_be_reached_and_127_for_bad_arguments(new_agent: NewAgent) -> None:
+    agent = new_agent("http://127.0.0.1:1")
+    assert agent.run("diff", "a", "b").returncode == 3
+    assert agent.run("diff", "a").returncode == 127
