@@ -15,18 +15,17 @@ T = TypeVar("T")
 class Workers:
     """Runs independent requests on at most ``connections`` threads.
 
-    The threads belong to this object; ``close`` ends them.  One task alone runs in the caller's
-    thread.
+    The threads belong to this object; ``close`` ends them, and nothing is asked for afterwards.
+    One task alone runs in the caller's thread.
     """
 
     def __init__(self, connections: int = 4) -> None:
         self._connections = max(1, connections)
-        self._pool: ThreadPoolExecutor | None = None
+        # made at once, as several passes may be the first; its threads start when there is work
+        self._pool = ThreadPoolExecutor(self._connections, "placement")
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-            self._pool = None
+        self._pool.shutdown(cancel_futures=True)
 
     def outcomes(
         self,
@@ -53,8 +52,6 @@ class Workers:
         if len(tasks) < 2 or self._connections == 1:
             results = [run(task) for task in tasks]
         else:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(self._connections, "placement")
             # Each task gets its own copy of the context: request ids and counts go along.
             futures = [
                 self._pool.submit(contextvars.copy_context().run, run, task) for task in tasks

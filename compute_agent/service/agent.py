@@ -292,10 +292,15 @@ class Agent:
 
     def _look_for_builds(self) -> None:
         """Take note of builds that succeeded, where some have failed before."""
-        if self._availability.waits_for_a_build():
+        if not self._availability.waits_for_a_build():
+            return
+        try:
             running = frozenset(self._parts.driver.list_instance_uuids())
-            if self._availability.has_built(self._claims.claims(), running):
-                self._availability.build_succeeded()
+        except Exception as error:
+            LOG.warning("Whether builds succeed again is not known: %s", error, exc_info=True)
+            return
+        if self._availability.has_built(self._claims.claims(), running):
+            self._availability.build_succeeded()
 
     def _before_each(self) -> None:
         """Between passes: reload if that was asked for, and open the bus when it is time."""

@@ -104,7 +104,7 @@ class AgentCommands:
         return list(self._parts.driver.list_instance_uuids())
 
     def instance_devices(self, instance: str) -> dict[str, Any] | None:
-        """Return what of the host a guest really holds, as plain JSON types; None: no such guest."""
+        """Return what of the host a guest really holds, in JSON types; None: no such guest."""
         devices = self._parts.driver.get_instance_devices(instance)
         return None if devices is None else asdict(devices)
 

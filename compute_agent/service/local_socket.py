@@ -38,10 +38,15 @@ class LocalServer:
     :param path: the socket; a stale one is replaced. The caller holds the lock of the state
         directory, so no other agent serves it.
     :param commands: by name; called with the arguments of the request.
+    :param read_timeout: seconds in which a client must have said what it wants. The command may
+        take longer.
     """
 
-    def __init__(self, path: Path, commands: Mapping[str, Command]) -> None:
+    def __init__(
+        self, path: Path, commands: Mapping[str, Command], *, read_timeout: float = 10.0
+    ) -> None:
         self.path = path
+        self._read_timeout = read_timeout
         self._commands = dict(commands)
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -58,7 +63,7 @@ class LocalServer:
             )
         try:
             self.path.unlink(missing_ok=True)
-            self._server = _Server(str(self.path), self._commands)
+            self._server = _Server(str(self.path), self._commands, self._read_timeout)
             self.path.chmod(0o660)
         except OSError as error:
             raise errors.InvalidConfiguration(
@@ -87,8 +92,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, path: str, commands: Mapping[str, Command]) -> None:
+    def __init__(self, path: str, commands: Mapping[str, Command], read_timeout: float) -> None:
         self.commands = commands
+        self.read_timeout = read_timeout
         self._path = path
         super().__init__(path, _Handler)
 
@@ -106,6 +112,11 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 class _Handler(socketserver.StreamRequestHandler):
     server: _Server
+
+    def setup(self) -> None:
+        # without a bound a client that says nothing would keep a thread for ever
+        self.timeout = self.server.read_timeout
+        super().setup()
 
     def handle(self) -> None:
         line = self.rfile.readline(MAX_REQUEST)

@@ -137,6 +137,7 @@ class Auditor:
         self._clock = clock
         self._started_at = clock()
         self._audits: dict[str, DriftAudit] = {}
+        self._troubles: dict[str, str] = {}
 
     def after_pass(self, name: str, uuid: str) -> None:
         """Audit the node if it is time; a failure is logged, and it is tried again next pass."""
@@ -150,13 +151,26 @@ class Auditor:
                 holders = self._holders(uuid)
                 running = self._driver.list_instance_uuids()
                 self._also(name)
-        except errors.ComputeAgentError as error:
-            LOG.warning("Node %s: instances and allocations were not compared: %s", name, error)
+        except Exception as error:  # noqa: BLE001 - nobody but an operator waits for a comparison
+            self._failed(name, error)
             return
+        self._troubles.pop(name, None)
         drift = audit.run(
             self._clock(), running, holders, all_run_here=not self._driver.several_nodes
         )
         self._board.set_node(name, uuid, drift=drift.as_lists())
+
+    def _failed(self, name: str, error: Exception) -> None:
+        """Log a trouble that lasts once."""
+        trouble = type(error).__name__
+        if self._troubles.get(name) != trouble:
+            self._troubles[name] = trouble
+            LOG.warning(
+                "Node %s: instances and allocations were not compared: %s",
+                name,
+                error,
+                exc_info=not isinstance(error, errors.ComputeAgentError),
+            )
 
     def _holders(self, root_uuid: str) -> dict[str, list[str]]:
         tree = self._report.get_provider_tree(root_uuid)

@@ -1,10 +1,14 @@
 """Instances and allocations that disagree: suspected late, told once, never touched."""
 
 import logging
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
-from compute_agent.tracker.drift import Drift, DriftAudit
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.tracker.drift import Auditor, Drift, DriftAudit
+from compute_agent.tracker.status import StatusBoard
 
 
 @pytest.fixture
@@ -51,3 +55,32 @@ def test_what_disagrees_is_logged_when_it_begins_and_when_it_ends(audit, caplog)
     assert [r.levelname for r in caplog.records] == ["WARNING", "WARNING"]
     audit.run(1200.0, [], {})
     assert [r.levelname for r in caplog.records[2:]] == ["INFO", "INFO"]
+
+
+def test_an_audit_that_fails_however_does_no_harm_and_is_told_once(caplog):
+    class Driver:
+        several_nodes = False
+        trouble: Exception | None = RuntimeError("the hypervisor's library broke")
+
+        def list_instance_uuids(self):
+            if self.trouble is not None:
+                raise self.trouble
+            return []
+
+    driver, board = Driver(), StatusBoard("h")
+    auditor = Auditor(
+        SimpleNamespace(tracing=nullcontext, get_provider_tree=lambda _root: ProviderTree()),
+        driver,
+        board,
+        interval=lambda: 10.0,
+        grace=lambda: 0.0,
+        clock=iter(range(0, 1000, 20)).__next__,
+    )
+    for _ in range(3):
+        auditor.after_pass("host1", "root")
+    (told,) = caplog.records
+    assert "were not compared" in told.message
+    assert told.exc_info, "it is a defect of the driver, so its traceback is logged"
+    driver.trouble = None
+    auditor.after_pass("host1", "root")
+    assert board.node("host1").drift == {"orphaned": [], "missing": []}

@@ -30,7 +30,9 @@ class Commands:
     def list_instances(self, node: str | None = None) -> list[str]:
         return ["a", "b"]
 
-    def set_host_enabled(self, enabled: bool, reason: str = "") -> None:
+    def set_host_enabled(self, enabled: Any, reason: str = "") -> None:
+        if not isinstance(enabled, bool):
+            raise errors.InvalidInput("enabled: true or false was expected.")
         self.enabled.append((enabled, reason))
 
     def announcement(self, sequence: int) -> dict[str, Any]:
@@ -95,6 +97,12 @@ def test_calls_are_answered_and_the_agent_announces_itself(served):
     assert told["enabled"] == [[False, "fan"]]
     with pytest.raises(Exception, match="not managed by this agent"):
         served.client.call({}, "plan", node="n")
+
+
+def test_an_order_that_cannot_be_read_is_told_to_its_sender_and_is_no_defect(served, caplog):
+    with pytest.raises(Exception, match="true or false was expected"):
+        served.client.call({}, "set_host_enabled", enabled="perhaps")
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_an_announcement_that_cannot_be_made_does_not_end_the_announcements(served):

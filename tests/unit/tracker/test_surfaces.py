@@ -110,6 +110,21 @@ def test_garbage_on_the_socket_is_answered_and_does_no_harm(served):
     assert local_socket.ask(served, "echo", 10) == {}
 
 
+def test_a_client_that_says_nothing_is_hung_up_on(tmp_path):
+    server = LocalServer(tmp_path / "s", {"status": lambda: 1}, read_timeout=0.05)
+    server.start()
+    try:
+        for said in (b"", b'{"command"'):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(10)
+                client.connect(str(tmp_path / "s"))
+                client.sendall(said)
+                assert client.recv(1) == b""
+        assert local_socket.ask(tmp_path / "s", "status", 10) == 1
+    finally:
+        server.stop()
+
+
 def test_without_an_agent_the_way_to_start_one_is_told(tmp_path):
     with pytest.raises(AgentNotRunning, match="compute-agent run"):
         local_socket.ask(tmp_path / "s", "status", 10)
