@@ -67,6 +67,7 @@ def use(conf: cfg.ConfigOpts, directory: str) -> None:
             f"{source} is no capture of a machine: {error}. Name a directory that "
             "`compute-agent capture` wrote."
         ) from error
+    conf.set_override("compute_driver", "host.HostDriver")
     conf.set_override("sysfs_root", str(source / "sys"), group="host")
     conf.set_override("procfs_root", str(source / "proc"), group="host")
     conf.set_override("host", hostname or source.name, group="DEFAULT")

@@ -115,13 +115,25 @@ def capture(
     return directory
 
 
-def replay(directory: Path, hostname: str | None = None) -> HostTopology:
+def directory_of(sysfs_root: str, procfs_root: str) -> Path | None:
+    """The capture that both roots are parts of; None where they are not of one."""
+    directory = Path(sysfs_root).parent
+    roots = (directory / "sys", directory / "proc")
+    if roots != (Path(sysfs_root), Path(procfs_root)):
+        return None
+    return directory if (directory / DESCRIPTION).is_file() else None
+
+
+def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = True) -> HostTopology:
     """The topology of a captured machine.
+
+    :param with_nvml: with what NVML said of its GPUs.
 
     Raises DiscoveryError (FactUnreadable, FactMalformed) when `directory` is no whole capture.
     """
     description = _read_description(directory)
-    topology = discovery_of(directory).discover(hostname=hostname or description.get("hostname"))
+    source = discovery_of(directory, with_nvml=with_nvml)
+    topology = source.discover(hostname=hostname or description.get("hostname"))
     recorded = description.get("disk")
     if recorded is None:
         return topology
@@ -133,12 +145,12 @@ def replay(directory: Path, hostname: str | None = None) -> HostTopology:
     return replace(topology, disk=store)
 
 
-def discovery_of(directory: Path) -> Discovery:
+def discovery_of(directory: Path, *, with_nvml: bool = True) -> Discovery:
     """A `Discovery` that reads a captured machine. Raises as `replay` does."""
     return Discovery(
         str(directory / "sys"),
         str(directory / "proc"),
-        gpu_source=RecordedGpus(recorded_gpus(directory)),
+        gpu_source=RecordedGpus(recorded_gpus(directory)) if with_nvml else None,
     )
 
 

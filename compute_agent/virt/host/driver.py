@@ -12,6 +12,7 @@ from typing import Final
 from oslo_config import cfg
 
 from compute_agent import errors
+from compute_agent.discovery import capture
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import HostTopology
 from compute_agent.discovery.nvml.source import NvmlSource
@@ -29,6 +30,8 @@ _BLOCK: Final = 512  # unit of st_blocks, whatever the file system's own is
 class HostDriver(TopologyDriver):
     """One node: this machine, or one captured below [host]sysfs_root and [host]procfs_root.
 
+    Where these are the two parts of a capture, its disk and GPUs are those that it recorded.
+
     There is no hypervisor that could name it, so it is named as the service is: [DEFAULT]host.
     """
 
@@ -41,6 +44,7 @@ class HostDriver(TopologyDriver):
         self._mutex = threading.Lock()
         sysfs_root, procfs_root = conf.host.sysfs_root, conf.host.procfs_root
         # NVML speaks of the machine that runs this, not of one that was captured elsewhere
+        self._capture = capture.directory_of(sysfs_root, procfs_root)
         live = os.path.realpath(sysfs_root) == SYSFS
         self._nvml = NvmlSource() if live and conf.gpu.nvml == "auto" else None
         self._discovery = Discovery(sysfs_root, procfs_root, gpu_source=self._nvml)
@@ -69,11 +73,17 @@ class HostDriver(TopologyDriver):
             )
         try:
             with self._mutex:
-                return self._discovery.discover(self.conf.instances_path, hostname=nodename)
+                return self._look()
         except DiscoveryError as error:
             raise errors.VirtDriverNotReady(
                 f"This machine cannot be described: {error}."
             ) from error
+
+    def _look(self) -> HostTopology:
+        if self._capture is None:
+            return self._discovery.discover(self.conf.instances_path, hostname=self._nodename)
+        with_nvml = self.conf.gpu.nvml == "auto"
+        return capture.replay(self._capture, self._nodename, with_nvml=with_nvml)
 
     def current_options(self) -> LayoutOptions:
         if not self.conf.workarounds.reserve_disk_resource_for_image_cache:

@@ -1,6 +1,8 @@
 """Every exit status of the real process, and what it says."""
 
 import json
+import re
+import shutil
 import uuid
 
 import pytest
@@ -298,3 +300,25 @@ def test_a_captured_machine_can_be_planned_for_anywhere(placement, new_agent, no
     other = agent.run("plan", "--from-capture", str(two_cells))
     assert "create provider two-cells.example.org" in other.stdout, other.stderr
     assert agent.run("plan", "--from-capture", str(agent.directory)).returncode == 1
+
+
+def test_a_capture_replays_identically_wherever_it_is_looked_at(
+    placement, new_agent, node, tmp_path
+):
+    two_cells = REPOSITORY / "tests" / "data" / "two-cells"
+    copied = tmp_path / "copied"
+    shutil.copytree(two_cells, copied, symlinks=True)
+    options = {"compute": {"enable_numa_reporting_to_placement": True}}
+    here = new_agent(placement.url, DEFAULT={"compute_driver": "host.HostDriver"}, **options)
+    there = new_agent(placement.url, DEFAULT={"compute_driver": "fake.FakeDriver"}, **options)
+    plans = [
+        agent.run("plan", "--json", "--from-capture", str(directory))
+        for agent, directory in ((here, two_cells), (there, copied))
+    ]
+    assert [plan.returncode for plan in plans] == [6, 6], plans[1].stderr
+    first, second = (json.loads(plan.stdout)["nodes"][0] for plan in plans)
+    # no identity was written, so that each makes up uuids of its own
+    uuids = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+    texts = [uuids.sub("UUID", "\n".join(node["operations"])) for node in (first, second)]
+    assert "DISK_GB" in texts[0]
+    assert texts[0] == texts[1]

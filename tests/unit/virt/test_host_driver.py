@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -141,7 +142,10 @@ def test_dedicated_cpus_the_machine_lacks_end_the_start(make_conf: MakeConf) -> 
 def test_without_a_directory_for_instances_no_disk_is_reported(
     make_conf: MakeConf, tmp_path: Path
 ) -> None:
-    conf = make_conf(CAPTURED)
+    # without its description it is no capture, so that the disk is looked for here
+    for name in ("sys", "proc"):
+        shutil.copytree(f"tests/data/two-cells/{name}", tmp_path / "m" / name, symlinks=True)
+    conf = make_conf(f"[host]\nsysfs_root = {tmp_path}/m/sys\nprocfs_root = {tmp_path}/m/proc\n")
     (tmp_path / "instances").rmdir()
     driver = HostDriver(conf)
     assert "DISK_GB" not in tree_of(driver).data(ROOT).inventory
@@ -164,3 +168,31 @@ def test_the_image_cache_is_reserved_where_asked_for(make_conf: MakeConf, tmp_pa
 )
 def test_a_kernel_release_is_one_number(release: str, number: int) -> None:
     assert kernel_version(release) == number
+
+
+def test_a_capture_is_replayed_with_the_disk_and_gpus_it_recorded(
+    make_conf: MakeConf, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree("tests/data/two-cells", elsewhere, symlinks=True)
+    description = json.loads((elsewhere / "capture.json").read_text())
+    description["nvml"][0]["mig_devices"] = [
+        {
+            "uuid": "MIG-1",
+            "profile": "1g.10gb",
+            "gpu_instance": 7,
+            "compute_instance": 0,
+            "slices": 1,
+            "memory_mib": 9728,
+        }
+    ]
+    (elsewhere / "capture.json").write_text(json.dumps(description))
+    roots = f"[host]\nsysfs_root = {elsewhere}/sys\nprocfs_root = {elsewhere}/proc\n"
+    driver = HostDriver(make_conf(f"{roots}[gpu]\nmig_classes = True\n"))
+    driver.init_host("host1")
+    shown = drawn(tree_of(driver))
+    assert any(line.startswith("root DISK_GB=2048 ") for line in shown), shown
+    assert any("CUSTOM_MIG_1G_10GB=1" in line for line in shown), shown
+    without = HostDriver(make_conf(f"{roots}[gpu]\nmig_classes = True\nnvml = never\n"))
+    without.init_host("host1")
+    assert not any("MIG" in line for line in drawn(tree_of(without)))
