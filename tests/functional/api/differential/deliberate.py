@@ -1,7 +1,8 @@
 """Where this server means to differ from the published one, and why.
 
-Each entry is a weakness of the published server whose improvement no client can mind. A test
-that finds a difference not told here fails.
+Each rule is a weakness of the published server whose improvement no client can mind. It looks at
+the request and at both answers: at what was asked, at what they got wrong and at ours being right.
+A test that finds a difference not told here fails.
 """
 
 from __future__ import annotations
@@ -9,187 +10,250 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from urllib.parse import parse_qsl
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from ..wsgi_client import Answer
-from .vocabulary import Sent
+from . import candidates
+from .comparison import changed
+from .pair import START, Difference
+
+_CLASS_KEY = re.compile("^[A-Z0-9_]+$")
+_INVALID = re.compile("Inventory for '(.*)' on resource provider '(.*)' invalid")
 
 
 @dataclass(frozen=True, slots=True)
 class Deliberate:
-    """One difference: ``applies`` looks at the request, their answer and ours."""
+    """One difference and when it applies."""
 
     reason: str
-    applies: Callable[[Sent, Answer, Answer], bool]
+    applies: Callable[[Difference], bool]
 
 
-def _detail(answer: Answer) -> str:
+def text(answer: Answer) -> str:
+    """The message of an error behind the lead sentence, whatever it is rendered as."""
     if answer.headers.get("content-type") == "application/json":
-        return answer.detail if b'"errors"' in answer.body else ""
-    text = html.unescape(re.sub("<[^>]*>", " ", answer.body.decode()))
-    return " ".join(text.split())
+        return " ".join(answer.error["detail"].partition("\n\n")[2].split())
+    shown = html.unescape(re.sub("<[^>]*>", " ", answer.body.decode()))
+    return " ".join(shown.split())
 
 
-def _error_code(answer: Answer) -> str | None:
-    return answer.code if b'"errors"' in answer.body else None
+def _code(answer: Answer) -> str | None:
+    return answer.code if answer.headers.get("content-type") == "application/json" else None
 
 
-def _groups(sent: Sent) -> dict[str, set[str]]:
-    """The keywords of each request group of a candidates query, by suffix."""
-    groups: dict[str, set[str]] = {}
-    for name, _ in parse_qsl(sent.url.partition("?")[2], keep_blank_values=True):
-        for keyword in ("resources", "required", "member_of", "in_tree"):
-            if name.startswith(keyword):
-                groups.setdefault(name.removeprefix(keyword), set()).add(keyword)
-    return groups
+def _query(difference: Difference, name: str) -> list[str]:
+    """The values of a parameter, suffixed ones included, split at commas."""
+    pairs = parse_qsl(difference.sent.url.partition("?")[2], keep_blank_values=True)
+    return [item for key, value in pairs if key.startswith(name) for item in value.split(",")]
 
 
-def _both_found(sent: Sent, theirs: Answer, ours: Answer) -> bool:
-    asked = sent.url.startswith("/allocation_candidates?")
-    return asked and theirs.status == ours.status == 200
+def _body(difference: Difference) -> Any:
+    try:
+        return json.loads(difference.sent.body or b"null")
+    except ValueError:
+        return None
 
 
-def _shape(answer: Answer) -> Counter[str]:
-    """The results without their amounts: which providers, and which of them for which group."""
-    shapes: Counter[str] = Counter()
-    for request in answer.json["allocation_requests"]:
-        allocations = request["allocations"]
-        providers = (
-            sorted(allocations)
-            if isinstance(allocations, dict)
-            else sorted(entry["resource_provider"]["uuid"] for entry in allocations)
-        )
-        mappings = {
-            suffix: sorted(chosen) for suffix, chosen in request.get("mappings", {}).items()
-        }
-        shapes[json.dumps([providers, sorted(mappings.items())])] += 1
-    return shapes
+def _null_in_path(difference: Difference) -> bool:
+    path = unquote_to_bytes(difference.sent.url.partition("?")[0])
+    shown = difference.theirs.body.replace(b"\\u0000", b"\\ufffd")
+    shown = shown.replace(b"\0", "\N{REPLACEMENT CHARACTER}".encode())
+    ours = difference.ours.body.replace("\N{REPLACEMENT CHARACTER}".encode(), b"\\ufffd")
+    return b"\0" in path and difference.only_in("body") and _alike(shown, ours)
 
 
-def _wrong_amounts_or_lost_anchors(sent: Sent, theirs: Answer, ours: Answer) -> bool:
-    groups = _groups(sent)
-    if not _both_found(sent, theirs, ours) or "" not in groups or len(groups) < 2:
+def _alike(one: bytes, other: bytes) -> bool:
+    ids = re.compile(rb"req-[0-9a-f-]{36}")
+    normal = [
+        b" ".join(ids.sub(b"", body).replace("\ufffd".encode(), b"\\ufffd").split())
+        for body in (one, other)
+    ]
+    return _parsed(normal[0]) == _parsed(normal[1])
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return body
+
+
+def _malformed_record(difference: Difference) -> bool:
+    """A record that is no record, under a key that cannot be a class."""
+    sent = difference.sent
+    inventories = sent.method == "PUT" and sent.url.endswith("/inventories")
+    if not inventories and (sent.method, sent.url) != ("POST", "/reshaper"):
         return False
-    return not _shape(theirs) - _shape(ours)
-
-
-def _resourceless(sent: Sent, theirs: Answer, ours: Answer) -> bool:
-    return _both_found(sent, theirs, ours) and any(
-        suffix and "resources" not in keywords for suffix, keywords in _groups(sent).items()
+    if difference.ours.status != 400 or difference.theirs.status < 400:
+        return False
+    told = re.search("JSON does not validate: inventory of '(.*?)': ", text(difference.ours))
+    return (
+        told is not None and not _CLASS_KEY.match(told[1]) and told[1] in _keys(_body(difference))
     )
 
 
-def _limited(sent: Sent, theirs: Answer, ours: Answer) -> bool:
-    if not _both_found(sent, theirs, ours) or "limit=" not in sent.url:
+def _keys(value: Any) -> set[str]:
+    if isinstance(value, dict):
+        return set(value).union(*map(_keys, value.values()))
+    return set().union(*map(_keys, value)) if isinstance(value, list) else set()
+
+
+def _one_of_several(difference: Difference, words: str, parameter: str) -> bool:
+    """Both tell one of several wrong items of a parameter, in the same words."""
+    if difference.statuses != (400, 400) or not difference.only_in("body"):
         return False
-    return len(theirs.json["allocation_requests"]) == len(ours.json["allocation_requests"])
+    told = [text(answer).partition(words) for answer in (difference.theirs, difference.ours)]
+    items = [item.strip().lstrip("!") for item in _query(difference, parameter)]
+    items = [item.removeprefix("in:") for item in items]
+    return told[0][:2] == told[1][:2] and all(
+        words in each[1] and each[2].removesuffix(".") in items for each in told
+    )
+
+
+def _unknown_traits(difference: Difference) -> bool:
+    words = "No such trait(s): "
+    return any(
+        _one_of_several(difference, words, parameter) for parameter in ("required", "root_required")
+    ) and all(
+        difference.unknown_to_both(f"/traits/{text(answer).partition(words)[2].removesuffix('.')}")
+        for answer in (difference.theirs, difference.ours)
+    )
+
+
+def _bad_aggregates(difference: Difference) -> bool:
+    words = "Expected 'member_of' parameter to contain valid UUID(s). Got: "
+    return _one_of_several(difference, words, "member_of")
+
+
+def _duplicate_inventory(difference: Difference) -> bool:
+    sent = difference.sent
+    return (
+        sent.method == "POST"
+        and sent.url.endswith("/inventories")
+        and difference.statuses == (409, 409)
+        and difference.only_in("body")
+        and _code(difference.theirs) == _code(difference.ours)
+        and "Update conflict: " in text(difference.theirs)
+        and "IntegrityError" in text(difference.theirs)
+        and "Update conflict: " in text(difference.ours)
+    )
+
+
+def _classes_given_back(difference: Difference) -> bool:
+    """They list all classes that the consumers hold; ours only those asked for."""
+    if difference.sent.method != "POST" or difference.statuses != (409, 409):
+        return False
+    told = [_INVALID.search(text(answer)) for answer in (difference.theirs, difference.ours)]
+    if not difference.only_in("body") or told[0] is None or told[1] is None:
+        return False
+    theirs, ours = (set(match[1].split(", ")) for match in told if match)
+    body = _body(difference)
+    entries = body["allocations"] if difference.sent.url == "/reshaper" else body
+    asked = {
+        name
+        for entry in entries.values()
+        for given in entry["allocations"].values()
+        for name in given["resources"]
+    }
+    held = {
+        name
+        for consumer in entries
+        for given in difference.ours_now(f"/allocations/{consumer}")["allocations"].values()
+        for name in given["resources"]
+    }
+    return told[0][2] == told[1][2] and ours == asked and theirs == asked | held
+
+
+def _last_modified_of_an_update(difference: Difference) -> bool:
+    theirs, ours = (changed(answer, START) for answer in (difference.theirs, difference.ours))
+    return (
+        difference.sent.method == "PUT"
+        and re.fullmatch("/resource_providers/[^/]+", difference.sent.url) is not None
+        and difference.statuses == (200, 200)
+        and difference.only_in("last-modified")
+        and ours == difference.pair.moment
+        and (theirs is None or theirs < ours)
+    )
 
 
 DELIBERATE = [
     Deliberate(
-        "where a class is wanted with and without a suffix they add amounts up in shared objects, "
-        "and of the anchors of sharing providers they keep one: all that they find is found here",
-        _wrong_amounts_or_lost_anchors,
+        "where a class is wanted with and without a suffix they add amounts up in shared objects",
+        candidates.wrong_amounts,
     ),
     Deliberate(
-        "groups without resources match by the same rules as others here; there not at all with "
-        "forbidden names only, and whatever their in_tree says",
-        _resourceless,
+        "of the anchors of sharing providers that serve the unsuffixed group alone they keep one",
+        candidates.lost_anchors,
     ),
     Deliberate(
-        "which of the results a limit leaves over is not told, only how many",
-        _limited,
+        "groups without resources match by the same rules as others here; there not at all without "
+        "a positive filter, and otherwise whatever their in_tree says",
+        candidates.groups_without_resources,
     ),
     Deliberate(
-        "U+0000 in a path is shown as U+FFFD: PostgreSQL has no text with it to compare",
-        lambda sent, theirs, ours: "%00" in sent.url and theirs.status == ours.status,
+        "which of the results a limit leaves over is not told, only how many; before 1.29 they "
+        "summarise idle providers of the same trees, too",
+        candidates.limited,
     ),
     Deliberate(
-        "what they answer with 500 is a 400 or 409 with its reason, or an answer, here",
-        lambda _, theirs, ours: theirs.status == 500 and ours.status != 500,
+        "a sharing provider inside of a tree makes them answer 500; here it is one like others",
+        candidates.crash_with_a_nested_sharing_provider,
     ),
     Deliberate(
-        "of several unknown traits they tell one, by the order of a set",
-        lambda _, theirs, ours: (
-            theirs.status == ours.status == 400
-            and "No such trait" in _detail(theirs)
-            and "No such trait" in _detail(ours)
-        ),
-    ),
-    Deliberate(
-        "of several aggregates that are no uuids they tell one, by the order of a set",
-        lambda _, theirs, ours: all(
-            answer.status == 400 and "parameter to contain valid UUID(s). Got" in _detail(answer)
-            for answer in (theirs, ours)
-        ),
+        "a limit that is none, hidden behind a good one, is 500 there and 400 here",
+        candidates.hidden_bad_limit,
     ),
     Deliberate(
         "an unknown name is told also where the search ends before it comes to it",
-        lambda sent, theirs, ours: (
-            sent.url.startswith("/allocation_candidates?")
-            and theirs.status == 200
-            and not theirs.json["allocation_requests"]
-            and ours.status == 400
-            and "No such " in _detail(ours)
-        ),
+        candidates.unknown_name_told_early,
     ),
     Deliberate(
-        "a malformed record under a key that names no class is told before what else is wrong",
-        lambda _, theirs, ours: (
-            theirs.status >= 400
-            and _detail(ours).startswith("JSON does not validate: inventory of ")
-        ),
+        "U+0000 in a path is shown as U+FFFD: PostgreSQL has no text with it to compare",
+        _null_in_path,
     ),
     Deliberate(
-        "of several things wrong with a reshape another one may be told first",
-        lambda sent, theirs, ours: (
-            sent.url == "/reshaper"
-            and theirs.status == ours.status in (400, 409)
-            and _error_code(theirs) == _error_code(ours)
-        ),
+        "of several unknown traits they tell one, by the order of a set",
+        _unknown_traits,
+    ),
+    Deliberate(
+        "of several aggregates that are no uuids they tell one, by the order of a set",
+        _bad_aggregates,
+    ),
+    Deliberate(
+        "a malformed record under a key that names no class is 400 and told before what else is "
+        "wrong; there it is 500 if it is come to",
+        _malformed_record,
     ),
     Deliberate(
         "the text of a duplicate inventory is there the database's, with its SQL",
-        lambda _, theirs, ours: (
-            theirs.status == ours.status == 409 and "IntegrityError" in _detail(theirs)
-        ),
+        _duplicate_inventory,
     ),
     Deliberate(
         "the classes of an invalid allocation are those asked for, not also those given back",
-        lambda sent, theirs, ours: (
-            theirs.status == ours.status == 409
-            and "Inventory for" in _detail(theirs)
-            and _detail(ours).endswith(" invalid.")
-            and sent.method == "POST"
-        ),
+        _classes_given_back,
     ),
     Deliberate(
-        "Last-Modified after a provider was renamed or moved is the time of this change there, "
-        "of the one before here: theirs is missing or old",
-        lambda sent, theirs, ours: (
-            sent.method == "PUT"
-            and sent.url.count("/") == 2
-            and theirs.status == ours.status == 200
-        ),
+        "Last-Modified of a provider just renamed or moved is the time of this change; there that "
+        "of the one before, or missing",
+        _last_modified_of_an_update,
     ),
 ]
 
 
-def without_vary(found: list[str], theirs: Answer) -> list[str]:
+def without_vary(difference: Difference) -> Difference:
     """Leave out that errors raised outside of their handlers have no Vary: ours always do."""
-    if theirs.status < 400 or "vary" in theirs.headers:
-        return found
-    return [sentence for sentence in found if not sentence.startswith("vary:")]
+    if difference.theirs.status < 400 or difference.ours.status < 400:
+        return difference
+    found = tuple(sentence for sentence in difference.found if sentence != "vary: ours only")
+    return replace(difference, found=found)
 
 
-def reason(sent: Sent, theirs: Answer, ours: Answer, found: list[str]) -> str | None:
-    """Why these differences are meant, None when they are not."""
-    if not without_vary(found, theirs):
+def reason(difference: Difference) -> str | None:
+    """Why the answers are meant to differ, None when they are not."""
+    rest = without_vary(difference)
+    if not rest.found:
         return "Vary accompanies every error"
-    for deliberate in DELIBERATE:
-        if deliberate.applies(sent, theirs, ours):
-            return deliberate.reason
-    return None
+    return next((rule.reason for rule in DELIBERATE if rule.applies(rest)), None)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import venv
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -100,8 +101,18 @@ class Reference:
         return answer
 
     def __call__(
-        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        moment: datetime | None = None,
     ) -> Answer:
+        """Send a request.
+
+        :param moment: what its clock is to say from now on, in UTC.
+        """
         path, _, query = url.partition("?")
         request: dict[str, Any] = {
             "method": method,
@@ -109,6 +120,8 @@ class Reference:
             "query": query,
             "headers": dict(headers),
         }
+        if moment is not None:
+            request["moment"] = moment.timestamp()
         if body is not None:
             request["body"] = base64.b64encode(body).decode()
         assert self._process.stdin is not None

@@ -493,6 +493,8 @@ class Traffic:
         if minor >= 36 and (resourceless or self._random.random() < 0.1):
             tied = [suffix for suffix in suffixes if suffix] or ["_X"]
             parameters.append(("same_subtree", ",".join(tied)))
+        if minor >= 16 and self._random.random() < 0.1:
+            parameters.append(("limit", self._pick(["1", "1", "2", "3", "1000"])))
         self._random.shuffle(parameters)
         return self._query("/allocation_candidates", parameters)
 

@@ -1,13 +1,14 @@
 """Drive a WSGI application in a process of its own: one JSON line in, one JSON line out.
 
 Run by the interpreter of the environment that holds the application, so it imports nothing but
-the standard library. The real standard output is kept for answers; what the application prints
-goes to standard error.
+the standard library, and oslo.utils to set the clock of an application of OpenStack. The real
+standard output is kept for answers; what the application prints goes to standard error.
 
     python wsgi_over_pipe.py MODULE:ATTRIBUTE
 """
 
 import base64
+import datetime
 import importlib
 import io
 import json
@@ -42,8 +43,17 @@ def environ_of(request, errors):
     return environ
 
 
+def set_clock(moment):
+    from oslo_utils import timeutils
+
+    naive = datetime.datetime.fromtimestamp(moment, datetime.UTC).replace(tzinfo=None)
+    timeutils.set_time_override(naive)
+
+
 def answer(application, request):
     started = {}
+    if "moment" in request:
+        set_clock(request["moment"])
 
     def start_response(status, headers, exc_info=None):
         started["status"] = int(status.split(" ", 1)[0])

@@ -1,0 +1,231 @@
+"""Differences in allocation candidates that are meant.
+
+In every rule our answer is compared with a brute force of the definitions, or with the whole
+answer of the other server; the rule says by which weakness of the published server theirs comes to
+be another one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+from urllib.parse import parse_qsl
+
+from placement_server.candidates import query as queries
+from placement_server.candidates.query import CandidateQuery, RequestGroup
+from tests.unit.candidates.forest import SHARING, Result
+
+from ..wsgi_client import Answer
+from . import definition
+from .definition import Key
+from .pair import Difference
+
+_PATH = "/allocation_candidates?"
+
+
+def wrong_amounts(difference: Difference) -> bool:
+    """A class is wanted with and without suffix and group_policy is not none."""
+    asked = _Asked.of(difference, (200, 200))
+    if asked is None or asked.policy == "none" or not asked.a_class_is_wanted_twice():
+        return False
+    theirs = definition.shapes(definition.keys(difference.theirs))
+    return asked.ours_is_right() and not theirs - definition.shapes(asked.expected)
+
+
+def lost_anchors(difference: Difference) -> bool:
+    """Only results are missing whose unsuffixed group is served by sharing providers alone."""
+    asked = _Asked.of(difference, (200, 200))
+    if asked is None or "" not in asked.groups or len(asked.groups) < 2:
+        return False
+    theirs = definition.keys(difference.theirs)
+    shared = definition.keys_of(filter(asked.is_shared_alone, asked.results), asked.minor)
+    missing = asked.expected - theirs
+    return asked.ours_is_right() and not theirs - asked.expected and not missing - shared
+
+
+def groups_without_resources(difference: Difference) -> bool:
+    """They find nothing for one without a positive filter, and overlook the in_tree of others."""
+    asked = _Asked.of(difference, (200, 200))
+    if asked is None or not asked.ours_is_right():
+        return False
+    idle = [group for group in asked.groups.values() if not group.resources]
+    if any(not group.required and not group.member_of for group in idle):
+        return not definition.keys(difference.theirs)
+    boundless = [
+        group if group.resources else dataclasses.replace(group, in_tree=None)
+        for group in asked.query.groups
+    ]
+    return any(group.in_tree for group in idle) and asked.agrees(
+        difference.theirs, asked.by_definition(dataclasses.replace(asked.query, groups=boundless))
+    )
+
+
+def limited(difference: Difference) -> bool:
+    """Each answer is the right number of results of the other server's answer without limit."""
+    if _Asked.of(difference, (200, 200)) is None:
+        return False
+    pairs = difference.sent.url.removeprefix(_PATH).split("&")
+    limits = [pair.partition("=")[2] for pair in pairs if pair.startswith("limit=")]
+    if not limits:
+        return False
+    whole = _PATH + "&".join(pair for pair in pairs if not pair.startswith("limit="))
+    answers = difference.asked_both(url=whole)
+    if [answer.status for answer in answers] != [200, 200]:
+        return False
+    theirs, ours = answers
+    limit = int(limits[0])
+    return (
+        _is_part(difference.theirs, ours, limit)
+        and _is_part(difference.ours, theirs, limit)
+        and set(difference.ours.json["provider_summaries"]) == _summarised(difference.ours)
+        and _summarises_trees(difference)
+    )
+
+
+def crash_with_a_nested_sharing_provider(difference: Difference) -> bool:
+    """They answer 500 where a sharing provider is a child in a tree."""
+    asked = _Asked.of(difference, (500, 200))
+    return (
+        asked is not None
+        and any(SHARING in each.traits and each.parent for each in asked.world)
+        and asked.ours_is_right()
+    )
+
+
+def hidden_bad_limit(difference: Difference) -> bool:
+    """They check the last limit and use the first one."""
+    limits = [value for name, value in _pairs(difference) if name == "limit"]
+    return (
+        difference.sent.url.startswith(_PATH)
+        and difference.statuses == (500, 400)
+        and len(limits) > 1
+        and repr(limits[0]) in difference.ours.error["detail"]
+    )
+
+
+def unknown_name_told_early(difference: Difference) -> bool:
+    """Their search ends, with nothing, before it comes to a name that does not exist."""
+    if not difference.sent.url.startswith(_PATH) or difference.statuses != (200, 400):
+        return False
+    text = difference.detail_of_ours.removesuffix(".")
+    kinds = {"No such resource class ": "resource_classes", "No such trait(s): ": "traits"}
+    for words, kind in kinds.items():
+        _, found, name = text.rpartition(words)
+        if found and any(name in value for _, value in _pairs(difference)):
+            return (
+                difference.theirs.json == {"allocation_requests": [], "provider_summaries": {}}
+            ) and difference.unknown_to_both(f"/{kind}/{name}")
+    return False
+
+
+def _pairs(difference: Difference) -> list[tuple[str, str]]:
+    return parse_qsl(difference.sent.url.partition("?")[2], keep_blank_values=True)
+
+
+class _Asked:
+    """A candidates query that our server answered, and what the definitions say of it."""
+
+    def __init__(self, difference: Difference) -> None:
+        minor = difference.sent.minor
+        assert minor is not None
+        pairs = _pairs(difference)
+        self.minor = minor
+        self.query = queries.parse(pairs, (1, minor))
+        self.groups = {group.suffix: group for group in self.query.groups}
+        self.policy = next((value for name, value in pairs if name == "group_policy"), None)
+        self._difference = difference
+
+    @classmethod
+    def of(cls, difference: Difference, statuses: tuple[int, int]) -> _Asked | None:
+        """The query, None when it is another one or was answered with other statuses."""
+        sent = difference.sent
+        is_search = sent.method == "GET" and sent.url.startswith(_PATH)
+        return cls(difference) if is_search and difference.statuses == statuses else None
+
+    @cached_property
+    def world(self) -> list[definition.Provider]:
+        return definition.world_of(self._difference.pair.api)
+
+    @cached_property
+    def results(self) -> set[Result]:
+        return definition.results(self.world, self.query, self.minor)
+
+    @cached_property
+    def expected(self) -> Counter[Key]:
+        return definition.keys_of(self.results, self.minor)
+
+    def by_definition(self, query: CandidateQuery) -> Counter[Key]:
+        return definition.keys_of(definition.results(self.world, query, self.minor), self.minor)
+
+    def ours_is_right(self) -> bool:
+        return self.agrees(self._difference.ours, self.expected)
+
+    def agrees(self, answer: Answer, expected: Counter[Key]) -> bool:
+        """Whether an answer has all of the results expected, or as many as its limit allows."""
+        found = definition.keys(answer)
+        most = expected.total() if self.query.limit is None else self.query.limit
+        return (
+            not found - expected
+            and found.total() == min(most, expected.total())
+            and set(answer.json["provider_summaries"]) == _summarised(answer)
+        )
+
+    def a_class_is_wanted_twice(self) -> bool:
+        unsuffixed = self.groups.get("", RequestGroup("")).resources
+        others = [group.resources for suffix, group in self.groups.items() if suffix]
+        return any(name in dict(each) for name, _ in unsuffixed for each in others)
+
+    def is_shared_alone(self, result: Result) -> bool:
+        sharing = {each.name for each in self.world if SHARING in each.traits}
+        return dict(result[1])[""] <= sharing
+
+
+def _is_part(answer: Answer, whole: Answer, limit: int) -> bool:
+    """Whether an answer is so many of the results of another one, with their summaries."""
+    few, everything = definition.keys(answer), definition.keys(whole)
+    summaries, every_summary = (each.json["provider_summaries"] for each in (answer, whole))
+    return (
+        not few - everything
+        and few.total() == min(limit, everything.total())
+        and set(summaries) <= set(every_summary)
+        and all(_same_summary(every_summary[uuid], each) for uuid, each in summaries.items())
+    )
+
+
+def _summarises_trees(difference: Difference) -> bool:
+    """Whether they summarise what they have to, or before 1.29 all they know of the same trees."""
+    theirs = set(difference.theirs.json["provider_summaries"])
+    required = _summarised(difference.theirs)
+    minor = difference.sent.minor
+    if minor is None or minor >= 29:
+        return theirs == required
+    parents = {each.name: each.parent for each in definition.world_of(difference.pair.api)}
+    return required <= theirs and all(
+        _root(uuid, parents) in {_root(giver, parents) for giver in required} for uuid in theirs
+    )
+
+
+def _root(uuid: str, parents: Mapping[str, str | None]) -> str:
+    parent = parents[uuid]
+    return uuid if parent is None else _root(parent, parents)
+
+
+def _summarised(answer: Answer) -> set[str]:
+    """The providers that an answer has to summarise: those that give; from 1.29 their trees."""
+    summaries = answer.json["provider_summaries"]
+    requests = answer.json["allocation_requests"]
+    givers = {uuid for request in requests for uuid in definition.given(request)}
+    if not givers <= set(summaries):
+        return givers
+    roots = {summaries[uuid].get("root_provider_uuid", uuid) for uuid in givers}
+    return {
+        uuid for uuid, each in summaries.items() if each.get("root_provider_uuid", uuid) in roots
+    }
+
+
+def _same_summary(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    traits = [sorted(each.get("traits", ())) for each in (one, other)]
+    return traits[0] == traits[1] and {**one, "traits": 0} == {**other, "traits": 0}
