@@ -10,7 +10,9 @@ SCHEDULER = cfg.OptGroup("scheduler", title="What the scheduler asks placement f
 FILTER_SCHEDULER = cfg.OptGroup("filter_scheduler", title="Filters and weighers of hosts")
 COMPUTE_SCHEDULER = cfg.OptGroup("compute_scheduler", title="What only this scheduler has")
 
-GROUPS = (SCHEDULER, FILTER_SCHEDULER, COMPUTE_SCHEDULER)
+METRICS = cfg.OptGroup("metrics", title="What agents measure, for filters and weighers")
+
+GROUPS = (SCHEDULER, FILTER_SCHEDULER, COMPUTE_SCHEDULER, METRICS)
 
 DEFAULT_FILTERS = (
     "ComputeFilter",
@@ -108,6 +110,8 @@ _MULTIPLIERS = (
     ("build_failure", 1000000.0, "absence of recent build failures"),
     ("num_instances", 0.0, "number of instances"),
     ("hypervisor_version", 1.0, "version of the hypervisor"),
+    ("cross_cell_move", 1000000.0, "absence of a change of cell by a move"),
+    ("image_props", 0.0, "guests with the same image properties"),
 )
 
 
@@ -153,6 +157,22 @@ the scheduler, or full paths of classes.
 """,
     ),
     *_multiplier_opts(),
+    cfg.FloatOpt(
+        "metrics_weight_multiplier",
+        default=1.0,
+        deprecated_opts=[cfg.DeprecatedOpt("weight_multiplier", group="metrics")],
+        help="""
+How much the metrics of group metrics count when hosts are weighed; as the other multipliers.
+""",
+    ),
+    cfg.ListOpt(
+        "image_props_weight_setting",
+        default=[],
+        help="""
+Image properties that count for image_props_weight_multiplier, each as NAME=RATIO; a negative ratio
+spreads guests that have the same value. Empty: all properties, with ratio 1.
+""",
+    ),
     cfg.IntOpt(
         "host_subset_size",
         default=1,
@@ -212,7 +232,8 @@ Keep other images off the isolated hosts (IsolatedHostsFilter).
         help="""
 Ask placement for the devices that a PCI alias names: one request group per device.
 
-Switch on when every agent reports its PCI devices. Off: a request with a PCI alias is refused.
+Switch on when every agent reports its PCI devices. Off: PciPassthroughFilter must be enabled, which
+goes by the devices that agents announce; without it a request with a PCI alias is refused.
 """,
     ),
 ]
@@ -247,6 +268,31 @@ request. It is worked off with the next request.
 ]
 
 
+metrics_opts = [
+    cfg.ListOpt(
+        "weight_setting",
+        default=[],
+        help="""
+Metrics that agents announce and how much each counts: NAME=RATIO (MetricsWeigher, MetricsFilter).
+""",
+    ),
+    cfg.BoolOpt(
+        "required",
+        default=True,
+        help="""
+Every host must announce these metrics: enable MetricsFilter with it. A host that does not then
+weighs 0; off, it weighs weight_of_unavailable.
+""",
+    ),
+    cfg.FloatOpt(
+        "weight_of_unavailable",
+        default=-10000.0,
+        help="""
+Weight of a host that does not announce the metrics, where they are not required.
+""",
+    ),
+]
+
 workaround_opts = [
     cfg.BoolOpt(
         "disable_fallback_pcpu_query",
@@ -275,5 +321,6 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
         (SCHEDULER.name, scheduler_opts),
         (FILTER_SCHEDULER.name, filter_opts),
         (COMPUTE_SCHEDULER.name, compute_scheduler_opts),
+        (METRICS.name, metrics_opts),
         ("workarounds", workaround_opts),
     ]

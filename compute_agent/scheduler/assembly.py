@@ -32,6 +32,7 @@ from compute_agent.scheduler.prefilters import PrefilterContext
 from compute_agent.scheduler.rolling_upgrade import CLAIMS, OWNERS, PINNED, Fleet, Layouts
 from compute_agent.scheduler.search import Search, SearchOptions
 from compute_agent.scheduler.weighers import order
+from compute_agent.scheduler.weighers.host_weigher import WeigherOptions
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -97,6 +98,7 @@ def search_options(conf: cfg.ConfigOpts) -> SearchOptions:
     return SearchOptions(
         request=RequestOptions(
             limit=scheduler.max_placement_results,
+            devices_are_filtered="PciPassthroughFilter" in filtering.enabled_filters,
             pci_aliases=pci_aliases(conf.pci.alias) if filtering.pci_in_placement else None,
         ),
         prefilters=PrefilterContext(
@@ -128,7 +130,41 @@ def filter_options(conf: cfg.ConfigOpts) -> FilterOptions:
         restrict_isolated_hosts_to_isolated_images=(
             filtering.restrict_isolated_hosts_to_isolated_images
         ),
+        pci_in_placement=filtering.pci_in_placement,
+        pci_aliases=pci_aliases(conf.pci.alias),
+        metrics=frozenset(ratios("[metrics]weight_setting", conf.metrics.weight_setting)),
     )
+
+
+def weigher_options(conf: cfg.ConfigOpts) -> WeigherOptions:
+    """Return the options that weighers look at.
+
+    :raises InvalidConfiguration: a ratio that is no number.
+    """
+    name = "[filter_scheduler]image_props_weight_setting"
+    return WeigherOptions(
+        metric_ratios=ratios("[metrics]weight_setting", conf.metrics.weight_setting),
+        metrics_required=conf.metrics.required,
+        weight_of_unavailable=conf.metrics.weight_of_unavailable,
+        image_property_ratios=ratios(name, conf.filter_scheduler.image_props_weight_setting),
+    )
+
+
+def ratios(option: str, written: list[str]) -> dict[str, float]:
+    """Return the ratios of an option that is written ``name=ratio``.
+
+    :raises InvalidConfiguration: one that is written otherwise.
+    """
+    found = {}
+    for text in written:
+        name, _, ratio = text.partition("=")
+        try:
+            found[name.strip()] = float(ratio)
+        except ValueError:
+            raise InvalidConfiguration(
+                f"Option {option} has {text!r}: expected NAME=RATIO with a number."
+            ) from None
+    return found
 
 
 def claim_options(conf: cfg.ConfigOpts) -> ClaimOptions:
@@ -137,7 +173,7 @@ def claim_options(conf: cfg.ConfigOpts) -> ClaimOptions:
     :raises InvalidConfiguration: an unknown weigher.
     """
     filtering = conf.filter_scheduler
-    weighers = order.make(filtering.weight_classes)
+    weighers = order.make(filtering.weight_classes, weigher_options(conf))
     multipliers = {}
     for one in weighers:
         option = f"{one.option}_weight_multiplier"
@@ -181,6 +217,7 @@ def _alias(body: dict[str, Any]) -> PciAlias:
     return PciAlias(
         _normalised(str(wanted), os_resource_classes.STANDARDS),
         frozenset(_normalised(name, os_traits.get_traits()) for name in listed if name.strip()),
+        str(body.get("numa_policy", "legacy")),
     )
 
 

@@ -25,20 +25,27 @@ _ALIAS_NAMESPACE = uuid.UUID("6f2ad0f5-4c54-4b8f-9b5c-0a4bb2b9f0c1")
 
 @dataclass(frozen=True, slots=True)
 class PciAlias:
-    """What an alias stands for in placement: one device of this class with these traits."""
+    """What an alias stands for: one device of this class with these traits.
+
+    ``numa_policy`` says how near it must be to a guest that has NUMA nodes: required, legacy,
+    preferred or socket.
+    """
 
     resource_class: str
     traits: frozenset[str] = frozenset()
+    numa_policy: str = "legacy"
 
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
     """Options that decide what a specification becomes.
 
-    ``pci_aliases`` is None where devices are not asked for in placement.
+    ``pci_aliases`` is None where devices are not asked for in placement. Then an alias is refused,
+    unless ``devices_are_filtered``: a filter counts them.
     """
 
     limit: int | None = 1000
+    devices_are_filtered: bool = False
     pci_aliases: Mapping[str, PciAlias] | None = field(default=None)
 
 
@@ -58,7 +65,7 @@ def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
     for index, requested in enumerate(spec.requested_groups):
         suffix = requested.requester_id or f"_requested_{index}"
         request = _with_new_group(request, suffix, _group_of(requested))
-    for suffix, group in _device_groups(spec, options.pci_aliases):
+    for suffix, group in _device_groups(spec, options):
         request = _with_new_group(request, suffix, group)
     request = replace(
         request,
@@ -119,17 +126,19 @@ def _with_new_group(
     return request.with_group(suffix, group)
 
 
-def _device_groups(
-    spec: RequestSpec, aliases: Mapping[str, PciAlias] | None
-) -> list[tuple[str, RequestGroup]]:
+def _device_groups(spec: RequestSpec, options: RequestOptions) -> list[tuple[str, RequestGroup]]:
     """Return one group per device: each device is on one provider, and they may differ."""
-    groups = []
+    groups: list[tuple[str, RequestGroup]] = []
+    aliases = options.pci_aliases
+    if aliases is None and options.devices_are_filtered:
+        return groups
     for request in _pci_requests(spec):
         if aliases is None:
             raise InvalidRequest(
                 _ALIAS_SPEC,
                 request.alias_name,
-                "no alias while [filter_scheduler]pci_in_placement is off",
+                "no alias while [filter_scheduler]pci_in_placement is off and PciPassthroughFilter "
+                "is not enabled",
             )
         alias = aliases.get(request.alias_name)
         if alias is None:
@@ -143,9 +152,9 @@ def _device_groups(
     return groups
 
 
-def device_suffixes(spec: RequestSpec) -> tuple[str, ...]:
-    """Return the suffixes of the groups that stand for PCI devices."""
-    return tuple(suffix for one in _pci_requests(spec) for suffix in _suffixes_of(one))
+def device_aliases(spec: RequestSpec) -> dict[str, str]:
+    """Return the names of aliases by the suffixes of the groups that stand for PCI devices."""
+    return {s: one.alias_name for one in _pci_requests(spec) for s in _suffixes_of(one)}
 
 
 def _suffixes_of(request: PciRequest) -> list[str]:

@@ -17,6 +17,8 @@ from compute_agent.scheduler.extra_specs import amount
 from compute_agent.scheduler.spec import RequestSpec
 
 PAGE_SIZE_TRAIT_PREFIX = "CUSTOM_MEMORY_PAGE_SIZE_"
+_SMALL_PAGE = 4
+"""KiB of a page that every host has."""
 _UNITS = {"": 1, "K": 1, "KB": 1, "KIB": 1, "M": 1024, "MB": 1024, "MIB": 1024}
 _UNITS |= {"G": 1024**2, "GB": 1024**2, "GIB": 1024**2}
 
@@ -59,6 +61,8 @@ def guest_numa(
     pages = _page_traits(spec, known_traits)
     affinity = spec.setting("hw:pci_numa_affinity_policy") == "required"
     text = spec.setting("hw:numa_nodes")
+    if spec.guest_cells and text is None:
+        return _as_given(spec, vcpu, pcpu, memory_mb, pages, affinity)
     if text is None:
         whole = GuestNode(vcpu, pcpu, memory_mb)
         return GuestNuma((whole,), bool(pages), pages, affinity)
@@ -71,6 +75,38 @@ def guest_numa(
     shared, pinned = _cpu_shares(spec, count, vcpu, pcpu)
     nodes = tuple(map(GuestNode, shared, pinned, memory))
     return GuestNuma(nodes, True, pages, affinity)
+
+
+def _as_given(
+    spec: RequestSpec,
+    vcpu: int,
+    pcpu: int,
+    memory_mb: int,
+    pages: frozenset[str],
+    affinity: bool,
+) -> GuestNuma:
+    """Return the nodes that the caller made up, if they are those of the flavor."""
+    cells = spec.guest_cells
+    given = sum(one.shared_cpus + one.pinned_cpus for one in cells)
+    memory = sum(one.memory_mb for one in cells)
+    pinned = [one.pinned_cpus for one in cells]
+    shared = [one.shared_cpus for one in cells]
+    if pcpu and not any(pinned):
+        # a policy of the flavor pins what the topology leaves open
+        pinned, shared = shared, [0] * len(cells)
+    spare = vcpu + pcpu - given
+    if spare not in (0, 1) or memory != memory_mb or sum(shared) != vcpu:
+        raise InvalidRequest(
+            "numa_topology.cells",
+            f"{given} CPUs and {memory} MiB",
+            f"the {vcpu + pcpu} CPUs and {memory_mb} MiB of the flavor",
+        )
+    # a CPU for the emulator's own threads goes with the first node
+    pinned[0] += spare
+    nodes = tuple(map(GuestNode, shared, pinned, (one.memory_mb for one in cells)))
+    sizes = {one.page_size for one in cells if one.page_size > _SMALL_PAGE}
+    traits = frozenset(f"{PAGE_SIZE_TRAIT_PREFIX}{size}" for size in sizes)
+    return GuestNuma(nodes, True, pages or traits, affinity)
 
 
 def _memory_shares(spec: RequestSpec, count: int, memory_mb: int) -> list[int]:

@@ -9,6 +9,9 @@ from compute_agent.scheduler.aggregates import Aggregate
 from compute_agent.scheduler.announcements import Announcement
 from compute_agent.scheduler.answer import Answer, Candidate, ProviderSummary
 
+NO_CELL = "00000000-0000-0000-0000-000000000000"
+"""The cell of a host that announces none: whoever has one cell need not name it."""
+
 
 @dataclass(frozen=True, slots=True)
 class HostState:
@@ -40,6 +43,28 @@ class HostState:
         """The names that a request may give it: the node's, and that of the service."""
         service = {self.announcement.host} if self.announcement else set()
         return frozenset({self.name} | service)
+
+    @property
+    def cell(self) -> str:
+        """The cell that the host is in, as its agent announces it."""
+        announced = self.announcement.attributes if self.announcement else {}
+        return str(announced.get("cell_uuid") or NO_CELL)
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The metrics that the agent announces, by name."""
+        announced = self.announcement.attributes if self.announcement else {}
+        values: Mapping[str, float] = announced.get("metrics", {})
+        return values
+
+    def ancestry(self, provider: str) -> tuple[str, ...]:
+        """Return a provider and those above it, up to the root, as far as they are known."""
+        line: list[str] = []
+        at: str | None = provider
+        while at is not None and at in self.providers and at not in line:
+            line.append(at)
+            at = self.providers[at].parent
+        return tuple(line)
 
     @property
     def tree(self) -> tuple[ProviderSummary, ...]:

@@ -105,7 +105,10 @@ class Scheduler:
         spare = self._alternates(spec, left, chosen) if alternates else []
         return [
             [selection_of(one.host, one.candidate, found.microversion)]
-            + [selection_of(host, host.candidates[0], found.microversion) for host in spare]
+            + [
+                selection_of(host, host.candidates[0], found.microversion)
+                for host in self._of_cell(one.host.cell, spare)
+            ]
             for one in chosen
         ]
 
@@ -176,7 +179,11 @@ class Scheduler:
         taken = {one.host.uuid for one in chosen}
         passed, _ = self._search.run_filters_again(hosts, spec)
         spare = [host for host in passed if host.uuid not in taken and host.candidates]
-        return self._ordered(spec, spare)[: self._options.max_attempts - 1]
+        return self._ordered(spec, spare)
+
+    def _of_cell(self, cell: str, spare: Sequence[HostState]) -> list[HostState]:
+        """Return as many alternates as may be tried; none can be tried from another cell."""
+        return [one for one in spare if one.cell == cell][: self._options.max_attempts - 1]
 
 
 def _with_group_host(spec: RequestSpec, host: str) -> RequestSpec:

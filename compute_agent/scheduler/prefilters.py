@@ -179,7 +179,7 @@ def owners(
     if not context.owners:
         return request
     request = _on_root(request, OWNER)
-    for suffix in flavor.device_suffixes(spec):
+    for suffix in flavor.device_aliases(spec).keys() & request.groups.keys():
         request = request.with_group(suffix, request.group(suffix).requiring(OWNER))
     return request
 

@@ -19,7 +19,7 @@ from compute_agent.scheduler.placement_port import Microversion, Placement, Unkn
 from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
 from compute_agent.scheduler.rolling_upgrade import OWNERS, PINNED, Fleet, Layouts
 from compute_agent.scheduler.shapes import Shape
-from compute_agent.scheduler.spec import RequestSpec
+from compute_agent.scheduler.spec import Destination, RequestSpec
 from compute_agent.scheduler.targets import sees_all_hosts, target_of
 from compute_agent.scheduler.weighers import candidates as candidate_order
 
@@ -93,7 +93,9 @@ class Search:
         found = [
             one
             for one in self._host_states(spec, answer)
-            if target.admits(one) and dropped_names.isdisjoint(one.known_as)
+            if target.admits(one)
+            and dropped_names.isdisjoint(one.known_as)
+            and _in_cell(one, spec.destination)
         ]
         causes = Causes(queries=tuple(queries.causes), notes=tuple(queries.notes))
         if spec.force_hosts or spec.force_nodes:
@@ -253,6 +255,14 @@ class _Questions:
         version = ".".join(map(str, self.microversion))
         reached = limit is not None and returned >= limit
         self.causes.append(QueryCause(shape.name, query, version, returned, reached))
+
+
+def _in_cell(host: HostState, destination: Destination) -> bool:
+    return (
+        not destination.cell
+        or destination.allow_cross_cell_move
+        or host.cell in (destination.cell, hosts.NO_CELL)
+    )
 
 
 def run_filters(

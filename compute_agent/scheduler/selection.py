@@ -7,11 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compute_agent.scheduler.answer import Candidate
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.hosts import NO_CELL, HostState
 from compute_agent.scheduler.placement_port import Microversion
-
-NO_CELL = "00000000-0000-0000-0000-000000000000"
-"""There is one cell: whoever runs several has a scheduler in each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +49,12 @@ def selection_of(host: HostState, candidate: Candidate, microversion: Microversi
         allocation_request=json.dumps(candidate.as_request(), sort_keys=True),
         allocation_request_version=f"{microversion[0]}.{microversion[1]}",
         availability_zone=zones[0] if zones else None,
+        cell_uuid=host.cell,
+        limits=_limits(host),
     )
+
+
+def _limits(host: HostState) -> dict[str, Any]:
+    """Return what the host may be filled up to, for agents that check it themselves."""
+    limits = {"memory_mb": host.capacity("MEMORY_MB"), "disk_gb": host.capacity("DISK_GB")}
+    return {name: amount for name, amount in limits.items() if amount}

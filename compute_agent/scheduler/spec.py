@@ -36,13 +36,16 @@ class Image:
 class Destination:
     """Where the caller wants the instance; empty strings where it does not care.
 
-    ``aggregates``: sets of aggregates, the host must be in one of each.
+    ``aggregates``: sets of aggregates, the host must be in one of each. ``cell``: the one to be in,
+    or, with ``allow_cross_cell_move``, to be in rather than in another.
     """
 
     host: str = ""
     node: str = ""
     aggregates: frozenset[frozenset[str]] = frozenset()
     forbidden_aggregates: frozenset[str] = frozenset()
+    cell: str = ""
+    allow_cross_cell_move: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +86,25 @@ class PciRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestedNetwork:
-    """A network or port of the request, as far as placement is concerned."""
+    """A network or port of the request.
+
+    ``physnet`` and ``tunneled`` say how it leaves the host, for guests that must be near.
+    """
 
     physnet_aggregates: frozenset[str] = frozenset()
     remote_managed: bool = False
+    physnet: str = ""
+    tunneled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GuestCell:
+    """One NUMA node of the guest, as the caller made it up; memory in MiB, page size in KiB."""
+
+    shared_cpus: int
+    pinned_cpus: int
+    memory_mb: int
+    page_size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +124,7 @@ class RequestSpec:
     retried_hosts: frozenset[str] = frozenset()
     instance_group: InstanceGroup | None = None
     unsuffixed: RequestedGroup = RequestedGroup()
+    guest_cells: tuple[GuestCell, ...] = ()
     requested_groups: tuple[RequestedGroup, ...] = ()
     pci_requests: tuple[PciRequest, ...] = ()
     root_required: frozenset[str] = frozenset()

@@ -12,6 +12,7 @@ from compute_agent.scheduler.port import groups_of_port
 from compute_agent.scheduler.spec import (
     Destination,
     Flavor,
+    GuestCell,
     Image,
     InstanceGroup,
     PciRequest,
@@ -70,6 +71,7 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
         force_nodes=fields.texts("force_nodes"),
         retried_hosts=_retried(fields),
         instance_group=_group(fields),
+        guest_cells=tuple(_guest_cell(one) for one in fields.fields("numa_topology").each("cells")),
         requested_groups=tuple(groups),
         pci_requests=tuple(_pci_request(one) for one in fields.each("pci_requests")),
         root_required=level.traits("root_required"),
@@ -103,7 +105,22 @@ def _destination(fields: Fields) -> Destination:
         node=fields.text("node"),
         aggregates=fields.uuid_sets("aggregates"),
         forbidden_aggregates=fields.uuids("forbidden_aggregates"),
+        cell=_cell(fields),
+        allow_cross_cell_move=fields.flag("allow_cross_cell_move"),
     )
+
+
+def _cell(fields: Fields) -> str:
+    """Return the uuid of the cell, which is written alone or as an object with more about it."""
+    value = fields.as_mapping().get("cell")
+    named = fields.fields("cell") if isinstance(value, Mapping) else None
+    return (named.uuid("uuid") if named else fields.uuid("cell")) or ""
+
+
+def _guest_cell(fields: Fields) -> GuestCell:
+    pinned = frozenset(fields.list("pcpuset"))
+    shared = frozenset(fields.list("cpuset")) - pinned
+    return GuestCell(len(shared), len(pinned), fields.number("memory"), fields.number("pagesize"))
 
 
 def _retried(fields: Fields) -> frozenset[str]:
@@ -146,7 +163,12 @@ def _pci_request(fields: Fields) -> PciRequest:
 
 
 def _network(fields: Fields) -> RequestedNetwork:
-    return RequestedNetwork(fields.uuids("segment_aggregates"), fields.flag("remote_managed"))
+    return RequestedNetwork(
+        fields.uuids("segment_aggregates"),
+        fields.flag("remote_managed"),
+        fields.text("physnet"),
+        fields.flag("tunneled"),
+    )
 
 
 def _subtree(name: str, value: object) -> frozenset[str]:

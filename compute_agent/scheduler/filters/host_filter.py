@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from compute_agent.scheduler.flavor import PciAlias
 from compute_agent.scheduler.hosts import HostState
 from compute_agent.scheduler.spec import RequestSpec
 
@@ -18,6 +19,9 @@ class FilterOptions:
     isolated_images: frozenset[str] = frozenset()
     isolated_hosts: frozenset[str] = frozenset()
     restrict_isolated_hosts_to_isolated_images: bool = True
+    pci_in_placement: bool = False
+    pci_aliases: Mapping[str, PciAlias] = field(default_factory=dict)
+    metrics: frozenset[str] = frozenset()
 
 
 class HostFilter:

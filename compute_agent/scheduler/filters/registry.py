@@ -17,6 +17,9 @@ from compute_agent.scheduler.filters import (
     isolated_hosts,
     json_query,
     load,
+    metrics,
+    numa_topology,
+    pci_passthrough,
     server_group,
 )
 from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilter
@@ -44,6 +47,9 @@ BUILT_IN: tuple[type[HostFilter], ...] = (
     isolated_hosts.IsolatedHostsFilter,
     json_query.JsonFilter,
     load.NumInstancesFilter,
+    metrics.MetricsFilter,
+    numa_topology.NUMATopologyFilter,
+    pci_passthrough.PciPassthroughFilter,
 )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Self
 
 from compute_agent.scheduler.answer import Candidate
 from compute_agent.scheduler.hosts import HostState
@@ -11,11 +13,30 @@ from compute_agent.scheduler.spec import RequestSpec
 _NOT_DEVICES = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
 
 
+@dataclass(frozen=True, slots=True)
+class WeigherOptions:
+    """Options that weighers look at, besides their multipliers.
+
+    ``metric_ratios`` and ``image_property_ratios``: how much each metric or property counts.
+    """
+
+    metric_ratios: Mapping[str, float] = field(default_factory=dict)
+    metrics_required: bool = True
+    weight_of_unavailable: float = -10000.0
+    image_property_ratios: Mapping[str, float] = field(default_factory=dict)
+
+
 class HostWeigher:
     """Base of all weighers: ``option`` names its multiplier, `weigh` gives a host's raw weight."""
 
     option = ""
     default_multiplier = 1.0
+    options = WeigherOptions()
+
+    def configured(self, options: WeigherOptions) -> Self:
+        """Return this weigher with options."""
+        self.options = options
+        return self
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return the raw weight; it is scaled to 0..1 over all hosts afterwards."""
@@ -154,20 +175,6 @@ class HypervisorVersionWeigher(HostWeigher):
         attributes = host.announcement.attributes if host.announcement else {}
         version = attributes.get("hypervisor_version", 0)
         return float(version) if isinstance(version, int | float) else 0.0
-
-
-BUILT_IN: tuple[type[HostWeigher], ...] = (
-    RAMWeigher,
-    CPUWeigher,
-    DiskWeigher,
-    IoOpsWeigher,
-    PCIWeigher,
-    ServerGroupSoftAffinityWeigher,
-    ServerGroupSoftAntiAffinityWeigher,
-    BuildFailureWeigher,
-    NumInstancesWeigher,
-    HypervisorVersionWeigher,
-)
 
 
 def _providers_giving(candidate: Candidate, classes: Sequence[str]) -> list[str]:

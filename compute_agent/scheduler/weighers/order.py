@@ -10,10 +10,27 @@ from dataclasses import dataclass, field
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.scheduler.hosts import HostState
 from compute_agent.scheduler.spec import RequestSpec
-from compute_agent.scheduler.weighers.host_weigher import BUILT_IN, HostWeigher
+from compute_agent.scheduler.weighers import announced, host_weigher
+from compute_agent.scheduler.weighers.host_weigher import HostWeigher, WeigherOptions
 
 ALL_WEIGHERS = "nova.scheduler.weights.all_weighers"
 _REFERENCE_PREFIX = "nova.scheduler.weights."
+
+BUILT_IN: tuple[type[HostWeigher], ...] = (
+    host_weigher.RAMWeigher,
+    host_weigher.CPUWeigher,
+    host_weigher.DiskWeigher,
+    host_weigher.IoOpsWeigher,
+    host_weigher.PCIWeigher,
+    host_weigher.ServerGroupSoftAffinityWeigher,
+    host_weigher.ServerGroupSoftAntiAffinityWeigher,
+    host_weigher.BuildFailureWeigher,
+    announced.CrossCellMoveWeigher,
+    host_weigher.NumInstancesWeigher,
+    host_weigher.HypervisorVersionWeigher,
+    announced.ImagePropertiesWeigher,
+    announced.MetricsWeigher,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +42,7 @@ class WeighingOptions:
     shuffle_best: bool = False
 
 
-def make(paths: Sequence[str]) -> tuple[HostWeigher, ...]:
+def make(paths: Sequence[str], options: WeigherOptions | None = None) -> tuple[HostWeigher, ...]:
     """Return the weighers that `paths` name.
 
     :raises InvalidConfiguration: a path that cannot be imported or that no weigher has.
@@ -48,7 +65,7 @@ def make(paths: Sequence[str]) -> tuple[HostWeigher, ...]:
                 f"or the path of a class; these come with the scheduler: "
                 f"{', '.join(one.__name__ for one in BUILT_IN)}."
             ) from error
-    return tuple(weighers)
+    return tuple(one.configured(options or WeigherOptions()) for one in weighers)
 
 
 def weights(

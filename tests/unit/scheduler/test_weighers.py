@@ -12,8 +12,9 @@ from compute_agent.scheduler.aggregates import Aggregate
 from compute_agent.scheduler.announcements import Announcement
 from compute_agent.scheduler.answer import Candidate, ProviderSummary
 from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.spec import InstanceGroup, RequestSpec
+from compute_agent.scheduler.spec import Destination, InstanceGroup, RequestSpec
 from compute_agent.scheduler.weighers import candidates, order
+from compute_agent.scheduler.weighers.host_weigher import WeigherOptions
 from compute_agent.scheduler.weighers.order import WeighingOptions
 from tests.unit.scheduler.specs import spec
 
@@ -176,3 +177,131 @@ def test_the_cell_with_most_left_goes_first() -> None:
         "empty",
         "full",
     ]
+
+
+def announcing(name: str, **attributes: Any) -> HostState:
+    announced = Announcement("h", 0.0, attributes=attributes)
+    return host(name, {"": {}}, announcement=announced)
+
+
+def by(weigher: str, hosts: list[HostState], asked: RequestSpec, **options: Any) -> list[str]:
+    """The order in which one weigher alone puts hosts, with its own multiplier unless given."""
+    path = f"nova.scheduler.weights.x.{weigher}"
+    multipliers = options.pop("multipliers", {})
+    made = order.make([path], WeigherOptions(**options))
+    weighing = WeighingOptions(multipliers=multipliers)
+    return [one.name for one in order.in_order(hosts, asked, made, weighing, random.Random(1))]
+
+
+def test_metrics_are_summed_with_their_ratios() -> None:
+    hosts = [
+        announcing("idle", metrics={"cpu": 0.1, "net": 5}),
+        announcing("calm", metrics={"cpu": 0.2, "net": 1}),
+        announcing("busy", metrics={"cpu": 0.9, "net": 1}),
+    ]
+    assert by("MetricsWeigher", hosts, spec(), metric_ratios={"cpu": -1.0}) == [
+        "idle",
+        "calm",
+        "busy",
+    ]
+    ratios = {"cpu": -1.0, "net": -1.0}
+    assert by("MetricsWeigher", hosts, spec(), metric_ratios=ratios) == ["calm", "busy", "idle"]
+
+
+@pytest.mark.parametrize(
+    ("required", "expected"), [(True, ["silent", "low"]), (False, ["low", "silent"])]
+)
+def test_a_host_without_the_metrics_weighs_what_is_configured(
+    required: bool, expected: list[str]
+) -> None:
+    hosts = [announcing("silent"), announcing("low", metrics={"cpu": -1.0})]
+    options = {"metric_ratios": {"cpu": 1.0}, "metrics_required": required}
+    assert by("MetricsWeigher", hosts, spec(), **options) == expected
+
+
+def test_guests_with_the_same_image_properties_draw_or_repel() -> None:
+    hosts = [
+        announcing("windows", image_properties={"os_distro": {"windows": 3}}),
+        announcing("debian", image_properties={"os_distro": {"debian": 2, "windows": 1}}),
+        announcing("empty"),
+    ]
+    asked = spec(properties={"os_distro": "windows", "hw_rng": "yes"})
+    on = {"multipliers": {"image_props": 1.0}}
+    assert by("ImagePropertiesWeigher", hosts, asked, **on) == ["windows", "debian", "empty"]
+    spread = {**on, "image_property_ratios": {"os_distro": -1.0}}
+    assert by("ImagePropertiesWeigher", hosts, asked, **spread) == ["empty", "debian", "windows"]
+    other = {**on, "image_property_ratios": {"hw_rng": 1.0}}
+    assert by("ImagePropertiesWeigher", hosts, asked, **other) == ["windows", "debian", "empty"]
+    assert by("ImagePropertiesWeigher", hosts[::-1], asked) == ["empty", "debian", "windows"]
+
+
+def test_a_move_stays_in_its_cell_where_it_can() -> None:
+    hosts = [announcing("far", cell_uuid="c2"), announcing("near", cell_uuid="c1")]
+    asked = spec(destination=Destination(cell="c1", allow_cross_cell_move=True))
+    assert by("CrossCellMoveWeigher", hosts, asked) == ["near", "far"]
+    assert by("CrossCellMoveWeigher", hosts, spec()) == ["far", "near"]
+
+
+ROW = {"VCPU": 4, "MEMORY_MB": 4, "DISK_GB": 4}
+
+
+@pytest.mark.parametrize(
+    ("option", "better", "worse"),
+    [
+        ("ram", {"free": {"MEMORY_MB": 8}}, {}),
+        ("cpu", {"free": {"VCPU": 8}}, {}),
+        ("disk", {"free": {"DISK_GB": 8}}, {}),
+        ("io_ops", {}, {"announced": {"io_ops": 3}}),
+        ("pci", {}, {"free": {"VGPU": 3}}),
+        ("build_failure", {}, {"announced": {"build_failures": 1}}),
+        ("hypervisor_version", {"announced": {"hypervisor_version": 9}}, {}),
+    ],
+)
+def test_each_weigher_has_its_own_way_with_its_default_multiplier(
+    option: str, better: dict[str, Any], worse: dict[str, Any]
+) -> None:
+    def made(name: str, free: dict[str, int] | None = None, announced: Any = None) -> HostState:
+        known = announced or {}
+        fields = {k: v for k, v in known.items() if k in ("io_ops", "build_failures")}
+        announcement = Announcement("h", 0.0, **fields, attributes=known)
+        return host(name, {"": ROW | (free or {})}, {"": {}}, announcement=announcement)
+
+    hosts = [made("worse", **worse), made("better", **better)]
+    [weigher] = [one for one in WEIGHERS if one.option == option]
+    chance = random.Random(1)
+    found = order.in_order(hosts, spec(), [weigher], WeighingOptions(), chance)
+    assert [one.name for one in found] == ["better", "worse"]
+
+
+def test_the_number_of_instances_counts_only_with_a_multiplier() -> None:
+    hosts = [
+        host("a", {"": {}}, announcement=Announcement("h", 0.0, instances=1)),
+        host("b", {"": {}}, announcement=Announcement("h", 0.0, instances=5)),
+    ]
+    assert by("NumInstancesWeigher", hosts, spec()) == ["a", "b"]
+    assert by("NumInstancesWeigher", hosts, spec(), multipliers={"num_instances": 1.0}) == [
+        "b",
+        "a",
+    ]
+
+
+def test_the_weighers_and_their_multipliers_are_those_that_operators_know() -> None:
+    from compute_agent import conf as agent_conf
+    from compute_agent.scheduler.assembly import claim_options
+
+    conf = agent_conf.new_config(default_config_files=[], default_config_dirs=[])
+    assert dict(claim_options(conf).weighing.multipliers) == {
+        "ram": 1,
+        "cpu": 1,
+        "disk": 1,
+        "io_ops": -1,
+        "pci": 1,
+        "soft_affinity": 1,
+        "soft_anti_affinity": 1,
+        "build_failure": 1000000,
+        "cross_cell_move": 1000000,
+        "num_instances": 0,
+        "hypervisor_version": 1,
+        "image_props": 0,
+        "metrics": 1,
+    }

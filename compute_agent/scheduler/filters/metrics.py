@@ -1,0 +1,17 @@
+"""Hosts that announce the metrics which the weigher of metrics goes by."""
+
+from __future__ import annotations
+
+from compute_agent.scheduler.filters.host_filter import HostFilter
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import RequestSpec
+
+
+class MetricsFilter(HostFilter):
+    """Pass hosts that announce every metric of ``[metrics]weight_setting``."""
+
+    run_filter_once_per_request = True
+
+    def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
+        """Return whether no metric is missing."""
+        return self.options.metrics <= host.metrics.keys()

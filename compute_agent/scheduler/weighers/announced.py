@@ -1,0 +1,58 @@
+"""Weighers of what agents announce about their hosts and guests."""
+
+from __future__ import annotations
+
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import RequestSpec
+from compute_agent.scheduler.weighers.host_weigher import HostWeigher
+
+
+class MetricsWeigher(HostWeigher):
+    """The sum of metrics times their ratios, as ``[metrics]weight_setting`` names them.
+
+    A host that lacks one weighs ``weight_of_unavailable``. Where the metrics are required such a
+    host weighs nothing at all; MetricsFilter drops it before it is weighed.
+    """
+
+    option = "metrics"
+
+    def weigh(self, host: HostState, _spec: RequestSpec) -> float:
+        """Return the sum."""
+        ratios, known = self.options.metric_ratios, host.metrics
+        if not ratios.keys() <= known.keys():
+            return 0.0 if self.options.metrics_required else self.options.weight_of_unavailable
+        return sum(ratio * known[name] for name, ratio in ratios.items())
+
+
+class ImagePropertiesWeigher(HostWeigher):
+    """Guests on the host whose images have the same properties as the one asked for.
+
+    Agents announce ``image_properties``: property to value to number of guests. Only properties of
+    ``image_props_weight_setting`` count, each with its ratio; where it is empty all do, with 1.
+    """
+
+    option = "image_props"
+    default_multiplier = 0.0
+
+    def weigh(self, host: HostState, spec: RequestSpec) -> float:
+        """Return the number, times the ratios."""
+        announced = host.announcement.attributes if host.announcement else {}
+        there = announced.get("image_properties", {})
+        ratios = self.options.image_property_ratios or dict.fromkeys(spec.image.properties, 1.0)
+        return sum(
+            ratio * int(there.get(name, {}).get(spec.image.properties[name], 0))
+            for name, ratio in ratios.items()
+            if name in spec.image.properties
+        )
+
+
+class CrossCellMoveWeigher(HostWeigher):
+    """Hosts of the cell that a moving instance is in already."""
+
+    option = "cross_cell_move"
+    default_multiplier = 1000000.0
+
+    def weigh(self, host: HostState, spec: RequestSpec) -> float:
+        """Return -1 for a move to another cell, else 0."""
+        wanted = spec.destination.cell
+        return -1.0 if wanted and host.cell != wanted else 0.0

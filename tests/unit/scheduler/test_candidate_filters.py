@@ -1,0 +1,232 @@
+"""Filters that look at candidates: NUMA nodes of the guest, devices of aliases; and metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compute_agent.errors import InvalidConfiguration
+from compute_agent.scheduler.announcements import Announcement
+from compute_agent.scheduler.answer import Candidate, ProviderSummary
+from compute_agent.scheduler.assembly import pci_aliases, ratios
+from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.filters import registry
+from compute_agent.scheduler.filters.host_filter import FilterOptions
+from compute_agent.scheduler.flavor import PciAlias
+from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.spec import GuestCell, PciRequest, RequestedNetwork, RequestSpec
+from tests.unit.scheduler.specs import request_of, spec
+
+NUMA = "HW_NUMA_ROOT"
+
+
+def provider(uuid: str, parent: str | None = None, *traits: str) -> ProviderSummary:
+    return ProviderSummary(uuid, "host", parent, traits=frozenset(traits))
+
+
+NESTED = {
+    one.uuid: one
+    for one in (
+        provider("host"),
+        provider("cell0", "host", NUMA),
+        provider("cell1", "host", NUMA),
+        provider("pages0", "cell0"),
+        provider("pages1", "cell1"),
+        provider("card0", "cell0"),
+        provider("card1", "cell1"),
+        provider("card", "host"),
+    )
+}
+
+
+def nested(*mappings: dict[str, str], announced: dict[str, Any] | None = None) -> HostState:
+    """A host with two cells, and a candidate for each of `mappings`, suffix to provider."""
+    candidates = tuple(
+        Candidate("host", {}, {suffix: (uuid,) for suffix, uuid in one.items()}) for one in mappings
+    )
+    announcement = Announcement("s", 0.0, attributes=announced) if announced is not None else None
+    return HostState("host", "host", NESTED, candidates, announcement=announcement)
+
+
+def left(name: str, host: HostState, asked: RequestSpec, **options: Any) -> list[dict[str, str]]:
+    """The mappings of the candidates that a filter leaves."""
+    [made] = registry.make([name], options=FilterOptions(**options))
+    return [
+        {suffix: uuid for suffix, (uuid,) in one.mappings.items()}
+        for passed in made.filter_all([host], asked)
+        for one in passed.candidates
+    ]
+
+
+TWO_NODES = spec({"hw:numa_nodes": "2"})
+
+
+def test_two_nodes_of_a_guest_are_on_two_cells() -> None:
+    apart = {"_NUMA0": "cell0", "_NUMA1": "cell1"}
+    together = {"_NUMA0": "cell0", "_NUMA1": "cell0"}
+    assert left("NUMATopologyFilter", nested(together, apart), TWO_NODES) == [apart]
+    assert left("NUMATopologyFilter", nested(together), TWO_NODES) == []
+
+
+def test_huge_pages_are_below_the_cell_of_their_node() -> None:
+    near = {"_NUMA0": "cell0", "_PAGES0": "pages0"}
+    far = {"_NUMA0": "cell0", "_PAGES0": "pages1"}
+    asked = spec({"hw:mem_page_size": "2048"})
+    assert left("NUMATopologyFilter", nested(far, near), asked) == [near]
+
+
+FLAT = {"": "host"}
+
+
+def cell(vcpu: int = 4, pcpu: int = 0, memory_mb: int = 512, **more: Any) -> dict[str, Any]:
+    return {"vcpu": vcpu, "pcpu": pcpu, "memory_mb": memory_mb, **more}
+
+
+@pytest.mark.parametrize(
+    ("asked", "cells", "fits"),
+    [
+        (TWO_NODES, [cell(), cell()], True),
+        (TWO_NODES, [cell(vcpu=8, memory_mb=8192)], False),
+        (TWO_NODES, [cell(), cell(memory_mb=255)], False),
+        (TWO_NODES, [cell(vcpu=0), cell(), cell()], True),
+        (TWO_NODES, None, True),
+        (spec(), [cell(vcpu=0)], True),
+        (spec({"hw:numa_nodes": "1", "hw:cpu_policy": "dedicated"}), [cell(pcpu=1)], False),
+        (spec({"hw:numa_nodes": "1", "hw:cpu_policy": "dedicated"}), [cell(pcpu=2)], True),
+        (
+            # the small node fits on both cells, the large one on the second only
+            spec({"hw:numa_nodes": "2", "hw:numa_mem.0": "112", "hw:numa_mem.1": "400"}),
+            [cell(memory_mb=399), cell(memory_mb=400)],
+            True,
+        ),
+        (
+            spec(guest_cells=(GuestCell(2, 0, 512),)),
+            [cell(memory_mb=511), cell(memory_mb=511)],
+            False,
+        ),
+    ],
+)
+def test_on_a_flat_host_the_nodes_fit_on_the_cells_that_the_agent_announces(
+    asked: RequestSpec, cells: list[dict[str, Any]] | None, fits: bool
+) -> None:
+    announced = None if cells is None else {"cells": cells}
+    found = left("NUMATopologyFilter", nested(FLAT, announced=announced), asked)
+    assert found == ([FLAT] if fits else [])
+
+
+@pytest.mark.parametrize(
+    ("network", "cells", "fits"),
+    [
+        (RequestedNetwork(physnet="a"), [cell(physnets=["a"]), cell(vcpu=0)], True),
+        (RequestedNetwork(physnet="a"), [cell(vcpu=0, physnets=["a"]), cell()], False),
+        (RequestedNetwork(physnet="b"), [cell(vcpu=0, physnets=["a"]), cell()], True),
+        (RequestedNetwork(tunneled=True), [cell(vcpu=0, tunneled=True), cell()], False),
+        (RequestedNetwork(tunneled=True), [cell(tunneled=True), cell(vcpu=0)], True),
+    ],
+)
+def test_a_guest_is_on_a_cell_near_its_networks(
+    network: RequestedNetwork, cells: list[dict[str, Any]], fits: bool
+) -> None:
+    asked = spec(requested_networks=(network,))
+    found = left("NUMATopologyFilter", nested(FLAT, announced={"cells": cells}), asked)
+    assert found == ([FLAT] if fits else [])
+
+
+def gpu(policy: str, **extra: str) -> tuple[RequestSpec, dict[str, PciAlias]]:
+    asked = spec(extra, pci_requests=(PciRequest("req", "gpu"),))
+    return asked, {"gpu": PciAlias("PGPU", numa_policy=policy)}
+
+
+NEAR, FAR, NOWHERE = ({"_NUMA0": "cell0", "req-0": card} for card in ("card0", "card1", "card"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        ("required", [NEAR]),
+        ("legacy", [NEAR, NOWHERE]),
+        ("preferred", [NEAR, FAR, NOWHERE]),
+        ("socket", [NEAR, FAR, NOWHERE]),
+    ],
+)
+def test_a_device_is_as_near_to_a_guest_with_nodes_as_its_alias_wants(
+    policy: str, expected: list[dict[str, str]]
+) -> None:
+    asked, aliases = gpu(policy, **{"hw:numa_nodes": "1"})
+    options = {"pci_in_placement": True, "pci_aliases": aliases}
+    host = nested(NEAR, FAR, NOWHERE)
+    assert left("PciPassthroughFilter", host, asked, **options) == expected
+
+
+def test_a_guest_without_nodes_takes_a_device_anywhere() -> None:
+    asked, aliases = gpu("required")
+    options = {"pci_in_placement": True, "pci_aliases": aliases}
+    assert left("PciPassthroughFilter", nested(FAR), asked, **options) == [FAR]
+
+
+def test_a_host_with_no_near_device_left_is_dropped() -> None:
+    asked, aliases = gpu("required", **{"hw:numa_nodes": "1"})
+    options = {"pci_in_placement": True, "pci_aliases": aliases}
+    assert left("PciPassthroughFilter", nested(FAR, NOWHERE), asked, **options) == []
+
+
+def pool(resource_class: str, count: int, *traits: str) -> dict[str, Any]:
+    return {"resource_class": resource_class, "count": count, "traits": list(traits)}
+
+
+@pytest.mark.parametrize(
+    ("pools", "passes"),
+    [
+        ([pool("PGPU", 2)], False),
+        ([pool("PGPU", 1), pool("PGPU", 1, "CUSTOM_BIG")], True),
+        # the big one must not be used up for whom any would do
+        ([pool("PGPU", 1, "CUSTOM_BIG"), pool("PGPU", 1)], True),
+        ([pool("PGPU", 1, "CUSTOM_BIG")], False),
+        ([pool("FPGA", 9, "CUSTOM_BIG")], False),
+        ([], False),
+    ],
+)
+def test_without_placement_the_devices_that_the_agent_announces_are_counted(
+    pools: list[dict[str, Any]], passes: bool
+) -> None:
+    aliases = {"any": PciAlias("PGPU"), "big": PciAlias("PGPU", frozenset({"CUSTOM_BIG"}))}
+    asked = spec(pci_requests=(PciRequest("a", "any"), PciRequest("b", "big")))
+    host = nested(FLAT, announced={"pci_pools": pools})
+    found = left("PciPassthroughFilter", host, asked, pci_aliases=aliases)
+    assert found == ([FLAT] if passes else [])
+
+
+def test_an_alias_that_a_filter_counts_is_not_asked_of_placement() -> None:
+    asked = spec({"pci_passthrough:alias": "gpu:1"})
+    with pytest.raises(InvalidRequest, match="PciPassthroughFilter is not enabled"):
+        request_of(asked)
+    assert "PGPU" not in request_of(asked, devices_are_filtered=True).query()
+
+
+def test_the_policy_of_an_alias_is_read() -> None:
+    found = pci_aliases(['{"name": "a", "resource_class": "PGPU", "numa_policy": "required"}'])
+    assert found["a"].numa_policy == "required"
+
+
+@pytest.mark.parametrize(
+    ("announced", "passes"),
+    [
+        ({"metrics": {"cpu.idle": 0.5, "net": 1}}, True),
+        ({"metrics": {"net": 1}}, False),
+        ({}, False),
+        (None, False),
+    ],
+)
+def test_a_host_announces_every_metric_that_is_weighed(
+    announced: dict[str, Any] | None, passes: bool
+) -> None:
+    host = nested(FLAT, announced=announced)
+    found = left("MetricsFilter", host, spec(), metrics=frozenset({"cpu.idle"}))
+    assert found == ([FLAT] if passes else [])
+
+
+def test_ratios_are_read_and_others_refused_by_name() -> None:
+    assert ratios("[metrics]weight_setting", ["a=1", " b = -0.5"]) == {"a": 1.0, "b": -0.5}
+    with pytest.raises(InvalidConfiguration, match=r"\[metrics\]weight_setting has 'a=much'"):
+        ratios("[metrics]weight_setting", ["a=much"])
