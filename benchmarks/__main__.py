@@ -2,74 +2,20 @@
 
 search: candidate searches; reads: requests by id; startup: import and idle workers; growth: up to
 100,000 hosts; claims: claims at once; bank: is every claim exact, also when workers, servers and
-databases are killed; agent: what one agent costs. All but bank and agent when none is named.
+databases are killed; agent: what one agent costs; fleet: 1,000 agents against one server. All but
+bank, agent and fleet when none is named.
 """
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
 
-from benchmarks import agent, bank, claims, growth, search, startup
+from benchmarks import agent, bank, claims, fleet, growth, search, startup
 from benchmarks.rows import READS, SEARCH, Row
-from benchmarks.servers import Server, ours, postgresql, published
-
-WORKERS = 2
-
-
-def against_both(measure: Callable[[Server], None]) -> None:
-    """Runs `measure` on each server in turn, each on its own database of one PostgreSQL."""
-    with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
-        directory = Path(name)
-        directory.chmod(0o755)
-        with postgresql(directory / "postgresql") as database:
-            connection = f"postgresql+psycopg2:{database}/published"
-            with published(directory / "published", connection, WORKERS) as server:
-                measure(server)
-            connection = f"postgresql+psycopg:{database}/ours"
-            with ours(directory / "ours", connection, WORKERS) as server:
-                measure(server)
-
-
-def ratio(published_value: float, our_value: float) -> str:
-    return f"{published_value / our_value:.1f}x" if our_value else "-"
-
-
-def show_claims(console: Console, quick: bool) -> None:
-    outcomes: dict[str, list[claims.Outcome]] = {"published": [], "ours": []}
-    against_both(lambda server: outcomes[server.label].extend(claims.scenarios(server, quick)))
-    table = Table(title=f"Claims: PostgreSQL, {WORKERS} worker processes each, one run of each row")
-    for heading in (
-        "scenario",
-        "server",
-        "claims/s",
-        "conflicts",
-        "p95 ms",
-        "CPU ms/claim",
-        "note",
-    ):
-        table.add_column(heading)
-    for theirs, mine in zip(outcomes["published"], outcomes["ours"], strict=True):
-        for row in (theirs, mine):
-            table.add_row(
-                row.scenario,
-                row.server,
-                f"{row.rate:.1f}",
-                str(row.conflicts),
-                f"{row.p95_ms:.1f}",
-                f"{row.cpu_ms:.2f}",
-                row.note,
-            )
-        table.add_row(
-            "", "ratio", ratio(mine.rate, theirs.rate), "", "", ratio(theirs.cpu_ms, mine.cpu_ms)
-        )
-        table.add_section()
-    console.print(table)
 
 
 def asked(rows: Sequence[Row], wanted: Sequence[str], quick: bool) -> list[Row]:
@@ -100,7 +46,16 @@ def main() -> None:
         metavar="DIR",
         help="search and reads: keep the loaded databases there for the next run",
     )
-    parser.add_argument("--seed", default="1", help="what the bank draws its schedule from")
+    parser.add_argument(
+        "--agents", type=int, default=fleet.AGENTS, metavar="N", help="fleet: how many agents"
+    )
+    parser.add_argument(
+        "--steady",
+        type=float,
+        metavar="SECONDS",
+        help="fleet: how long the agents are left alone, 600 (60 when quick)",
+    )
+    parser.add_argument("--seed", default="1", help="what bank and fleet draw their schedules from")
     arguments = parser.parse_args()
     console = Console(width=165)
     held = True
@@ -120,11 +75,6 @@ def run_rows(
     )
 
 
-def run_claims(console: Console, arguments: argparse.Namespace) -> bool:
-    show_claims(console, arguments.quick)
-    return True
-
-
 def run_growth(console: Console, arguments: argparse.Namespace) -> bool:
     growth.show(console, arguments.quick)
     return True
@@ -135,9 +85,12 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "reads": lambda console, arguments: run_rows(console, "Reads", READS, arguments),
     "startup": lambda console, arguments: startup.show(console, arguments.quick),
     "growth": run_growth,
-    "claims": run_claims,
+    "claims": lambda console, arguments: claims.show(console, arguments.quick),
     "bank": lambda console, arguments: bank.show(console, arguments.seed, arguments.quick),
     "agent": lambda console, arguments: agent.show(console, arguments.quick),
+    "fleet": lambda console, arguments: fleet.show(
+        console, arguments.seed, arguments.quick, arguments.agents, arguments.steady
+    ),
 }
 DEFAULT: Final = ("search", "reads", "startup", "growth", "claims")
 

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.claims import OWNER, make_provider
+from benchmarks.claiming import OWNER, make_provider
 from benchmarks.client import Client
 from benchmarks.servers import Server, ours, postgresql, published
 from tests.integration.bank import bank, private_database

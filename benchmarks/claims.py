@@ -1,323 +1,288 @@
 """Claims under concurrency: rate, latency, conflicts, CPU, and whether the books stay exact.
 
 Compares the published package under uWSGI with placement-server: the same PostgreSQL, number of
-workers, and data through the API. Client processes share the machine with the servers, so rates
-are lower bounds; CPU seconds are the server's own.
+workers, and data through the API. A claim is what a scheduler does: ask for candidates among 500
+hosts, take one. Client processes share the machine with the servers, so rates are lower bounds;
+CPU seconds are the servers' own.
 """
 
-import json
-import multiprocessing
-import statistics
+import contextlib
+import dataclasses
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from multiprocessing.queues import Queue
+from pathlib import Path
 
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.claiming import (
+    OWNER,
+    Outcome,
+    Target,
+    claiming,
+    make_provider,
+    run_clients,
+    until_full,
+)
 from benchmarks.client import Client
-from benchmarks.servers import Server
+from benchmarks.servers import create_database, ours, postgresql, published
 
-OWNER = {"project_id": "project", "user_id": "user", "consumer_type": "INSTANCE"}
+WORKERS = 2
+QUERY = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=100"
+TENFOLD = 10.0
+SHARED_AT_LEAST = 0.7
+RESHAPE_SECONDS = 0.4
+_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What one scenario did to one server."""
+class Size:
+    """How much each scenario does."""
 
-    scenario: str
-    server: str
+    hosts: int
     claims: int
-    conflicts: int
-    refused: int
-    seconds: float
-    cpu_seconds: float
-    p95_ms: float
-    note: str = ""
-
-    @property
-    def rate(self) -> float:
-        return self.claims / self.seconds if self.seconds else 0.0
-
-    @property
-    def cpu_ms(self) -> float:
-        return 1000 * self.cpu_seconds / self.claims if self.claims else 0.0
+    capacity: int
+    reshaped: int
+    many_reshaped: int
 
 
-def make_provider(
-    client: Client, name: str, inventories: dict[str, dict[str, int]], parent: str | None = None
-) -> str:
-    """Creates a provider with inventories; its uuid."""
-    provider = str(uuid.uuid4())
-    client.must(
-        "POST",
-        "/resource_providers",
-        {"uuid": provider, "name": name, "parent_provider_uuid": parent},
-    )
-    client.must(
-        "PUT",
-        f"/resource_providers/{provider}/inventories",
-        {"resource_provider_generation": 0, "inventories": inventories},
-    )
-    return provider
+FULL = Size(hosts=500, claims=600, capacity=1200, reshaped=500, many_reshaped=5000)
+QUICK = Size(hosts=50, claims=64, capacity=120, reshaped=50, many_reshaped=200)
 
 
-def claim(client: Client, allocations: dict[str, dict[str, int]]) -> tuple[int, str]:
-    """Claims for a new consumer; the status and the error code, if any."""
-    body = {
-        "allocations": {rp: {"resources": amounts} for rp, amounts in allocations.items()},
-        "consumer_generation": None,
-        **OWNER,
-    }
-    status, raw = client.send("PUT", f"/allocations/{uuid.uuid4()}", body)
-    if status == 204:
-        return status, ""
-    return status, json.loads(raw)["errors"][0].get("code", "")
-
-
-@dataclass(frozen=True)
-class Tally:
-    claimed: int
-    conflicts: int
-    refused: int
-    latencies_ms: tuple[float, ...]
-
-
-Worker = Callable[[Client, int], Tally]
-
-
-def run_clients(
-    server: Server, scenario: str, workers: Sequence[Worker], note: str = ""
-) -> Outcome:
-    """Runs one process per worker against the server at once."""
-    results: Queue[Tally] = multiprocessing.Queue()
-    barrier = multiprocessing.Barrier(len(workers) + 1)
-
-    def body(worker: Worker, index: int) -> None:
-        client = Client(server.url)
-        client.must("GET", "/resource_classes")
-        barrier.wait()
-        results.put(worker(client, index))
-
-    processes = [
-        multiprocessing.Process(target=body, args=(worker, index))
-        for index, worker in enumerate(workers)
-    ]
-    for process in processes:
-        process.start()
-    barrier.wait()
-    cpu, start = server.cpu_seconds(), time.monotonic()
-    tallies = [results.get() for _ in processes]
-    seconds = time.monotonic() - start
-    cpu = server.cpu_seconds() - cpu
-    for process in processes:
-        process.join()
-    latencies = [ms for tally in tallies for ms in tally.latencies_ms]
-    return Outcome(
-        scenario,
-        server.label,
-        sum(t.claimed for t in tallies),
-        sum(t.conflicts for t in tallies),
-        sum(t.refused for t in tallies),
-        seconds,
-        cpu,
-        statistics.quantiles(latencies, n=20)[-1] if len(latencies) > 1 else 0.0,
-        note,
-    )
-
-
-def claiming(count: int, choose: Callable[[Client, int, int], dict[str, dict[str, int]]]) -> Worker:
-    """A worker that claims `count` times, repeating what lost a race."""
-
-    def work(client: Client, index: int) -> Tally:
-        claimed = conflicts = refused = 0
-        latencies = []
-        for number in range(count):
-            start = time.monotonic()
-            wanted = choose(client, index, number)
-            while True:
-                status, code = claim(client, wanted)
-                if status == 204:
-                    claimed += 1
-                elif code == "placement.concurrent_update" or status >= 500:
-                    conflicts += 1
-                    continue
-                else:
-                    refused += 1
-                break
-            latencies.append(1000 * (time.monotonic() - start))
-        return Tally(claimed, conflicts, refused, tuple(latencies))
-
-    return work
-
-
-def until_full(provider: str) -> Worker:
-    """A worker that claims one VCPU at a time until placement says that it is full."""
-
-    def work(client: Client, _index: int) -> Tally:
-        claimed = conflicts = refused = 0
-        latencies = []
-        while refused < 3:
-            start = time.monotonic()
-            status, code = claim(client, {provider: {"VCPU": 1}})
-            latencies.append(1000 * (time.monotonic() - start))
-            if status == 204:
-                claimed += 1
-            elif code == "placement.concurrent_update" or status >= 500:
-                conflicts += 1
-            else:
-                refused += 1
-        return Tally(claimed, conflicts, refused, tuple(latencies))
-
-    return work
-
-
-def serial(server: Server, count: int) -> Outcome:
-    client = Client(server.url)
-    host = make_provider(client, f"serial-{uuid.uuid4()}", {"VCPU": {"total": 100_000}})
-    return run_clients(server, "serial", [claiming(count, lambda _c, _i, _n: {host: {"VCPU": 1}})])
-
-
-def many_hosts(server: Server, hosts: int, clients: int, per_client: int) -> Outcome:
-    """Candidates and a claim each, over many hosts."""
-    client = Client(server.url)
-    for number in range(hosts):
-        make_provider(
-            client,
-            f"host-{number}-{uuid.uuid4()}",
-            {"VCPU": {"total": 64}, "MEMORY_MB": {"total": 65536}, "DISK_GB": {"total": 1000}},
-        )
+def ask_and_claim(target: Target, name: str, clients: int, claims: int) -> Outcome:
+    """Candidates and a claim of one of them, by so many clients at once."""
 
     def choose(client: Client, index: int, number: int) -> dict[str, dict[str, int]]:
-        answer = client.must(
-            "GET", "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=100"
-        )
-        requests = answer["allocation_requests"]
+        requests = client.must("GET", QUERY)["allocation_requests"]
         chosen = requests[(index * 37 + number * 13) % len(requests)]
         return {rp: entry["resources"] for rp, entry in chosen["allocations"].items()}
 
     return run_clients(
-        server,
-        f"{clients} clients, {hosts} hosts, candidates + claim",
-        [claiming(per_client, choose)] * clients,
+        target,
+        f"{clients} client{'s' * (clients > 1)}, {name}",
+        [claiming(claims // clients, choose)] * clients,
     )
 
 
-def shared_storage(server: Server, hosts: int, clients: int, per_client: int) -> Outcome:
-    """Every claim also takes DISK_GB from one storage provider."""
-    client = Client(server.url)
-    pool = make_provider(client, f"pool-{uuid.uuid4()}", {"DISK_GB": {"total": 10_000_000}})
-    nodes = [
-        make_provider(client, f"node-{n}-{uuid.uuid4()}", {"VCPU": {"total": 1000}})
-        for n in range(hosts)
-    ]
-
-    def choose(_client: Client, index: int, number: int) -> dict[str, dict[str, int]]:
-        node = nodes[(index * 61 + number * 17) % len(nodes)]
-        return {node: {"VCPU": 1}, pool: {"DISK_GB": 10}}
-
+def claim_alone(target: Target, name: str, nodes: list[dict[str, dict[str, int]]]) -> Outcome:
+    """Claims without a search, eight clients at once."""
     return run_clients(
-        server, f"{clients} clients, shared storage", [claiming(per_client, choose)] * clients
+        target,
+        f"8 clients, {name}, no search",
+        [claiming(75, lambda _c, index, number: nodes[(index * 61 + number * 17) % len(nodes)])]
+        * 8,
     )
 
 
-def own_disk(server: Server, hosts: int, clients: int, per_client: int) -> Outcome:
-    """The same claims with the disk on each host: what the shared row is measured against."""
-    client = Client(server.url)
-    nodes = [
+def own_disks(target: Target, size: Size) -> Iterator[Outcome]:
+    """Every host has its own disk."""
+    client = Client(target.server.url)
+    hosts = [
         make_provider(
             client,
-            f"own-{n}-{uuid.uuid4()}",
-            {"VCPU": {"total": 1000}, "DISK_GB": {"total": 1_000_000}},
+            f"host-{number}",
+            {"VCPU": {"total": 640}, "MEMORY_MB": {"total": 655360}, "DISK_GB": {"total": 10000}},
         )
-        for n in range(hosts)
+        for number in range(size.hosts)
     ]
-
-    def choose(_client: Client, index: int, number: int) -> dict[str, dict[str, int]]:
-        node = nodes[(index * 61 + number * 17) % len(nodes)]
-        return {node: {"VCPU": 1, "DISK_GB": 10}}
-
-    return run_clients(
-        server, f"{clients} clients, disk of their own", [claiming(per_client, choose)] * clients
-    )
-
-
-def one_host_until_full(server: Server, capacity: int, clients: int) -> Outcome:
-    client = Client(server.url)
-    host = make_provider(client, f"full-{uuid.uuid4()}", {"VCPU": {"total": capacity}})
+    for clients in (1, 8, 16):
+        yield ask_and_claim(target, "disks of their own", clients, size.claims)
+    wanted = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 5}
+    yield claim_alone(target, "disks of their own", [{host: wanted} for host in hosts])
+    host = make_provider(client, "full", {"VCPU": {"total": size.capacity}})
     outcome = run_clients(
-        server,
-        f"{clients} clients, one host of {capacity} until full",
-        [until_full(host)] * clients,
+        target, f"16 clients, one host of {size.capacity} until full", [until_full(host)] * 16
     )
     used = client.must("GET", f"/resource_providers/{host}/usages")["usages"]["VCPU"]
-    verdict = "exact" if used == capacity else f"{used - capacity:+d} units"
-    return Outcome(**{**outcome.__dict__, "note": f"{used} of {capacity} handed out: {verdict}"})
+    verdict = "exact" if used == size.capacity else f"{used - size.capacity:+d} units"
+    yield dataclasses.replace(outcome, note=f"{used} of {size.capacity} handed out: {verdict}")
+    yield from reshapes(target, size.reshaped, 8, 16)
+    yield from reshapes(target, size.many_reshaped, 8, 2)
 
 
-def reshape(server: Server, consumers: int, children: int, classes: int) -> Outcome:
-    """Moves every class of every consumer from a root to its children, in one request."""
-    client = Client(server.url)
+def shared_storage(target: Target, size: Size) -> Iterator[Outcome]:
+    """Every claim also takes disk from the one provider that all hosts share."""
+    client = Client(target.server.url)
+    aggregate = str(uuid.uuid4())
+    pool = make_provider(client, "pool", {"DISK_GB": {"total": 10_000_000}})
+    client.must(
+        "PUT",
+        f"/resource_providers/{pool}/traits",
+        {"resource_provider_generation": 1, "traits": ["MISC_SHARES_VIA_AGGREGATE"]},
+    )
+    hosts = [
+        make_provider(
+            client, f"host-{number}", {"VCPU": {"total": 640}, "MEMORY_MB": {"total": 655360}}
+        )
+        for number in range(size.hosts)
+    ]
+    for provider in (pool, *hosts):
+        generation = client.must("GET", f"/resource_providers/{provider}")["generation"]
+        client.must(
+            "PUT",
+            f"/resource_providers/{provider}/aggregates",
+            {"resource_provider_generation": generation, "aggregates": [aggregate]},
+        )
+    for clients in (8, 16):
+        yield ask_and_claim(target, "shared storage", clients, size.claims)
+    yield claim_alone(
+        target,
+        "shared storage",
+        [{host: {"VCPU": 1, "MEMORY_MB": 512}, pool: {"DISK_GB": 5}} for host in hosts],
+    )
+
+
+def reshapes(target: Target, consumers: int, children: int, classes: int) -> Iterator[Outcome]:
+    """Moves every class of every consumer from a root to its children and back, in one request
+    each."""
+    client = Client(target.server.url)
     names = [f"CUSTOM_RESHAPE_{n}" for n in range(classes)]
     for name in names:
         client.must("PUT", f"/resource_classes/{name}")
     inventory = {name: {"total": consumers * 2} for name in names}
-    root = make_provider(client, f"reshape-{uuid.uuid4()}", inventory)
+    root = make_provider(client, f"reshape-{consumers}", inventory)
     kids = [
-        make_provider(client, f"child-{n}-{uuid.uuid4()}", {}, parent=root) for n in range(children)
+        make_provider(client, f"child-{consumers}-{n}", {}, parent=root) for n in range(children)
     ]
-    uuids = [str(uuid.uuid4()) for _ in range(consumers)]
     amounts = dict.fromkeys(names, 1)
-    for consumer in uuids:
+    everyone = [str(uuid.uuid4()) for _ in range(consumers)]
+    for start in range(0, consumers, _AT_ONCE):
         client.must(
-            "PUT",
-            f"/allocations/{consumer}",
-            {"allocations": {root: {"resources": amounts}}, "consumer_generation": None, **OWNER},
-        )
-    generations = {
-        rp: client.must("GET", f"/resource_providers/{rp}")["generation"] for rp in (root, *kids)
-    }
-    body = {
-        "inventories": {
-            root: {"resource_provider_generation": generations[root], "inventories": {}},
-            **{
-                kid: {"resource_provider_generation": generations[kid], "inventories": inventory}
-                for kid in kids
+            "POST",
+            "/allocations",
+            {
+                consumer: {
+                    "allocations": {root: {"resources": amounts}},
+                    "consumer_generation": None,
+                    **OWNER,
+                }
+                for consumer in everyone[start : start + _AT_ONCE]
             },
-        },
-        "allocations": {
-            consumer: {
-                "allocations": {kids[n % children]: {"resources": amounts}},
-                "consumer_generation": 1,
-                **OWNER,
-            }
-            for n, consumer in enumerate(uuids)
-        },
-    }
-    cpu, start = server.cpu_seconds(), time.monotonic()
-    client.must("POST", "/reshaper", body)
-    seconds = time.monotonic() - start
-    return Outcome(
-        f"reshape of {consumers} consumers x {classes} classes over {children} children",
-        server.label,
-        1,
-        0,
-        0,
-        seconds,
-        server.cpu_seconds() - cpu,
-        1000 * seconds,
+        )
+    moves = (
+        ("over", {root: {}, **dict.fromkeys(kids, inventory)}, kids),
+        ("back from", {root: inventory, **{kid: {} for kid in kids}}, [root]),
     )
+    for generation, (way, inventories, to) in enumerate(moves, start=1):
+        body = {
+            "inventories": {
+                provider: {
+                    "resource_provider_generation": client.must(
+                        "GET", f"/resource_providers/{provider}"
+                    )["generation"],
+                    "inventories": wanted,
+                }
+                for provider, wanted in inventories.items()
+            },
+            "allocations": {
+                consumer: {
+                    "allocations": {to[n % len(to)]: {"resources": amounts}},
+                    "consumer_generation": generation,
+                    **OWNER,
+                }
+                for n, consumer in enumerate(everyone)
+            },
+        }
+        before, start_time = target.cpu_seconds(), time.monotonic()
+        client.must("POST", "/reshaper", body)
+        seconds = time.monotonic() - start_time
+        after = target.cpu_seconds()
+        yield Outcome(
+            f"reshape of {consumers} consumers x {classes} classes {way} {children} children",
+            target.server.label,
+            1,
+            0,
+            0,
+            seconds,
+            after[0] - before[0],
+            after[1] - before[1],
+            1000 * seconds,
+        )
 
 
-def scenarios(server: Server, quick: bool) -> list[Outcome]:
-    """Every scenario against one server; `quick` is for trying the benchmark itself."""
-    scale = 10 if quick else 1
-    return [
-        serial(server, 300 // scale),
-        many_hosts(server, 500 // scale, 8, 75 // scale),
-        own_disk(server, 50, 8, 75 // scale),
-        shared_storage(server, 50, 8, 75 // scale),
-        own_disk(server, 50, 16, 40 // scale),
-        shared_storage(server, 50, 16, 40 // scale),
-        one_host_until_full(server, 1200 // scale, 16),
-        reshape(server, 500 // scale, 8, 16),
-    ]
+Scenarios = Callable[[Target, Size], Iterator[Outcome]]
+
+
+def measure(size: Size) -> dict[str, list[Outcome]]:
+    """All scenarios on each server in turn, on databases of one PostgreSQL; outcomes by label."""
+    outcomes: dict[str, list[Outcome]] = {"published": [], "ours": []}
+    drivers = {"published": (published, "psycopg2"), "ours": (ours, "psycopg")}
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as name, contextlib.ExitStack() as stack:
+        directory = Path(name)
+        directory.chmod(0o755)
+        cluster = stack.enter_context(postgresql(directory / "postgresql"))
+        pid = int((directory / "postgresql" / "data" / "postmaster.pid").read_text().split()[0])
+        for label, (start, driver) in drivers.items():
+            for scenarios in (own_disks, shared_storage):
+                database = f"{label}_{scenarios.__name__}"
+                create_database(cluster, database)
+                connection = f"postgresql+{driver}:{cluster}/{database}"
+                with start(directory / database, connection, WORKERS) as server:
+                    outcomes[label] += scenarios(Target(server, pid), size)
+    return outcomes
+
+
+def verdict(theirs: Outcome, mine: Outcome, shared_against: Outcome | None) -> tuple[bool, str]:
+    """Whether the row is as it should be, and what it should be."""
+    if mine.scenario.startswith("reshape"):
+        held = mine.cpu_seconds <= max(RESHAPE_SECONDS, theirs.cpu_seconds / TENFOLD)
+        return held, f"a tenth of the CPU, or {RESHAPE_SECONDS} s"
+    wanted = ["no conflict"]
+    held = mine.conflicts == 0
+    if "no search" not in mine.scenario:
+        wanted.append(f"{TENFOLD:g}x claims/s and CPU")
+        held &= mine.rate >= TENFOLD * theirs.rate and theirs.cpu_ms >= TENFOLD * mine.cpu_ms
+    if shared_against:
+        wanted.append(f"{SHARED_AT_LEAST:.0%} of the rate without it")
+        held &= mine.rate >= SHARED_AT_LEAST * shared_against.rate
+    if "until full" in mine.scenario:
+        wanted.append("exact")
+        held &= mine.note.endswith("exact")
+    return held, ", ".join(wanted)
+
+
+def show(console: Console, quick: bool) -> bool:
+    """Measure and print; whether all rows are as they should be."""
+    outcomes = measure(QUICK if quick else FULL)
+    table = Table(title=f"Claims: PostgreSQL, {WORKERS} worker processes each, one run of each row")
+    for heading in ("scenario", "", "claims/s", "conflicts", "p95 ms", "CPU ms", "database ms"):
+        table.add_column(heading)
+    table.add_column("note")
+    mine_by_name = {mine.scenario: mine for mine in outcomes["ours"]}
+    all_held = True
+    for theirs, mine in zip(outcomes["published"], outcomes["ours"], strict=True):
+        for row in (theirs, mine):
+            table.add_row(
+                row.scenario,
+                row.server,
+                f"{row.rate:.1f}",
+                str(row.conflicts),
+                f"{row.p95_ms:.1f}",
+                f"{row.cpu_ms:.2f}",
+                f"{row.database_ms:.2f}",
+                row.note,
+            )
+        own = mine.scenario.replace("shared storage", "disks of their own")
+        held, wanted = verdict(theirs, mine, mine_by_name[own] if own != mine.scenario else None)
+        all_held &= held
+        table.add_row(
+            "",
+            "ratio",
+            ratio(mine.rate, theirs.rate),
+            "",
+            ratio(theirs.p95_ms, mine.p95_ms),
+            ratio(theirs.cpu_ms, mine.cpu_ms),
+            ratio(theirs.database_ms, mine.database_ms),
+            f"{'holds' if held else '[bold red]FAILS[/]'}: {wanted}",
+        )
+        table.add_section()
+    console.print(table)
+    return all_held
+
+
+def ratio(larger: float, smaller: float) -> str:
+    return f"{larger / smaller:.1f}x" if smaller else "-"
