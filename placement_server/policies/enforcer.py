@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -68,6 +69,7 @@ class Caller:
 
 
 DECISIONS_KEPT: Final = 4096
+SECONDS_BETWEEN_SEARCHES: Final = 1.0
 
 
 class Enforcer:
@@ -85,6 +87,7 @@ class Enforcer:
         self._told = ""
         # The same few services ask for the same all day, and a rule is slow to evaluate.
         self._decided: dict[tuple[object, ...], bool] = {}
+        self._next_search = 0.0
 
     def authorise(self, rule: str, caller: Caller, target: Mapping[str, Any] | None = None) -> None:
         """Do nothing when the caller may.
@@ -119,8 +122,16 @@ class Enforcer:
         return allowed
 
     def _follow_files(self) -> None:
-        """Take over files that have changed; one that cannot be used leaves the rules in force."""
+        """Take over files that have changed; one that cannot be used leaves the rules in force.
+
+        A file that is in use is looked at for every request. To look for one in all the places
+        where it might appear is dearer, and is done once a second.
+        """
         enforcer = self._enforcer
+        now = time.monotonic()
+        if enforcer.policy_path is None and now < self._next_search:
+            return
+        self._next_search = now + SECONDS_BETWEEN_SEARCHES
         rules, file_rules = enforcer.rules, enforcer.file_rules
         enforcer.use_conf = True
         try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from placement_server.policies import enforcer
 from placement_server.policies.enforcer import list_rules
 
 from .conftest import MakeApi
@@ -226,3 +227,14 @@ def test_a_policy_file_that_breaks_while_it_is_in_use_leaves_the_rules_as_they_w
     os.utime(policy_file, (time.time() + 20,) * 2)
     assert ask(api, "GET", "/traits", "gardener").status == 403
     assert ask(api, "GET", "/traits", "reader").status == 200
+
+
+def test_a_policy_file_that_appears_is_found_at_the_next_search(
+    make_api: MakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enforcer, "SECONDS_BETWEEN_SEARCHES", 0.0)
+    policy_file = tmp_path / "later.yaml"
+    api = make_api(oslo_policy__policy_file=str(policy_file))
+    assert ask(api, "GET", "/traits", "gardener").status == 403
+    policy_file.write_text('"placement:traits:list": "role:gardener"\n')
+    assert ask(api, "GET", "/traits", "gardener").status == 200
