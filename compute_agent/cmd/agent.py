@@ -27,6 +27,8 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, NoReturn
 
+from compute_agent import __version__
+
 if TYPE_CHECKING:
     from oslo_config import cfg
 
@@ -106,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="compute-agent",
         description="Reports this host to placement as a tree of resource providers.",
     )
+    parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     run = _command(commands, "run", _run, "report this host and keep reporting it")

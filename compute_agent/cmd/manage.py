@@ -19,7 +19,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from compute_agent import errors
+from compute_agent import __version__, errors
 from compute_agent.cmd import manage_aggregates, manage_audit, manage_heal, manage_hosts
 from compute_agent.cmd.manage_options import BadArgument, Exit, Parser
 
@@ -45,8 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="compute-manage",
-        description="Operators' tools for hosts in placement (nova-manage placement ... in Nova).",
+        description="Operators' tools for hosts in placement. In Nova: nova-manage placement ...",
+        epilog="compute-manage placement --help            lists the commands\n"
+        "compute-manage placement COMMAND --help    has the options and exit status of one",
     )
+    parser.add_argument("--version", action="version", version=__version__)
     topics = parser.add_subparsers(dest="topic", required=True, metavar="TOPIC")
     placement = topics.add_parser("placement", help="hosts and their resource providers")
     commands = placement.add_subparsers(dest="command", required=True, metavar="COMMAND")

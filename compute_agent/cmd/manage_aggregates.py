@@ -17,6 +17,7 @@ from compute_agent.cmd.manage_options import (
     Parser,
     add_common,
     configuration,
+    exit_table,
     transport,
 )
 from compute_agent.cmd.manage_progress import ProgressBars, progress_bars
@@ -40,12 +41,19 @@ class SyncExit(IntEnum):
     NO_PROVIDER = 6
 
 
-STATUS = (
-    "Exit status: 0 fine (also with --dry-run), 1 a host has more than one node, 2 placement "
-    "cannot be used or gave an unexpected answer, 3 writing a provider's aggregates failed, 4 a "
-    "host of an aggregate is not known, 5 a host has no node, 6 a node has no resource provider, "
-    "127 bad arguments or configuration, 255 unexpected. Hosts without trouble are done in any "
-    "case."
+STATUS = exit_table(
+    {
+        SyncExit.DONE: "fine, also with --dry-run",
+        SyncExit.SEVERAL_NODES: "a host has more than one node",
+        SyncExit.UNEXPECTED_ANSWER: "placement cannot be used or gave an unexpected answer",
+        SyncExit.WRITE_FAILED: "writing a provider's aggregates failed",
+        SyncExit.UNKNOWN_HOST: "a host of an aggregate is not known",
+        SyncExit.NO_NODE: "a host has no node",
+        SyncExit.NO_PROVIDER: "a node has no resource provider",
+        Exit.BAD_ARGUMENTS: "bad arguments or configuration",
+    },
+    "Hosts without trouble are done in any case; of several troubles the first of 3, 1, 4,",
+    "5, 6 is the status.",
 )
 
 
@@ -54,6 +62,8 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "sync_aggregates",
         help="put hosts into the aggregates of [compute_scheduler]aggregate_source",
+        description="Put the root provider of each host into the host's aggregates, where\n"
+        "member_of finds them. In Nova: nova-manage placement sync_aggregates.",
         epilog=STATUS,
     )
     add_common(parser, _sync, exit_of)

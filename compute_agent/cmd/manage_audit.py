@@ -13,6 +13,7 @@ from compute_agent.cmd.manage_options import (
     Parser,
     add_common,
     configuration,
+    exit_table,
     not_negative,
     transport,
     uuid_of,
@@ -34,16 +35,25 @@ class AuditExit(IntEnum):
     NOT_JUDGED = 5
 
 
-STATUS = (
-    "Exit status: 0 no orphan, 1 error, 3 orphans found, 4 found and all of them deleted, 5 none "
-    "found but some consumers could not be judged, 127 bad arguments, 255 unexpected."
+STATUS = exit_table(
+    {
+        AuditExit.NONE: "no orphan",
+        AuditExit.ERROR: "error; what was deleted before it is listed",
+        AuditExit.FOUND: "orphans found, and not all of them deleted",
+        AuditExit.DELETED: "orphans found, and all of them deleted",
+        AuditExit.NOT_JUDGED: "no orphan found, but some consumers could not be judged",
+    }
 )
 
 
 def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the command to the parser."""
     parser = commands.add_parser(
-        "audit", help="find allocations whose consumer does not exist any more", epilog=STATUS
+        "audit",
+        help="find allocations whose consumer does not exist any more",
+        description="Find, and delete, allocations whose consumer does not exist any more, and\n"
+        "report what else does not fit together. In Nova: nova-manage placement audit.",
+        epilog=STATUS,
     )
     add_common(parser, _audit, lambda _error: AuditExit.ERROR)
     parser.add_argument(

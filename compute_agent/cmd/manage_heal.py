@@ -18,6 +18,7 @@ from compute_agent.cmd.manage_options import (
     Parser,
     add_common,
     configuration,
+    exit_table,
     positive,
     transport,
     uuid_of,
@@ -57,15 +58,22 @@ TROUBLES = (
     HealExit.ACCELERATORS,
 )
 """Of several troubles the first of these is the exit status; they are named as the states are."""
-STATUS = (
-    "Exit status: 0 some were healed, 1 --max-count is reached and there is more to heal, 2 an "
-    "instance has no compute node, 3 an instance's allocations could not be created or updated "
-    "(also: placement cannot be used), 4 nothing needed healing, 5 the ports of an instance could "
-    "not be read, 6 a port could not be updated; with --dry-run: something would be healed, 7 "
-    "ports were updated and could not be put back, 8 an instance needs accelerators, which cannot "
-    "be healed, 127 bad arguments or configuration, 255 unexpected. What one instance fails of "
-    "does not keep the others from being healed; of several troubles the first of 7, 6, 3, 2, 5, 8 "
-    "is the status."
+STATUS = exit_table(
+    {
+        HealExit.HEALED: "some were healed",
+        HealExit.MORE: "--max-count is reached and there is more to heal",
+        HealExit.NO_NODE: "an instance has no compute node",
+        HealExit.FAILED: "allocations could not be created or updated, or placement cannot be used",
+        HealExit.NOTHING: "nothing needed healing",
+        HealExit.PORTS_UNREADABLE: "the ports of an instance could not be read",
+        HealExit.PORT_FAILED: "a port could not be updated; with --dry-run: there is something to "
+        "heal",
+        HealExit.ROLL_BACK_FAILED: "ports were updated and could not be put back",
+        HealExit.ACCELERATORS: "an instance needs accelerators, which cannot be healed",
+        Exit.BAD_ARGUMENTS: "bad arguments or configuration",
+    },
+    "What one instance fails of does not keep the others from being healed; of several",
+    "troubles the first of 7, 6, 3, 2, 5, 8 is the status.",
 )
 
 
@@ -74,8 +82,9 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
     parser = commands.add_parser(
         "heal_allocations",
         help="give instances the allocations that they should have",
-        description="Give instances that have no allocations, or too few, what their flavor, "
-        "image and ports need.",
+        description="Give instances that have no allocations, or too few, what their flavor,\n"
+        "image and ports need, where they run. In Nova:\n"
+        "nova-manage placement heal_allocations.",
         epilog=STATUS,
     )
     add_common(parser, _heal, exit_of)

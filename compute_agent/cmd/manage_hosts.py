@@ -16,6 +16,7 @@ from compute_agent.cmd.manage_options import (
     Parser,
     add_common,
     configuration,
+    exit_table,
     report_client,
     transport,
     uuid_of,
@@ -24,14 +25,25 @@ from compute_agent.cmd.manage_options import (
 if TYPE_CHECKING:
     from compute_agent.manage.migrate import NodeResult
 
-MIGRATE_STATUS = (
-    "Exit status: 0 done or nothing to do, 1 configuration, 2 the agent is running, 3 a node was "
-    "not migrated (the others were), 4 placement or its database cannot be used, 5 the driver is "
-    "not ready, 6 --dry-run and something would be done, 127 bad arguments, 255 unexpected."
+MIGRATE_STATUS = exit_table(
+    {
+        Exit.DONE: "done, or nothing to do",
+        Exit.CONFIGURATION: "configuration",
+        Exit.AGENT_RUNNING: "the agent is running",
+        Exit.REFUSED: "a node was not migrated (the others were)",
+        Exit.PLACEMENT: "placement or its database cannot be used",
+        Exit.DRIVER_NOT_READY: "the driver is not ready",
+        Exit.WOULD_CHANGE: "--dry-run, and something would be done",
+    }
 )
-STATUS = (
-    "Exit status: 0 done, 1 configuration, 3 refused, 4 placement cannot be used, 6 --dry-run and "
-    "something would be done, 127 bad arguments, 255 unexpected."
+STATUS = exit_table(
+    {
+        Exit.DONE: "done",
+        Exit.CONFIGURATION: "configuration",
+        Exit.REFUSED: "refused; the message says why",
+        Exit.PLACEMENT: "placement cannot be used",
+        Exit.WOULD_CHANGE: "--dry-run, and something would be done",
+    }
 )
 
 
@@ -40,32 +52,54 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     migrate = commands.add_parser(
         "migrate_compute_inventory",
         help="the reshape of this host while no service runs",
+        description="Bring this host's tree in placement to the layout configured now, with what\n"
+        "is allocated there. To be run after an upgrade and before the agent starts; running\n"
+        "it again does nothing, and one that was interrupted is completed.",
         epilog=MIGRATE_STATUS,
     )
     add_common(migrate, _migrate, exit_of)
-    migrate.add_argument("--node", action="append", default=[], help="this node only (repeatable)")
+    migrate.add_argument(
+        "--node", action="append", default=[], metavar="NAME", help="this node only (repeatable)"
+    )
     migrate.add_argument(
         "--plan", metavar="FILE", type=Path, help="write what is done, or would be, as JSON"
     )
-    rename = commands.add_parser("rename", help="give a host's tree another name", epilog=STATUS)
+    rename = commands.add_parser(
+        "rename",
+        help="give a host's tree another name",
+        description="Rename the root provider of a host and those named after it.",
+        epilog=STATUS,
+    )
     add_common(rename, _rename, exit_of)
-    rename.add_argument("old", help="name of the host now, as its root provider is named")
-    rename.add_argument("new", help="name it shall have")
+    rename.add_argument(
+        "old", metavar="OLD", help="name of the host now, as its root provider is named"
+    )
+    rename.add_argument("new", metavar="NEW", help="name it shall have")
     delete = commands.add_parser(
-        "delete-host", help="take a host's tree out of placement", epilog=STATUS
+        "delete-host",
+        help="take a host's tree out of placement",
+        description="Delete every resource provider of a host, which nothing may be allocated of.",
+        epilog=STATUS,
     )
     add_common(delete, _delete_host, exit_of)
-    delete.add_argument("name", help="name of the host, as its root provider is named")
+    delete.add_argument(
+        "name", metavar="NAME", help="name of the host, as its root provider is named"
+    )
     delete.add_argument(
         "--evacuated",
         action="store_true",
         help="take from consumers that run elsewhere by now what they still hold here",
     )
     adopt = commands.add_parser(
-        "adopt", help="give this host the identity of a known provider", epilog=STATUS
+        "adopt",
+        help="give this host the identity of a provider that exists",
+        description="Write the file compute_id, so that the agent here reports that tree.",
+        epilog=STATUS,
     )
     add_common(adopt, _adopt, exit_of)
-    adopt.add_argument("uuid", type=uuid_of, help="uuid of the root resource provider")
+    adopt.add_argument(
+        "uuid", metavar="UUID", type=uuid_of, help="uuid of the root resource provider"
+    )
 
 
 def exit_of(error: errors.ComputeAgentError) -> Exit:

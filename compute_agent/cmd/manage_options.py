@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from compute_agent import errors
 
@@ -41,9 +41,29 @@ class BadArgument(errors.ComputeAgentError):
 class Parser(argparse.ArgumentParser):
     """argparse ends with 2 on bad arguments, which means something else here."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        # the table of exit status keeps its lines
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*args, **options)
+
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(Exit.BAD_ARGUMENTS, f"{self.prog}: {message}\n")
+
+
+def exit_table(status: Mapping[int, str], *more: str) -> str:
+    """The end of a command's help: what each exit status means, and what else is to be said.
+
+    :param status: those of the command itself; what every command has is added.
+    """
+    rows = {
+        **status,
+        Exit.BAD_ARGUMENTS: status.get(Exit.BAD_ARGUMENTS, "bad arguments"),
+        Exit.INTERRUPTED: "interrupted",
+        Exit.UNEXPECTED: "unexpected: a defect, with traceback",
+    }
+    lines = [f"  {number:<3}  {meaning}" for number, meaning in rows.items()]
+    return "\n".join(["exit status:", *lines, *(["", *more] if more else [])])
 
 
 def add_common(
@@ -53,26 +73,32 @@ def add_common(
 ) -> None:
     """Give a command the options that all have, its function, and what its failures end with."""
     parser.set_defaults(function=function, exit_of=exit_of)
-    parser.add_argument(
-        "--config-file", action="append", default=[], metavar="FILE", help="the agent's options"
+    common = parser.add_argument_group("options of every command")
+    common.add_argument(
+        "--config-file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the agent's configuration; may be given several times; default: "
+        "/etc/compute-agent/compute-agent.conf",
     )
-    parser.add_argument(
+    common.add_argument(
         "--config-dir", action="append", default=[], metavar="DIR", help="directory of *.conf files"
     )
-    parser.add_argument(
+    common.add_argument(
         "--placement-config",
         metavar="FILE",
         help="placement.conf: work on its database in this process, with no server running",
     )
-    parser.add_argument(
+    common.add_argument(
         "--request-timeout",
         type=positive,
         metavar="SECONDS",
         help="wait this long for each answer of placement; default: [placement]timeout",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
-    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    parser.add_argument("--verbose", action="store_true", help="log everything on stderr")
+    common.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
+    common.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    common.add_argument("--verbose", action="store_true", help="log everything on stderr")
 
 
 def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:

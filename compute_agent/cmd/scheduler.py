@@ -24,8 +24,8 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from compute_agent import __version__, errors
 from compute_agent import bus as message_bus
-from compute_agent import errors
 from compute_agent.cmd import scheduler_moves
 
 if TYPE_CHECKING:
@@ -118,9 +118,19 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 done, 1 nothing fits or nothing to release, 2 bad input or "
         "configuration, 3 placement cannot be used, 4 somebody else changes the consumer.",
     )
-    parser.add_argument("--config-file", action="append", default=[], metavar="FILE")
-    parser.add_argument("--config-dir", action="append", default=[], metavar="DIR")
-    parser.add_argument("--debug", action="store_true", help="log every request to stderr")
+    parser.add_argument("--version", action="version", version=__version__)
+    parser.add_argument(
+        "--config-file",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="configuration file; may be given several times; default: "
+        "/etc/compute-agent/compute-agent.conf",
+    )
+    parser.add_argument(
+        "--config-dir", action="append", default=[], metavar="DIR", help="directory of *.conf files"
+    )
+    parser.add_argument("--debug", action="store_true", help="log everything, also each request")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_claim(commands)
     release = commands.add_parser("release", help="give back what a consumer holds")
@@ -315,6 +325,7 @@ def _serve(namespace: argparse.Namespace) -> int:
         rpc.check_placement(conf, _transport(conf))
         files = [f"--config-file={file}" for file in namespace.config_file]
         files += [f"--config-dir={directory}" for directory in namespace.config_dir]
+        files += ["--debug"] if namespace.debug else []
         command = [sys.executable, "-m", MODULE, *files, "serve", "--worker"]
         return Workers(command, conf.scheduler.workers).run()
     return rpc.serve(conf, _transport(conf), stopped)
@@ -358,6 +369,7 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
 
     argv = [f"--config-file={file}" for file in namespace.config_file]
     argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
+    argv += ["--debug"] if namespace.debug else []
     return agent_conf.new_config(argv)
 
 

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -264,8 +264,24 @@ def test_serving_goes_on_until_sigterm_also_while_placement_is_down(
     assert "Traceback" not in said
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("debug", [True, False])
+def test_serving_logs_debugging_where_that_is_asked_for(
+    placement_url: str, tmp_path: Path, workers: int, debug: bool
+) -> None:
+    file = write_config(tmp_path / "serve.conf", placement_url)
+    options = ("--debug",) if debug else ()
+    with serving(file, workers, options=options) as process:
+        said = read_until(process, "Serving topic scheduler", times=workers)
+        process.terminate()
+        said += process.communicate(timeout=60)[0]
+    assert (" DEBUG " in said) is debug
+
+
 @contextlib.contextmanager
-def serving(file: Path, workers: int, extra: str = "") -> Iterator[subprocess.Popen[str]]:
+def serving(
+    file: Path, workers: int, extra: str = "", options: Sequence[str] = ()
+) -> Iterator[subprocess.Popen[str]]:
     """A scheduler that serves a bus in memory with so many workers; its output is to be read."""
     file.write_text(
         "[DEFAULT]\ntransport_url = fake://\n"
@@ -274,7 +290,7 @@ def serving(file: Path, workers: int, extra: str = "") -> Iterator[subprocess.Po
     )
     program = str(Path(sys.executable).parent / "compute-scheduler")
     with subprocess.Popen(
-        [program, "--config-file", str(file), "serve"],
+        [program, "--config-file", str(file), *options, "serve"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

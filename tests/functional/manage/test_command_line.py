@@ -1,0 +1,53 @@
+"""What the commands have in common: version, help, and a status for bad arguments."""
+
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from compute_agent.cmd import manage
+
+PROGRAMS = ("compute-agent", "compute-manage", "compute-scheduler")
+COMMANDS = (
+    *("migrate_compute_inventory", "heal_allocations", "audit", "sync_aggregates"),
+    *("rename", "delete-host", "adopt"),
+)
+IN_NOVA = ("heal_allocations", "audit", "sync_aggregates")
+"""Commands that nova-manage has too."""
+
+
+def run(program: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    path = Path(sys.executable).parent / program
+    return subprocess.run(
+        [str(path), *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_the_version_is_that_of_the_package(program: str) -> None:
+    done = run(program, "--version")
+    assert done.returncode == 0
+    assert done.stdout.strip() == metadata.version("compute-agent")
+
+
+@pytest.mark.parametrize(("program", "status"), [("compute-agent", 127), ("compute-manage", 127)])
+def test_no_command_at_all_is_a_bad_argument(program: str, status: int) -> None:
+    done = run(program)
+    assert done.returncode == status
+    assert "usage" in done.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_has_its_exit_status_and_the_options_that_all_have(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        manage.main(["placement", command, "--help"])
+    assert ended.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "exit status: 0 " in shown
+    assert f"nova-manage placement {command}" in shown or command not in IN_NOVA
+    for option in ("--config-file", "--dry-run", "--json", "--verbose", "--request-timeout"):
+        assert option in shown
