@@ -230,6 +230,7 @@ def tracker_options(conf: cfg.ConfigOpts) -> TrackerOptions:
         period=period,
         startup_placement_timeout=float(conf.compute_agent.startup_placement_timeout),
         rename_allowed=conf.compute_agent.on_hostname_change == "rename",
+        fuzzy_delay=float(conf.periodic_fuzzy_delay),
     )
 
 

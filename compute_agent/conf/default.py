@@ -112,10 +112,11 @@ otherwise never notices a change.
         default=60,
         min=0,
         help="""
-Upper bound in seconds of the random delay before the first pass after a start.
+Upper bound in seconds of the random delay before the first pass after a start, and before the
+first pass after an outage of placement (never longer than the outage was).
 
-It keeps a fleet that is restarted together from asking placement together. 0: no delay. After an
-outage of placement the pauses between tries are random by themselves.
+It keeps a fleet that is restarted together, or has waited together, from asking placement together.
+0: no delay.
 """,
     ),
     cfg.BoolOpt(

@@ -101,6 +101,10 @@ class ReportClient(Allocations, Candidates):
         """
         return self._connection.versions()
 
+    def reconnect(self) -> OfferedVersions:
+        """As :meth:`connect`, and always one request: after an outage, whether it is over."""
+        return self._connection.ask_again()
+
     @property
     def offered(self) -> OfferedVersions | None:
         """What placement said to :meth:`connect`, None once it could not be reached; no request."""

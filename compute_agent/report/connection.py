@@ -182,6 +182,11 @@ class Connection:
             self._versions = offered
         return offered
 
+    def ask_again(self) -> OfferedVersions:
+        """What placement offers, asked anew: whether it answers at all."""
+        self._versions = None
+        return self.versions()
+
     def newest(self, at_most: Microversion = NEWEST) -> Microversion:
         """The newest version both sides know."""
         return min(self.versions().maximum, at_most)

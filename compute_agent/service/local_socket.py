@@ -115,7 +115,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
     def setup(self) -> None:
         # without a bound a client that says nothing would keep a thread for ever
-        self.timeout = self.server.read_timeout
+        self.request.settimeout(self.server.read_timeout)
         super().setup()
 
     def handle(self) -> None:

@@ -27,7 +27,6 @@ class NodeList:
     """Brings the nodes of the tracker in step with those the driver manages.
 
     :param on_outcome: told what came of each search, and with what message.
-    :param fuzzy_delay: seconds over which first passes are spread, at the moment.
     """
 
     def __init__(
@@ -48,21 +47,23 @@ class NodeList:
         self._state = decisions.NodeState(started_at=time.monotonic())
 
     def find(self) -> PassResult:
-        """Look for the nodes; those that are new are due at once."""
+        """Look for the nodes; new ones are due at once, or in their turn after an outage."""
         now = time.monotonic()
         error: Exception | None = None
         try:
             nodes = self._parts.setup.nodes()
         except Exception as raised:  # noqa: BLE001 - judged below, as in a pass
             error, nodes = raised, {}
+        limits = self._parts.options().limits()
+        turn = decisions.turn_after_outage(self._state, now, limits)
         kind = decisions.classify(error) if error else EventKind.COMPLETED
         event = decisions.Event(kind, now, str(error or ""), getattr(error, "retry_after", None))
-        decision = decisions.decide(self._state, event, self._parts.options().limits())
+        decision = decisions.decide(self._state, event, limits)
         self._state = decision.state
         self._on_outcome(kind, str(error or ""))
         if error is not None:
             return self._failed(decision, kind, error)
-        self._take_in(nodes, first_due=now)
+        self._take_in(nodes, first_due=now + self._rng.uniform(0.0, turn))
         return PassResult(completed=True, next_in=self._parts.options().period)
 
     def _take_in(self, nodes: Mapping[str, str], first_due: float) -> None:

@@ -34,6 +34,8 @@ MAX_TRIES = 4
 """Times that a pass is tried in all when somebody else writes to the same providers."""
 BACK_OFF_START = 1.0
 """Seconds: upper bound of the first wait for a placement that cannot be reached."""
+SHORTEST_SPREAD = 1.0
+"""Seconds: a shorter outage gathers too few to spread them."""
 REFUSALS_PER_LOG = 10
 REMINDER_AFTER = 3600.0
 """Seconds after which a condition that lasts is logged again."""
@@ -97,10 +99,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Configured bounds, in seconds. `startup_placement_timeout` 0 means none."""
+    """Configured bounds, in seconds. `startup_placement_timeout` 0 means none.
+
+    `spread`: over how long the first passes of a fleet are spread.
+    """
 
     period: float
     startup_placement_timeout: float = 0.0
+    spread: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,8 @@ class NodeState:
     """What the decisions about one node depend on.
 
     `startup` stays True until a pass of the node has completed. `tries` counts the tries of the
-    pass in hand that ended in a conflict, `attempts` the waits since placement went away.
+    pass in hand that ended in a conflict, `attempts` the waits since placement went away. `rejoins`
+    is True while the node waits for its turn after placement came back.
     """
 
     started_at: float
@@ -127,6 +134,7 @@ class NodeState:
     reshape_pending: bool = False
     tries: int = 0
     attempts: int = 0
+    rejoins: bool = False
     fault: Fault | None = None
 
 
@@ -219,6 +227,19 @@ def exit_code_of(error: Exception) -> ExitCode:
     return _FATAL_AT_START.get(kind, ExitCode.DRIVER_FAILED)
 
 
+def turn_after_outage(state: NodeState, at: float, limits: Limits) -> float:
+    """Return the seconds over which to draw the first pass after an outage; 0: no wait is due.
+
+    All nodes whose passes fell into the outage come when it ends. Drawn over as long as it lasted,
+    or over `spread` after a longer one, they come no faster than they always do.
+    """
+    fault = state.fault
+    if state.rejoins or fault is None or fault.kind is not EventKind.PLACEMENT_UNAVAILABLE:
+        return 0.0
+    bound = min(limits.spread, at - fault.since)
+    return bound if bound >= SHORTEST_SPREAD else 0.0
+
+
 def decide(state: NodeState, event: Event, limits: Limits) -> Decision:
     """Return what to do after `event`, for a node in `state`."""
     kind = event.kind
@@ -250,7 +271,7 @@ def _completed(state: NodeState) -> Decision:
 
 
 def _settled(state: NodeState) -> NodeState:
-    return replace(state, startup=False, reshape_pending=False, tries=0, attempts=0)
+    return replace(state, startup=False, reshape_pending=False, tries=0, attempts=0, rejoins=False)
 
 
 def _after_conflict(state: NodeState, event: Event) -> Decision:
@@ -293,7 +314,7 @@ def _after_refusal(state: NodeState, event: Event, limits: Limits) -> Decision:
 
 def _backing_off(state: NodeState, event: Event, limits: Limits) -> Decision:
     bound = min(limits.period, BACK_OFF_START * 2.0 ** min(state.attempts, 32))
-    after = replace(_pass_over(state), attempts=state.attempts + 1)
+    after = replace(_pass_over(state), attempts=state.attempts + 1, rejoins=False)
     return replace(
         _lasting(Action.BACK_OFF, after, event),
         wait=max(bound, event.retry_after or 0.0),

@@ -11,7 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
@@ -63,11 +63,12 @@ class TrackerOptions:
     period: float = 60.0
     startup_placement_timeout: float = 0.0
     rename_allowed: bool = True
+    fuzzy_delay: float = 0.0
 
     def limits(self) -> decisions.Limits:
         """Return the bounds the decisions work with; without a period a retry comes in 60 s."""
         period = 60.0 if self.period == NEVER else self.period
-        return decisions.Limits(period, self.startup_placement_timeout)
+        return decisions.Limits(period, self.startup_placement_timeout, self.fuzzy_delay)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,9 @@ class ResourceTracker:
             error: Exception | None = None
             with node.lock, self._report.tracing() as tally:
                 try:
+                    turn = self._turn_after_outage(node)
+                    if turn is not None:
+                        return PassResult(completed=False, next_in=turn)
                     self._attempt(node, attempt)
                 except Exception as raised:  # noqa: BLE001 - every failure is judged below
                     error = raised
@@ -242,6 +246,23 @@ class ResourceTracker:
                     return PassResult(completed=False, next_in=NEVER)
                 continue
             return self._result(decision, error)
+
+    def _turn_after_outage(self, node: _Node) -> float | None:
+        """Ask whether placement is back after an outage; the seconds until the node's turn.
+
+        None: there was no outage, or the turn has come.
+
+        :raises PlacementError: it is not.
+        """
+        bound = decisions.turn_after_outage(node.state, self._clock(), self._options.limits())
+        if not bound:
+            return None
+        self._report.reconnect()
+        self._board.placement_is(up=True)
+        node.state = replace(node.state, rejoins=True)
+        turn = self._rng.uniform(0.0, bound)
+        LOG.debug("Node %s: placement is back, the next pass begins in %.1f s.", node.name, turn)
+        return turn
 
     def _attempt(self, node: _Node, attempt: _Attempt) -> None:
         target = self._target(node)

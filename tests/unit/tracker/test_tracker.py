@@ -29,6 +29,15 @@ UUID = "00000000-0000-4000-8000-000000000001"
 class Report:
     """A client that only counts."""
 
+    def __init__(self) -> None:
+        self.reconnected = 0
+        self.away = False
+
+    def reconnect(self) -> None:
+        self.reconnected += 1
+        if self.away:
+            raise errors.PlacementUnavailable("away")
+
     @contextmanager
     def tracing(self):
         yield SimpleNamespace(requests=1, writes=0, global_request_id="req-1")
@@ -177,6 +186,22 @@ def test_an_outage_leaves_the_start_a_start_and_asks_to_come_back_soon():
     assert bench.board.placement().up is False
     assert bench.run().completed
     assert bench.board.placement().up is True
+
+
+def test_after_an_outage_a_node_waits_for_its_turn_once_and_asks_only_whether_it_is_over():
+    bench = Bench(errors.PlacementUnavailable("away"), None, fuzzy_delay=60.0)
+    bench.run()
+    bench.now, bench.report.away = 30.0, True
+    assert not bench.run().completed
+    assert len(bench.scripted.reshapes) == 1, "a placement that is away gets one question"
+    bench.now, bench.report.away = 40.0, False
+    waiting = bench.run()
+    assert not waiting.completed
+    assert 0.0 < waiting.next_in <= 40.0
+    assert len(bench.scripted.reshapes) == 1, "it is back, and its turn has not come"
+    assert bench.board.placement().up
+    assert bench.run().completed
+    assert bench.report.reconnected == 2
 
 
 def test_a_start_that_takes_too_long_is_fatal():
