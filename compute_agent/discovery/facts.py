@@ -327,6 +327,8 @@ class PhysicalGpu:
     vgpus: tuple[VgpuInstance, ...] = ()
     vgpu_heterogeneous: bool | None = None
     """vGPUs of different sizes may live on the device at once."""
+    critical_xid: int | None = None
+    """An error NVIDIA's driver reported after which no guest should get the GPU."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,6 +149,7 @@ def _with_nvml(gpu: PhysicalGpu, seen: NvmlGpu, ids: frozenset[CellId]) -> Physi
         vgpu_types=seen.vgpu_types,
         vgpus=seen.vgpus,
         vgpu_heterogeneous=seen.vgpu_heterogeneous,
+        critical_xid=seen.critical_xid,
     )
 
 

@@ -12,7 +12,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from compute_agent import errors
-from compute_agent.discovery.facts import HostTopology
+from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree
 from compute_agent.virt import reshape
 from compute_agent.virt.cpu_sets import guest_cpus
@@ -48,6 +48,8 @@ class TopologyDriver(ComputeDriver):
         super().__init__(conf)
         self.options = layout_options(conf)
         self._said: dict[str, frozenset[str]] = {}
+        self._gpu_of: dict[str, PciAddress] = {}
+        """Provider -> its GPU, as they were laid out last."""
 
     @abstractmethod
     def topology(self, nodename: str) -> HostTopology:
@@ -167,6 +169,14 @@ class TopologyDriver(ComputeDriver):
             ),
         }
 
+    def clear_fault(self, provider_uuid: str) -> None:
+        address = self._gpu_of.get(provider_uuid)
+        if address is not None:
+            self.forget_fault(address)
+
+    def forget_fault(self, address: PciAddress) -> None:
+        """Forget the errors that a GPU reported."""
+
     def _check_guests(self) -> None:
         guests = {
             uuid: devices
@@ -201,6 +211,7 @@ class TopologyDriver(ComputeDriver):
             nodename, warnings=frozenset(layout.warnings), errors=frozenset(layout.errors)
         )
         identities = identify(tree, root.uuid, layout)
+        self._gpu_of.update(_gpus(topology, layout, identities))
         inherited = {rc: float(record["allocation_ratio"]) for rc, record in root.inventory.items()}
         return _Proposal(topology, layout, identities, Ratios(options.ratios, inherited))
 
@@ -252,3 +263,19 @@ class TopologyDriver(ComputeDriver):
             log_it = LOG.error if topic in ("errors", "disk", "kept") else LOG.warning
             for sentence in sorted(sentences - before):
                 log_it("%s", sentence)
+
+
+def _gpus(
+    topology: HostTopology, layout: HostLayout, identities: Identities
+) -> dict[str, PciAddress]:
+    """Return the GPU behind each provider that is one, or a virtual function of one."""
+    whole = {
+        address: gpu.address
+        for gpu in topology.gpus
+        for address in (gpu.address, *(vf.address for vf in gpu.vfs))
+    }
+    return {
+        identities.uuids[wanted.key]: whole[wanted.address]
+        for wanted in layout.children
+        if wanted.address in whole
+    }

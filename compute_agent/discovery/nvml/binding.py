@@ -49,6 +49,7 @@ class Nvml:
             binding.NVML_ERROR_FUNCTION_NOT_FOUND,  # the library is older than the binding
             binding.NVML_ERROR_NOT_FOUND,
             binding.NVML_ERROR_NO_DATA,
+            binding.NVML_ERROR_TIMEOUT,  # no event is waiting
             binding.NVML_ERROR_DEPRECATED,
             binding.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,  # likewise, for a structure
         }

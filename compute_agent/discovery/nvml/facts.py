@@ -37,6 +37,8 @@ class NvmlGpu:
     vgpu_types: tuple[VgpuType, ...] = ()
     vgpus: tuple[VgpuInstance, ...] = ()
     vgpu_heterogeneous: bool | None = None
+    critical_xid: int | None = None
+    """The last error that broke it since NVML was first read, until it is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 library or module missing, driver not loaded   no facts; said once, looked at again each time
 a call the device does not support             that fact is unknown
 GPU lost                                       the GPU is out, NVML is started again
+an Xid that breaks a GPU                       told with the GPU until `forget`
 NVML not started any more (driver reloaded)    started again, once, in the same reading
 """
 
@@ -23,6 +24,7 @@ from compute_agent.discovery.nvml.binding import (
     NvmlUnavailable,
     load,
 )
+from compute_agent.discovery.nvml.events import XidWatch
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
 
 LOG = logging.getLogger(__name__)
@@ -47,6 +49,8 @@ class NvmlSource:
         """What does not change about a GPU while NVML runs, by uuid (or address)."""
         self._address_of_index: dict[int, PciAddress] = {}
         self._lost: set[PciAddress] = set()
+        self._watch: XidWatch | None = None
+        self._broken: dict[PciAddress, int] = {}
 
     def read(self) -> NvmlReading:
         """Look at all GPUs. Never raises for a host without NVML: the reading is empty then."""
@@ -67,8 +71,12 @@ class NvmlSource:
         """Let go of the driver. The next reading starts NVML again."""
         if self._nvml is not None:
             self._nvml.shutdown()
-        self._nvml = None
+        self._nvml = self._watch = None
         self._lasting.clear()
+
+    def forget(self, address: PciAddress) -> None:
+        """The GPU is well again: an Xid it reported before says nothing any more."""
+        self._broken.pop(address, None)
 
     def _say(self, reason: str) -> None:
         if reason != self._said:
@@ -92,6 +100,7 @@ class NvmlSource:
     def _started(self) -> Nvml:
         if self._nvml is None:
             self._nvml = Nvml(self._load(), self._warn)
+            self._watch = XidWatch(self._nvml)
         return self._nvml
 
     def _read_all(self, nvml: Nvml) -> list[NvmlGpu]:
@@ -106,10 +115,12 @@ class NvmlSource:
             if gpu is not None:
                 self._lost.discard(gpu.address)
                 gpus.append(gpu)
+        if self._watch is not None:
+            self._broken.update(self._watch.broken())
         if lost:
             # NVML keeps the handle of a lost GPU until it is started again
             self.close()
-        return gpus
+        return [replace(gpu, critical_xid=self._broken.get(gpu.address)) for gpu in gpus]
 
     def _note_lost(self, index: int) -> None:
         address = self._address_of_index.get(index)
@@ -130,6 +141,8 @@ class NvmlSource:
             return None
         address = pci_address(_text(pci.busId))
         self._address_of_index[index] = address
+        if self._watch is not None:
+            self._watch.add(handle, address)
         return self._gpu(nvml, handle, address)
 
     def _gpu(self, nvml: Nvml, handle: Any, address: PciAddress) -> NvmlGpu:

@@ -14,7 +14,7 @@ from oslo_config import cfg
 from compute_agent import errors
 from compute_agent.discovery import capture
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.facts import HostTopology
+from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.nvml.source import NvmlSource
 from compute_agent.discovery.sysfs.reader import SYSFS
 from compute_agent.discovery.topology import Discovery
@@ -62,6 +62,11 @@ class HostDriver(TopologyDriver):
         super().cleanup_host(host)
         if self._nvml is not None:
             self._nvml.close()
+
+    def forget_fault(self, address: PciAddress) -> None:
+        if self._nvml is not None:
+            with self._mutex:
+                self._nvml.forget(address)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:  # noqa: ARG002 (contract)
         return [self._nodename]

@@ -132,10 +132,13 @@ def _write(
     provider = tree.data(uuid)
     units = {rc: names for rc, names in wanted.units.items() if rc in wanted.inventory}
     inventory: dict[str, InventoryRecord] = {}
+    is_broken = UNHEALTHY in provider.traits | wanted.traits
     for resource_class, record in wanted.inventory.items():
         stored = provider.inventory.get(resource_class)
         ratio = ratios.of(resource_class, record, stored)
-        inventory[resource_class] = _record(provider, resource_class, record, ratio, held)
+        inventory[resource_class] = _record(
+            provider, resource_class, record, ratio, held, is_broken=is_broken
+        )
     gone = {
         rc: record
         for rc, record in provider.inventory.items()
@@ -159,14 +162,20 @@ def _write(
 
 
 def _record(
-    provider: ProviderData, resource_class: str, wanted: WantedRecord, ratio: float, held: Held
+    provider: ProviderData,
+    resource_class: str,
+    wanted: WantedRecord,
+    ratio: float,
+    held: Held,
+    *,
+    is_broken: bool,
 ) -> InventoryRecord:
     reserved = wanted.reserved
     stored = provider.inventory.get(resource_class)
     used_up = wanted.reserve_when_held
     if stored and wanted.keep_reserved and (MISSING not in provider.traits or used_up):
         reserved = int(stored["reserved"])
-    if UNHEALTHY in provider.traits and wanted.ratio is not None:
+    if is_broken and wanted.ratio is not None:
         reserved = wanted.total
     if used_up and stored and reserved < wanted.total and held(provider.uuid).get(resource_class):
         reserved = wanted.total

@@ -25,6 +25,7 @@ from compute_agent.discovery.facts import (
 )
 from compute_agent.virt.cpu_traits import standard_traits
 from compute_agent.virt.layout import names
+from compute_agent.virt.layout.application import UNHEALTHY
 from compute_agent.virt.layout.device_spec import custom_name
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions
 from compute_agent.virt.layout.parents import DeviceParents
@@ -99,6 +100,12 @@ def lay_out_gpus(
     keys = gpu_keys(topology.gpus)
     for gpu in topology.gpus:
         key = keys[gpu.address]
+        if gpu.critical_xid is not None:
+            warnings.append(
+                f"GPU {gpu.address} reported Xid {gpu.critical_xid} and is taken out: all that is "
+                "left of it is reserved until the machine was booted or an operator says that it "
+                "is well (RPC clear_fault)"
+            )
         offered = _vgpus(gpu, options, warnings)
         parent = parents.of(gpu.address, gpu.numa_node, options.numa_node_override)
         if taken := claimed.intersection((gpu.address, *(vf.address for vf in gpu.vfs))):
@@ -129,6 +136,8 @@ def gpu_traits(gpu: PhysicalGpu) -> tuple[frozenset[str], tuple[str, ...]]:
         prefixes.append(custom_name(f"GPU {gpu.model.split()[0]}") + "_")
     if gpu.mig_enabled:
         traits.add(MIG_TRAIT)
+    if gpu.critical_xid is not None:
+        traits.add(UNHEALTHY)
     return frozenset(traits), tuple(prefixes)
 
 

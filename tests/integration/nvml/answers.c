@@ -290,6 +290,56 @@ int nvmlVgpuInstanceGetVmID(unsigned number, char *to, unsigned length, unsigned
     return give_text(result, v, to, length);
 }
 
+/* Events come once each, in the order of `events = GPU:XID GPU:XID ...`. */
+struct event { device_t device; unsigned long long type, data; unsigned gi, ci; };
+enum { XID_CRITICAL = 8, TIMEOUT = 10 };
+static int event_set, watched[MAX_GPUS];
+static unsigned told;
+
+DEVICE_UNSIGNED(nvmlDeviceGetSupportedTypes, "event_types")
+
+int nvmlDeviceGetSupportedEventTypes(device_t d, unsigned long long *types)
+{
+    unsigned found = 0;
+    int result = nvmlDeviceGetSupportedTypes(d, &found);
+
+    *types = found;
+    return result;
+}
+
+int nvmlEventSetCreate(void **set)
+{
+    if (!started) return UNINITIALIZED;
+    *set = &event_set;
+    return SUCCESS;
+}
+
+int nvmlDeviceRegisterEvents(device_t d, unsigned long long types, void *set)
+{
+    if (set != &event_set || !(types & XID_CRITICAL)) return INVALID_ARGUMENT;
+    watched[d->gpu] = 1;
+    return SUCCESS;
+}
+
+int nvmlEventSetWait_v2(void *set, struct event *event, unsigned milliseconds)
+{
+    char v[256], *word;
+    unsigned gpu, xid, number = 0;
+    int result = started ? answer(v, "events") : UNINITIALIZED;
+
+    (void)milliseconds;
+    if (set != &event_set) return INVALID_ARGUMENT;
+    if (result) return result == NOT_SUPPORTED ? TIMEOUT : result;
+    for (word = strtok(v, " "); word; word = strtok(NULL, " "), number++) {
+        if (number < told || sscanf(word, "%u:%u", &gpu, &xid) != 2) continue;
+        told++;
+        if (!watched[gpu]) continue;
+        *event = (struct event){&devices[gpu][0], XID_CRITICAL, xid, ~0u, ~0u};
+        return SUCCESS;
+    }
+    return TIMEOUT;
+}
+
 struct mode { unsigned version, mode; };
 
 int nvmlDeviceGetVgpuHeterogeneousMode(device_t d, struct mode *mode)

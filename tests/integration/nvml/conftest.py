@@ -49,6 +49,11 @@ class Reader:
         reading: dict[str, Any] = json.loads(self.process.stdout.readline())
         return reading
 
+    def forget(self, address: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"forget {address}\n")
+        self.process.stdin.flush()
+
     def close(self) -> None:
         self.process.communicate(timeout=30)
 

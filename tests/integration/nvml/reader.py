@@ -1,4 +1,6 @@
-"""Reads GPUs through NVML once for each line on standard input, and prints each reading as JSON.
+"""Reads GPUs through NVML for each line `read` on standard input, and prints the reading as JSON.
+
+`forget ADDRESS` makes the source forget what a GPU reported.
 
 A process of its own: the binding keeps the library it has loaded for as long as it lives.
 """
@@ -9,6 +11,7 @@ import json
 import logging
 import sys
 
+from compute_agent.discovery.facts import pci_address
 from compute_agent.discovery.nvml.recorded import to_json
 from compute_agent.discovery.nvml.source import NvmlSource
 
@@ -24,7 +27,11 @@ def main() -> None:
     logger.addHandler(Keep())
     logger.setLevel(logging.INFO)
     source = NvmlSource()
-    for _ in sys.stdin:
+    for line_in in sys.stdin:
+        command, _, address = line_in.strip().partition(" ")
+        if command == "forget":
+            source.forget(pci_address(address))
+            continue
         reading = source.read()
         line = {
             "gpus": to_json(reading.gpus),

@@ -203,3 +203,52 @@ def test_an_unusual_error_makes_one_fact_unknown_and_is_named(reader: Reader) ->
     assert only(reading)["serial"] is None
     assert only(reading)["uuid"] is not None
     assert "nvmlDeviceGetSerial: Unknown Error" in reading["warnings"][0]
+
+
+WATCHED: Answers = {**TWO, "gpu.0.event_types": 0x18, "gpu.1.event_types": 0x18}
+FIRST = "0000:84:00.0"
+
+
+def broken(reading: dict[str, Any]) -> dict[str, int]:
+    return {
+        gpu["address"]: gpu["critical_xid"]
+        for gpu in reading["gpus"]
+        if gpu["critical_xid"] is not None
+    }
+
+
+@pytest.mark.parametrize("xid", [48, 79, 94, 95])
+def test_an_xid_that_breaks_a_gpu_is_told_until_it_is_forgotten(reader: Reader, xid: int) -> None:
+    assert broken(reader.read(WATCHED)) == {}
+    struck = {**WATCHED, "events": f"0:{xid}"}
+    assert broken(reader.read(struck)) == {FIRST: xid}
+    assert broken(reader.read(struck)) == {FIRST: xid}, "NVML tells it once, the source keeps it"
+    reader.forget(FIRST)
+    assert broken(reader.read(struck)) == {}
+
+
+def test_an_xid_of_a_program_breaks_nothing(reader: Reader) -> None:
+    reader.read(WATCHED)
+    assert broken(reader.read({**WATCHED, "events": "0:13 1:31 0:43"})) == {}
+
+
+def test_several_events_since_the_last_reading_are_all_seen(reader: Reader) -> None:
+    reader.read(WATCHED)
+    reading = reader.read({**WATCHED, "events": "0:13 1:95 0:48"})
+    assert broken(reading) == {FIRST: 48, "0000:85:00.0": 95}
+    assert reading["warnings"] == []
+
+
+def test_a_gpu_that_knows_no_events_is_read_as_before(reader: Reader) -> None:
+    reader.read(TWO)
+    reading = reader.read({**TWO, "events": "0:79"})
+    assert len(reading["gpus"]) == 2
+    assert broken(reading) == {}
+    assert reading["warnings"] == []
+
+
+def test_a_gpu_that_fell_off_the_bus_is_still_broken_when_it_is_back(reader: Reader) -> None:
+    reader.read(WATCHED)
+    reading = reader.read({**WATCHED, "events": "0:79", "gpu.0.uuid": GPU_IS_LOST})
+    assert reading["lost"] == [FIRST]
+    assert broken(reader.read({**WATCHED, "events": "0:79"})) == {FIRST: 79}

@@ -26,6 +26,7 @@ class OneNodeDriver(TopologyDriver):
         self.options = options
         self.guests: dict[str, InstanceDevices] = {}
         self._said = {}
+        self._gpu_of = {}
 
     def topology(self, nodename: str) -> HostTopology:
         return self.machine
