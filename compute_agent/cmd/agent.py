@@ -232,8 +232,17 @@ def _plan(namespace: argparse.Namespace) -> int:
 
 def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd import inspection
+    from compute_agent.manage.consumers import Consumers
+    from compute_agent.report.keystone import KeystoneTransport
 
-    return inspection.show(_parts(namespace), namespace.node, as_json=namespace.json)
+    parts = _parts(namespace)
+    consumers = Consumers(KeystoneTransport.from_conf(parts.conf))
+    try:
+        return inspection.show(
+            parts, namespace.node, as_json=namespace.json, age_of=consumers.last_written
+        )
+    finally:
+        consumers.close()
 
 
 def _diff(namespace: argparse.Namespace) -> int:

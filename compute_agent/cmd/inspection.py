@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 WOULD_CHANGE = 6
 WIDE = 4000
+
+Ages = Mapping[str, float | None]
+"""Provider uuid to seconds since it was written."""
 
 
 def plan(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
@@ -55,9 +58,12 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
     return WOULD_CHANGE if planned else 0
 
 
-def show(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
+def show(
+    parts: AgentParts, only: str | None, *, as_json: bool, age_of: Callable[[str], float | None]
+) -> int:
     """Print the tree placement has for each node.
 
+    :param age_of: seconds since a provider was written; None where placement does not tell.
     :raises ComputeAgentError: it cannot be read.
     """
     documents = []
@@ -71,9 +77,10 @@ def show(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
                 f"Placement has no resource provider {uuid} for node {name}. Start the agent with "
                 "`compute-agent run` to report it; `compute-agent plan` shows what it would do."
             )
-        documents.append({"node": name, "uuid": uuid, "providers": providers(tree, usages)})
+        ages = {provider: age_of(provider) for provider in usages}
+        documents.append({"node": name, "uuid": uuid, "providers": providers(tree, usages, ages)})
         if not as_json:
-            _print_tree(tree, uuid, usages)
+            _print_tree(tree, uuid, usages, ages)
     if as_json:
         print(json.dumps({"nodes": documents}, indent=2))
     return 0
@@ -107,7 +114,9 @@ def chosen(nodes: Mapping[str, str], only: str | None) -> dict[str, str]:
     return {only: nodes[only]}
 
 
-def providers(tree: ProviderTree, usages: Mapping[str, Mapping[str, int]]) -> list[dict[str, Any]]:
+def providers(
+    tree: ProviderTree, usages: Mapping[str, Mapping[str, int]], ages: Ages
+) -> list[dict[str, Any]]:
     """Return a tree as plain JSON types, parents first."""
     return [
         {
@@ -115,6 +124,7 @@ def providers(tree: ProviderTree, usages: Mapping[str, Mapping[str, int]]) -> li
             "name": data.name,
             "parent_uuid": data.parent_uuid,
             "generation": data.generation,
+            "age_seconds": _whole(ages[data.uuid]),
             "inventories": {rc: dict(record) for rc, record in sorted(data.inventory.items())},
             "usages": dict(sorted(usages[data.uuid].items())),
             "traits": sorted(data.traits),
@@ -135,23 +145,27 @@ def _print_plan(name: str, proposal: Proposal, lines: list[str]) -> None:
 
 
 def _print_tree(
-    tree: ProviderTree, root_uuid: str, usages: Mapping[str, Mapping[str, int]]
+    tree: ProviderTree, root_uuid: str, usages: Mapping[str, Mapping[str, int]], ages: Ages
 ) -> None:
     from rich.console import Console
 
     # a pipe has no width: lines are not broken for it
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
     for root in sorted(tree.roots, key=lambda data: data.uuid != root_uuid):
-        console.print(_branch(tree, root, usages))
+        console.print(_branch(tree, root, usages, ages))
 
 
 def _branch(
-    tree: ProviderTree, provider: ProviderData, usages: Mapping[str, Mapping[str, int]]
+    tree: ProviderTree,
+    provider: ProviderData,
+    usages: Mapping[str, Mapping[str, int]],
+    ages: Ages,
 ) -> Tree:
     from rich.markup import escape
     from rich.tree import Tree
 
-    label = [f"[bold]{escape(provider.name)}[/bold]  [dim]{provider.uuid}[/dim]"]
+    written = _age(ages[provider.uuid])
+    label = [f"[bold]{escape(provider.name)}[/bold]  [dim]{provider.uuid}{written}[/dim]"]
     for resource_class, record in sorted(provider.inventory.items()):
         used = usages[provider.uuid].get(resource_class, 0)
         line = f"{resource_class}: {used} of {record['total']} used"
@@ -166,8 +180,23 @@ def _branch(
         label.append("aggregates " + " ".join(sorted(provider.aggregates)))
     branch = Tree("\n".join(label))
     for child in tree.children(provider.uuid):
-        branch.add(_branch(tree, child, usages))
+        branch.add(_branch(tree, child, usages, ages))
     return branch
+
+
+def _whole(seconds: float | None) -> int | None:
+    return None if seconds is None else max(int(seconds), 0)
+
+
+def _age(seconds: float | None) -> str:
+    """How long ago, in the largest unit of which there are two; nothing where it is not known."""
+    passed = _whole(seconds)
+    if passed is None:
+        return ""
+    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
+        if passed >= 2 * size:
+            return f"  written {passed // size} {unit} ago"
+    return f"  written {passed} s ago"
 
 
 def _print_node_status(node: Mapping[str, Any]) -> None:

@@ -462,7 +462,10 @@ def test_report_and_status_commands_ask_the_running_agent(placement, new_agent, 
         assert unknown.returncode != 0
         assert "nobody" in unknown.stderr
         tree = json.loads(agent.run("show", "--json").stdout)
-        assert tree["nodes"][0]["providers"][0]["inventories"]["VCPU"]["total"] == 4
+        root = tree["nodes"][0]["providers"][0]
+        assert root["inventories"]["VCPU"]["total"] == 4
+        assert 0 <= root["age_seconds"] < 600
+        assert "written" in agent.run("show").stdout
 
 
 def test_the_service_manager_is_told_ready_reloading_stopping_and_fed(

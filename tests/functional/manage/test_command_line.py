@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.cmd import manage
+from compute_agent.cmd import agent, manage
 
 PROGRAMS = ("compute-agent", "compute-manage", "compute-scheduler")
 COMMANDS = (
@@ -51,3 +51,17 @@ def test_the_help_of_every_command_has_its_exit_status_and_the_options_that_all_
     assert f"nova-manage placement {command}" in shown or command not in IN_NOVA
     for option in ("--config-file", "--dry-run", "--json", "--verbose", "--request-timeout"):
         assert option in shown
+
+
+def test_130_for_a_command_that_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("compute_agent.cmd.manage_hosts.configuration", interrupted)
+    assert manage.main(["placement", "rename", "a", "b"]) == 130
+    assert "rename: interrupted" in capsys.readouterr().err
+    monkeypatch.setattr("compute_agent.cmd.agent._configuration", interrupted)
+    assert agent.main(["plan"]) == 130
+    assert "interrupted" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """`heal_allocations`: instances described in a file get what they need and nothing else."""
 
 import json
+import signal
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -234,6 +235,22 @@ def test_a_port_gets_what_it_asks_for_and_its_provider_is_told(offline: Operator
     assert result.status == 0
     assert placement.held(one["uuid"]) == {root: NEED, nic: {"NET_BW_EGR_KILOBIT_PER_SEC": 100}}
     assert result.document["outcomes"][0]["bindings"] == {port: nic}
+    assert offline.run("heal_allocations", file).status == 4
+
+
+def test_healing_that_is_killed_again_and_again_is_completed_by_the_next_run(
+    offline: Operator,
+) -> None:
+    root = flat_host(offline.placement)
+    all_ = [instance("flat") for _ in range(4)]
+    file = described(offline, *all_)
+    kills = 0
+    while offline.run_killed_before_write(2, "heal_allocations", file).status == -signal.SIGKILL:
+        kills += 1
+        held = [offline.placement.held(each["uuid"]) for each in all_]
+        assert all(each in ({}, {root: NEED}) for each in held)
+    assert kills > 1
+    assert all(offline.placement.held(each["uuid"]) == {root: NEED} for each in all_)
     assert offline.run("heal_allocations", file).status == 4
 
 

@@ -142,3 +142,16 @@ def test_127_without_a_source_or_with_one_that_cannot_be_read(offline: Operator)
     offline.configure(compute_scheduler={"aggregate_source": "/no/such/file"})
     assert offline.run("sync_aggregates").status == 127
     assert offline.run("sync_aggregates", "--nonsense").status == 127
+
+
+def test_255_and_a_traceback_for_a_defect(
+    offline: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_args: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr("compute_agent.manage.aggregates.AggregateSync.run", broken)
+    list_hosts(offline, {AZ: []})
+    result = offline.run("sync_aggregates")
+    assert result.status == 255
+    assert "Traceback" in result.err
