@@ -8,6 +8,9 @@
     report   ask the running agent for a pass now
     claims   print which instance holds which CPUs and devices of this host
     drop-claim  forget what an instance holds here, with or without a running agent
+    enable   let the host be scheduled to; asks the running agent
+    disable  let nothing new be scheduled to the host; asks the running agent
+    clear-fault  give a broken device out again; asks the running agent
     doctor   check identity, placement, permissions, CPU sets, devices; change nothing
     capture  copy the machine's description into a directory, for a bug report
     dev      agent, scheduler and placement in one, for trying things out
@@ -25,7 +28,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from compute_agent import __version__
 
@@ -48,6 +51,7 @@ class CommandExit(IntEnum):
 
 STATUS_TIMEOUT = 10.0
 REPORT_TIMEOUT = 330.0
+ORDER_TIMEOUT = 60.0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -136,6 +140,11 @@ def _parser() -> argparse.ArgumentParser:
     claims.add_argument("--json", action="store_true", help="one JSON document on stdout")
     drop = _command(commands, "drop-claim", _drop_claim, "forget what an instance holds here")
     drop.add_argument("consumer", metavar="UUID", help="of the instance, or of the migration")
+    _command(commands, "enable", _enable, "let the host be scheduled to")
+    disable = _command(commands, "disable", _disable, "let nothing new be scheduled to the host")
+    disable.add_argument("--reason", default="", help="shown to whoever asks why")
+    fault = _command(commands, "clear-fault", _clear_fault, "give a broken device out again")
+    fault.add_argument("provider", help="uuid or name of the device's resource provider")
     doctor = _command(commands, "doctor", _doctor, "check what could be wrong; changes nothing")
     doctor.add_argument("--json", action="store_true", help="one JSON document on stdout")
     capture = _command(commands, "capture", _capture, "copy this machine's description")
@@ -280,9 +289,25 @@ def _drop_claim(namespace: argparse.Namespace) -> int:
     return claims.drop(_configuration(namespace), namespace.consumer)
 
 
-def _ask(
-    namespace: argparse.Namespace, command: str, timeout: float, **arguments: object
-) -> dict[str, object]:
+def _enable(namespace: argparse.Namespace) -> int:
+    _ask(namespace, "set_host_enabled", ORDER_TIMEOUT, enabled=True)
+    print("enabled")
+    return CommandExit.FINE
+
+
+def _disable(namespace: argparse.Namespace) -> int:
+    _ask(namespace, "set_host_enabled", ORDER_TIMEOUT, enabled=False, reason=namespace.reason)
+    print("disabled")
+    return CommandExit.FINE
+
+
+def _clear_fault(namespace: argparse.Namespace) -> int:
+    cleared = _ask(namespace, "clear_fault", ORDER_TIMEOUT, provider=namespace.provider)
+    print("cleared" if cleared else f"{namespace.provider} is not marked as broken")
+    return CommandExit.FINE
+
+
+def _ask(namespace: argparse.Namespace, command: str, timeout: float, **arguments: object) -> Any:
     from pathlib import Path
 
     from compute_agent.service import local_socket
@@ -294,8 +319,7 @@ def _ask(
             "[compute_agent]status_socket is empty, so the agent cannot be asked. Set it, restart "
             "the agent and try again."
         )
-    answer: dict[str, object] = local_socket.ask(Path(path), command, timeout, **arguments)
-    return answer
+    return local_socket.ask(Path(path), command, timeout, **arguments)
 
 
 def _doctor(namespace: argparse.Namespace) -> int:

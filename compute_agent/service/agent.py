@@ -145,6 +145,9 @@ class Agent:
                 "report": self.commands.report_now,
                 "claims": self.commands.claims,
                 "drop_claim": self.commands.drop_claim,
+                "instance_claim": self.commands.instance_claim,
+                "set_host_enabled": self.commands.set_host_enabled,
+                "clear_fault": self.commands.clear_fault,
             }
             surfaces.append(LocalServer(self._parts.socket_path, commands))
         bind = self._conf.compute_agent.metrics_bind

@@ -178,7 +178,7 @@ class AgentCommands:
         )
         nested = self._conf.compute.enable_numa_reporting_to_placement
         same = {
-            "instances": len(self._parts.driver.list_instance_uuids()),
+            "instances": self._instance_count(),
             "layout": "nested" if nested else "flat",
             "build_failures": self._availability.failed_builds,
         }
@@ -189,6 +189,13 @@ class AgentCommands:
             "placement_max_version": document["placement"]["max_version"],
             "seq": sequence,
         }
+
+    def _instance_count(self) -> int | None:
+        """How many instances run here; None: unknown, which a host that is away must tell too."""
+        try:
+            return len(self._parts.driver.list_instance_uuids())
+        except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
+            return None
 
     def dump_state(self) -> None:
         """Write what is going on to stderr."""

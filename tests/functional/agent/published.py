@@ -1,0 +1,64 @@
+"""The published openstack-placement behind an HTTP port, for agents that are real processes."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests.functional.agent.processes import PlacementProcess
+from tests.functional.api.differential.reference import Reference
+
+
+@dataclass
+class PublishedPlacement(PlacementProcess):
+    """The package in a process of its own; one request at a time, by whatever connection it comes.
+
+    :raises ReferenceMissing: it is not installed and cannot be.
+    """
+
+    def start(self) -> None:
+        self._reference = Reference(self.directory)
+        self._lock = threading.Lock()
+        published = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _serve(self) -> None:
+                length = int(self.headers.get("Content-Length") or 0)
+                published.serve(self, self.rfile.read(length) if length else None)
+
+            do_GET = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815
+
+            def log_message(self, *_args: object) -> None:
+                """Nothing: the package logs into its own directory."""
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_args: object) -> None:
+                """Nothing: an agent that is killed leaves connections behind."""
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def serve(self, handler: BaseHTTPRequestHandler, body: bytes | None) -> None:
+        with self._lock:
+            answer = self._reference(
+                handler.command, handler.path, headers=dict(handler.headers), body=body
+            )
+        handler.send_response(answer.status)
+        for name, value in answer.headers.items():
+            if name.lower() not in ("connection", "content-length"):
+                handler.send_header(name, value)
+        if answer.status != 204:
+            handler.send_header("Content-Length", str(len(answer.body)))
+        handler.end_headers()
+        handler.wfile.write(answer.body)
+
+    def kill(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._reference.close()

@@ -1,0 +1,208 @@
+"""Who disables the host, and who may enable it again."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.service.availability import (
+    BUILDS,
+    HYPERVISOR,
+    Availability,
+    FailedBuilds,
+)
+from compute_agent.service.commands import AgentCommands
+from compute_agent.state.claim import Claim
+from compute_agent.state.ledger import Ledger, ServiceState
+from compute_agent.tracker.status import StatusBoard
+
+ROOTS = ["root1", "root2"]
+
+
+class Report:
+    """A placement that keeps what traits were changed."""
+
+    def __init__(self) -> None:
+        self.changed: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
+        self.error: Exception | None = None
+
+    tracing = nullcontext
+
+    def change_traits(self, uuid: str, *, add: Any = (), remove: Any = ()) -> None:
+        self.changed.append((uuid, tuple(add), tuple(remove)))
+        if self.error is not None:
+            raise self.error
+
+
+class Bench:
+    def __init__(self, state_path, *, threshold: int = 3, enabled: bool = True) -> None:
+        self.path = state_path
+        self.report, self.board = Report(), StatusBoard("h")
+        self.board.set_node("n", "root1")
+        self.now = 100.0
+        self.availability = Availability(
+            Ledger(state_path),
+            self.report,
+            self.board,
+            default_enabled=lambda: enabled,
+            roots=lambda: ROOTS,
+            threshold=lambda: threshold,
+            clock=lambda: self.now,
+        )
+
+    def shown(self) -> tuple[bool, str]:
+        node = self.board.node("n")
+        return node.enabled, node.disabled_reason
+
+
+@pytest.fixture
+def bench(tmp_path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_an_operators_choice_is_kept_shown_and_mirrored_on_every_root_at_once(bench):
+    bench.availability.set_by_operator(False, "fan")
+    assert bench.shown() == (False, "fan")
+    assert bench.report.changed == [(r, ("COMPUTE_STATUS_DISABLED",), ()) for r in ROOTS]
+    assert Bench(bench.path).availability.state() == ServiceState(False, "fan")
+    bench.availability.set_by_operator(True, "")
+    assert bench.shown() == (True, "")
+    assert bench.report.changed[2:] == [(r, (), ("COMPUTE_STATUS_DISABLED",)) for r in ROOTS]
+
+
+def test_saying_the_same_again_asks_placement_nothing(bench):
+    bench.availability.set_by_operator(True, "")
+    bench.availability.hypervisor_is_back()
+    assert bench.report.changed == []
+
+
+def test_what_cannot_be_mirrored_is_left_to_the_next_pass(bench, caplog):
+    bench.report.error = errors.PlacementUnavailable("away")
+    bench.availability.set_by_operator(False, "fan")
+    assert not bench.availability.is_enabled()
+    assert len(bench.report.changed) == 1, "a placement that is away is not asked for each root"
+    assert "its next pass does" in caplog.text
+
+
+def test_a_lost_hypervisor_disables_and_its_return_enables_also_over_a_restart(bench):
+    bench.availability.hypervisor_is_away("socket closed")
+    assert bench.shown() == (False, f"{HYPERVISOR}: socket closed")
+    later = Bench(bench.path)
+    assert not later.availability.is_enabled()
+    later.availability.hypervisor_is_back()
+    assert later.shown() == (True, "")
+
+
+def test_what_an_operator_disabled_the_agent_never_enables(bench):
+    bench.availability.set_by_operator(False, "fan")
+    bench.availability.hypervisor_is_away("socket closed")
+    assert bench.shown() == (False, "fan")
+    bench.availability.hypervisor_is_back()
+    bench.availability.build_succeeded()
+    assert bench.shown() == (False, "fan")
+
+
+def test_an_operator_may_take_over_what_the_agent_disabled(bench):
+    bench.availability.hypervisor_is_away("socket closed")
+    bench.availability.set_by_operator(False, "fan")
+    bench.availability.hypervisor_is_back()
+    assert bench.shown() == (False, "fan")
+
+
+def test_the_return_of_the_hypervisor_does_not_forgive_failed_builds(tmp_path):
+    bench = Bench(tmp_path, threshold=1)
+    bench.availability.build_failed("i1", "", "no bootable disk")
+    bench.availability.hypervisor_is_back()
+    assert bench.shown() == (False, f"{BUILDS}: 1 in a row, the last with: no bootable disk")
+
+
+def test_failed_builds_in_a_row_disable_and_a_build_that_runs_enables(bench):
+    for number in range(3):
+        assert bench.availability.is_enabled()
+        bench.availability.build_failed(f"i{number}", f"image{number}", "no disk")
+    assert bench.shown() == (False, f"{BUILDS}: 3 in a row, the last with: no disk")
+    assert bench.availability.failed_builds == 3
+    assert bench.availability.waits_for_a_build()
+    before = [Claim("i9", "n", {}, "i9", claimed_at=99.0)]
+    after = [Claim("i9", "n", {}, "i9", claimed_at=101.0)]
+    assert not bench.availability.has_built(before, {"i9"}), "it was claimed before they failed"
+    assert not bench.availability.has_built(after, set()), "it does not run yet"
+    assert bench.availability.has_built(after, {"i9"})
+    bench.availability.build_succeeded()
+    assert bench.shown() == (True, "")
+    assert not bench.availability.waits_for_a_build()
+
+
+def test_a_success_in_between_starts_the_count_again(bench):
+    for number in range(2):
+        bench.availability.build_failed(f"i{number}", f"image{number}", "no disk")
+    bench.availability.build_succeeded()
+    bench.availability.build_failed("i3", "image3", "no disk")
+    assert bench.availability.is_enabled()
+
+
+@pytest.mark.parametrize(
+    ("failures", "threshold", "against"),
+    [
+        ([("i1", "a"), ("i2", "b")], 2, True),
+        ([("i1", "a"), ("i2", "b")], 3, False),
+        ([("i1", "a"), ("i2", "b")], 0, False),
+        ([("i1", "a"), ("i2", "a"), ("i3", "a")], 2, False),
+        ([("i1", "a"), ("i1", "b"), ("i1", "c")], 2, False),
+        ([("i1", ""), ("i2", "")], 2, True),
+        ([("i1", "a"), ("i2", "")], 2, True),
+    ],
+)
+def test_one_image_or_one_instance_alone_does_not_speak_against_the_host(
+    failures, threshold, against
+):
+    failed = FailedBuilds()
+    for instance, image in failures:
+        failed.add(instance, image)
+    assert failed.speak_against_the_host(threshold) is against
+
+
+def test_an_operator_who_enables_forgives_failed_builds(tmp_path):
+    bench = Bench(tmp_path, threshold=1)
+    bench.availability.build_failed("i1", "", "no disk")
+    bench.availability.set_by_operator(True, "")
+    assert bench.availability.failed_builds == 0
+    assert bench.shown() == (True, "")
+
+
+def test_a_host_that_starts_disabled_waits_for_an_operator(tmp_path):
+    bench = Bench(tmp_path, enabled=False)
+    bench.availability.hypervisor_is_back()
+    assert bench.shown() == (False, "new hosts start disabled")
+
+
+@pytest.mark.parametrize(
+    ("word", "enabled"),
+    [(True, True), (False, False), ("false", False), ("True", True), (0, False), ("on", True)],
+)
+def test_an_order_to_enable_is_understood_as_it_was_meant(bench, word, enabled):
+    bench.availability.set_by_operator(not enabled, "before")
+    commands_of(bench).set_host_enabled(word, "why")
+    assert bench.availability.is_enabled() is enabled
+
+
+@pytest.mark.parametrize("word", ["", "perhaps", None, 2, []])
+def test_an_order_that_means_nothing_is_refused_and_changes_nothing(bench, word):
+    with pytest.raises(errors.InvalidInput, match="true or false was expected"):
+        commands_of(bench).set_host_enabled(word)
+    assert bench.availability.is_enabled()
+
+
+def commands_of(bench: Bench) -> AgentCommands:
+    schedule = SimpleNamespace(trigger=lambda *_asked: True)
+    return AgentCommands(
+        None,
+        None,
+        None,
+        schedule,
+        lambda: None,
+        claims=None,
+        availability=bench.availability,
+    )
