@@ -115,6 +115,11 @@ class Feed:
         self._followed_at = clock()
         self._pruned_at = clock()
 
+    @property
+    def loaded(self) -> bool:
+        """Whether everything has been read once, so that an index costs what is new."""
+        return self._writer is not None
+
     def index(self) -> Index:
         """Return an index with everything that was committed before this call.
 

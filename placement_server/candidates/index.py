@@ -56,17 +56,26 @@ class Index:
 
     :ivar roots: the slots of the living roots, by ascending provider id: the canonical order.
     :ivar nested: whether any provider has a parent.
+    :ivar complete: whether every tree of the store is here, none left out as inconsistent.
     """
 
     __slots__ = (
-        "aggregate_set", "aggregate_set_count", "classes", "columns", "end", "links", "names",
-        "nested", "parent", "root", "root_ids", "roots", "shape", "size", "trait_set",
+        "aggregate_set", "aggregate_set_count", "classes", "columns", "complete", "end", "links",
+        "names", "nested", "parent", "root", "root_ids", "roots", "shape", "size", "trait_set",
         "trait_set_count",
     )  # fmt: skip
 
     def __init__(
-        self, columns: Columns, names: Names, roots: IntArray, root_ids: IntArray, links: Links
+        self,
+        columns: Columns,
+        names: Names,
+        roots: IntArray,
+        root_ids: IntArray,
+        links: Links,
+        *,
+        complete: bool,
     ) -> None:
+        self.complete = complete
         self.columns = columns
         self.names = names
         self.roots = roots
@@ -115,7 +124,8 @@ class Index:
         """Return those of some slots whose trees are alive here."""
         alive = np.zeros(self.size, dtype=bool)
         alive[self.roots] = True
-        return slots[alive[self.root[slots]]]
+        living: SlotArray = slots[alive[self.root[slots]]]
+        return living
 
     def tree(self, root_slot: int) -> TreeRows:
         """Return the rows of one tree, rebuilt from the columns."""
@@ -191,15 +201,21 @@ class IndexWriter:
         self._names = Names.of(names)
         self._columns = Columns()
         self._base: dict[int, int] = {}
+        self._left_out: set[int] = set()
         self.index: Index
         self.load(names, trees)
 
     def load(self, names: NameRows, trees: Iterable[TreeRows]) -> Index:
         """Begin anew with these trees alone."""
         self._names = Names.of(names)
+        self._left_out.clear()
+        return self._fill(trees)
+
+    def _fill(self, trees: Iterable[TreeRows]) -> Index:
         self._columns = Columns()
-        arranged = {tree.root_id: rows for tree in trees if (rows := _arranged(tree))}
-        ids = sorted(arranged)
+        arranged = {tree.root_id: _arranged(tree) for tree in trees if tree.providers}
+        self._left_out.update(root_id for root_id, rows in arranged.items() if not rows)
+        ids = sorted(arranged.keys() - self._left_out)
         bases = self._columns.append([arranged[root_id] for root_id in ids])
         self._base = dict(zip(ids, bases, strict=True))
         roots = np.array(bases, dtype=np.int64)
@@ -217,7 +233,7 @@ class IndexWriter:
             for number, name in before.names.class_names.items()
         ):
             # What was serialised for the providers carries the old name of a class.
-            return self.load(names, list(before.trees()))
+            return self._fill(list(before.trees()))
         return self._publish(before.roots, before.root_ids, links)
 
     def tree(self, root_id: int) -> TreeRows | None:
@@ -233,6 +249,12 @@ class IndexWriter:
             for root_id, tree in sorted(changed.items())
         }
         present = {root_id: rows for root_id, rows in arranged.items() if rows}
+        self._left_out.difference_update(arranged)
+        self._left_out.update(
+            root_id
+            for root_id, tree in changed.items()
+            if tree is not None and tree.providers and not arranged[root_id]
+        )
         old = {root_id: self._base[root_id] for root_id in arranged if root_id in self._base}
         bases = self._columns.append(present.values())
         new = dict(zip(present, bases, strict=True))
@@ -300,7 +322,8 @@ class IndexWriter:
         return self._publish(roots, index.root_ids, self._find_links(roots))
 
     def _publish(self, roots: IntArray, root_ids: IntArray, links: Links) -> Index:
-        self.index = Index(self._columns, self._names, roots, root_ids, links)
+        complete = not self._left_out
+        self.index = Index(self._columns, self._names, roots, root_ids, links, complete=complete)
         return self.index
 
 

@@ -22,6 +22,10 @@ class ProviderFilters:
     member_of: Sequence[frozenset[str]] = ()
     forbidden_aggregates: frozenset[str] = frozenset()
 
+    def __bool__(self) -> bool:
+        """Tell whether anything is asked."""
+        return bool(self.resources or self.traits() or self.aggregates())
+
     def traits(self) -> frozenset[str]:
         """Return all traits that are named."""
         return self.forbidden.union(*self.required)
@@ -34,12 +38,13 @@ class ProviderFilters:
 def matching_ids(filters: ProviderFilters, index: Index) -> list[int] | None:
     """Return the ids of the providers that pass, ascending.
 
-    None when a name of the query is not among those of the index as it is spelled there: what that
-    means is the store's to say.
+    None when the index leaves out a tree, or when a name of the query is not among those of the
+    index as it is spelled there: what that means is the store's to say.
     """
     names, sets = index.names, index.columns.aggregate_sets
     if (
-        not names.class_ids.keys() >= filters.resources.keys()
+        not index.complete
+        or not names.class_ids.keys() >= filters.resources.keys()
         or not names.trait_ids.keys() >= filters.traits()
         or not all(sets.numbers_with(each) for each in filters.aggregates())
     ):

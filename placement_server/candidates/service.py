@@ -5,11 +5,15 @@ import random
 from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.feed import Feed
 from placement_server.candidates.filters import Microversion
+from placement_server.candidates.providers import ProviderFilters, matching_ids
 from placement_server.candidates.query import CandidateQuery
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search import Limits, Search
 from placement_server.candidates.summaries import SummaryCache
 from placement_server.store.store import Store
+
+# From about here on the store is faster alone than with a list of ids.
+FEW_PROVIDERS = 100
 
 
 class CandidateService:
@@ -57,6 +61,20 @@ class CandidateService:
         )
         renderer = Renderer(query, search.plan, index, microversion, self._summaries)
         return renderer.body(search.candidates())
+
+    def provider_ids(self, filters: ProviderFilters) -> list[int] | None:
+        """Return the ids of the few providers that pass filters, as of this moment or later.
+
+        None when the store finds them as fast: there are many, and most of the work is to show
+        them; or a name is not known here; or this process has no index yet, which takes longer
+        to load than the store takes to answer.
+
+        :raises placement_server.store.errors.StoreError: the database cannot be read.
+        """
+        if not self.feed.loaded or not filters:
+            return None
+        ids = matching_ids(filters, self.feed.index())
+        return ids if ids is not None and len(ids) <= FEW_PROVIDERS else None
 
     def explain(self, query: CandidateQuery, microversion: Microversion) -> Explanation:
         """Tell why a query has the candidates that it has; raises what :meth:`answer` does."""

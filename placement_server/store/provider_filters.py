@@ -25,6 +25,7 @@ Condition = ColumnElement[bool]
 def find(
     tx: ReadTransaction,
     *,
+    ids: Sequence[int] | None = None,
     name: str | None = None,
     uuid: str | None = None,
     in_tree: str | None = None,
@@ -36,11 +37,14 @@ def find(
 ) -> list[Provider]:
     """Providers that satisfy every filter by themselves; trees and sharing play no role.
 
+    ``ids``, where given, are the only providers that are looked at.
     ``required`` and ``member_of`` are sets of alternatives, one of each of which must be there.
     Unknown names matter only when the filters before them leave anything. Raises TraitNotFound
     (names in ``required``, then in ``forbidden``) and ResourceClassNotFound.
     """
     conditions: list[Condition] = []
+    if ids is not None:
+        conditions.append(PROVIDER.c.id.in_(ids))
     if name:
         conditions.append(PROVIDER.c.name == name)
     if uuid is not None:
@@ -57,8 +61,8 @@ def find(
 
     has_required: list[Condition] = []
     if required:
-        ids = trait_ids(tx, frozenset().union(*required))
-        has_required = [_has_trait([ids[trait] for trait in group]) for group in required]
+        by_name = trait_ids(tx, frozenset().union(*required))
+        has_required = [_has_trait([by_name[trait] for trait in group]) for group in required]
     try:
         forbidden_ids = trait_ids(tx, forbidden)
     except TraitNotFound:
