@@ -38,8 +38,9 @@ written. More shortens the first report of a large host and costs placement that
             ("never", "speak the plain Placement API only"),
         ],
         help="""
-Whether to use extensions of the Placement API where the server announces them. This version needs
-none of them, whatever is set.
+Whether to use extensions of the Placement API where the server announces them. The scheduler then
+asks more precisely: for aggregates of the host itself, and for NUMA nodes of a guest on different
+cells, so that its limit is not spent on candidates that it would drop.
 """,
     ),
     cfg.StrOpt(

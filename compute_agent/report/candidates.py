@@ -32,18 +32,21 @@ class Candidates:
         self,
         parameters: Iterable[tuple[str, str]],
         version: Microversion | None = None,
+        *,
+        extended: bool = False,
     ) -> CandidateAnswer:
         """Ask for candidates.
 
         :param parameters: the query, unquoted, in order.
         :param version: None takes the newest both sides know.
+        :param extended: the query has parameters of the extensions, which placement announced.
         :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
         """
         at = version or self._connection.newest(NEWEST)
         doing = "Asking for allocation candidates"
         path = "/allocation_candidates?" + urlencode(list(parameters), safe=":,!")
         kind = errors.AllocationCandidateRetrievalFailed
-        response = self._connection.call("GET", path, doing, version=at)
+        response = self._connection.call("GET", path, doing, version=at, extended=extended)
         if response.status != 200:
             raise answers.failure(kind, doing, "GET", path, response)
         body = answers.body_of(

@@ -17,7 +17,14 @@ from typing import Final
 from compute_agent import errors
 from compute_agent.report import answers
 from compute_agent.report.retries import Retries
-from compute_agent.report.transport import WRITES, Microversion, Response, Timeout, Transport
+from compute_agent.report.transport import (
+    EXTENSIONS,
+    WRITES,
+    Microversion,
+    Response,
+    Timeout,
+    Transport,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -90,10 +97,13 @@ class Connection:
         transport: Transport,
         retries: Retries | None = None,
         on_request: Callable[[str, str, int | None], None] | None = None,
+        *,
+        use_extensions: bool = False,
     ) -> None:
         self.transport = transport
         self.retries = retries or Retries()
         self._on_request = on_request
+        self._use_extensions = use_extensions
         self.total = Tally(new_global_request_id())
         self._versions: OfferedVersions | None = None
         self._discovering = threading.Lock()
@@ -123,17 +133,19 @@ class Connection:
         json: object = None,
         timeout: Timeout | None = None,
         repeat: bool | None = None,
+        extended: bool = False,
     ) -> Response:
         """Ask, and return an answer below 500 that is placement's own.
 
         :param doing: what this is for, as the beginning of a sentence.
+        :param extended: ask in the extended API, which placement must have announced.
         :param repeat: whether the same request may simply be sent again when placement cannot
             answer; None: unless it is a POST, which may have happened though its answer was lost.
         :raises errors.PlacementError: as :func:`answers.raise_unless_answered`.
         """
 
         def attempt() -> Response:
-            return self._once(method, path, doing, version, json, timeout)
+            return self._once(method, path, doing, version, json, timeout, extended)
 
         if repeat is None:
             repeat = method != "POST"
@@ -147,12 +159,16 @@ class Connection:
         version: Microversion,
         json: object,
         timeout: Timeout | None,
+        extended: bool,
     ) -> Response:
+        asked = {"extended": True} if extended else {}
         tally = _tally.get()
         global_id = tally.global_request_id if tally else new_global_request_id()
         status = None
         try:
-            response = self.transport.request(method, path, version, json, global_id, timeout)
+            response = self.transport.request(
+                method, path, version, json, global_id, timeout, **asked
+            )
             status = response.status
         except errors.PlacementUnavailable:
             # Whoever answers next may be another placement.
@@ -191,15 +207,19 @@ class Connection:
         """The newest version both sides know."""
         return min(self.versions().maximum, at_most)
 
+    def understands_extensions(self) -> bool:
+        """Whether placement announces this project's extensions and they are to be used."""
+        return EXTENSIONS in self.versions().extensions
+
     def _discover(self) -> OfferedVersions:
         doing = "Asking placement for its versions"
-        response = self.call("GET", "/", doing, version=(1, 0))
+        response = self.call("GET", "/", doing, version=(1, 0), extended=self._use_extensions)
         try:
             document = response.json["versions"][0]
             offered = OfferedVersions(
                 parse_version(document["min_version"]),
                 parse_version(document["max_version"]),
-                frozenset(entry["id"] for entry in document.get("extensions", ())),
+                frozenset(entry["id"] for entry in response.json.get("extensions", ())),
             )
         except (TypeError, KeyError, IndexError, ValueError, AttributeError):
             answers.raise_malformed(

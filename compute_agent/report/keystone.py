@@ -119,10 +119,12 @@ class KeystoneTransport:
         json: object = None,
         global_request_id: str | None = None,
         timeout: Timeout | None = None,
+        *,
+        extended: bool = False,
     ) -> Response:
         asked = f"{method} {path}"
         arguments: dict[str, Any] = {
-            "headers": request_headers(microversion, global_request_id),
+            "headers": request_headers(microversion, global_request_id, extended=extended),
             "raise_exc": False,
             "timeout": self._timeout or timeout or (CONNECT_TIMEOUT, READ_TIMEOUT),
         }

@@ -80,9 +80,23 @@ class Answer:
         for one in self.providers.values():
             self._trees.setdefault(one.root, []).append(one)
 
+    def ancestry(self, provider: str) -> tuple[str, ...]:
+        """Return a provider and those above it, up to the root, as far as they are known."""
+        return ancestry(provider, self.providers)
+
     def tree(self, root: str) -> tuple[ProviderSummary, ...]:
         """Return the providers of one tree."""
         return tuple(self._trees.get(root, ()))
+
+
+def ancestry(provider: str, providers: Mapping[str, ProviderSummary]) -> tuple[str, ...]:
+    """Return a provider and those above it, up to the root, as far as `providers` has them."""
+    line: list[str] = []
+    at: str | None = provider
+    while at is not None and at in providers and at not in line:
+        line.append(at)
+        at = providers[at].parent
+    return tuple(line)
 
 
 def read(body: Mapping[str, Any], shape: str = "flat") -> Answer:

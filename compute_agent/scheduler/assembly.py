@@ -57,7 +57,9 @@ def parts_of(
         scheduler is expected to serve many requests, and keeps what it knows of the hosts.
     :raises InvalidConfiguration: an option whose value no filter, weigher or file stands for.
     """
-    client = PlacementClient(transport)
+    client = PlacementClient(
+        transport, use_extensions=conf.compute_agent.use_placement_extensions == "auto"
+    )
     agents_may_claim = conf.compute_agent.legacy_self_claim == "auto"
     options = search_options(conf)
     fleet = Fleet(

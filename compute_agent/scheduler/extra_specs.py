@@ -4,7 +4,7 @@
     trait<S>:<TRAIT> = required         or forbidden
     member_of<S> = in:U,V               or !in:U,V, U, !U
     in_tree<S> = U
-    same_subtree<anything> = _A,_B
+    same_subtree<anything> = _A,_B      or _A,!_B: B's provider not in the subtree of A's
     root_required = A,!B
     group_policy = none                 or isolate
 
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from compute_agent.scheduler.errors import InvalidRequest
-from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest, RequestGroup
+from compute_agent.scheduler.request import UNSUFFIXED, Apart, CandidateRequest, RequestGroup
 
 _KEYED = re.compile(r"^(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)$")
 _PLAIN = re.compile(r"^(member_of|in_tree|same_subtree)([a-zA-Z0-9_-]{1,64})?$")
@@ -48,6 +48,7 @@ def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
     zeroed: set[str] = set()
     request = CandidateRequest()
     subtrees: set[frozenset[str]] = set()
+    apart: set[Apart] = set()
     for key, value in sorted(extra_specs.items()):
         if match := _KEYED.match(key):
             kind, suffix, name = match[1], match[2] or UNSUFFIXED, match[3]
@@ -68,7 +69,11 @@ def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
             elif kind == "in_tree":
                 groups[suffix] = replace(group, in_tree=uuid_text(key, value))
             else:
-                subtrees.add(suffixes(key, value))
+                together, others = subtree(key, value)
+                if others:
+                    apart.add((together, others))
+                else:
+                    subtrees.add(together)
         elif key == "root_required":
             required, forbidden = root_traits(key, value)
             request = replace(request, root_required=required, root_forbidden=forbidden)
@@ -76,7 +81,13 @@ def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
             request = replace(request, group_policy=group_policy(key, value))
     kept = {suffix: group for suffix, group in groups.items() if not group.empty}
     return WrittenGroups(
-        replace(request, groups=kept, same_subtree=frozenset(subtrees)), frozenset(zeroed)
+        replace(
+            request,
+            groups=kept,
+            same_subtree=frozenset(subtrees),
+            apart=frozenset(apart),
+        ),
+        frozenset(zeroed),
     )
 
 
@@ -143,6 +154,18 @@ def suffixes(field_name: str, value: str) -> frozenset[str]:
     if "" in names:
         raise InvalidRequest(field_name, value, "suffixes of groups, separated by commas")
     return names
+
+
+def subtree(field_name: str, value: str) -> Apart:
+    """Return the suffixes of ``_A,_B,!_C``: those in one subtree, and those outside of it."""
+    names = suffixes(field_name, value)
+    others = frozenset(name[1:] for name in names if name.startswith("!"))
+    together = frozenset(name for name in names if not name.startswith("!"))
+    if not together or "" in others or together & others:
+        raise InvalidRequest(
+            field_name, value, "suffixes in one subtree, and others with ! that are outside of it"
+        )
+    return together, others
 
 
 def group_policy(field_name: str, value: str) -> str:

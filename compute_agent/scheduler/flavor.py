@@ -179,14 +179,15 @@ def _flavor_pci_requests(spec: RequestSpec) -> tuple[PciRequest, ...]:
 def _check(request: CandidateRequest) -> None:
     if not any(group.resources for group in request.groups.values()):
         raise InvalidRequest("the request", "no resources", "an amount of at least one class")
-    missing = set().union(*request.same_subtree) - set(request.groups)
+    subtrees = [*request.same_subtree, *(one for pair in request.apart for one in pair)]
+    in_subtrees = set().union(*subtrees)
+    missing = in_subtrees - set(request.groups)
     for suffix in sorted(name for name in missing if not GUEST_CELL_SUFFIX.fullmatch(name)):
         raise InvalidRequest(
             "same_subtree",
             suffix,
             f"the suffix of a group: {', '.join(sorted(set(request.groups) - {UNSUFFIXED}))}",
         )
-    in_subtrees = set().union(*request.same_subtree)
     for suffix, group in request.groups.items():
         named = f"group {suffix}" if suffix else "the unsuffixed group"
         if not group.resources and suffix not in in_subtrees:

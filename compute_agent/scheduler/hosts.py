@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from compute_agent.scheduler.aggregates import Aggregate
 from compute_agent.scheduler.announcements import Announcement
-from compute_agent.scheduler.answer import Answer, Candidate, ProviderSummary
+from compute_agent.scheduler.answer import Answer, Candidate, ProviderSummary, ancestry
 
 NO_CELL = "00000000-0000-0000-0000-000000000000"
 """The cell of a host that announces none: whoever has one cell need not name it."""
@@ -59,12 +59,7 @@ class HostState:
 
     def ancestry(self, provider: str) -> tuple[str, ...]:
         """Return a provider and those above it, up to the root, as far as they are known."""
-        line: list[str] = []
-        at: str | None = provider
-        while at is not None and at in self.providers and at not in line:
-            line.append(at)
-            at = self.providers[at].parent
-        return tuple(line)
+        return ancestry(provider, self.providers)
 
     @property
     def tree(self) -> tuple[ProviderSummary, ...]:

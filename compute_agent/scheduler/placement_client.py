@@ -41,6 +41,7 @@ class PlacementClient:
 
     :param transport: how requests reach placement.
     :param clock: seconds that only grow, for how long names are kept.
+    :param use_extensions: use the extensions of the API where placement announces them.
     :param retries: how what failed is repeated, by default as every client of placement does.
     """
 
@@ -49,8 +50,10 @@ class PlacementClient:
         transport: Transport,
         clock: Callable[[], float] = time.monotonic,
         retries: Retries | None = None,
+        *,
+        use_extensions: bool = True,
     ) -> None:
-        self._connection = Connection(transport, retries)
+        self._connection = Connection(transport, retries, use_extensions=use_extensions)
         self._providers = Providers(self._connection)
         self._allocations = Allocations(self._connection, self._providers)
         self._candidates = Candidates(self._connection)
@@ -66,8 +69,16 @@ class PlacementClient:
         """
         self._connection.versions()
 
+    def understands_extensions(self) -> bool:
+        """See `placement_port.Placement`."""
+        return self._connection.understands_extensions()
+
     def allocation_candidates(
-        self, parameters: Sequence[tuple[str, str]], minimum: Microversion
+        self,
+        parameters: Sequence[tuple[str, str]],
+        minimum: Microversion,
+        *,
+        extended: bool = False,
     ) -> tuple[Mapping[str, Any], Microversion]:
         """See `placement_port.Placement`."""
         version = self._connection.newest(NEWEST)
@@ -77,7 +88,9 @@ class PlacementClient:
                 f"{version_text(version)}: upgrade placement."
             )
         try:
-            answer = self._candidates.get_allocation_candidates(parameters, version)
+            answer = self._candidates.get_allocation_candidates(
+                parameters, version, extended=extended
+            )
         except errors.AllocationCandidateRetrievalFailed as error:
             if error.status == 400 and any(text in error.detail for text in _UNKNOWN):
                 unknown = error.detail.rpartition("No such ")[2].rstrip(".")

@@ -54,11 +54,19 @@ class Placement(Protocol):
     `PlacementError` when placement refuses for a reason that is not named at the method.
     """
 
+    def understands_extensions(self) -> bool:
+        """Whether questions may use this project's extensions of the API."""
+
     def allocation_candidates(
-        self, parameters: Sequence[tuple[str, str]], minimum: Microversion
+        self,
+        parameters: Sequence[tuple[str, str]],
+        minimum: Microversion,
+        *,
+        extended: bool = False,
     ) -> tuple[Mapping[str, Any], Microversion]:
         """Return the answer to a question, and the microversion in which it was asked.
 
+        :param extended: the question uses extensions.
         :raises UnknownName: see there.
         """
 

@@ -15,7 +15,7 @@ from compute_agent.scheduler import flavor
 from compute_agent.scheduler.aggregates import Aggregates
 from compute_agent.scheduler.causes import Causes
 from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
-from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
+from compute_agent.scheduler.request import CandidateRequest
 from compute_agent.scheduler.spec import RequestSpec
 
 DISABLED = "COMPUTE_STATUS_DISABLED"
@@ -211,28 +211,12 @@ def apply(
 
 
 def _member_of(request: CandidateRequest, uuids: frozenset[str]) -> CandidateRequest:
-    """Bind the unsuffixed group; every group where there is none, or the clause would be lost."""
-    for suffix in _bound_groups(request):
-        group = request.group(suffix)
-        request = request.with_group(suffix, replace(group, member_of=group.member_of | {uuids}))
-    return request
+    return replace(request, root_member_of=request.root_member_of | {uuids})
 
 
 def _not_member_of(request: CandidateRequest, uuids: frozenset[str]) -> CandidateRequest:
-    if not uuids:
-        return request
-    for suffix in _bound_groups(request):
-        group = request.group(suffix)
-        request = request.with_group(
-            suffix, replace(group, forbidden_aggregates=group.forbidden_aggregates | uuids)
-        )
-    return request
-
-
-def _bound_groups(request: CandidateRequest) -> tuple[str, ...]:
-    if request.group(UNSUFFIXED).resources:
-        return (UNSUFFIXED,)
-    return tuple(sorted(name for name, group in request.groups.items() if group.resources))
+    forbidden = request.root_forbidden_aggregates | uuids
+    return replace(request, root_forbidden_aggregates=forbidden)
 
 
 def _on_root(request: CandidateRequest, trait: str) -> CandidateRequest:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
 UNSUFFIXED = ""
+Apart = tuple[frozenset[str], frozenset[str]]
 SUFFIX = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 GUEST_CELL_SUFFIX = re.compile(r"_NUMA\d+")
 """Suffixes of the groups that stand for the guest's NUMA nodes."""
@@ -73,6 +74,11 @@ class CandidateRequest:
 
     :param group_policy: ``none`` or ``isolate``; sent where there are several suffixed groups.
     :param same_subtree: sets of suffixes whose providers must be in one subtree.
+    :param apart: pairs of such a set and of suffixes whose providers must not be in that subtree.
+    :param isolate: suffixes whose providers serve no other group; a hint only, which a placement
+        without extensions is not given.
+    :param root_member_of: sets of aggregates; the host must be in one of each.
+    :param root_forbidden_aggregates: aggregates that the host must not be in.
     :param limit: candidates wanted at most, None for all.
     """
 
@@ -81,6 +87,10 @@ class CandidateRequest:
     root_required: frozenset[str] = frozenset()
     root_forbidden: frozenset[str] = frozenset()
     same_subtree: frozenset[frozenset[str]] = frozenset()
+    apart: frozenset[Apart] = frozenset()
+    isolate: frozenset[str] = frozenset()
+    root_member_of: frozenset[frozenset[str]] = frozenset()
+    root_forbidden_aggregates: frozenset[str] = frozenset()
     limit: int | None = None
 
     def group(self, suffix: str) -> RequestGroup:
@@ -112,26 +122,73 @@ class CandidateRequest:
         any_of = any(len(one) > 1 for group in self.groups.values() for one in group.required)
         return ANY_OF_MICROVERSION if any_of else PLAIN_MICROVERSION
 
-    def parameters(self) -> list[tuple[str, str]]:
-        """Return the query parameters of ``GET /allocation_candidates``, sorted, unquoted."""
-        return list(self._pairs())
+    @property
+    def gains_by_extensions(self) -> bool:
+        """Whether the extended API can express more of this request than the plain one."""
+        on_root = self.root_member_of or self.root_forbidden_aggregates
+        return bool(self.apart or self.isolate or on_root)
 
-    def query(self) -> str:
+    def plain(self) -> CandidateRequest:
+        """Return this request for the plain API: what is said of the host is said of groups.
+
+        The aggregates bind the unsuffixed group, or every group where that asks for nothing: the
+        clause would be lost otherwise.
+        """
+        bound = [UNSUFFIXED]
+        if not self.group(UNSUFFIXED).resources:
+            bound = sorted(name for name, group in self.groups.items() if group.resources)
+        request = self
+        for suffix in bound:
+            group = self.group(suffix)
+            group = replace(
+                group,
+                member_of=group.member_of | self.root_member_of,
+                forbidden_aggregates=group.forbidden_aggregates | self.root_forbidden_aggregates,
+            )
+            request = request.with_group(suffix, group)
+        nothing: frozenset[str] = frozenset()
+        return replace(
+            request, root_member_of=frozenset(), root_forbidden_aggregates=nothing, isolate=nothing
+        )
+
+    def parameters(self, *, extended: bool = False) -> list[tuple[str, str]]:
+        """Return the query parameters of ``GET /allocation_candidates``, sorted, unquoted.
+
+        :param extended: use the extended API; otherwise the request must be `plain`.
+        """
+        return list(self._pairs(extended=extended))
+
+    def query(self, *, extended: bool = False) -> str:
         """Return the query string of ``GET /allocation_candidates``."""
-        return urlencode(self.parameters(), safe=":,!")
+        return urlencode(self.parameters(extended=extended), safe=":,!")
 
-    def _pairs(self) -> Iterator[tuple[str, str]]:
+    def _pairs(self, *, extended: bool) -> Iterator[tuple[str, str]]:
         if self.limit is not None:
             yield "limit", str(self.limit)
-        if sum(1 for suffix in self.groups if suffix != UNSUFFIXED) > 1:
+        isolate = self.isolate if extended and self.group_policy == "none" else frozenset()
+        if isolate:
+            yield "isolate", ",".join(sorted(isolate))
+        elif sum(1 for suffix in self.groups if suffix != UNSUFFIXED) > 1:
             yield "group_policy", self.group_policy
+        for uuids in sorted(sorted(one) for one in self.root_member_of):
+            yield "root_member_of", "in:" + ",".join(uuids)
+        if self.root_forbidden_aggregates:
+            yield "root_member_of", "!in:" + ",".join(sorted(self.root_forbidden_aggregates))
         root = [*sorted(self.root_required), *(f"!{name}" for name in sorted(self.root_forbidden))]
         if root:
             yield "root_required", ",".join(root)
-        for value in sorted(",".join(sorted(suffixes)) for suffixes in self.same_subtree):
-            yield "same_subtree", value
+        yield from (("same_subtree", value) for value in self._subtrees(extended=extended))
         for suffix in sorted(self.groups):
             yield from _group_pairs(suffix, self.groups[suffix])
+
+    def _subtrees(self, *, extended: bool) -> list[str]:
+        named = {",".join(sorted(suffixes)) for suffixes in self.same_subtree}
+        for together, others in self.apart:
+            if extended:
+                named.add(",".join([*sorted(together), *(f"!{name}" for name in sorted(others))]))
+            elif len(together) > 1:
+                named.add(",".join(sorted(together)))
+        return sorted(named)
 
 
 def _group_pairs(suffix: str, group: RequestGroup) -> Iterator[tuple[str, str]]:

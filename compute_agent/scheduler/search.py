@@ -82,7 +82,7 @@ class Search:
         """
         request = flavor.request_of(spec, self._options.request)
         context = replace(self._options.prefilters, owners=self._fleet.supports(OWNERS))
-        request = prefilters.apply(spec, request, context)
+        request = self._for_placement(prefilters.apply(spec, request, context))
         target = target_of(spec, self._placement, self._announcements)
         if target.root is not None:
             request = shapes.on_target(request, target.root)
@@ -140,6 +140,11 @@ class Search:
             composed = split.compose(probed, numa.nodes[0], probe.request.group(split.CELL_GROUP))
             found.append(replace(probed, candidates=composed))
         return hosts.merge(found), questions, questions.microversion
+
+    def _for_placement(self, request: CandidateRequest) -> CandidateRequest:
+        if request.gains_by_extensions and self._placement.understands_extensions():
+            return request
+        return request.plain()
 
     def _ask_layouts(self, questions: _Questions, asked: Sequence[Shape]) -> list[Answer]:
         """Ask for the layouts that hosts have; for the others only when that finds nothing."""
@@ -235,10 +240,11 @@ class _Questions:
 
     def ask(self, shape: Shape) -> Answer:
         request = shape.request
-        query = request.query()
+        extended = request.gains_by_extensions and self._placement.understands_extensions()
+        query = request.query(extended=extended)
         try:
             body, self.microversion = self._placement.allocation_candidates(
-                request.parameters(), request.microversion
+                request.parameters(extended=extended), request.microversion, extended=extended
             )
         except UnknownName as error:
             self._note(shape, query, returned=0)

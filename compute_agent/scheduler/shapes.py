@@ -12,6 +12,7 @@ CPUs from one cell and the memory from another, or from huge pages.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compute_agent.scheduler.answer import NUMA_ROOT, Answer, Candidate
@@ -20,6 +21,7 @@ from compute_agent.scheduler.guest_numa import GuestNode, GuestNuma
 from compute_agent.scheduler.request import (
     GUEST_CELL_SUFFIX,
     UNSUFFIXED,
+    Apart,
     CandidateRequest,
     RequestGroup,
 )
@@ -46,6 +48,8 @@ class Shape:
 
     def keep(self, candidate: Candidate, answer: Answer) -> bool:
         """Whether a candidate of the answer to this question may be used."""
+        if not all(_is_apart(candidate, answer, pair) for pair in self.request.apart):
+            return False
         tree = answer.tree(candidate.root)
         if self.name == UNPINNED and any("PCPU" in one.capacity for one in tree):
             return False
@@ -146,14 +150,29 @@ def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateReque
     result = replace(request.with_group(UNSUFFIXED, remaining), same_subtree=frozenset(subtrees))
     for suffix, one in added.items():
         result = result.with_group(suffix, one)
-    unknown = set().union(*result.same_subtree) - set(result.groups)
+    others = [one for pair in result.apart for one in pair]
+    unknown = set().union(*result.same_subtree, *others) - set(result.groups)
     if unknown:
         raise InvalidRequest(
             "same_subtree",
             min(unknown),
             f"a group, or a guest NUMA node from _NUMA0 to _NUMA{len(numa.nodes) - 1}",
         )
+    if len(numa.nodes) > 1 and _only_cells_could_serve(result, rest, numa):
+        cells = frozenset(f"_NUMA{index}" for index in range(len(numa.nodes)))
+        result = replace(result, isolate=cells)
     return result
+
+
+def _only_cells_could_serve(
+    request: CandidateRequest, rest: Mapping[str, int], numa: GuestNuma
+) -> bool:
+    """Whether nothing but the guest's nodes could be on a cell, so that isolating loses nothing."""
+    return request.groups.keys() <= _cell_groups(numa) | {UNSUFFIXED} and set(rest) <= {"DISK_GB"}
+
+
+def _cell_groups(numa: GuestNuma) -> set[str]:
+    return {f"{kind}{index}" for kind in ("_NUMA", "_PAGES") for index in range(len(numa.nodes))}
 
 
 def on_target(request: CandidateRequest, root: str) -> CandidateRequest:
@@ -237,4 +256,24 @@ def _without_guest_nodes(request: CandidateRequest, *, strict: bool) -> Candidat
             raise InvalidRequest("same_subtree", min(nodes), "the suffix of a group")
         if len(one - nodes) > 1:
             subtrees.add(one - nodes)
-    return replace(request, same_subtree=frozenset(subtrees))
+    kept = {
+        (together, others)
+        for together, others in request.apart
+        if not any(
+            GUEST_CELL_SUFFIX.fullmatch(name) and name not in request.groups
+            for name in together | others
+        )
+    }
+    return replace(request, same_subtree=frozenset(subtrees), apart=frozenset(kept))
+
+
+def _is_apart(candidate: Candidate, answer: Answer, pair: Apart) -> bool:
+    """Whether the providers of some groups are outside of the subtree of those of others."""
+    together, others = ([_provider(candidate, one) for one in sorted(part)] for part in pair)
+    line = set.intersection(*(set(answer.ancestry(one)) for one in together))
+    top = next((one for one in together if one in line), None)
+    return top is not None and not any(top in answer.ancestry(one) for one in others)
+
+
+def _provider(candidate: Candidate, suffix: str) -> str:
+    return candidate.mappings[suffix][0]

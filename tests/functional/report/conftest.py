@@ -75,8 +75,11 @@ class PipeTransport:
         json: object = None,
         global_request_id: str | None = None,
         timeout: tuple[float, float] | None = None,
+        *,
+        extended: bool = False,
     ) -> Response:
-        headers = request_headers(microversion, global_request_id) | {"X-Auth-Token": "admin"}
+        headers = request_headers(microversion, global_request_id, extended=extended)
+        headers["X-Auth-Token"] = "admin"
         body = None
         if json is not None:
             headers["Content-Type"] = "application/json"

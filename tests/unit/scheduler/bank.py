@@ -38,12 +38,21 @@ class Bank:
         self.queries: list[dict[str, str]] = []
         self.names: dict[str, str] = {}
         self.down = False
+        self.extended = False
         self.before_claim: Callable[[str], None] = lambda _consumer: None
         self.after_claim: Callable[[str], None] = lambda _consumer: None
         self.unknown_name = ""
 
+    def understands_extensions(self) -> bool:
+        self._reached()
+        return self.extended
+
     def allocation_candidates(
-        self, parameters: Sequence[tuple[str, str]], minimum: Microversion
+        self,
+        parameters: Sequence[tuple[str, str]],
+        minimum: Microversion,
+        *,
+        extended: bool = False,
     ) -> tuple[Mapping[str, Any], Microversion]:
         self._reached()
         self.queries.append(dict(parameters))

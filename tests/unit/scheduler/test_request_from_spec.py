@@ -176,6 +176,9 @@ def test_an_instance_booted_from_a_volume_needs_no_root_disk() -> None:
         ({"root_required": "A,!A"}, "expected A either required or forbidden"),
         ({"trait:A": "required", "trait1:B": "required"}, "group 1 is 'without resources'"),
         ({"resources_A:VGPU": "1", "same_subtree": "_A,_B"}, "same_subtree is '_B'"),
+        ({"resources_A:VGPU": "1", "same_subtree": "_A,!_B"}, "same_subtree is '_B'"),
+        ({"resources_A:VGPU": "1", "same_subtree": "!_A"}, "outside of it"),
+        ({"resources_A:VGPU": "1", "same_subtree": "_A,!_A"}, "outside of it"),
         ({"hw:cpu_policy": "exclusive"}, "expected shared or dedicated or mixed"),
         ({"hw:cpu_policy": "mixed"}, "hw:cpu_dedicated_mask"),
         ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-1"}, "not all"),
@@ -195,6 +198,15 @@ def test_a_value_that_cannot_be_is_refused_by_name(
 ) -> None:
     with pytest.raises(InvalidRequest, match=message.replace("(", r"\(")):
         request_of(spec(extra_specs))
+
+
+def test_a_group_to_be_kept_out_of_a_subtree_is_said_in_the_extended_api_only() -> None:
+    asked = {"resources_A:VGPU": "1", "resources_B:FPGA": "1", "resources_C:PGPU": "1"}
+    request = request_of(spec({**asked, "same_subtree": "_B,_A,!_C", "same_subtree2": "_A,!_C"}))
+    extended = [value for name, value in request.parameters(extended=True) if "subtree" in name]
+    assert extended == ["_A,!_C", "_A,_B,!_C"]
+    plain = [value for name, value in request.parameters() if "subtree" in name]
+    assert plain == ["_A,_B"]
 
 
 def test_a_request_for_nothing_is_refused() -> None:

@@ -138,7 +138,9 @@ class Hosts(Bank):
         }
         super().__init__([], summaries)
 
-    def allocation_candidates(self, parameters: Any, minimum: Any) -> Any:
+    def allocation_candidates(
+        self, parameters: Any, minimum: Any, *, extended: bool = False
+    ) -> Any:
         asked = dict(parameters).get("resources", "")
         wanted = {c: int(n) for c, n in (item.split(":") for item in asked.split(",") if item)}
         self.candidates = [
@@ -150,7 +152,7 @@ class Hosts(Bank):
             )
             and dict(parameters).get("in_tree") in (None, name)
         ]
-        return super().allocation_candidates(parameters, minimum)
+        return super().allocation_candidates(parameters, minimum, extended=extended)
 
 
 PINNED_GUEST = spec({"hw:cpu_policy": "dedicated"}, vcpus=2, memory_mb=0, root_gb=0)

@@ -1,0 +1,166 @@
+"""The scheduler with a placement that announces extensions, and with one that does not."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent.report.transport import InProcessTransport, RecordingTransport, Transport
+from compute_agent.scheduler.aggregates import Aggregate, Aggregates
+from compute_agent.scheduler.flavor import RequestOptions
+from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.prefilters import PrefilterContext
+from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.spec import RequestSpec
+from tests.functional.api.differential.reference import Reference, ReferenceMissing
+from tests.functional.report.conftest import PipeTransport, ours
+from tests.functional.scheduler.moving import World
+from tests.unit.scheduler.specs import spec
+
+NUMA = "HW_NUMA_ROOT"
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> InProcessTransport:
+    return InProcessTransport(ours(tmp_path_factory.mktemp("placement")))
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeTransport]:
+    try:
+        one = Reference(tmp_path_factory.mktemp("published"))
+    except ReferenceMissing as missing:
+        pytest.skip(f"no published placement to test against: {missing}")
+    yield PipeTransport(one)
+    one.close()
+
+
+class Hosts:
+    """Nested hosts in a placement, told from others by a trait."""
+
+    def __init__(self, transport: Any, tmp_path: Path) -> None:
+        self.world = World(transport, tmp_path / "journal")
+        self.trait = f"CUSTOM_T{uuid.uuid4().hex[:12].upper()}"
+        self.zone = str(uuid.uuid4())
+
+    def nested(self, name: str, *cells: int, zone: bool = False) -> None:
+        aggregates = (self.zone,) if zone else ()
+        self.world.provider(name, {}, self.trait, "COMPUTE_NODE", aggregates=aggregates)
+        for index, vcpus in enumerate(cells):
+            cell, card = f"{name}{index}", f"{name}{index}card"
+            self.world.provider(cell, {"VCPU": vcpus}, NUMA, parent=name)
+            self.world.provider(card, {"VGPU": 1}, parent=cell)
+
+    def found(
+        self, transport: Transport, asked: RequestSpec, *, use: bool, limit: int = 1000
+    ) -> tuple[set[tuple[str, ...]], list[str]]:
+        """The providers of each candidate, by short name, and the questions that were asked."""
+        zones = Aggregates((Aggregate(self.zone, metadata={"availability_zone": "az"}),))
+        recorded = RecordingTransport(transport)
+        options = SearchOptions(RequestOptions(limit=limit), PrefilterContext(aggregates=zones))
+        client = PlacementClient(recorded, use_extensions=use)
+        hosts = Search(client, options).find(asked).hosts
+        names = self.world.names
+        return (
+            {
+                tuple(sorted(names[uuid] for uuid in one.allocations))
+                for host in hosts
+                for one in host.candidates
+            },
+            [path for path in recorded.requests if "candidates" in path],
+        )
+
+    def asked(self, **extra: str) -> RequestSpec:
+        return spec({"root_required": self.trait, **extra}, vcpus=4, memory_mb=0, root_gb=0)
+
+
+@pytest.fixture
+def hosts(extended: InProcessTransport, tmp_path: Path) -> Hosts:
+    return Hosts(extended, tmp_path)
+
+
+TWO_NODES = {"hw:numa_nodes": "2"}
+FAR_CARD = {
+    "hw:numa_nodes": "1",
+    "resources_CARD:VGPU": "1",
+    "same_subtree_far": "_NUMA0,!_CARD",
+}
+
+
+@pytest.mark.parametrize("asked", [TWO_NODES, FAR_CARD, {}])
+def test_candidates_are_the_same_with_extensions_and_without(
+    hosts: Hosts, extended: InProcessTransport, asked: dict[str, str]
+) -> None:
+    hosts.nested("a", 4, 4, 4)
+    hosts.nested("b", 4)
+    request = hosts.asked(**asked)
+    with_them, _ = hosts.found(extended, request, use=True)
+    without, questions = hosts.found(extended, request, use=False)
+    assert with_them == without
+    assert with_them
+    assert not any("isolate=" in one or "!_" in one for one in questions)
+
+
+def test_a_device_is_kept_off_the_cell_of_the_guest(
+    hosts: Hosts, extended: InProcessTransport
+) -> None:
+    hosts.nested("a", 4, 1)
+    request = hosts.asked(**FAR_CARD)
+    for use in (True, False):
+        assert hosts.found(extended, request, use=use)[0] == {("a0", "a1card")}
+
+
+def test_with_extensions_a_limit_is_not_spent_on_what_cannot_be_used(
+    hosts: Hosts, extended: InProcessTransport
+) -> None:
+    hosts.nested("a", 8, 8)
+    hosts.nested("b", 8, 8)
+    found, questions = hosts.found(extended, hosts.asked(**TWO_NODES), use=True, limit=2)
+    assert found == {("a0", "a1"), ("b0", "b1")}
+    assert any("isolate=_NUMA0,_NUMA1" in one for one in questions)
+
+
+def test_a_zone_binds_the_host_where_all_resources_are_on_providers_below_it(
+    hosts: Hosts, extended: InProcessTransport
+) -> None:
+    hosts.nested("in", 4, zone=True)
+    hosts.nested("out", 4)
+    asked = spec(
+        {"root_required": hosts.trait, "resources_CARD:VGPU": "1"},
+        vcpus=0,
+        memory_mb=0,
+        root_gb=0,
+        availability_zone="az",
+    )
+    found, [question] = hosts.found(extended, asked, use=True)
+    assert found == {("in0card",)}
+    assert f"root_member_of=in:{hosts.zone}" in question
+    cpus = spec(
+        {"root_required": hosts.trait},
+        vcpus=4,
+        memory_mb=0,
+        root_gb=0,
+        availability_zone="az",
+    )
+    for use in (True, False):
+        assert hosts.found(extended, cpus, use=use)[0] == {("in0",)}
+
+
+def test_a_placement_that_announces_none_is_asked_in_the_plain_api(
+    published: PipeTransport, tmp_path: Path
+) -> None:
+    hosts = Hosts(published, tmp_path)
+    hosts.nested("a", 4, 1, zone=True)
+    found, questions = hosts.found(published, hosts.asked(**FAR_CARD), use=True)
+    assert found == {("a0", "a1card")}
+    assert not any("!_" in one for one in questions)
+    zoned = spec(
+        {"root_required": hosts.trait}, vcpus=4, memory_mb=0, root_gb=0, availability_zone="az"
+    )
+    found, questions = hosts.found(published, zoned, use=True)
+    assert found == {("a0",)}
+    assert not any("root_member_of" in one for one in questions)
