@@ -1,0 +1,152 @@
+"""Nodes that the driver lists no more: deleted, left, kept or handed over."""
+
+import uuid
+
+import pytest
+
+from tests.functional.agent.processes import claim, eventually, running
+
+DRIVERS = "tests.functional.agent.scripted_driver"
+
+
+@pytest.fixture
+def nodes(node):
+    return {f"{node}-{number}": str(uuid.uuid4()) for number in range(2)}
+
+
+@pytest.fixture
+def gone(nodes):
+    """The node that goes, and those that stay."""
+    name = sorted(nodes)[0]
+    return name, {other: nodes[other] for other in nodes if other != name}
+
+
+def make(new_agent, placement, driver="ScriptedNodesDriver"):
+    return new_agent(placement.url, DEFAULT={"compute_driver": f"{DRIVERS}.{driver}"})
+
+
+CHILDREN = {"card": {"CUSTOM_CARD": {"total": 1}}}
+
+
+@pytest.fixture(autouse=True)
+def _classes(placement):
+    assert placement.request("PUT", "/resource_classes/CUSTOM_CARD").ok
+
+
+def test_a_node_that_is_gone_for_good_is_deleted_with_its_children(
+    placement, new_agent, nodes, gone
+):
+    agent = make(new_agent, placement)
+    agent.script(nodes=nodes, children=CHILDREN)
+    name, left = gone
+    with running(agent):
+        assert set(placement.tree(name)) == {name, f"{name}_card"}
+        agent.script(nodes=left, children=CHILDREN, deleted=[name])
+        eventually(lambda: placement.root(name) is None, "its providers deleted")
+        assert set(placement.tree(*left)) == {*left, f"{next(iter(left))}_card"}
+        assert [each["name"] for each in agent.status()["nodes"]] == list(left)
+
+
+def test_a_node_that_vanished_while_the_agent_was_down_is_deleted_at_its_next_start(
+    placement, new_agent, nodes, gone
+):
+    agent = make(new_agent, placement)
+    agent.script(nodes=nodes)
+    name, left = gone
+    with running(agent):
+        agent.stop()
+    agent.script(nodes=left, deleted=[name])
+    with running(agent):
+        eventually(lambda: placement.root(name) is None, "its providers deleted")
+
+
+def test_a_node_that_somebody_holds_something_of_stays_whole_until_it_is_given_back(
+    placement, new_agent, nodes, gone
+):
+    agent = make(new_agent, placement)
+    agent.script(nodes=nodes, children=CHILDREN)
+    name, left = gone
+    with running(agent):
+        consumer = claim(placement, nodes[name], {"VCPU": 1})
+        agent.script(nodes=left, children=CHILDREN, deleted=[name])
+        eventually(lambda: consumer in agent.logged(), "the holder named")
+        assert set(placement.tree(name)) == {name, f"{name}_card"}
+        assert placement.request("DELETE", f"/allocations/{consumer}").ok
+        eventually(lambda: placement.root(name) is None, "its providers deleted")
+        assert agent.logged().count("is gone; its providers stay") == 1
+
+
+def test_a_node_that_is_only_elsewhere_now_keeps_its_providers(placement, new_agent, nodes, gone):
+    agent = make(new_agent, placement, "WanderingNodesDriver")
+    agent.script(nodes=nodes)
+    name, left = gone
+    with running(agent):
+        agent.script(nodes=left)
+        eventually(lambda: len(agent.status()["nodes"]) == 1, "the node dropped")
+        eventually(lambda: f"{name} is no longer managed here" in agent.logged(), "a line")
+        # it is another agent's by now, whatever this driver says of it
+        agent.script(nodes=left | {f"{name}-new": str(uuid.uuid4())}, deleted=[name])
+        eventually(lambda: len(agent.status()["nodes"]) == 2, "a search")
+        agent.script(nodes=left, deleted=[name])
+        eventually(lambda: len(agent.status()["nodes"]) == 1, "another one")
+        assert placement.root(name)["uuid"] == nodes[name]
+
+
+def test_a_wandering_node_that_another_agent_has_written_to_is_left_to_it(
+    placement, new_agent, nodes, gone
+):
+    agent = make(new_agent, placement, "WanderingNodesDriver")
+    agent.script(nodes=nodes)
+    name, left = gone
+    with running(agent):
+        agent.stop()
+    # another agent takes it over and reports more
+    path = f"/resource_providers/{nodes[name]}/inventories"
+    held = placement.get(path)
+    held["inventories"]["VCPU"]["total"] = 9
+    assert placement.request("PUT", path, json=held).ok
+    agent.script(nodes=left, deleted=[name])
+    with running(agent):
+        eventually(lambda: "another agent has written to them" in agent.logged(), "a line")
+        assert placement.root(name)["uuid"] == nodes[name]
+
+
+def test_a_wandering_node_that_was_only_claimed_and_released_meanwhile_is_deleted(
+    placement, new_agent, nodes, gone
+):
+    agent = make(new_agent, placement, "WanderingNodesDriver")
+    agent.script(nodes=nodes)
+    name, left = gone
+    with running(agent):
+        agent.stop()
+    consumer = claim(placement, nodes[name], {"VCPU": 1})
+    assert placement.request("DELETE", f"/allocations/{consumer}").ok
+    agent.script(nodes=left, deleted=[name])
+    with running(agent):
+        eventually(lambda: placement.root(name) is None, "its providers deleted")
+
+
+def test_a_child_of_somebody_else_keeps_the_tree(placement, new_agent, nodes, gone):
+    agent = make(new_agent, placement)
+    agent.script(nodes=nodes)
+    name, left = gone
+    with running(agent):
+        foreign = {"name": f"{name}_ovs", "parent_provider_uuid": nodes[name]}
+        assert placement.request("POST", "/resource_providers", json=foreign).ok
+        agent.script(nodes=left, deleted=[name])
+        eventually(lambda: "was made by somebody else" in agent.logged(), "a line")
+        assert set(placement.tree(name)) == {name, f"{name}_ovs"}
+
+
+def test_a_driver_that_cannot_say_whether_a_node_is_gone_is_asked_again(
+    placement, new_agent, nodes, gone
+):
+    agent = make(new_agent, placement)
+    agent.script(nodes=nodes)
+    name, left = gone
+    with running(agent):
+        agent.script(nodes=left, **{"raise": {"is_node_deleted": "ZeroDivisionError"}})
+        eventually(lambda: "providers are not removed yet" in agent.logged(), "a warning")
+        assert placement.root(name)
+        agent.script(nodes=left, deleted=[name])
+        eventually(lambda: placement.root(name) is None, "its providers deleted")
