@@ -196,6 +196,15 @@ def test_the_unit_does_not_restart_what_needs_a_person():
     assert service["RestartPreventExitStatus"] == "1 2 5"
 
 
+def test_the_unit_points_at_the_documentation_of_the_agent_that_is_installed_with_it():
+    described = Path(unit()["Unit"]["Documentation"].removeprefix("file:/usr/"))
+    installed = configparser.ConfigParser()
+    installed.read(ETC.parent / "setup.cfg")
+    (page,) = installed["options.data_files"][str(described.parent)].split()
+    assert Path(page).name == described.name
+    assert (ETC.parent / page).read_text().startswith("# Running compute-agent")
+
+
 def test_the_unit_waits_longer_for_a_stop_than_the_agent_for_a_pass():
     assert int(unit()["Service"]["TimeoutStopSec"]) > 60
 
