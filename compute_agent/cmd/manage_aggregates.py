@@ -21,6 +21,7 @@ from compute_agent.cmd.manage_options import (
     transport,
 )
 from compute_agent.cmd.manage_progress import ProgressBars, progress_bars
+from compute_agent.manage.wording import counted
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -112,15 +113,14 @@ def _sync(namespace: argparse.Namespace) -> int:
 
 
 def _aggregates(conf: cfg.ConfigOpts) -> Collection[Aggregate]:
-    from compute_agent.scheduler import aggregates
+    from compute_agent.scheduler.aggregate_source import source_of
 
-    source = conf.compute_scheduler.aggregate_source
-    if not source:
+    if not conf.compute_scheduler.aggregate_source:
         raise BadArgument(
             "[compute_scheduler]aggregate_source is not set, so there is nothing to mirror. Set it "
-            "to the file that lists the aggregates and their hosts."
+            "to the file that lists the aggregates and their hosts, or to nova."
         )
-    return aggregates.load(source).all
+    return source_of(conf).current().all
 
 
 def _announced(
@@ -171,6 +171,6 @@ def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
         for aggregate in change.removed:
             print(f"{change.host} ({change.provider}): {would}removed from {aggregate}")
     print(
-        f"{result.hosts} hosts: {len(result.changes)} {would}changed, "
+        f"{counted(result.hosts, 'host')}: {len(result.changes)} {would}changed, "
         f"{len(result.problems)} with problems"
     )

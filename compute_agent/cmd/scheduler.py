@@ -95,6 +95,7 @@ def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> i
 
 def exit_of(error: errors.ComputeAgentError) -> Exit:
     """Return the exit status that an error stands for."""
+    from compute_agent.manage.openstack.service import ServiceUnusable
     from compute_agent.scheduler.errors import (
         AnswerMalformed,
         MoveRefused,
@@ -106,7 +107,9 @@ def exit_of(error: errors.ComputeAgentError) -> Exit:
         return Exit.NOTHING_FITS
     if isinstance(error, _CONFLICTS | MoveRefused):
         return Exit.CONFLICT
-    if isinstance(error, errors.PlacementError | AnswerMalformed | NoSchedulerAnswers):
+    if isinstance(
+        error, errors.PlacementError | AnswerMalformed | NoSchedulerAnswers | ServiceUnusable
+    ):
         return Exit.PLACEMENT
     return Exit.BAD_INPUT
 

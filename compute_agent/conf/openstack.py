@@ -12,9 +12,10 @@ SERVICES: Final = (
         "nova",
         "compute",
         """
-How `compute-manage` reaches the Compute API where [compute_agent]instance_source is nova: session,
-adapter and auth options of keystoneauth1. The user must be allowed to list the servers and
-migrations of all projects. Neither the agent nor the scheduler uses it.
+How `compute-manage` reaches the Compute API where [compute_agent]instance_source is nova, and the
+scheduler where [compute_scheduler]aggregate_source is: session, adapter and auth options of
+keystoneauth1. The user must be allowed to list the servers and migrations of all projects, or the
+aggregates. The agent does not use it.
 """,
     ),
     (

@@ -51,6 +51,15 @@ Filters see only these. Raise it when the log says that the limit was reached an
 found; that costs memory here and time in placement.
 """,
     ),
+    cfg.IntOpt(
+        "discover_hosts_in_cells_interval",
+        default=-1,
+        min=-1,
+        help="""
+Read so that an existing configuration file stays valid. There are no cells to discover hosts in:
+placement names the hosts.
+""",
+    ),
     cfg.BoolOpt(
         "limit_tenants_to_placement_aggregate",
         default=False,
@@ -156,6 +165,14 @@ Weighers that order the hosts left: "nova.scheduler.weights.all_weighers" for th
 the scheduler, or full paths of classes.
 """,
     ),
+    cfg.BoolOpt(
+        "track_instance_changes",
+        default=True,
+        help="""
+Go by the number of instances that agents announce. Off, filters and weighers of instances count
+only those that a request itself places.
+""",
+    ),
     *_multiplier_opts(),
     cfg.FloatOpt(
         "metrics_weight_multiplier",
@@ -242,9 +259,11 @@ compute_scheduler_opts = [
     cfg.StrOpt(
         "aggregate_source",
         help="""
-YAML file of host aggregates: a list of {uuid, name, hosts: [names], metadata: {key: value}}.
+Where host aggregates come from: nova, or the path of a YAML file.
 
-Needed for availability zones, tenant isolation and the Aggregate* filters. The uuid must be the one
+nova: the Compute API, reached as group nova says; what it answers is kept for a minute, and stays
+in force while it cannot be reached. A file: a list of {uuid, name, hosts: [names], metadata: {key:
+value}}, read at start and on SIGHUP. Needed for availability zones, tenant isolation and the Aggregate* filters. The uuid must be the one
 under which the aggregate is mirrored in placement. Unset: there are no aggregates.
 """,
     ),

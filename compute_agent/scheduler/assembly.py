@@ -13,7 +13,7 @@ import os_traits
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.report.transport import Transport
-from compute_agent.scheduler import aggregates
+from compute_agent.scheduler.aggregate_source import source_of
 from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.claims import (
     Claims,
@@ -96,7 +96,6 @@ def search_options(conf: cfg.ConfigOpts) -> SearchOptions:
     :raises InvalidConfiguration: an unknown filter, an unusable aggregate file or PCI alias.
     """
     scheduler, filtering = conf.scheduler, conf.filter_scheduler
-    source = conf.compute_scheduler.aggregate_source
     return SearchOptions(
         request=RequestOptions(
             limit=scheduler.max_placement_results,
@@ -104,7 +103,6 @@ def search_options(conf: cfg.ConfigOpts) -> SearchOptions:
             pci_aliases=pci_aliases(conf.pci.alias) if filtering.pci_in_placement else None,
         ),
         prefilters=PrefilterContext(
-            aggregates=aggregates.load(source) if source else aggregates.Aggregates(),
             tenant_aggregates=scheduler.limit_tenants_to_placement_aggregate,
             tenant_aggregate_required=scheduler.placement_aggregate_required_for_tenants,
             image_type=scheduler.query_placement_for_image_type_support,
@@ -116,7 +114,9 @@ def search_options(conf: cfg.ConfigOpts) -> SearchOptions:
         filters=registry.make(
             filtering.enabled_filters, filtering.available_filters, filter_options(conf)
         ),
+        aggregates=source_of(conf),
         service_down_time=conf.service_down_time,
+        track_instances=filtering.track_instance_changes,
         unpinned_fallback=not conf.workarounds.disable_fallback_pcpu_query,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from compute_agent.scheduler import answer as answers
 from compute_agent.scheduler import flavor, hosts, prefilters, shapes, split
+from compute_agent.scheduler.aggregate_source import AggregateSource, FixedAggregates
 from compute_agent.scheduler.aggregates import Aggregates
 from compute_agent.scheduler.announcements import Announcement, Announcements
 from compute_agent.scheduler.answer import Answer
@@ -33,7 +34,9 @@ class SearchOptions:
     request: flavor.RequestOptions = field(default_factory=flavor.RequestOptions)
     prefilters: prefilters.PrefilterContext = field(default_factory=prefilters.PrefilterContext)
     filters: tuple[HostFilter, ...] = ()
+    aggregates: AggregateSource = field(default_factory=FixedAggregates)
     service_down_time: float = 60.0
+    track_instances: bool = True
     unpinned_fallback: bool = True
 
 
@@ -68,11 +71,6 @@ class Search:
         self._fleet = fleet or Fleet(None, placement.provider_names)
         self._layouts = layouts
 
-    @property
-    def aggregates(self) -> Aggregates:
-        """The aggregates that hosts are in."""
-        return self._options.prefilters.aggregates
-
     def find(self, spec: RequestSpec) -> Found:
         """Return the hosts that can take `spec`; there may be none.
 
@@ -81,7 +79,12 @@ class Search:
         :raises PlacementUnavailable: placement cannot be asked.
         """
         request = flavor.request_of(spec, self._options.request)
-        context = replace(self._options.prefilters, owners=self._fleet.supports(OWNERS))
+        aggregates = self._options.aggregates.current()
+        context = replace(
+            self._options.prefilters,
+            aggregates=aggregates,
+            owners=self._fleet.supports(OWNERS),
+        )
         request = self._for_placement(prefilters.apply(spec, request, context))
         target = target_of(spec, self._placement, self._announcements)
         if target.root is not None:
@@ -92,7 +95,7 @@ class Search:
         dropped_names = spec.ignore_hosts | spec.retried_hosts
         found = [
             one
-            for one in self._host_states(spec, answer)
+            for one in self._host_states(spec, answer, aggregates)
             if target.admits(one)
             and dropped_names.isdisjoint(one.known_as)
             and _in_cell(one, spec.destination)
@@ -181,7 +184,9 @@ class Search:
             known,
         )
 
-    def _host_states(self, spec: RequestSpec, answer: Answer) -> list[HostState]:
+    def _host_states(
+        self, spec: RequestSpec, answer: Answer, aggregates: Aggregates
+    ) -> list[HostState]:
         by_root = hosts.by_root(answer)
         names = self._placement.provider_names(by_root)
         living = self._named_instances(spec)
@@ -198,7 +203,7 @@ class Search:
                     name=name,
                     providers=providers,
                     candidates=candidate_order.in_order(candidates, providers),
-                    aggregates=self.aggregates.of_host(name),
+                    aggregates=aggregates.of_host(name),
                     instances=frozenset(i for i, roots in living.items() if root in roots),
                     announcement=announced,
                     alive=alive,
@@ -214,6 +219,8 @@ class Search:
             # not heard of yet, for instance right after this scheduler started: placement's own
             # mark of a disabled host still holds
             return None, True
+        if not self._options.track_instances:
+            announced = replace(announced, instances=None)
         return announced, self._announcements.age(announced) < self._options.service_down_time
 
     def _named_instances(self, spec: RequestSpec) -> Mapping[str, frozenset[str]]:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from compute_agent.report.transport import InProcessTransport, RecordingTransport, Transport
+from compute_agent.scheduler.aggregate_source import FixedAggregates
 from compute_agent.scheduler.aggregates import Aggregate, Aggregates
 from compute_agent.scheduler.flavor import RequestOptions
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.prefilters import PrefilterContext
 from compute_agent.scheduler.search import Search, SearchOptions
 from compute_agent.scheduler.spec import RequestSpec
 from tests.functional.api.differential.reference import Reference, ReferenceMissing
@@ -59,9 +59,11 @@ class Hosts:
         self, transport: Transport, asked: RequestSpec, *, use: bool, limit: int = 1000
     ) -> tuple[set[tuple[str, ...]], list[str]]:
         """The providers of each candidate, by short name, and the questions that were asked."""
-        zones = Aggregates((Aggregate(self.zone, metadata={"availability_zone": "az"}),))
+        zones = FixedAggregates(
+            Aggregates((Aggregate(self.zone, metadata={"availability_zone": "az"}),))
+        )
         recorded = RecordingTransport(transport)
-        options = SearchOptions(RequestOptions(limit=limit), PrefilterContext(aggregates=zones))
+        options = SearchOptions(RequestOptions(limit=limit), aggregates=zones)
         client = PlacementClient(recorded, use_extensions=use)
         hosts = Search(client, options).find(asked).hosts
         names = self.world.names

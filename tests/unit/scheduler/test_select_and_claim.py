@@ -60,7 +60,9 @@ def scheduler_on(bank: Bank, journal: Path, **options: Any) -> Scheduler:
         )
     )
     search_options = SearchOptions(
-        request=RequestOptions(limit=options.pop("limit", 1000)), filters=filters
+        request=RequestOptions(limit=options.pop("limit", 1000)),
+        filters=filters,
+        track_instances=options.pop("track_instances", True),
     )
     return Scheduler(
         bank,
@@ -354,3 +356,15 @@ def test_a_disabled_agent_is_not_chosen(journal: Path) -> None:
     bank = flat_hosts(a=9, b=4)
     scheduler = scheduler_on(bank, journal, announcements=announcements)
     assert chosen(scheduler, ONE) == ["host-b"]
+
+
+@pytest.mark.parametrize(("track", "host"), [(True, "host-b"), (False, "host-a")])
+def test_announced_instances_count_unless_they_are_not_tracked(
+    journal: Path, track: bool, host: str
+) -> None:
+    announcements = Announcements()
+    announcements.receive({"host": "h", "nodes": [{"uuid": "a", "instances": 50}]})
+    bank = flat_hosts(a=9, b=4)
+    options = {"filters": ["NumInstancesFilter"], "track_instances": track}
+    scheduler = scheduler_on(bank, journal, announcements=announcements, **options)
+    assert chosen(scheduler, ONE) == [host]

@@ -1,0 +1,113 @@
+"""Where host aggregates come from: a file, or the Compute API."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from compute_agent.manage.openstack.service import Service, ServiceUnusable
+from compute_agent.scheduler import aggregates
+from compute_agent.scheduler.aggregates import Aggregate, Aggregates
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+LOG = logging.getLogger(__name__)
+
+NOVA = "nova"
+KEPT_SECONDS = 60.0
+_SHOWS_UUID = "2.41"
+"""The first microversion in which the Compute API shows the uuid of an aggregate."""
+
+
+class AggregateSource(Protocol):
+    """What knows the aggregates."""
+
+    def current(self) -> Aggregates:
+        """Return the aggregates as they are now.
+
+        :raises ServiceUnusable: they cannot be read.
+        """
+
+
+class FixedAggregates:
+    """Aggregates that change only when they are read anew at a start or a reload."""
+
+    def __init__(self, known: Aggregates | None = None) -> None:
+        self._known = known or Aggregates()
+
+    def current(self) -> Aggregates:
+        """See `AggregateSource`."""
+        return self._known
+
+
+class NovaAggregates:
+    """The aggregates of the Compute API, kept for a minute.
+
+    :param service: the Compute API, at its version 2.1.
+    :param clock: seconds that only grow.
+    """
+
+    def __init__(self, service: Service, clock: Callable[[], float] = time.monotonic) -> None:
+        self._service = service
+        self._service.headers["OpenStack-API-Version"] = f"compute {_SHOWS_UUID}"
+        self._service.headers["X-OpenStack-Nova-API-Version"] = _SHOWS_UUID
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._kept: tuple[float, Aggregates] | None = None
+
+    def current(self) -> Aggregates:
+        """See `AggregateSource`; what was read before stays in force while they cannot be read."""
+        with self._lock:
+            now = self._clock()
+            if self._kept is not None and now - self._kept[0] < KEPT_SECONDS:
+                return self._kept[1]
+            try:
+                found = self._read()
+            except ServiceUnusable as error:
+                if self._kept is None:
+                    raise
+                LOG.warning("The aggregates read before stay in force: %s", error)
+                found = self._kept[1]
+            self._kept = (now, found)
+            return found
+
+    def _read(self) -> Aggregates:
+        doing = "Listing the host aggregates"
+        listed = self._service.get("/os-aggregates", doing).get("aggregates")
+        try:
+            return Aggregates(tuple(map(_aggregate, listed or ())))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ServiceUnusable(
+                f"{doing} failed: an entry of Nova's answer is not understood "
+                f"({type(error).__name__}: {error}). The endpoint of group [nova] must be that of "
+                f"the Compute API v2.1, which shows aggregates' uuids from {_SHOWS_UUID} on."
+            ) from error
+
+
+def source_of(conf: cfg.ConfigOpts) -> AggregateSource:
+    """Return the source that option ``[compute_scheduler]aggregate_source`` names.
+
+    :raises InvalidConfiguration: a file that cannot be used.
+    """
+    named = conf.compute_scheduler.aggregate_source
+    if not named:
+        return FixedAggregates()
+    if named == NOVA:
+        return NovaAggregates(Service(conf, "nova", "Nova"))
+    return FixedAggregates(aggregates.load(named))
+
+
+def _aggregate(body: Mapping[str, Any]) -> Aggregate:
+    metadata = {str(key): str(value) for key, value in body.get("metadata", {}).items()}
+    if body.get("availability_zone"):
+        metadata.setdefault("availability_zone", str(body["availability_zone"]))
+    return Aggregate(
+        uuid=str(body["uuid"]),
+        name=str(body.get("name", "")),
+        hosts=frozenset(map(str, body.get("hosts", ()))),
+        metadata=metadata,
+    )
