@@ -11,8 +11,13 @@ settings.register_profile(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+# Long runs are done in pieces, each with its own --hypothesis-seed.
 settings.register_profile(
-    "long", max_examples=50_000, deadline=None, suppress_health_check=list(HealthCheck)
+    "long",
+    max_examples=int(os.environ.get("HYPOTHESIS_EXAMPLES", "50000")),
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 

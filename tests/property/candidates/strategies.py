@@ -1,8 +1,16 @@
-"""Small forests and queries that fit them often enough to have answers."""
+"""Small forests and queries that fit them often enough to have answers.
+
+What is drawn is written down once, for two sources of choices: hypothesis, which shrinks what
+fails, and a seeded generator, which makes tens of thousands of problems in the time that it takes
+hypothesis to make a thousand.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import random
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
@@ -14,117 +22,167 @@ TRAITS = ("CUSTOM_A", "CUSTOM_B", "CUSTOM_C")
 AGGREGATES = ("agg1", "agg2", "agg3")
 SUFFIXES = ("_1", "_2", "_3")
 
-_RARELY = st.sampled_from([False, False, False, True])
-_INVENTORY = st.builds(
-    Inventory,
-    total=st.integers(1, 8),
-    reserved=st.sampled_from([0, 0, 0, 1, 9]),
-    min_unit=st.sampled_from([1, 1, 1, 2]),
-    max_unit=st.sampled_from([8, 8, 8, 2, 1]),
-    step_size=st.sampled_from([1, 1, 1, 2]),
-    ratio=st.sampled_from([1.0, 1.0, 1.5, 0.3]),
-    used=st.sampled_from([0, 0, 1, 3]),
-)
-_PLAIN = st.builds(Inventory, total=st.integers(1, 4))
+T = TypeVar("T")
+Problem = tuple[list[Provider], CandidateQuery]
 
 
-def _some(values: tuple[str, ...], most: int) -> st.SearchStrategy[tuple[str, ...]]:
-    return st.lists(st.sampled_from(values), max_size=most, unique=True).map(tuple)
+class Choices(Protocol):
+    """Where decisions come from."""
+
+    def integer(self, low: int, high: int) -> int: ...
 
 
-@st.composite
-def worlds(draw: st.DrawFn) -> list[Provider]:
+class Drawn:
+    """Choices of hypothesis."""
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+
+    def integer(self, low: int, high: int) -> int:
+        return self._draw(_integers(low, high))
+
+
+class Seeded:
+    """Choices of a generator, the same for the same seed."""
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        return self._random.randint(low, high)
+
+
+@cache
+def _integers(low: int, high: int) -> st.SearchStrategy[int]:
+    return st.integers(low, high)
+
+
+def one(choices: Choices, values: Sequence[T]) -> T:
+    return values[choices.integer(0, len(values) - 1)]
+
+
+def some(choices: Choices, values: Sequence[T], most: int, least: int = 0) -> list[T]:
+    left = list(values)
+    count = choices.integer(least, min(most, len(left)))
+    return [left.pop(choices.integer(0, len(left) - 1)) for _ in range(count)]
+
+
+def rarely(choices: Choices) -> bool:
+    return choices.integer(0, 3) == 3
+
+
+def inventory(choices: Choices, sort: str) -> Inventory:
+    if sort == "single":
+        return Inventory(1)
+    if sort == "plain":
+        return Inventory(choices.integer(1, 4))
+    return Inventory(
+        total=choices.integer(1, 8),
+        reserved=one(choices, (0, 0, 0, 1, 9)),
+        min_unit=one(choices, (1, 1, 1, 2)),
+        max_unit=one(choices, (8, 8, 8, 2, 1)),
+        step_size=one(choices, (1, 1, 1, 2)),
+        ratio=one(choices, (1.0, 1.0, 1.5, 0.3)),
+        used=one(choices, (0, 0, 1, 3)),
+    )
+
+
+def world_of(choices: Choices) -> list[Provider]:
     """Up to nine providers in trees of up to four levels, some of them sharing."""
     world: list[Provider] = []
     depth: dict[str | None, int] = {None: 0}
-    inventory = draw(st.sampled_from([_INVENTORY, _PLAIN, st.just(Inventory(1))]))
-    for number in range(draw(st.integers(1, 9))):
-        above: list[str | None] = [name for name, level in depth.items() if level < 4]
-        parent = draw(st.sampled_from(above))
+    sort = one(choices, ("full", "plain", "single"))
+    for number in range(choices.integer(1, 9)):
+        parent = one(choices, [name for name, level in depth.items() if level < 4])
         name = f"p{number}"
         depth[name] = depth[parent] + 1
-        traits = draw(_some(TRAITS, 2))
-        if draw(_RARELY):
-            traits += (SHARING,)
-        stock = draw(st.dictionaries(st.sampled_from(CLASSES), inventory, max_size=3))
-        world.append(Provider(name, parent, stock, traits, draw(_some(AGGREGATES, 2))))
+        traits = some(choices, TRAITS, 2) + ([SHARING] if rarely(choices) else [])
+        classes = some(choices, CLASSES, 3, least=choices.integer(0, 2))
+        stock = {each: inventory(choices, sort) for each in classes}
+        aggregates = tuple(some(choices, AGGREGATES, 2))
+        world.append(Provider(name, parent, stock, tuple(traits), aggregates))
     return world
 
 
-def _terms(values: tuple[str, ...]) -> st.SearchStrategy[tuple[frozenset[str], ...]]:
-    term = st.frozensets(st.sampled_from(values), min_size=1, max_size=2)
-    return st.one_of(st.just(()), st.lists(term, max_size=2, unique=True).map(tuple))
+def _terms(choices: Choices, values: Sequence[str]) -> tuple[frozenset[str], ...]:
+    count = one(choices, (0, 0, 0, 0, 0, 0, 1, 2))
+    terms = [frozenset(some(choices, values, 2, least=1)) for _ in range(count)]
+    return tuple(dict.fromkeys(terms))
 
 
-def _forbidden(values: tuple[str, ...]) -> st.SearchStrategy[frozenset[str]]:
-    none: frozenset[str] = frozenset()
-    return st.one_of(
-        st.just(none), st.just(none), st.frozensets(st.sampled_from(values), max_size=1)
-    )
+def _forbidden(choices: Choices, values: Sequence[str]) -> frozenset[str]:
+    return frozenset([one(choices, values)] if choices.integer(0, 7) == 7 else [])
 
 
-@st.composite
-def _group(draw: st.DrawFn, suffix: str, world: list[Provider], idle: bool) -> RequestGroup:
-    amounts = st.dictionaries(
-        st.sampled_from(CLASSES), st.integers(1, 3), min_size=1, max_size=2 if suffix else 3
-    )
+def _group(choices: Choices, suffix: str, world: list[Provider], idle: bool) -> RequestGroup:
+    classes = [] if idle else some(choices, CLASSES, 2 if suffix else 3, least=1)
     names = [provider.name for provider in world]
     return RequestGroup(
         suffix=suffix,
-        resources=() if idle else tuple(draw(amounts).items()),
-        required=draw(_terms(TRAITS)),
-        forbidden=draw(_forbidden(TRAITS)),
-        member_of=draw(_terms(AGGREGATES)),
-        forbidden_aggregates=draw(_forbidden(AGGREGATES)),
-        in_tree=draw(st.sampled_from([None] * 6 + names)),
+        resources=tuple((name, one(choices, (1, 1, 1, 2, 3))) for name in classes),
+        required=_terms(choices, TRAITS),
+        forbidden=_forbidden(choices, TRAITS),
+        member_of=_terms(choices, AGGREGATES),
+        forbidden_aggregates=_forbidden(choices, AGGREGATES),
+        in_tree=one(choices, names) if choices.integer(0, 11) == 11 else None,
     )
 
 
-@st.composite
-def queries(draw: st.DrawFn, world: list[Provider]) -> CandidateQuery:
-    """A query over all parameters, extensions among them."""
-    suffixes = list(SUFFIXES[: draw(st.integers(0, 3))])
-    with_unsuffixed = not suffixes or draw(st.booleans())
-    subtrees: list[SameSubtree] = []
-    if suffixes:
-        subtrees = draw(st.lists(_subtree(suffixes), max_size=2))
-    bound = {suffix for each in subtrees for suffix in each.together | each.apart}
+def _subtree(choices: Choices, suffixes: Sequence[str]) -> SameSubtree:
+    together = frozenset(some(choices, suffixes, len(suffixes), least=1))
+    rest = [suffix for suffix in suffixes if suffix not in together]
+    apart = some(choices, rest, len(rest)) if rest and rarely(choices) else []
+    return SameSubtree(together, frozenset(apart))
+
+
+def _groups(
+    choices: Choices, world: list[Provider], suffixes: Sequence[str], bound: set[str]
+) -> list[RequestGroup]:
+    with_unsuffixed = not suffixes or choices.integer(0, 1) == 1
     groups: list[RequestGroup] = []
-    alike = draw(_RARELY)
+    alike = rarely(choices)
     for suffix in suffixes:
-        idle = suffix in bound and (with_unsuffixed or bool(groups)) and draw(_RARELY)
-        group = draw(_group(suffix, world, idle))
+        idle = suffix in bound and (with_unsuffixed or bool(groups)) and rarely(choices)
+        group = _group(choices, suffix, world, idle)
         if alike and groups:
             first = {name: getattr(groups[0], name) for name in RequestGroup.__slots__}
             group = RequestGroup(**{**first, "suffix": suffix})
         groups.append(group)
     if with_unsuffixed:
-        groups.insert(draw(st.integers(0, len(groups))), draw(_group("", world, False)))
+        groups.insert(choices.integer(0, len(groups)), _group(choices, "", world, False))
+    return groups
+
+
+def query_of(choices: Choices, world: list[Provider]) -> CandidateQuery:
+    """A query over all parameters, extensions among them."""
+    suffixes = SUFFIXES[: choices.integer(0, 3)]
+    subtrees: list[SameSubtree] = []
+    if suffixes:
+        subtrees = [_subtree(choices, suffixes) for _ in range(one(choices, (0, 0, 1, 2)))]
+    bound = {suffix for each in subtrees for suffix in each.together | each.apart}
+    groups = _groups(choices, world, suffixes, bound)
     rules: dict[str, Any] = {}
-    how = draw(st.sampled_from(["none", "isolate", "named"]))
+    how = one(choices, ("none", "isolate", "named"))
     if how == "isolate":
         rules["group_policy"] = "isolate"
     elif how == "named" and suffixes:
-        rules["isolate"] = draw(st.frozensets(st.sampled_from(suffixes), max_size=2))
-    if draw(_RARELY):
-        rules["root_required"] = frozenset(draw(_some(TRAITS, 1)))
-        rules["root_forbidden"] = draw(_forbidden(TRAITS))
-    if draw(_RARELY):
-        rules["root_member_of"] = draw(_terms(AGGREGATES))
-        rules["root_forbidden_aggregates"] = draw(_forbidden(AGGREGATES))
+        rules["isolate"] = frozenset(some(choices, suffixes, 2))
+    if rarely(choices) and rarely(choices):
+        rules["root_required"] = frozenset(some(choices, TRAITS, 1))
+        rules["root_forbidden"] = _forbidden(choices, TRAITS)
+    if rarely(choices) and rarely(choices):
+        rules["root_member_of"] = _terms(choices, AGGREGATES)
+        rules["root_forbidden_aggregates"] = _forbidden(choices, AGGREGATES)
     return CandidateQuery(groups=tuple(groups), same_subtree=tuple(subtrees), **rules)
 
 
-@st.composite
-def _subtree(draw: st.DrawFn, suffixes: list[str]) -> SameSubtree:
-    together = draw(st.frozensets(st.sampled_from(suffixes), min_size=1))
-    rest = [suffix for suffix in suffixes if suffix not in together]
-    apart = draw(st.frozensets(st.sampled_from(rest))) if rest and draw(_RARELY) else frozenset()
-    return SameSubtree(together, apart)
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> tuple[list[Provider], CandidateQuery]:
+def problem_of(choices: Choices) -> Problem:
     """A world and a query."""
-    world = draw(worlds())
-    return world, draw(queries(world))
+    world = world_of(choices)
+    return world, query_of(choices, world)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """A world and a query, drawn by hypothesis."""
+    return problem_of(Drawn(draw))
