@@ -173,6 +173,7 @@ def build(
         return usage_of(report, uuid)
 
     driver.usage_source = held
+    driver.holder_source = lambda uuid: holders_of(report, uuid)
     ledger = Ledger(state_path, read_only=read_only)
     merger = ProviderConfigMerger(provider_config_location(conf), ledger, held)
     merger.load()
@@ -242,6 +243,12 @@ def refresh_seconds(conf: cfg.ConfigOpts) -> float:
 def usage_of(report: ReportClient, provider_uuid: str) -> Mapping[str, int]:
     """Return what consumers hold of a provider, by class."""
     used: Counter[str] = Counter()
-    for consumer in report.get_allocations_for_provider(provider_uuid).values():
-        used.update(consumer["resources"])
+    for resources in holders_of(report, provider_uuid).values():
+        used.update(resources)
     return used
+
+
+def holders_of(report: ReportClient, provider_uuid: str) -> Mapping[str, Mapping[str, int]]:
+    """Return what each consumer holds of a provider, by class."""
+    found = report.get_allocations_for_provider(provider_uuid)
+    return {consumer: record["resources"] for consumer, record in found.items()}

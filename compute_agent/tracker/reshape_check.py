@@ -15,6 +15,7 @@ from compute_agent import errors
 from compute_agent.inventory import capacity, equal_inventories
 from compute_agent.provider import SHARING_TRAIT
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.virt.layout.pci import MANAGED
 
 Allocations: TypeAlias = dict[str, dict[str, Any]]
 """Consumer uuid to its record: ``allocations`` (provider uuid to ``resources``), ``project_id``,
@@ -43,7 +44,7 @@ def check(
     complete = {**before, **after}
     faults = [
         *_sharing_faults(base, wanted),
-        *_consumer_faults(before, after, own),
+        *_consumer_faults(before, after, own, _newly_counted(base, wanted)),
         *_capacity_faults(wanted, before, complete, own),
     ]
     if faults:
@@ -69,6 +70,7 @@ def _consumer_faults(
     before: Mapping[str, Mapping[str, Any]],
     after: Mapping[str, Mapping[str, Any]],
     own: Collection[str],
+    new: Collection[tuple[str, str]],
 ) -> list[str]:
     faults = []
     for consumer, record in after.items():
@@ -82,8 +84,27 @@ def _consumer_faults(
         elsewhere_now = {uuid: r for uuid, r in now.items() if uuid not in own}
         if elsewhere_was != elsewhere_now:
             faults.append(f"allocations of consumer {consumer} on other trees were changed")
-        faults.extend(_sum_faults(consumer, _sums(was, own), _sums(now, own)))
+        healed = {
+            uuid: {rc: n for rc, n in resources.items() if (uuid, rc) not in new}
+            for uuid, resources in now.items()
+        }
+        if _sums(was, own) != _sums(healed, own):
+            faults.extend(_sum_faults(consumer, _sums(was, own), _sums(now, own)))
     return faults
+
+
+def _newly_counted(base: ProviderTree, wanted: ProviderTree) -> frozenset[tuple[str, str]]:
+    """Return the PCI devices, as provider and class, that placement did not count until now.
+
+    Guests may hold some already; they get allocations, where nothing else about them changes.
+    """
+    return frozenset(
+        (uuid, resource_class)
+        for uuid in wanted.get_provider_uuids()
+        if MANAGED in wanted.data(uuid).traits
+        for resource_class in wanted.data(uuid).inventory
+        if not base.exists(uuid) or resource_class not in base.data(uuid).inventory
+    )
 
 
 def _sum_faults(consumer: str, was: Counter[str], now: Counter[str]) -> list[str]:

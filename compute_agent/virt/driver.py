@@ -33,6 +33,9 @@ Allocations: TypeAlias = dict[str, dict[str, Any]]
 UsageSource: TypeAlias = Callable[[str], Mapping[str, int]]
 """Provider uuid -> amounts that consumers hold of it, by class; empty for none."""
 
+HolderSource: TypeAlias = Callable[[str], Mapping[str, Mapping[str, int]]]
+"""Provider uuid -> what each consumer holds of it, by consumer and class; empty for none."""
+
 
 @dataclass(frozen=True, slots=True)
 class CellUse:
@@ -89,6 +92,10 @@ class ComputeDriver(ABC):
     A driver asks only when it is about to take away something that placement has, so that what
     disappeared while in use stays counted. It may raise PlacementError, which ends the pass.
     None: unknown, and placement itself refuses to drop what is in use.
+    """
+
+    holder_source: HolderSource | None = None
+    """Set by the tracker, and asked as seldom: who the consumers are, to name them. None: unknown.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
@@ -197,6 +204,10 @@ class ComputeDriver(ABC):
     def held(self, provider_uuid: str) -> Mapping[str, int]:
         """Return what consumers hold of a provider; empty where nobody told the driver."""
         return {} if self.usage_source is None else self.usage_source(provider_uuid)
+
+    def holders(self, provider_uuid: str) -> Mapping[str, Mapping[str, int]]:
+        """Return what each consumer holds of a provider; empty where nobody told the driver."""
+        return {} if self.holder_source is None else self.holder_source(provider_uuid)
 
     def _excluded_image_types(self) -> frozenset[str]:
         return frozenset(name.lower() for name in self.conf.compute.image_type_exclude_list)

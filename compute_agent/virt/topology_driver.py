@@ -16,13 +16,14 @@ from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree
 from compute_agent.virt import reshape
 from compute_agent.virt.cpu_sets import guest_cpus
-from compute_agent.virt.driver import Allocations, ComputeDriver
+from compute_agent.virt.driver import Allocations, ComputeDriver, InstanceDevices
 from compute_agent.virt.guest_checks import cpu_set_faults, mdev_type_faults
 from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
 from compute_agent.virt.layout.cells import host_memory_mib
 from compute_agent.virt.reshape.moves import Situation, held_by_provider
+from compute_agent.virt.reshape.pci import no_longer_reported
 from compute_agent.virt.settings import layout_options
 
 LOG = log.getLogger(__name__)
@@ -87,14 +88,18 @@ class TopologyDriver(ComputeDriver):
         situation = Situation.of(
             provider_tree, proposal.layout, proposal.identities, proposal.topology
         )
+        if not self.options.pci.report:
+            self._refuse_to_drop_held_devices(situation)
         ratios = proposal.ratios
         if allocations is None:
-            due = list(reshape.reasons(situation, self._has_pinned_guests))
+            due = list(reshape.reasons(situation, self._has_pinned_guests, self._guests))
             if due:
                 raise errors.ReshapeNeeded(f"{nodename}: {'; '.join(due)}")
             held = self.held
         else:
-            reshape.move_allocations(situation, allocations, self.get_instance_devices, ratios)
+            reshape.move_allocations(
+                situation, allocations, self.get_instance_devices, ratios, self._guests
+            )
             sums = held_by_provider(allocations)
 
             def held(provider_uuid: str) -> Mapping[str, int]:
@@ -178,11 +183,7 @@ class TopologyDriver(ComputeDriver):
         """Forget the errors that a GPU reported."""
 
     def _check_guests(self) -> None:
-        guests = {
-            uuid: devices
-            for uuid in self.list_instance_uuids()
-            if (devices := self.get_instance_devices(uuid)) is not None
-        }
+        guests = self._guests()
         cpu_faults = list(cpu_set_faults(guests, self.options.cpu_sets))
         if cpu_faults and self.conf.compute_agent.allow_cpu_set_change:
             LOG.error("The CPU sets do not fit the guests that run: %s", "; ".join(cpu_faults))
@@ -247,12 +248,33 @@ class TopologyDriver(ComputeDriver):
         )
         return False
 
+    def _refuse_to_drop_held_devices(self, situation: Situation) -> None:
+        """Raise InvalidConfiguration while somebody holds PCI devices that are not reported now."""
+        holders = [
+            f"{consumer} holds {amount} of {resource_class} on {provider.name}"
+            for provider, classes in no_longer_reported(situation)
+            for consumer, amounts in sorted(self.holders(provider.uuid).items())
+            for resource_class, amount in sorted(amounts.items())
+            if resource_class in classes
+        ]
+        if holders:
+            raise errors.InvalidConfiguration(
+                "[pci]report_in_placement is off, and placement has allocations of PCI devices of "
+                f"this host: consumer {'; consumer '.join(holders)}. Switch it on again, or move "
+                "these guests away first; without allocations the devices are taken out of "
+                "placement."
+            )
+
+    def _guests(self) -> dict[str, InstanceDevices]:
+        """Return what the guests hold that run here."""
+        return {
+            uuid: devices
+            for uuid in self.list_instance_uuids()
+            if (devices := self.get_instance_devices(uuid)) is not None
+        }
+
     def _has_pinned_guests(self) -> bool:
-        for uuid in self.list_instance_uuids():
-            devices = self.get_instance_devices(uuid)
-            if devices is not None and devices.pinned_cpus:
-                return True
-        return False
+        return any(devices.pinned_cpus for devices in self._guests().values())
 
     def _say_once(self, nodename: str, **topics: frozenset[str]) -> None:
         """Log sentences that were not true in the pass before."""

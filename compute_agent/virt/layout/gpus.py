@@ -29,6 +29,7 @@ from compute_agent.virt.layout.application import UNHEALTHY
 from compute_agent.virt.layout.device_spec import custom_name
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions
 from compute_agent.virt.layout.parents import DeviceParents
+from compute_agent.virt.layout.pci import MANAGED
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord, slots
 
 MDEV_TYPE_PREFIX = "CUSTOM_MDEV_"
@@ -230,7 +231,7 @@ def _vf_providers(
             parent=parent,
             inventory=_vgpu_inventory({chosen.resource_class: count}, options),
             traits=traits | _type_traits([chosen] if count else [], options),
-            absent_traits=frozenset({MIG_TRAIT}) - traits,
+            absent_traits=frozenset({MIG_TRAIT, MANAGED}) - traits,
             absent_prefixes=(*prefixes, MDEV_TYPE_PREFIX),
             address=vf.address,
             units={chosen.resource_class: slots(vf.address, count)},
@@ -273,7 +274,7 @@ def _gpu_provider(
         parent=parent,
         inventory=inventory,
         traits=traits | _type_traits([t for t, count in offered.values() if count], options),
-        absent_traits=frozenset({MIG_TRAIT}) - traits,
+        absent_traits=frozenset({MIG_TRAIT, MANAGED}) - traits,
         absent_prefixes=(*prefixes, MDEV_TYPE_PREFIX),
         address=gpu.address,
         units=units,

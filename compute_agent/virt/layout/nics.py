@@ -14,13 +14,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from compute_agent.discovery.facts import HostTopology, NicCard, NicPort, PciAddress
+from compute_agent.virt.cpu_traits import standard_traits
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.options import NicOptions
 from compute_agent.virt.layout.parents import DeviceParents
-from compute_agent.virt.layout.pci import PciClaim
+from compute_agent.virt.layout.pci import MANAGED, PciClaim
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
 
-NIC_ROOT = "CUSTOM_NIC_ROOT"
+NIC_ROOT = "HW_NIC_ROOT"
+OUR_NIC_ROOT = "CUSTOM_NIC_ROOT"
+"""In its place as long as os-traits has no standard name for it."""
 PHYSNET_PREFIX = "CUSTOM_PHYSNET_"
 VF_CLASS = "SRIOV_NET_VF"
 
@@ -77,12 +80,14 @@ def lay_out_nics(
     ports = {port.address: port for port in topology.nics}
     counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and nested)
     keys = _card_keys(topology.nic_cards)
+    root_trait = NIC_ROOT if NIC_ROOT in standard_traits() else OUR_NIC_ROOT
     for card in topology.nic_cards:
         yield WantedProvider(
             keys[card.address],
             names.card_name(root_name, card.address),
             parent=parents.of(card.address, card.numa_node, options.numa_node_override),
-            traits=frozenset({NIC_ROOT}),
+            traits=frozenset({root_trait}),
+            absent_traits=frozenset({NIC_ROOT, OUR_NIC_ROOT}) - {root_trait},
         )
         for address in card.ports:
             port = ports[address]
@@ -134,7 +139,7 @@ def _port(
         parent=parent,
         inventory=inventory,
         traits=frozenset(present),
-        absent_traits=frozenset(trait for trait, has in traits.items() if not has),
+        absent_traits=frozenset({MANAGED, *(t for t, has in traits.items() if not has)}),
         # without a mapping an operator may have put the network there by hand
         absent_prefixes=(PHYSNET_PREFIX,) if networks else (),
         address=port.address,

@@ -6,6 +6,7 @@
     a GPU's class under another name -> the new name
     MEM_ENCRYPTION_CONTEXT on root   -> <root>_amd_sev
     VCPU, PCPU, MEMORY_MB on root    -> NUMA cells, and back
+    PCI devices that guests hold     -> allocations, when placement begins to count the devices
 
 Whether a reshape is due is asked of the tree alone, so it is not on the result of one. A provider
 that only gets another parent is not reshaped: its allocations stay valid.
@@ -19,19 +20,24 @@ from compute_agent.virt.driver import Allocations
 from compute_agent.virt.layout.application import Ratios
 from compute_agent.virt.layout.memory_encryption import CLASS as ENCRYPTION_CLASS
 from compute_agent.virt.layout.memory_encryption import encryption_key
-from compute_agent.virt.reshape import cells, gpus
+from compute_agent.virt.reshape import cells, gpus, pci
 from compute_agent.virt.reshape.moves import DevicesOf, Situation, Unit, move_all
+from compute_agent.virt.reshape.pci import Guests
 
-__all__ = ["DevicesOf", "Situation", "move_allocations", "reasons"]
+__all__ = ["DevicesOf", "Guests", "Situation", "move_allocations", "reasons"]
 
 
-def reasons(situation: Situation, pinned_guests: Callable[[], bool]) -> Iterator[str]:
+def reasons(
+    situation: Situation, pinned_guests: Callable[[], bool], guests: Guests
+) -> Iterator[str]:
     """Say why a reshape is due, one clause each; nothing = it is not.
 
     :param pinned_guests: whether guests with CPUs of their own run here; asked only if it matters.
+    :param guests: what the guests hold that run here; likewise.
     """
     yield from cells.reasons(situation, pinned_guests)
     yield from gpus.reasons(situation)
+    yield from pci.reasons(situation, guests)
     if (encryption := _encryption_move(situation)) and ENCRYPTION_CLASS in situation.root.inventory:
         yield (
             f"{ENCRYPTION_CLASS} moves from {situation.root.name} to "
@@ -40,7 +46,11 @@ def reasons(situation: Situation, pinned_guests: Callable[[], bool]) -> Iterator
 
 
 def move_allocations(
-    situation: Situation, allocations: Allocations, devices_of: DevicesOf, ratios: Ratios
+    situation: Situation,
+    allocations: Allocations,
+    devices_of: DevicesOf,
+    ratios: Ratios,
+    guests: Guests,
 ) -> None:
     """Edit `allocations` in place so that everything held is held where the layout has it.
 
@@ -52,6 +62,7 @@ def move_allocations(
     if encryption := _encryption_move(situation):
         move_all(allocations, *encryption)
     cells.move(situation, allocations, devices_of, ratios)
+    pci.heal(situation, allocations, guests)
 
 
 def _encryption_move(situation: Situation) -> tuple[Unit, Unit] | None:

@@ -322,3 +322,40 @@ def test_a_capture_replays_identically_wherever_it_is_looked_at(
     texts = [uuids.sub("UUID", "\n".join(node["operations"])) for node in (first, second)]
     assert "DISK_GB" in texts[0]
     assert texts[0] == texts[1]
+
+
+def test_a_captured_machine_is_compared_with_its_own_tree_though_guests_hold_some_of_it(
+    placement, new_agent, node
+):
+    agent = new_agent(placement.url, DEFAULT={"compute_driver": "host.HostDriver", "host": node})
+    target = agent.directory / "captured"
+    assert agent.run("capture", str(target)).returncode == 0
+    description = json.loads((target / "capture.json").read_text())
+    (target / "capture.json").write_text(json.dumps({**description, "hostname": node}))
+    with running(agent):
+        root = placement.root(node)["uuid"]
+        claim(placement, root, {"VCPU": 1})
+        planned = agent.run("plan", "--json", "--from-capture", str(target))
+    assert planned.returncode in (0, 6), planned.stderr
+    assert json.loads(planned.stdout)["nodes"][0]["uuid"] == root
+
+
+def test_pci_devices_somebody_holds_cannot_be_taken_out_of_placement(placement, new_agent, node):
+    specification = '{"vendor_id": "8086", "product_id": "1889"}'
+    agent = new_agent(
+        placement.url,
+        DEFAULT={"compute_driver": "fake.FakeDriverWithPciResources", "host": node},
+        pci={"report_in_placement": True, "device_spec": specification},
+    )
+    with running(agent):
+        agent.stop()
+    port = f"{node}_0000:80:00.0"
+    consumer = claim(placement, placement.tree(node)[port]["uuid"], {"CUSTOM_PCI_8086_1889": 2})
+    agent.configure(pci={"report_in_placement": False})
+    assert failing(agent) == 1
+    says_once(agent, consumer, port, "report_in_placement")
+    assert port in placement.tree(node)
+    placement.request("DELETE", f"/allocations/{consumer}")
+    with running(agent):
+        assert list(placement.tree(node)) == [node]
+        agent.stop()

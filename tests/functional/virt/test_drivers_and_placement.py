@@ -13,12 +13,15 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.conf import new_config
+from compute_agent.discovery.facts import pci_address
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.report.transport import InProcessTransport
 from compute_agent.tracker import agent_traits, reshape_check
 from compute_agent.virt import fake
-from compute_agent.virt.driver import ComputeDriver, load_driver
+from compute_agent.virt.driver import ComputeDriver, InstanceDevices, load_driver
+from compute_agent.virt.layout.device_spec import parse_device_specs
+from compute_agent.virt.layout.options import PciOptions
 from placement_server.app import build_app
 from placement_server.conf import new_config as new_server_config
 
@@ -231,3 +234,22 @@ def test_a_provider_of_another_service_is_taken_over_as_it_is(make_node: MakeNod
     assert taken_over.uuid == theirs_uuid
     assert taken_over.parent_uuid == node.uuid("_NUMA0")
     assert node.held(consumer) == {theirs_uuid: {"VGPU": 1}}
+
+
+def test_guests_get_allocations_for_devices_that_placement_begins_to_count(
+    make_node: MakeNode,
+) -> None:
+    node = make_node("fake.FakeDriverWithPciResources")
+    node.update()
+    guest = node.claim({node.root: {"VCPU": 1}})
+    device = pci_address("0001:80:00.0")
+    node.driver.spawn(guest, devices=InstanceDevices(pci_addresses=(device,)))  # type: ignore[attr-defined]
+    specs = parse_device_specs(['{"product_id": "1889"}'], report=True)
+    options = node.driver.options  # type: ignore[attr-defined]
+    node.driver.options = replace(options, pci=PciOptions(True, specs))  # type: ignore[attr-defined]
+    with pytest.raises(errors.ReshapeNeeded, match=guest):
+        node.update()
+    node.update(reshape=True)
+    port = node.uuid("_0000:80:00.0")
+    assert node.held(guest) == {node.root: {"VCPU": 1}, port: {"CUSTOM_PCI_8086_1889": 1}}
+    assert node.update() == []

@@ -168,3 +168,41 @@ def test_any_redistribution_that_keeps_every_sum_and_fits_passes_and_any_theft_i
     after[victim]["allocations"][place]["resources"]["VGPU"] += 1
     with pytest.raises(errors.ReshapeFailed, match=victim):
         reshape_check.check(flat(), wanted, before, after, ROOT)
+
+
+class TestDevicesCountedForTheFirstTime:
+    """Guests that hold PCI devices get allocations for them when placement begins to count."""
+
+    NIC = "00000000-0000-4000-8000-000000000009"
+
+    def with_nic(self, *, managed: bool = True) -> ProviderTree:
+        tree = flat()
+        tree.new_child("host_0000:80:00.0", ROOT, self.NIC)
+        tree.update_inventory(self.NIC, {"CUSTOM_PCI_8086_1889": {"total": 4}})
+        if managed:
+            tree.add_traits(self.NIC, "COMPUTE_MANAGED_PCI_DEVICE")
+        return tree
+
+    def healed(self) -> dict:
+        after = reshape_check.editable(BEFORE)
+        after["b"]["allocations"][self.NIC] = {"resources": {"CUSTOM_PCI_8086_1889": 2}}
+        return after
+
+    def test_they_may_appear(self):
+        reshape_check.check(flat(), self.with_nic(), BEFORE, self.healed(), ROOT)
+
+    def test_they_may_not_where_placement_counted_before(self):
+        with pytest.raises(errors.ReshapeFailed, match="held 0 of CUSTOM_PCI_8086_1889"):
+            reshape_check.check(self.with_nic(), self.with_nic(), BEFORE, self.healed(), ROOT)
+
+    def test_they_may_not_on_what_is_no_pci_device(self):
+        wanted = self.with_nic(managed=False)
+        with pytest.raises(errors.ReshapeFailed, match="held 0 of CUSTOM_PCI_8086_1889"):
+            reshape_check.check(flat(), wanted, BEFORE, self.healed(), ROOT)
+
+    def test_nothing_else_may_be_lost_under_their_cover(self):
+        after = self.healed()
+        after["a"]["allocations"][ROOT]["resources"]["VCPU"] = 1
+        after["a"]["allocations"][self.NIC] = {"resources": {"CUSTOM_PCI_8086_1889": 2}}
+        with pytest.raises(errors.ReshapeFailed, match="held 2 of VCPU"):
+            reshape_check.check(flat(), self.with_nic(), BEFORE, after, ROOT)

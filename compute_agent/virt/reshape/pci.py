@@ -1,0 +1,98 @@
+"""Allocations of PCI devices that guests hold while placement never counted them.
+
+They come into being in the reshape that shows the devices to placement for the first time
+([pci]report_in_placement was switched on), so that nobody is offered what a guest has already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+from oslo_log import log
+
+from compute_agent.provider_tree import ProviderData
+from compute_agent.virt.driver import Allocations, InstanceDevices
+from compute_agent.virt.layout.pci import MANAGED
+from compute_agent.virt.reshape.moves import Situation, Unit, held
+
+LOG = log.getLogger(__name__)
+
+Guests = Callable[[], Mapping[str, InstanceDevices]]
+"""What each guest of the host holds, by uuid; asked only where it matters."""
+
+
+def reasons(situation: Situation, guests: Guests) -> Iterator[str]:
+    new = _new_units(situation)
+    if not new:
+        return
+    for uuid, amounts in _held_of(new, guests).items():
+        for unit, amount in amounts.items():
+            yield (
+                f"guest {uuid} holds {amount} of {unit.resource_class} on "
+                f"{situation.name_of(unit.provider)}, which placement does not count yet"
+            )
+
+
+def heal(situation: Situation, allocations: Allocations, guests: Guests) -> None:
+    """Add to `allocations` what guests hold of devices that placement sees for the first time.
+
+    Of a guest without a record there (its migration has it, or nobody) nothing can be said; it
+    is left to the audit, with a WARNING.
+    """
+    new = _new_units(situation)
+    if not new:
+        return
+    for uuid, amounts in _held_of(new, guests).items():
+        record = allocations.get(uuid)
+        for unit, amount in amounts.items():
+            if record is None:
+                LOG.warning(
+                    "Guest %s holds %d of %s on %s and has no allocations on this host: if it is "
+                    "being moved, its migration has them. Nothing is allocated for the device; "
+                    "compute-manage placement audit lists what is missing.",
+                    uuid,
+                    amount,
+                    unit.resource_class,
+                    situation.name_of(unit.provider),
+                )
+            elif missing := amount - held(record, unit):
+                entry = record["allocations"].setdefault(unit.provider, {"resources": {}})
+                resources = entry["resources"]
+                resources[unit.resource_class] = resources.get(unit.resource_class, 0) + missing
+
+
+def no_longer_reported(situation: Situation) -> Iterator[tuple[ProviderData, frozenset[str]]]:
+    """Yield providers of PCI devices in placement, with the classes the layout has not for them."""
+    wanted = {
+        situation.identities.uuids[each.key]: each.inventory.keys()
+        for each in situation.layout.providers
+    }
+    for provider in situation.owned:
+        if MANAGED in provider.traits:
+            gone = provider.inventory.keys() - wanted.get(provider.uuid, frozenset())
+            if gone:
+                yield provider, frozenset(gone)
+
+
+def _new_units(situation: Situation) -> dict[str, Unit]:
+    """Address of a function -> where it will be counted, for those placement does not count."""
+    new = {}
+    for wanted in situation.layout.children:
+        if MANAGED not in wanted.traits:
+            continue
+        uuid = situation.identities.uuids[wanted.key]
+        stored = situation.tree.data(uuid).inventory if situation.tree.exists(uuid) else {}
+        for resource_class, addresses in wanted.units.items():
+            if resource_class not in stored:
+                new.update(dict.fromkeys(addresses, Unit(uuid, resource_class)))
+    return new
+
+
+def _held_of(new: Mapping[str, Unit], guests: Guests) -> dict[str, Counter[Unit]]:
+    """What each guest holds of the new units, guests by uuid."""
+    found = {
+        uuid: Counter(new[address] for address in devices.pci_addresses if address in new)
+        for uuid, devices in sorted(guests().items())
+    }
+    return {uuid: amounts for uuid, amounts in found.items() if amounts}

@@ -1,0 +1,165 @@
+"""Switching [pci]report_in_placement on and off while guests hold devices."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.discovery.facts import PciAddress
+from compute_agent.tracker import reshape_check
+from compute_agent.virt.driver import InstanceDevices
+from compute_agent.virt.fake.topology import MachineSize, fake_topology
+from compute_agent.virt.layout import LayoutOptions, nics
+from compute_agent.virt.layout.device_spec import parse_device_specs
+from compute_agent.virt.layout.options import PciOptions
+
+from .hosts import NAME, ROOT, Host, consumer, content, held_of
+
+SIZE = MachineSize(cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=0, nics=2, vfs_per_pf=4)
+VFS = "CUSTOM_PCI_8086_1889"
+PORT = "_0000:80:00.0"
+VF0, VF1 = PciAddress("0001:80:00.0"), PciAddress("0001:80:00.1")
+OTHER_VF = PciAddress("0001:81:00.0")
+GUEST = "aaaaaaaa-0000-4000-8000-000000000001"
+STRANGER = "bbbbbbbb-0000-4000-8000-000000000002"
+
+
+def on() -> PciOptions:
+    return PciOptions(True, parse_device_specs([json.dumps({"product_id": "1889"})], report=True))
+
+
+@pytest.fixture
+def host() -> Host:
+    """A host whose devices are not in placement yet."""
+    made = Host(fake_topology(NAME, SIZE), LayoutOptions())
+    made.update()
+    return made
+
+
+def guest(host: Host, *addresses: PciAddress, uuid: str = GUEST) -> None:
+    host.driver.guests[uuid] = InstanceDevices(pci_addresses=addresses)
+
+
+def healed(host: Host, allocations: dict[str, Any]) -> dict[str, Any]:
+    """The reshape that is due, checked as the tracker does, and due no more on its result."""
+    base = host.tree
+    with pytest.raises(errors.ReshapeNeeded, match="does not count yet"):
+        host.update()
+    after = host.reshape(allocations)
+    reshape_check.check(base, host.tree, allocations, after, ROOT)
+    before = content(host.tree)
+    assert content(host.update()) == before
+    return after
+
+
+class TestSwitchingItOn:
+    """Guests that have devices get allocations for them."""
+
+    def test_without_guests_that_hold_devices_no_reshape_is_needed(self, host: Host) -> None:
+        guest(host)
+        host.change(pci=on())
+        host.update()
+        assert host.totals(PORT) == {VFS: 4}
+
+    def test_a_guest_gets_what_it_holds_beside_what_it_had(self, host: Host) -> None:
+        guest(host, VF0, VF1, OTHER_VF)
+        host.change(pci=on())
+        before = {GUEST: consumer(**{ROOT: {"VCPU": 2}}), STRANGER: consumer(**{ROOT: {"VCPU": 1}})}
+        after = healed(host, before)
+        assert held_of(after[GUEST]) == {
+            ROOT: {"VCPU": 2},
+            host.provider(PORT).uuid: {VFS: 2},
+            host.provider("_0000:81:00.0").uuid: {VFS: 1},
+        }
+        assert after[STRANGER] == before[STRANGER]
+
+    def test_a_guest_without_allocations_here_is_left_to_the_audit_with_a_warning(
+        self, host: Host, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        guest(host, VF0)
+        host.change(pci=on())
+        assert healed(host, {}) == {}
+        (said,) = {r.getMessage() for r in caplog.records if r.levelname == "WARNING"}
+        assert GUEST in said
+        assert "audit" in said
+
+    def test_a_device_that_placement_counts_already_needs_no_reshape(self, host: Host) -> None:
+        host.change(pci=on())
+        host.update()
+        guest(host, VF0)
+        before = content(host.tree)
+        assert content(host.update()) == before
+
+    def test_devices_that_no_specification_names_are_nobodys_business(self, host: Host) -> None:
+        guest(host, PciAddress("0000:00:1f.0"))
+        host.change(pci=on())
+        host.update()
+
+
+class TestSwitchingItOff:
+    """What somebody holds cannot be made invisible."""
+
+    @pytest.fixture
+    def reporting(self, host: Host) -> Host:
+        host.change(pci=on())
+        host.update()
+        assert host.exists(PORT)
+        return host
+
+    def hold(self, host: Host, held: dict[str, dict[str, int]]) -> None:
+        uuid = host.provider(PORT).uuid
+        host.driver.holder_source = lambda asked: held if asked == uuid else {}
+
+    def test_with_allocations_it_is_refused_naming_every_consumer(self, reporting: Host) -> None:
+        self.hold(reporting, {GUEST: {VFS: 2}, STRANGER: {VFS: 1}})
+        reporting.change(pci=PciOptions())
+        before = content(reporting.tree)
+        with pytest.raises(errors.InvalidConfiguration) as refused:
+            reporting.update()
+        message = str(refused.value)
+        assert "report_in_placement" in message
+        assert f"{GUEST} holds 2 of {VFS} on {NAME}{PORT}" in message
+        assert STRANGER in message
+        assert content(reporting.tree) == before
+
+    def test_without_allocations_the_devices_leave_placement(self, reporting: Host) -> None:
+        self.hold(reporting, {})
+        reporting.change(pci=PciOptions())
+        reporting.update()
+        assert reporting.names() == [""]
+
+    def test_a_port_that_is_reported_for_itself_stays_without_the_marks_of_a_pci_device(
+        self, reporting: Host
+    ) -> None:
+        self.hold(reporting, {})
+        nic = replace(reporting.driver.options.nic, report_vfs="always")
+        reporting.change(pci=PciOptions(), nic=nic)
+        reporting.update()
+        assert reporting.totals(PORT) == {"SRIOV_NET_VF": 4}
+        assert "COMPUTE_MANAGED_PCI_DEVICE" not in reporting.provider(PORT).traits
+
+    def test_nobody_is_asked_while_nothing_is_taken_away(self, reporting: Host) -> None:
+        def fail(uuid: str) -> Any:
+            raise AssertionError(f"asked about {uuid}")
+
+        reporting.driver.holder_source = fail
+        reporting.update()
+
+
+def test_a_card_gets_the_standard_trait_as_soon_as_there_is_one(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nic = replace(host.driver.options.nic, report_vfs="always")
+    host.change(nic=nic)
+    card = "_NIC_0000:80:00.0"
+    host.update()
+    assert "CUSTOM_NIC_ROOT" in host.provider(card).traits
+    newer = nics.standard_traits() | {"HW_NIC_ROOT"}
+    monkeypatch.setattr(nics, "standard_traits", lambda: newer)
+    host.update()
+    assert "HW_NIC_ROOT" in host.provider(card).traits
+    assert "CUSTOM_NIC_ROOT" not in host.provider(card).traits
