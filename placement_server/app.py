@@ -51,6 +51,7 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
         enforcer=Enforcer(conf),
         incomplete_project_id=options.incomplete_consumer_project_id,
         incomplete_user_id=options.incomplete_consumer_user_id,
+        max_body_size=conf.placement_server.max_body_size,
     )
 
 

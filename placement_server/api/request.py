@@ -166,17 +166,25 @@ class Request:
     def _body(self) -> bytes:
         given = self.environ.get("CONTENT_LENGTH")
         source = self.environ["wsgi.input"]
+        most = self.services.max_body_size
         if not given and self.environ.get("wsgi.input_terminated"):
             # A body in chunks: the server knows where it ends.
-            whole: bytes = source.read()
+            whole: bytes = source.read(most + 1)
+            self._check_size(len(whole))
             return whole
         announced = max(0, int(given or 0))
+        self._check_size(announced)
         body: bytes = source.read(announced) if announced else b""
         if len(body) < announced:
             raise errors.BadRequest(
                 f"Malformed JSON: the body ended after {len(body)} of {announced} bytes"
             )
         return body
+
+    def _check_size(self, size: int) -> None:
+        most = self.services.max_body_size
+        if size > most:
+            raise errors.BadRequest(f"Malformed JSON: the body is longer than {most} bytes")
 
     # What the answer points to.
 

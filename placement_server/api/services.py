@@ -13,7 +13,8 @@ from placement_server.store.store import Store
 class Services:
     """Everything that outlives a request.
 
-    The incomplete ids stand for project and user in allocations written before 1.8.
+    The incomplete ids stand for project and user in allocations written before 1.8;
+    ``max_body_size`` is the most bytes that a body may have.
     """
 
     store: Store
@@ -21,3 +22,4 @@ class Services:
     enforcer: Enforcer
     incomplete_project_id: str
     incomplete_user_id: str
+    max_body_size: int

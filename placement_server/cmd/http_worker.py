@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.message import Request
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import ThreadWorker
+
+from placement_server.cmd.clients import Deadlines, received
 
 
 class LenientRequest(Request):  # type: ignore[misc]
@@ -29,11 +34,60 @@ class LenientRequest(Request):  # type: ignore[misc]
 
 
 class HttpWorker(ThreadWorker):  # type: ignore[misc]
-    """A process with threads, which reads requests leniently."""
+    """A process with threads, in which slow clients do not keep others waiting.
+
+    Every connection that sends or takes bytes has a thread, up to ``worker_connections``, and a
+    time by which it has to be done. Only whole requests get one of the ``threads`` turns at the
+    application, and they give it back before their answer is sent.
+    """
+
+    wsgi: Any
 
     def init_process(self) -> None:
         RequestParser.mesg_class = LenientRequest
+        self._deadlines = Deadlines(self.app.client_timeout)
+        self._turns = threading.Semaphore(self.cfg.threads)
+        self._connection = threading.local()
         super().init_process()
+
+    def get_thread_pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(max_workers=self.worker_connections)
+
+    def load_wsgi(self) -> None:
+        super().load_wsgi()
+        self._application = self.wsgi
+        self.wsgi = self._in_turn
+
+    def handle(self, conn: Any) -> Any:
+        self._connection.value = conn
+        self._deadlines.begin(conn)
+        try:
+            result = super().handle(conn)
+            if result is False:
+                # Here and not in the main thread: closing waits for the client.
+                conn.close(graceful=True)
+                conn.close = _closed_already
+        finally:
+            self._deadlines.end(conn)
+        return result
+
+    def murder_keepalived(self, force: bool = False) -> None:
+        # The main thread is here once a second.
+        self._deadlines.enforce()
+        super().murder_keepalived(force)
+
+    def _in_turn(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        with received(environ, self.app.max_body_size) as body:
+            environ["wsgi.input"] = body
+            self._deadlines.end(self._connection.value)
+            with self._turns:
+                answer: Iterable[bytes] = self._application(environ, start_response)
+        self._deadlines.begin(self._connection.value)
+        return answer
+
+
+def _closed_already(graceful: bool = False) -> None:
+    """Stand in for the closing of a connection that is closed."""
 
 
 def _is_length(value: Any) -> bool:

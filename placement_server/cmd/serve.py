@@ -16,7 +16,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -36,6 +36,9 @@ _DEFAULT_PORT: Final = 8778
 
 #: Seconds that requests get to finish after SIGTERM.
 _GRACE: Final = 30
+
+#: Connections that one worker holds at a time; more wait until one of them is closed.
+_CONNECTIONS: Final = 1000
 
 _NO_DATABASE: Final = (
     "No database is configured. Name one in a configuration file\n"
@@ -143,11 +146,12 @@ def _serve(arguments: argparse.Namespace) -> None:
     address = _Address("https" if tls else "http", arguments.host, listener.getsockname()[1])
     with _metrics_directory(conf):
         _Server(
-            lambda: _application(conf),
+            conf,
             {
                 "bind": [f"fd://{listener.fileno()}"],
                 "workers": arguments.workers,
                 "threads": arguments.threads,
+                "worker_connections": _CONNECTIONS,
                 "worker_class": "placement_server.cmd.http_worker.HttpWorker",
                 "graceful_timeout": _GRACE,
                 "keepalive": 75,
@@ -283,12 +287,6 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _application(conf: cfg.ConfigOpts) -> Any:
-    from placement_server.app import build_app
-
-    return build_app(conf)
-
-
 def _forget_worker(server: Any, worker: Any) -> None:
     del server
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
@@ -298,11 +296,16 @@ def _forget_worker(server: Any, worker: Any) -> None:
 
 
 class _Server(BaseApplication):  # type: ignore[misc]
-    """Gunicorn with our settings; its own command line and files are not read."""
+    """Gunicorn with our settings; its own command line and files are not read.
 
-    def __init__(self, load_application: Callable[[], Any], settings: dict[str, Any]) -> None:
-        self._load_application = load_application
+    :ivar client_timeout: and ``max_body_size``: what the workers expect of clients.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, settings: dict[str, Any]) -> None:
+        self._conf = conf
         self._settings = settings
+        self.client_timeout: float = conf.placement_server.client_timeout
+        self.max_body_size: int = conf.placement_server.max_body_size
         super().__init__()
 
     def load_config(self) -> None:
@@ -312,7 +315,9 @@ class _Server(BaseApplication):  # type: ignore[misc]
                 self.cfg.set(name, value)
 
     def load(self) -> Any:
-        return self._load_application()
+        from placement_server.app import build_app
+
+        return build_app(self._conf)
 
 
 if __name__ == "__main__":

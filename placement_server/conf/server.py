@@ -36,4 +36,26 @@ A search that takes longer than the client waits is work for nothing. Raise it o
 ask without a limit for requests with very many answers, and wait that long.
 """,
     ),
+    cfg.IntOpt(
+        "max_body_size",
+        default=8 * 1024 * 1024,
+        min=1024,
+        help="""
+The most bytes that the body of a request may have. A longer one is answered with 400 and not read
+into memory.
+
+The largest bodies are those of reshapes: about 300 bytes for each inventory and each allocation.
+""",
+    ),
+    cfg.FloatOpt(
+        "client_timeout",
+        default=60.0,
+        min=0.1,
+        help="""
+How many seconds a client of `placement-server serve` has to send one request whole, and again to
+take the answer. Then its connection is closed.
+
+Under uWSGI, Apache and others this is theirs to say, and the option has no effect.
+""",
+    ),
 ]

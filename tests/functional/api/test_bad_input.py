@@ -1,11 +1,13 @@
 """Hostile and broken input: the documented error, and nothing in the store has changed."""
 
+import io
 import json
 import time
 from typing import Any
 
 import pytest
 
+from .conftest import MakeApi
 from .wsgi_client import Answer, Client, claim_body
 
 UUID = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
@@ -15,8 +17,9 @@ TEN_MEGABYTES = 10_000_000
 
 
 @pytest.fixture
-def stocked(api: Client) -> Client:
-    """A server with one provider that has 8 VCPU."""
+def stocked(make_api: MakeApi) -> Client:
+    """A server with one provider that has 8 VCPU, and that reads bodies of 20 MB."""
+    api = make_api(placement_server__max_body_size=20_000_000)
     api.provider("host", uuid=UUID)
     api.inventory(RP, VCPU=8)
     return api
@@ -83,6 +86,57 @@ def test_a_hostile_body_is_400_on_every_write_and_changes_nothing(
         assert len(answer.body) < 200_000
         assert time.process_time() - begun < 10
     assert everything(stocked) == before
+
+
+class Counted(io.BytesIO):
+    """A body that knows how much of it was read."""
+
+    taken = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = super().read(size)
+        self.taken += len(data)
+        return data
+
+
+def test_a_body_of_10_megabytes_is_400_by_default_and_nothing_of_it_is_read(api: Client) -> None:
+    api.provider("host", uuid=UUID)
+    body = Counted(b"x" * TEN_MEGABYTES)
+    length = {"CONTENT_LENGTH": str(TEN_MEGABYTES), "wsgi.input": body}
+    for method, path in WRITES[0:6:5] + WRITES[-2:]:
+        answer = api(method, path, raw=b"", environ=length)
+        assert answer.status == 400
+        assert answer.detail == "Malformed JSON: the body is longer than 8388608 bytes"
+    assert body.taken == 0
+
+
+def test_of_a_body_in_chunks_one_byte_more_than_the_limit_is_read(make_api: MakeApi) -> None:
+    api = make_api(placement_server__max_body_size=1024)
+    body = Counted(b"x" * 5000)
+    chunked = {"CONTENT_LENGTH": "", "wsgi.input": body, "wsgi.input_terminated": True}
+    answer = api("POST", "/resource_providers", raw=b"", environ=chunked)
+    assert answer.status == 400
+    assert answer.detail == "Malformed JSON: the body is longer than 1024 bytes"
+    assert body.taken == 1025
+
+
+def test_a_body_of_just_the_limit_is_read(make_api: MakeApi) -> None:
+    api = make_api(placement_server__max_body_size=1024)
+    body = b'{"name": "x"' + b" " * (1024 - 13) + b"}"
+    assert len(body) == 1024
+    assert api.post("/resource_providers", raw=body + b" ").status == 400
+    assert api.post("/resource_providers", raw=body).status == 200
+
+
+def test_what_is_wrong_besides_the_length_of_a_body_is_told_as_ever(make_api: MakeApi) -> None:
+    api = make_api(placement_server__max_body_size=1024)
+    long = b"x" * 2000
+    assert api.put(RP, raw=long).status == 404
+    assert api.put(RP, raw=long, content_type="text/plain").status == 415
+    assert api.put(RP, raw=long, token="user").status == 403
+    assert api.put(RP, raw=long, token=None).status == 401
+    # Of this route the body is never looked at.
+    assert api.put("/traits/CUSTOM_X", raw=long).status == 201
 
 
 def test_of_duplicate_keys_the_last_counts(api: Client) -> None:

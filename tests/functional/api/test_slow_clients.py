@@ -1,0 +1,207 @@
+"""Clients that are slow on purpose keep nobody waiting, and lose their connections."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+from .served import Served
+
+ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+#: Ten times as many as the requests that the server works on at a time.
+MANY = 40
+PROVIDER = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
+
+HEAD = b"GET /traits HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n"
+SLOW_BODY = (
+    b"POST /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
+)
+SLOW_CHUNKS = (
+    b"POST /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n"
+    b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"
+)
+# Asked for often enough to fill all buffers on the way.
+BIG_ANSWERS = (
+    20
+    * (
+        f"GET /resource_providers/{PROVIDER}/aggregates HTTP/1.1\r\nHost: x\r\n"
+        "X-Auth-Token: admin\r\nOpenStack-API-Version: placement 1.39\r\n\r\n"
+    ).encode()
+)
+BEGINNINGS = {
+    "says nothing": b"",
+    "sends its headers slowly": HEAD,
+    "sends its body slowly": SLOW_BODY,
+    "sends its chunks slowly": SLOW_CHUNKS,
+    "never takes its answers": BIG_ANSWERS,
+}
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
+    with contextlib.ExitStack() as servers:
+
+        def start(*arguments: str, timeout: float = 60) -> Served:
+            server = Served(
+                tmp_path,
+                *("--workers", "1", "--threads", "4", *arguments),
+                config=f"[placement_server]\nclient_timeout = {timeout}\n",
+            )
+            servers.callback(server.stop)
+            body = {"name": "big", "uuid": PROVIDER}
+            ask(server, "POST", "/resource_providers", json=body)
+            many = [f"{number:08}-0000-4000-8000-0000000000aa" for number in range(40_000)]
+            body = {"aggregates": many, "resource_provider_generation": 0}
+            ask(server, "PUT", f"/resource_providers/{PROVIDER}/aggregates", json=body)
+            return server
+
+        yield start
+
+
+def ask(server: Served, method: str, path: str, **more: object) -> requests.Response:
+    url = f"{server.url}{path}"
+    answer = requests.request(method, url, headers=ADMIN, timeout=30, **more)  # type: ignore[arg-type]
+    assert answer.ok, answer.text
+    return answer
+
+
+def connect(server: Served) -> socket.socket:
+    connection = socket.socket()
+    # A small window, so that an answer does not fit into the buffers on the way.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(30)
+    connection.connect(server.address)
+    return connection
+
+
+@contextlib.contextmanager
+def slow_clients(server: Served, beginning: bytes, count: int) -> Iterator[list[socket.socket]]:
+    with contextlib.ExitStack() as connections:
+        slow = [connections.enter_context(connect(server)) for _ in range(count)]
+        for connection in slow:
+            connection.sendall(beginning)
+        yield slow
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS.values(), ids=BEGINNINGS.keys())
+def test_others_are_served_while_many_clients_are_slow(
+    serve: Callable[..., Served], beginning: bytes
+) -> None:
+    server = serve()
+    with slow_clients(server, beginning, MANY) as slow:
+        for _ in range(10):
+            for connection in slow:
+                if beginning not in (b"", BIG_ANSWERS):
+                    connection.sendall(b"x: y\r\n" if beginning == HEAD else b" ")
+            begun = time.monotonic()
+            ask(server, "GET", "/traits")
+            assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("beginning", list(BEGINNINGS.values())[1:], ids=list(BEGINNINGS)[1:])
+def test_a_client_that_takes_too_long_is_cut_off(
+    serve: Callable[..., Served], beginning: bytes
+) -> None:
+    server = serve(timeout=0.5)
+    with slow_clients(server, beginning, 3) as slow:
+        worker = psutil.Process(server.process.pid).children()[0]
+        ports = {connection.getsockname()[1] for connection in slow}
+        eventually(lambda: not ports & served_ports(worker))
+        ask(server, "GET", "/traits")
+    eventually(lambda: server.output.count("Cut off") == 3)
+    assert "Traceback" not in server.output
+
+
+def test_a_client_that_trickles_is_cut_off_all_the_same(serve: Callable[..., Served]) -> None:
+    server = serve(timeout=1.0)
+    with slow_clients(server, HEAD, 1) as (trickling,):
+        worker = psutil.Process(server.process.pid).children()[0]
+        port = trickling.getsockname()[1]
+
+        def gone() -> bool:
+            with contextlib.suppress(OSError):
+                trickling.sendall(b"x: y\r\n")
+            return port not in served_ports(worker)
+
+        eventually(gone)
+
+
+def test_it_stops_in_time_while_clients_are_slow(serve: Callable[..., Served]) -> None:
+    server = serve(timeout=2.0)
+    with slow_clients(server, SLOW_BODY, MANY):
+        ask(server, "GET", "/traits")
+        assert server.stop() == 0
+
+
+def test_the_work_of_a_slow_search_is_not_held_against_its_client(
+    serve: Callable[..., Served],
+) -> None:
+    # Sixteen requests for four turns, each longer than half of the time that clients have.
+    server = serve(timeout=1.0)
+    statuses: list[int] = []
+
+    def search() -> None:
+        with requests.Session() as session:
+            for _ in range(4):
+                path = f"/resource_providers/{PROVIDER}/aggregates"
+                answer = session.get(f"{server.url}{path}", headers=ADMIN, timeout=30)
+                statuses.append(answer.status_code)
+
+    threads = [threading.Thread(target=search) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert statuses == [200] * 64
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_beyond_the_limit_is_400_and_not_kept_in_memory(
+    serve: Callable[..., Served], chunked: bool
+) -> None:
+    server = serve()
+    worker = psutil.Process(server.process.pid).children()[0]
+    before = worker.memory_info().rss
+    piece = b"x" * 100_000
+
+    def pieces() -> Iterator[bytes]:
+        yield b'{"name": "'
+        for _ in range(400):
+            yield piece
+        yield b'"}'
+
+    body = pieces() if chunked else b"".join(pieces())
+    answer = requests.post(
+        f"{server.url}/resource_providers",
+        data=body,
+        headers={**ADMIN, "Content-Type": "application/json"},
+        timeout=60,
+    )
+    assert answer.status_code == 400
+    (error,) = answer.json()["errors"]
+    assert "Malformed JSON: the body is longer than 8388608 bytes" in error["detail"]
+    # A chunked one is read up to the limit: its length is not known before.
+    assert worker.memory_info().rss - before < (30_000_000 if chunked else 5_000_000)
+    ask(server, "GET", "/traits")
+
+
+def served_ports(worker: psutil.Process) -> set[int]:
+    return {
+        connection.raddr.port for connection in worker.net_connections("tcp") if connection.raddr
+    }
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.05)
