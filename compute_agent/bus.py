@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from compute_agent import errors
 
 if TYPE_CHECKING:
     from oslo_config import cfg
+
+_VERSION = re.compile(r"\d+\.\d+")
 
 
 def use_threads() -> Any:
@@ -35,6 +38,15 @@ def use_threads() -> Any:
         if hidden:
             del sys.modules["eventlet"]
     return service
+
+
+def version_cap(conf: cfg.ConfigOpts, service: str) -> str | None:
+    """Return the newest version that calls to a service may have, None for any.
+
+    :param service: an option of group ``upgrade_levels``.
+    """
+    value = conf.upgrade_levels[service]
+    return value if value and _VERSION.fullmatch(value) else None
 
 
 def open_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:

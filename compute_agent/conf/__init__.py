@@ -28,6 +28,7 @@ MODULES = (
     "pci",
     "placement",
     "scheduler",
+    "upgrade_levels",
     "openstack",
 )
 """Modules of this package, one per group of options; each has `register_opts` and `list_opts`.

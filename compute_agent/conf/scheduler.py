@@ -263,7 +263,9 @@ Where host aggregates come from: nova, or the path of a YAML file.
 
 nova: the Compute API, reached as group nova says; what it answers is kept for a minute, and stays
 in force while it cannot be reached. A file: a list of {uuid, name, hosts: [names], metadata: {key:
-value}}, read at start and on SIGHUP. Needed for availability zones, tenant isolation and the Aggregate* filters. The uuid must be the one
+value}}, read at start and on SIGHUP.
+
+Needed for availability zones, tenant isolation and the Aggregate* filters. The uuid must be the one
 under which the aggregate is mirrored in placement. Unset: there are no aggregates.
 """,
     ),

@@ -51,6 +51,7 @@ class AgentsOnBus:
             oslo_messaging.Target(topic=TOPIC, version=VERSION),
             timeout=call_timeout,
             retry=SEND_RETRIES,
+            version_cap=bus.version_cap(conf, "compute"),
         )
 
     def hosts(self, wanted: Collection[str]) -> Mapping[str, frozenset[str]]:

@@ -42,12 +42,16 @@ class LostClaim:
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """Everything known about one search that failed."""
+    """Everything known about one search that failed.
+
+    ``request_id``: under which placement logged the questions and claims.
+    """
 
     queries: tuple[QueryCause, ...] = ()
     filters: tuple[FilterCause, ...] = ()
     claims_lost: tuple[LostClaim, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    request_id: str = ""
 
     def with_claims_lost(self, lost: tuple[LostClaim, ...]) -> Causes:
         """Return these causes with the claims that were lost on the way."""

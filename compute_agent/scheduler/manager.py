@@ -59,6 +59,7 @@ class Scheduler:
         chance: random.Random | None = None,
         claims: Claims | None = None,
     ) -> None:
+        self._placement = placement
         self._search = search
         self._options = options
         self._give_back = give_back
@@ -72,6 +73,7 @@ class Scheduler:
         *,
         alternates: bool = False,
         claims: Claims | None = None,
+        request_id: str = "",
     ) -> list[list[Selection]]:
         """Claim a host for each instance; return one list per instance, in the same order.
 
@@ -79,13 +81,35 @@ class Scheduler:
 
         :param claims: how claims are made and given back, where the instances hold something
             already; by default they must not.
+        :param request_id: that placement is to log everything under; a new one if empty.
         :raises NoValidHost: one instance fits nowhere; nothing of this call stays claimed.
         :raises AllocationUpdateFailed: somebody else claims one of the instances.
         :raises PlacementUnavailable: placement cannot be asked; nothing of this call stays
             claimed, or it is in the journal and given back as soon as placement answers.
         """
+        with self._placement.errand(request_id) as errand:
+            try:
+                return self._select(spec, instance_uuids, claims or self._claims, alternates)
+            except NoValidHost as error:
+                causes = replace(error.causes, request_id=errand)
+                named = ", ".join(instance_uuids)
+                LOG.info(
+                    "[%s] No valid host for %s: %s %s",
+                    errand,
+                    named,
+                    error.reason,
+                    causes.as_dict(),
+                )
+                raise NoValidHost(error.reason, causes) from error
+
+    def _select(
+        self,
+        spec: RequestSpec,
+        instance_uuids: Sequence[str],
+        claims: Claims,
+        alternates: bool,
+    ) -> list[list[Selection]]:
         self._give_back.work_off()
-        claims = claims or self._claims
         found = self._search.find(spec)
         held: dict[str, Candidate] = {}
         chosen: list[_Claimed] = []
@@ -95,10 +119,6 @@ class Scheduler:
                 one, left = self._place(spec, instance, left, found, held, claims)
                 chosen.append(one)
                 spec = _with_group_host(spec, one.host.name)
-        except NoValidHost as error:
-            LOG.info("No valid host for %s: %s %s", instance, error.reason, error.causes.as_dict())
-            claims.give_back(held)
-            raise
         except BaseException:
             claims.give_back(held)
             raise

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -68,6 +69,12 @@ class PlacementClient:
         :raises PlacementError: it cannot.
         """
         self._connection.versions()
+
+    @contextmanager
+    def errand(self, request_id: str = "") -> Iterator[str]:
+        """See `placement_port.Placement`."""
+        with self._connection.tracing(request_id or None) as tally:
+            yield tally.global_request_id
 
     def understands_extensions(self) -> bool:
         """See `placement_port.Placement`."""

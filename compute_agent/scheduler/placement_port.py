@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -53,6 +54,9 @@ class Placement(Protocol):
     Every method raises `PlacementUnavailable` when there is no usable answer, and another
     `PlacementError` when placement refuses for a reason that is not named at the method.
     """
+
+    def errand(self, request_id: str = "") -> AbstractContextManager[str]:
+        """Let all requests of a block carry one id, a new one unless given; yield it."""
 
     def understands_extensions(self) -> bool:
         """Whether questions may use this project's extensions of the API."""

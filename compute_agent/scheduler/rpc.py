@@ -73,7 +73,7 @@ class SchedulerEndpoint:
 
     def select_destinations(
         self,
-        _ctxt: Mapping[str, Any],
+        ctxt: Mapping[str, Any],
         spec_obj: Any,
         instance_uuids: Sequence[str],
         return_objects: bool = True,  # noqa: ARG002 - part of the interface; the form follows spec_obj
@@ -84,7 +84,10 @@ class SchedulerEndpoint:
             instances = spec_reader.instances_of({"instance_uuids": list(instance_uuids)})
             self._parts.mover.recover()
             found = self._parts.scheduler.select_destinations(
-                _spec_of(spec_obj), instances, alternates=return_alternates
+                _spec_of(spec_obj),
+                instances,
+                alternates=return_alternates,
+                request_id=_request_id(ctxt),
             )
         wrapped = _is_wrapped(spec_obj)
         return [[_answered(one, wrapped=wrapped) for one in per] for per in found]
@@ -219,11 +222,16 @@ class SchedulerService:
 
 
 class SchedulerClient:
-    """Calls a scheduler over the bus."""
+    """Calls a scheduler over the bus.
 
-    def __init__(self, bus: Any, timeout: float = 60.0) -> None:
+    :param version_cap: the newest version that calls may have, None for any.
+    """
+
+    def __init__(self, bus: Any, timeout: float = 60.0, version_cap: str | None = None) -> None:
         target = oslo_messaging.Target(topic=TOPIC, version=VERSION)
-        self._client = oslo_messaging.get_rpc_client(bus, target, timeout=timeout)
+        self._client = oslo_messaging.get_rpc_client(
+            bus, target, timeout=timeout, version_cap=version_cap
+        )
 
     def select_destinations(
         self, spec: Mapping[str, Any], instances: Sequence[str]
@@ -302,6 +310,10 @@ def _told(doing: str) -> Iterator[None]:
     except ComputeAgentError as error:
         LOG.info("%s: %s", doing, error)
         raise oslo_messaging.ExpectedException() from error
+
+
+def _request_id(ctxt: Mapping[str, Any]) -> str:
+    return str(ctxt.get("global_request_id") or ctxt.get("request_id") or "")
 
 
 def _is_wrapped(spec_obj: Any) -> bool:

@@ -28,7 +28,8 @@ def status_on_bus(conf: cfg.ConfigOpts, timeout: float = TIMEOUT) -> dict[str, A
 
     bus = message_bus.open_transport(conf)
     try:
-        status: dict[str, Any] = SchedulerClient(bus, timeout).call("upgrade_status")
+        cap = message_bus.version_cap(conf, "scheduler")
+        status: dict[str, Any] = SchedulerClient(bus, timeout, cap).call("upgrade_status")
     except oslo_messaging.MessagingException as error:
         raise NoSchedulerAnswers(
             f"No scheduler answered on the message bus within {timeout:.0f} s ({error}): is "

@@ -212,3 +212,38 @@ def test_the_bus_tells_which_agents_hold_an_upgrade_back(cloud: Cloud, config: P
     finally:
         service.stop()
         bus.cleanup()
+
+
+def test_all_requests_of_a_selection_carry_one_id(cloud: Cloud, config: Path) -> None:
+    cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
+    one, transport = scheduler(config)
+    one.select_destinations(one_slot(cloud), [new_uuid()], request_id="req-of-the-caller")
+    asked = {e.global_request_id for e in transport.exchanges if e.path != "/"}
+    assert asked == {"req-of-the-caller"}
+    transport.clear()
+    for _ in range(2):
+        with pytest.raises(NoValidHost):
+            one.select_destinations(one_slot(cloud), [new_uuid()])
+    assert len({e.global_request_id for e in transport.exchanges}) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "cap"), [("4.4", "4.4"), ("auto", None), ("zed", None), ("", None)]
+)
+def test_a_version_bounds_calls_and_the_name_of_a_release_does_not(
+    config: Path, value: str, cap: str | None
+) -> None:
+    config.write_text(config.read_text() + f"[upgrade_levels]\nscheduler = {value}\n")
+    conf = agent_conf.new_config([f"--config-file={config}"])
+    assert message_bus.version_cap(conf, "scheduler") == cap
+    assert message_bus.version_cap(conf, "compute") is None
+
+
+def test_calls_above_the_bound_are_not_sent(config: Path) -> None:
+    import oslo_messaging
+
+    conf = agent_conf.new_config([f"--config-file={config}"])
+    bus = message_bus.open_transport(conf, "fake://")
+    with pytest.raises(oslo_messaging.RPCVersionCapError):
+        SchedulerClient(bus, timeout=1, version_cap="4.4").call("upgrade_status")
+    bus.cleanup()

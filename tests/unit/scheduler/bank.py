@@ -6,7 +6,8 @@ can be looked at; claims are checked against the capacity for real.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
@@ -42,6 +43,10 @@ class Bank:
         self.before_claim: Callable[[str], None] = lambda _consumer: None
         self.after_claim: Callable[[str], None] = lambda _consumer: None
         self.unknown_name = ""
+
+    @contextmanager
+    def errand(self, request_id: str = "") -> Iterator[str]:
+        yield request_id or "req-new"
 
     def understands_extensions(self) -> bool:
         self._reached()

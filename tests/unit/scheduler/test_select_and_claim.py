@@ -368,3 +368,24 @@ def test_announced_instances_count_unless_they_are_not_tracked(
     options = {"filters": ["NumInstancesFilter"], "track_instances": track}
     scheduler = scheduler_on(bank, journal, announcements=announcements, **options)
     assert chosen(scheduler, ONE) == [host]
+
+
+def test_no_host_is_logged_once_with_the_id_that_placement_logs_too(
+    journal: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"), pytest.raises(NoValidHost) as caught:
+        scheduler_on(flat_hosts(), journal).select_destinations(ONE, ["i1"], request_id="req-mine")
+    assert caught.value.causes.request_id == "req-mine"
+    [record] = [one for one in caplog.records if "No valid host" in one.message]
+    assert record.levelname == "INFO"
+    assert "[req-mine]" in record.message
+    assert "i1" in record.message
+
+
+def test_a_zone_that_does_not_exist_is_logged_like_any_other_reason(
+    journal: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = replace(ONE, availability_zone="moon")
+    with caplog.at_level("INFO"), pytest.raises(NoValidHost, match="availability zone moon"):
+        chosen(scheduler_on(flat_hosts(a=9), journal), asked)
+    assert [one for one in caplog.records if "[req-new] No valid host for i1" in one.message]
