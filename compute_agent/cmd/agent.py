@@ -214,7 +214,8 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
         from compute_agent.cmd import capture
 
         capture.use(conf, directory)
-    return agent_parts.build(conf, read_only=True)
+    # a captured machine is compared with what placement has under its name, guests or not
+    return agent_parts.build(conf, read_only=True, adopt_asked=directory is not None)
 
 
 def _run(namespace: argparse.Namespace) -> int:

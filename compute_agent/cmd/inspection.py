@@ -12,9 +12,8 @@ from compute_agent.agent_parts import usage_of
 from compute_agent.report.operations import KeepProvider, describe
 
 if TYPE_CHECKING:
-    from rich.tree import Tree
-
     from compute_agent.agent_parts import AgentParts
+    from compute_agent.dev.tree_reading import ProviderLines
     from compute_agent.provider import ProviderData
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.tracker.node_pass import Proposal
@@ -149,39 +148,37 @@ def _print_tree(
 ) -> None:
     from rich.console import Console
 
+    from compute_agent.dev.tree_view import provider_tree
+
     # a pipe has no width: lines are not broken for it
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
     for root in sorted(tree.roots, key=lambda data: data.uuid != root_uuid):
-        console.print(_branch(tree, root, usages, ages))
+        members = map(tree.data, tree.get_provider_uuids(root.uuid))
+        console.print(provider_tree([_lines(each, usages, ages) for each in members]))
 
 
-def _branch(
-    tree: ProviderTree,
-    provider: ProviderData,
-    usages: Mapping[str, Mapping[str, int]],
-    ages: Ages,
-) -> Tree:
-    from rich.markup import escape
-    from rich.tree import Tree
+def _lines(
+    provider: ProviderData, usages: Mapping[str, Mapping[str, int]], ages: Ages
+) -> ProviderLines:
+    from compute_agent.dev.tree_reading import InventoryLine, ProviderLines
 
-    written = _age(ages[provider.uuid])
-    label = [f"[bold]{escape(provider.name)}[/bold]  [dim]{provider.uuid}{written}[/dim]"]
-    for resource_class, record in sorted(provider.inventory.items()):
-        used = usages[provider.uuid].get(resource_class, 0)
-        line = f"{resource_class}: {used} of {record['total']} used"
-        if record["reserved"]:
-            line += f", {record['reserved']} reserved"
-        if record["allocation_ratio"] != 1.0:
-            line += f", ratio {record['allocation_ratio']:g}"
-        label.append(line)
-    if provider.traits:
-        label.append("[cyan]" + escape(" ".join(sorted(provider.traits))) + "[/cyan]")
-    if provider.aggregates:
-        label.append("aggregates " + " ".join(sorted(provider.aggregates)))
-    branch = Tree("\n".join(label))
-    for child in tree.children(provider.uuid):
-        branch.add(_branch(tree, child, usages, ages))
-    return branch
+    return ProviderLines(
+        uuid=provider.uuid,
+        name=provider.name,
+        parent=provider.parent_uuid,
+        inventories={
+            resource_class: InventoryLine(
+                total=int(record["total"]),
+                reserved=int(record["reserved"]),
+                allocation_ratio=record["allocation_ratio"],
+                used=usages[provider.uuid].get(resource_class, 0),
+            )
+            for resource_class, record in provider.inventory.items()
+        },
+        traits=tuple(sorted(provider.traits)),
+        aggregates=tuple(sorted(provider.aggregates)),
+        note=_age(ages[provider.uuid]),
+    )
 
 
 def _whole(seconds: float | None) -> int | None:
@@ -195,8 +192,8 @@ def _age(seconds: float | None) -> str:
         return ""
     for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
         if passed >= 2 * size:
-            return f"  written {passed // size} {unit} ago"
-    return f"  written {passed} s ago"
+            return f"written {passed // size} {unit} ago"
+    return f"written {passed} s ago"
 
 
 def _print_node_status(node: Mapping[str, Any]) -> None:

@@ -19,6 +19,8 @@ from compute_agent.cmd.manage_options import (
     uuid_of,
 )
 from compute_agent.cmd.manage_progress import progress_bars
+from compute_agent.manage import wording
+from compute_agent.manage.wording import counted
 
 if TYPE_CHECKING:
     from compute_agent.manage.audit import AuditResult
@@ -163,7 +165,8 @@ def _print(result: AuditResult) -> None:
     for finding in result.findings:
         print(f"{finding.what} {finding.uuid}: {finding.detail}")
     print(
-        f"{result.consumers} consumers: {len(result.orphans)} orphans, {len(deleted)} deleted, "
+        f"{counted(result.consumers, 'consumer')}: {counted(len(result.orphans), 'orphan')}, "
+        f"{len(deleted)} deleted, "
         f"{len(result.unknown)} could not be judged, {result.young} too young"
     )
     for suspect in result.kept:
@@ -176,8 +179,4 @@ def _print(result: AuditResult) -> None:
 
 
 def _held(result: AuditResult, consumer: Consumer) -> str:
-    return "; ".join(
-        ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items()))
-        + f" of {result.directory.name(uuid)}"
-        for uuid, resources in sorted(consumer.resources.items())
-    )
+    return wording.allocations(consumer.resources, result.directory.name)

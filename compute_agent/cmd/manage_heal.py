@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from compute_agent.cmd.manage_options import (
     uuid_of,
 )
 from compute_agent.cmd.manage_progress import progress_bars
+from compute_agent.manage import wording
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -149,7 +150,7 @@ def _heal(namespace: argparse.Namespace) -> int:
     if namespace.json:
         print(json.dumps(_document(result, namespace, catalogue.name), indent=2))
     else:
-        _print(result, namespace)
+        _print(result, namespace, healer.name_of)
     return _status(result, dry_run=namespace.dry_run)
 
 
@@ -243,27 +244,31 @@ def _document(result: HealResult, namespace: argparse.Namespace, source: str) ->
     }
 
 
-def _print(result: HealResult, namespace: argparse.Namespace) -> None:
+def _print(
+    result: HealResult, namespace: argparse.Namespace, name_of: Callable[[str], str]
+) -> None:
     from compute_agent.manage.healing import State
 
     for one in result.outcomes:
         named = f"{one.instance.uuid} on {one.instance.host or 'no host'}"
         if one.state is State.HEALED:
-            print(f"{named}: {_change(one, namespace)}")
+            print(f"{named}: {_change(one, namespace, name_of)}")
         elif one.state is State.SKIPPED:
             print(f"{named}: left alone, {one.detail}")
         elif one.state is not State.WHOLE:
             print(f"{named}: {one.state.value}: {one.detail}", file=sys.stderr)
         if one.surplus and not namespace.force:
+            surplus = wording.allocations(one.surplus, name_of)
             print(
-                f"{named}: holds more than it needs: {_amounts(one.surplus)}; if that is wrong, "
-                f"--instance {one.instance.uuid} --force takes it away"
+                f"{named}: holds more than it needs: {surplus}; if that is wrong, --instance "
+                f"{one.instance.uuid} --force takes it away"
             )
     counts = result.counts
     verb = "would be healed" if namespace.dry_run else "healed"
     troubled = sum(counts[State[trouble.name]] for trouble in TROUBLES)
+    looked_at = wording.counted(result.looked_at, "instance")
     print(
-        f"{result.looked_at} instances: {counts[State.HEALED]} {verb}, {troubled} could not be, "
+        f"{looked_at}: {counts[State.HEALED]} {verb}, {troubled} could not be, "
         f"{counts[State.SKIPPED]} left alone" + (", there are more to heal" if result.more else "")
     )
     if result.failure is not None:
@@ -274,21 +279,12 @@ def _print(result: HealResult, namespace: argparse.Namespace) -> None:
         )
 
 
-def _change(one: Outcome, namespace: argparse.Namespace) -> str:
+def _change(one: Outcome, namespace: argparse.Namespace, name_of: Callable[[str], str]) -> str:
     verbs = ("would hold", "would be given") if namespace.dry_run else ("holds", "was given")
-    parts = [f"{verbs[0]} {_amounts(one.after)} (held {_amounts(one.before)})"]
+    after, before = (wording.allocations(held, name_of) for held in (one.after, one.before))
+    parts = [f"{verbs[0]} {after}"] if after == before else [f"{verbs[0]} {after} (held {before})"]
     if one.owner_changed:
         spec = one.instance.spec
         parts.append(f"{verbs[1]} to project {spec.project_id}, user {spec.user_id}")
     parts += [f"port {port}: allocation {value}" for port, value in one.bindings.items()]
     return "; ".join(parts)
-
-
-def _amounts(amounts: Mapping[str, Mapping[str, int]]) -> str:
-    return (
-        "; ".join(
-            ", ".join(f"{name} {amount}" for name, amount in sorted(own.items())) + f" of {uuid}"
-            for uuid, own in sorted(amounts.items())
-        )
-        or "nothing"
-    )

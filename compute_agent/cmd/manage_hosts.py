@@ -21,6 +21,7 @@ from compute_agent.cmd.manage_options import (
     transport,
     uuid_of,
 )
+from compute_agent.manage.wording import counted
 
 if TYPE_CHECKING:
     from compute_agent.manage.migrate import NodeResult
@@ -182,9 +183,9 @@ def _print_result(result: NodeResult, namespace: argparse.Namespace) -> None:
         print(f"{result.node}: nothing to do")
         return
     done = "would be done" if namespace.dry_run else f"done in {result.seconds:.1f} s"
-    what = f"{len(result.operations)} operations {done}"
+    what = f"{counted(len(result.operations), 'operation')} {done}"
     if result.reshaped:
-        what += f", a reshape with {result.consumers} consumers rewritten"
+        what += f", a reshape with {counted(result.consumers, 'consumer')} rewritten"
     print(f"{result.node}: {what}")
     for operation in result.operations:
         print(f"  {operation}")
@@ -221,7 +222,8 @@ def _delete_host(namespace: argparse.Namespace) -> int:
         print(json.dumps({"dry_run": namespace.dry_run, "host": asdict(host)}, indent=2))
     else:
         verb = "would be deleted" if namespace.dry_run else "deleted"
-        print(f"{host.name} ({host.uuid}): {len(host.providers)} resource providers {verb}")
+        providers = counted(len(host.providers), "resource provider")
+        print(f"{host.name} ({host.uuid}): {providers} {verb}")
     return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE
 
 

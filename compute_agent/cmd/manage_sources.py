@@ -96,7 +96,7 @@ def catalogue(
     raise errors.InvalidConfiguration(
         "[compute_agent]instance_source is agents, who do not know the flavors of instances. Set "
         "it to nova (with groups [nova] and [neutron]), or name a file that describes the "
-        "instances with --instances."
+        "instances with --instances (etc/instances.jsonl.sample shows how)."
     )
 
 

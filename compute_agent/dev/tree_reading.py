@@ -27,13 +27,18 @@ class InventoryLine:
 
 @dataclass(frozen=True, slots=True)
 class ProviderLines:
-    """One provider with everything that is shown of it."""
+    """One provider with everything that is shown of it.
+
+    :ivar note: what is said beside its uuid.
+    """
 
     uuid: str
     name: str
     parent: str | None
     inventories: Mapping[str, InventoryLine] = field(default_factory=dict)
     traits: tuple[str, ...] = ()
+    aggregates: tuple[str, ...] = ()
+    note: str = ""
 
 
 def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:

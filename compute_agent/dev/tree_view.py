@@ -57,11 +57,15 @@ def _grow(
 
 
 def _label(one: ProviderLines, *, traits: bool, only: Collection[str]) -> RenderableType:
-    parts: list[RenderableType] = [Text.assemble((one.name, "bold"), (f"  {one.uuid}", "dim"))]
+    beside = f"  {one.uuid}" + (f"  {one.note}" if one.note else "")
+    parts: list[RenderableType] = [Text.assemble((one.name, "bold"), (beside, "dim"))]
     if one.inventories and (not only or one.uuid in only):
         parts.append(Padding(inventory_table(one), (0, 0, 0, 1), expand=False))
     if traits and one.traits:
         parts.append(Padding(trait_text(one.traits), (0, 0, 0, 1), expand=False))
+    if one.aggregates:
+        text = Text.assemble(("aggregates ", "dim"), " ".join(one.aggregates))
+        parts.append(Padding(text, (0, 0, 0, 1), expand=False))
     return Group(*parts)
 
 

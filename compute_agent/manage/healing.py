@@ -104,6 +104,10 @@ class Healer:
         self._options = options
         self._roots = {one.name: one.uuid for one in directory.roots}
 
+    def name_of(self, provider: str) -> str:
+        """The name of a provider, or its uuid where it is not known."""
+        return self._directory.name(provider)
+
     def heal(self, instance: Instance, *, dry_run: bool) -> Outcome:
         """Bring an instance's allocations to what it needs, or say why not.
 

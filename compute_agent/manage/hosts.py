@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
+from compute_agent.manage.wording import counted
 from compute_agent.provider import SHARING_TRAIT
 from compute_agent.state import files as state_files
 from compute_agent.state import identity
@@ -65,7 +66,7 @@ def delete_host(report: ReportClient, name: str, *, evacuated: bool, dry_run: bo
     names = tuple(tree.data(uuid).name for uuid in members)
     if allocations and not evacuated:
         raise Refused(
-            f"{len(allocations)} consumers hold resources of host {name!r}: "
+            f"{_holders(allocations)} resources of host {name!r}: "
             f"{listed(allocations)}. Move or delete them first, or say --evacuated if they run "
             "elsewhere by now. Nothing was changed."
         )
@@ -76,7 +77,7 @@ def delete_host(report: ReportClient, name: str, *, evacuated: bool, dry_run: bo
     ]
     if only_here:
         raise Refused(
-            f"{len(only_here)} consumers hold resources of host {name!r} and nowhere else, so "
+            f"{_holders(only_here)} resources of host {name!r} and nowhere else, so "
             f"they were not evacuated: {listed(only_here)}. Delete their allocations if they are "
             "gone. Nothing was changed."
         )
@@ -151,3 +152,8 @@ def listed(uuids: Iterable[str]) -> str:
     """The first of some uuids, in order, as text."""
     ordered = sorted(uuids)
     return ", ".join(ordered[:SHOWN]) + (" and more" if len(ordered) > SHOWN else "")
+
+
+def _holders(consumers: Sized) -> str:
+    verb = "holds" if len(consumers) == 1 else "hold"
+    return f"{counted(len(consumers), 'consumer')} {verb}"

@@ -12,6 +12,7 @@ from compute_agent.inventory import capacity
 from compute_agent.manage.coverage import Amounts, Coverage, total
 from compute_agent.manage.guest_facts import CPU_CLASSES, GuestFacts
 from compute_agent.manage.shortage import HostProvider, Roomiest, roomiest
+from compute_agent.manage.wording import resources
 from compute_agent.report.connection import CONSUMER_TYPE
 from compute_agent.scheduler.request import (
     GUEST_CELL_SUFFIX,
@@ -135,10 +136,7 @@ class Placing:
         facts: GuestFacts | None,
         fixed: Mapping[str, str],
     ) -> str:
-        amounts = ", ".join(
-            f"{name} {amount}" for name, amount in sorted(missing.resources.items())
-        )
-        begin = f"host {instance.provider_name} cannot give it {amounts}"
+        begin = f"host {instance.provider_name} cannot give it {resources(missing.resources)}"
         if best.obstacles:
             return f"{begin}: {'; '.join(best.obstacles)}"
         if found and facts is not None:

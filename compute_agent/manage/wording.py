@@ -1,0 +1,26 @@
+"""How the operators' tools say things."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things: ``1 consumer``, ``2 consumers``."""
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def resources(amounts: Mapping[str, int]) -> str:
+    """Amounts by class: ``512 MEMORY_MB, 1 VCPU``."""
+    return ", ".join(f"{amount} {name}" for name, amount in sorted(amounts.items()))
+
+
+def allocations(
+    held: Mapping[str, Mapping[str, int]], name_of: Callable[[str], str] = lambda uuid: uuid
+) -> str:
+    """Amounts by provider: ``1 DISK_GB of host; 512 MEMORY_MB, 1 VCPU of host_NUMA0``.
+
+    :param name_of: the name of the provider of a uuid.
+    """
+    parts = [f"{resources(amounts)} of {name_of(uuid)}" for uuid, amounts in sorted(held.items())]
+    return "; ".join(parts) or "nothing"
