@@ -152,6 +152,8 @@ class Rule:
     after: bool
     headers: dict[str, str]
     held: threading.Event | None = None
+    go_on: threading.Event | None = None
+    """Set by a test to let the answer through after all."""
 
 
 class LyingProxy:
@@ -216,6 +218,16 @@ class LyingProxy:
             self._rules.insert(0, Rule(method, path, None, b"", 1, True, {}, held))
         return held
 
+    def pause(self, method: str, path: str) -> tuple[threading.Event, threading.Event]:
+        """Pass one request on, and its answer back only when the second event is set.
+
+        The first is set when placement has the request.
+        """
+        held, go_on = threading.Event(), threading.Event()
+        with self._lock:
+            self._rules.insert(0, Rule(method, path, None, b"", 1, True, {}, held, go_on))
+        return held, go_on
+
     def error(self, method: str, path: str, status: int, code: str = "", **kwargs: Any) -> None:
         """Answer with an error as placement words it."""
         detail = f"{status} was scripted"
@@ -247,6 +259,10 @@ class LyingProxy:
                 return
         if rule.held is not None:
             rule.held.set()
+            if rule.go_on is not None:
+                assert rule.go_on.wait(PATIENCE)
+                self._send(handler, answer.status_code, answer.content, dict(answer.headers))
+                return
             self._closing.wait()
         if rule.status is None:
             handler.close_connection = True

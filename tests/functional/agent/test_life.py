@@ -169,6 +169,41 @@ def test_a_kill_after_any_write_of_a_flush_is_made_good_by_the_next_starts(
     assert agent.run("plan").returncode == 0
 
 
+@pytest.mark.parametrize("asked", [1, 2])
+def test_sigterm_in_the_middle_of_a_flush_finishes_it_and_a_second_one_leaves_a_legal_state(
+    placement, proxy, new_agent, node, asked
+):
+    agent = new_agent(
+        proxy.url,
+        DEFAULT={"update_resources_interval": -1},
+        compute_agent={"placement_connections": 1},
+    )
+    children = {f"NUMA{n}": {"VCPU": {"total": 4}} for n in range(2)}
+    agent.script(nodes=[node], children=children)
+    reached, go_on = proxy.pause("POST", "/resource_providers$")
+    agent.start()
+    eventually(reached.is_set, "a flush that has begun")
+    agent.send(signal.SIGTERM)
+    eventually(lambda: "a pass at work is finished first" in agent.logged(), "the stop")
+    if asked == 2:
+        agent.send(signal.SIGTERM)
+        assert agent.ended() == 0
+        assert "is abandoned" in agent.logged()
+        go_on.set()
+        assert set(placement.tree(node)) < {node, f"{node}_NUMA0", f"{node}_NUMA1"}
+        proxy.honest()
+        with running(agent):
+            agent.stop()
+    else:
+        go_on.set()
+        assert agent.ended() == 0
+    tree = placement.tree(node)
+    assert set(tree) == {node, f"{node}_NUMA0", f"{node}_NUMA1"}
+    assert all(tree[f"{node}_NUMA{n}"]["inventories"]["VCPU"]["total"] == 4 for n in range(2))
+    assert "COMPUTE_NODE" in tree[node]["traits"]
+    assert agent.run("plan").returncode == 0
+
+
 def test_placement_down_at_start_and_later_is_waited_for_and_told_once(tmp_path, new_agent, node):
     (tmp_path / "placement").mkdir()
     placement = PlacementProcess(tmp_path / "placement")
