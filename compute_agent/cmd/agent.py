@@ -31,6 +31,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from compute_agent import __version__
+from compute_agent.cmd.exit_table import exit_table
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -52,6 +53,19 @@ class CommandExit(IntEnum):
 STATUS_TIMEOUT = 10.0
 REPORT_TIMEOUT = 330.0
 ORDER_TIMEOUT = 60.0
+
+
+STATUS = {
+    0: "fine; run: asked to stop; plan: nothing would change; diff: equal",
+    1: "configuration; doctor: warnings",
+    2: "a reshape failed; doctor: errors",
+    3: "placement rejected what was asked, or cannot be used",
+    4: "the driver failed, or there is no such node or host",
+    5: "identity: lost, contradictory, or the name belongs to another provider",
+    6: "plan: something would change; diff: different",
+    7: "no agent answers",
+    127: "bad arguments",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -111,6 +125,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="compute-agent",
         description="Reports this host to placement as a tree of resource providers.",
+        epilog=exit_table(STATUS),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -11,13 +11,13 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
+from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage_options import (
     BadArgument,
     Exit,
     Parser,
     add_common,
     configuration,
-    exit_table,
     transport,
 )
 from compute_agent.cmd.manage_progress import ProgressBars, progress_bars

@@ -9,11 +9,12 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent.cmd import manage_sources
+from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage_options import (
+    Exit,
     Parser,
     add_common,
     configuration,
-    exit_table,
     not_negative,
     transport,
     uuid_of,
@@ -44,6 +45,7 @@ STATUS = exit_table(
         AuditExit.FOUND: "orphans found, and not all of them deleted",
         AuditExit.DELETED: "orphans found, and all of them deleted",
         AuditExit.NOT_JUDGED: "no orphan found, but some consumers could not be judged",
+        Exit.BAD_ARGUMENTS: "bad arguments",
     }
 )
 

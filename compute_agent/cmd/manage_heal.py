@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.cmd import manage_sources
+from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage_options import (
     BadArgument,
     Exit,
     Parser,
     add_common,
     configuration,
-    exit_table,
     positive,
     transport,
     uuid_of,

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
+from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage_options import (
     BadArgument,
     Exit,
     Parser,
     add_common,
     configuration,
-    exit_table,
     report_client,
     transport,
     uuid_of,
@@ -35,6 +35,7 @@ MIGRATE_STATUS = exit_table(
         Exit.PLACEMENT: "placement or its database cannot be used",
         Exit.DRIVER_NOT_READY: "the driver is not ready",
         Exit.WOULD_CHANGE: "--dry-run, and something would be done",
+        Exit.BAD_ARGUMENTS: "bad arguments",
     }
 )
 STATUS = exit_table(
@@ -44,6 +45,7 @@ STATUS = exit_table(
         Exit.REFUSED: "refused; the message says why",
         Exit.PLACEMENT: "placement cannot be used",
         Exit.WOULD_CHANGE: "--dry-run, and something would be done",
+        Exit.BAD_ARGUMENTS: "bad arguments",
     }
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -49,21 +49,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(Exit.BAD_ARGUMENTS, f"{self.prog}: {message}\n")
-
-
-def exit_table(status: Mapping[int, str], *more: str) -> str:
-    """The end of a command's help: what each exit status means, and what else is to be said.
-
-    :param status: those of the command itself; what every command has is added.
-    """
-    rows = {
-        **status,
-        Exit.BAD_ARGUMENTS: status.get(Exit.BAD_ARGUMENTS, "bad arguments"),
-        Exit.INTERRUPTED: "interrupted",
-        Exit.UNEXPECTED: "unexpected: a defect, with traceback",
-    }
-    lines = [f"  {number:<3}  {meaning}" for number, meaning in rows.items()]
-    return "\n".join(["exit status:", *lines, *(["", *more] if more else [])])
 
 
 def add_common(

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import __version__, errors
 from compute_agent import bus as message_bus
 from compute_agent.cmd import scheduler_moves
+from compute_agent.cmd.exit_table import exit_table
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -53,6 +54,15 @@ class Exit(IntEnum):
     CONFLICT = 4
     INTERRUPTED = 130
     UNEXPECTED = 255
+
+
+STATUS: dict[int, str] = {
+    Exit.DONE: "done",
+    Exit.NOTHING_FITS: "nothing fits, or there was nothing to release",
+    Exit.BAD_INPUT: "bad options, request or configuration",
+    Exit.PLACEMENT: "placement, or a scheduler that is asked, cannot be used",
+    Exit.CONFLICT: "the consumer is claimed or changed by somebody else",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -118,8 +128,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="compute-scheduler",
         description="Claims resources in placement before any host is told.",
-        epilog="Exit status: 0 done, 1 nothing fits or nothing to release, 2 bad input or "
-        "configuration, 3 placement cannot be used, 4 somebody else changes the consumer.",
+        epilog=exit_table(STATUS),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument(

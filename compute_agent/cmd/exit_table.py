@@ -1,0 +1,16 @@
+"""The end of a command's help: what each exit status means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ALWAYS = {130: "interrupted", 255: "unexpected: a defect, with traceback"}
+
+
+def exit_table(status: Mapping[int, str], *more: str) -> str:
+    """Return the table, a line each; what every command has is added.
+
+    :param more: lines that follow it.
+    """
+    lines = [f"  {number:<3}  {meaning}" for number, meaning in {**status, **ALWAYS}.items()]
+    return "\n".join(["exit status:", *lines, *(["", *more] if more else [])])
