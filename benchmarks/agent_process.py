@@ -41,12 +41,16 @@ class Interrupted:
         json: object = None,
         global_request_id: str | None = None,
         timeout: Timeout | None = None,
+        *,
+        extended: bool = False,
     ) -> Response:
         write, provider = self.before_write, path.removesuffix("/inventories")
         if write is not None and method == "PUT" and provider != path:
             self.before_write = None
             write(provider.rpartition("/")[2])
-        return self._inner.request(method, path, microversion, json, global_request_id, timeout)
+        return self._inner.request(
+            method, path, microversion, json, global_request_id, timeout, extended=extended
+        )
 
 
 class Measured:
