@@ -1,0 +1,98 @@
+"""A host that another compute agent reported is taken over provider by provider, guests included.
+
+The names, classes and traits are those that operators know from OpenStack's own agent: see the
+admin guides on vGPU and on PCI tracking in placement.
+"""
+
+import uuid
+
+import pytest
+
+from tests.functional.agent.processes import REPOSITORY, claim
+
+GPUS = ("0000:17:00.0", "0000:84:00.0")
+MACHINE = REPOSITORY / "tests" / "data" / "two-cells"
+
+
+@pytest.fixture
+def left_behind(placement, node):
+    """What placement holds of the host: uuid by name."""
+    made: dict[str, str] = {}
+
+    def provider(name, parent, inventories, *traits):
+        made[name] = str(uuid.uuid4())
+        body = {"uuid": made[name], "name": name, "parent_provider_uuid": made.get(parent)}
+        for kind, names in (("resource_classes", inventories), ("traits", traits)):
+            for custom in (n for n in names if n.startswith("CUSTOM_")):
+                assert placement.request("PUT", f"/{kind}/{custom}").ok
+        assert placement.request("POST", "/resource_providers", json=body).ok
+        path = f"/resource_providers/{made[name]}"
+        generation = 0
+        for aspect, value in (("traits", list(traits)), ("inventories", inventories)):
+            written = {"resource_provider_generation": generation, aspect: value}
+            answer = placement.request("PUT", f"{path}/{aspect}", json=written)
+            generation = answer.json()["resource_provider_generation"]
+
+    provider(
+        node,
+        None,
+        {
+            "VCPU": {"total": 16, "max_unit": 16, "allocation_ratio": 8.0},
+            "MEMORY_MB": {"total": 128608, "max_unit": 128608, "reserved": 512},
+            "DISK_GB": {"total": 2048, "max_unit": 2048},
+        },
+        *("COMPUTE_NODE", "HW_CPU_X86_AVX2", "COMPUTE_TRUSTED_CERTS", "CUSTOM_RACK_7"),
+    )
+    for address in GPUS:
+        name = f"{node}_pci_{address.replace(':', '_').replace('.', '_')}"
+        provider(name, node, {"VGPU": {"total": 16, "max_unit": 16}}, "CUSTOM_GPU_POOL_A")
+    provider(
+        f"{node}_0000:18:00.0",
+        node,
+        {"CUSTOM_PCI_8086_1889": {"total": 8, "max_unit": 8}},
+        *("OWNER_NOVA", "COMPUTE_MANAGED_PCI_DEVICE"),
+    )
+    provider(f"{node}:Open vSwitch agent", node, {})
+    return made
+
+
+def test_another_agents_tree_is_taken_over_without_a_new_provider_or_a_lost_allocation(
+    placement, new_agent, node, left_behind
+):
+    gpu = f"{node}_pci_0000_84_00_0"
+    functions = f"{node}_0000:18:00.0"
+    guests = {
+        claim(placement, left_behind[node], {"VCPU": 4, "MEMORY_MB": 4096}): node,
+        claim(placement, left_behind[gpu], {"VGPU": 1}): gpu,
+        claim(placement, left_behind[functions], {"CUSTOM_PCI_8086_1889": 2}): functions,
+    }
+    agent = new_agent(
+        placement.url,
+        DEFAULT={"compute_driver": "host.HostDriver", "host": node, "instances_path": "/tmp"},
+        host={"sysfs_root": MACHINE / "sys", "procfs_root": MACHINE / "proc"},
+        devices={"enabled_mdev_types": "nvidia-222"},
+        pci={
+            "report_in_placement": True,
+            "device_spec": '{"vendor_id": "8086", "product_id": "1889", "address": "0000:18:*.*"}',
+        },
+    )
+    agent.start()
+    assert agent.ended() == 5, (
+        "nothing of it runs here, so a person has to say that it is this host"
+    )
+    assert "--adopt" in agent.logged()
+    agent.start("--adopt")
+    agent.started()
+    assert agent.stop() == 0
+
+    tree = placement.tree(node)
+    assert {name: provider["uuid"] for name, provider in tree.items()} == left_behind
+    assert (agent.state / "compute_id").read_text().strip() == left_behind[node]
+    for guest, where in guests.items():
+        assert set(placement.get(f"/allocations/{guest}")["allocations"]) == {left_behind[where]}
+    assert tree[node]["inventories"]["VCPU"]["allocation_ratio"] == 8.0, "set by an operator"
+    assert "CUSTOM_RACK_7" in tree[node]["traits"]
+    assert "CUSTOM_GPU_POOL_A" in tree[gpu]["traits"]
+    assert tree[gpu]["inventories"]["VGPU"]["total"] == 16
+    assert tree[f"{node}:Open vSwitch agent"]["traits"] == []
+    assert agent.run("plan").returncode == 0, "nothing is left to change"
