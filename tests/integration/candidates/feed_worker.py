@@ -2,21 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from placement_server.candidates.feed import Feed
-from placement_server.store.snapshot import ProviderRow
+from placement_server.candidates.index import Index
+from placement_server.store.snapshot import NameRows, ProviderRow, TreeRows
 from placement_server.store.store import Store
 
 
+@dataclass(frozen=True)
+class Content:
+    """All that a search can learn from an index, without where in its arrays it lies.
+
+    :param fits: the largest amount that still fits, by provider and class.
+    :param links: pairs of a sharing provider and the root of a tree that may use it.
+    """
+
+    trees: list[TreeRows]
+    names: NameRows
+    nested: bool
+    fits: dict[tuple[str, int], int]
+    links: set[tuple[str, str]]
+
+
+def content(index: Index) -> Content:
+    uuid, root = index.columns.uuid, index.root.tolist()
+    alive = set(index.roots.tolist())
+    fits = {
+        (uuid[slot], class_id): fit
+        for class_id, view in index.classes.items()
+        for slot, fit in zip(view.slot.tolist(), view.fit.tolist(), strict=True)
+        if root[slot] in alive
+    }
+    pairs = zip(index.links.share.tolist(), index.links.anchor.tolist(), strict=True)
+    return Content(
+        list(index.trees()),
+        NameRows(dict(index.names.class_ids), dict(index.names.trait_ids)),
+        index.nested,
+        fits,
+        {(uuid[share], uuid[anchor]) for share, anchor in pairs},
+    )
+
+
 def run(url: str, requests: Connection) -> None:
-    """Answer requests until None comes: a provider's uuid, or "" for all trees."""
+    """Answer requests until None comes: a provider's uuid, or "" for everything."""
     store = Store.open(url)
     feed = Feed(store)
     while (uuid := requests.recv()) is not None:
         index = feed.index()
         if not uuid:
-            requests.send(list(index.trees()))
+            requests.send(content(index))
             continue
         slot = index.slot_of(uuid)
         row: ProviderRow | None = None

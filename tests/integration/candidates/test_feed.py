@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement_server.candidates.feed import Feed
+from placement_server.candidates.sharing import SHARING_TRAIT
 from placement_server.store import (
     aggregates,
     allocations,
@@ -24,6 +25,7 @@ from placement_server.store import (
     resource_classes,
     traits,
 )
+from placement_server.store.owners import KnownOwners
 from placement_server.store.records import ANY, ConsumerWrite, InventoryRecord
 from placement_server.store.snapshot import ProviderRow
 from placement_server.store.store import Store
@@ -109,6 +111,21 @@ class Writer:
             row: ProviderRow | None = pipe.recv()
         return row
 
+    def change_traits(self, child: str, names: list[str]) -> None:
+        generation = self.store.read(providers.get, child).generation
+        self.store.write(traits.replace_of_provider, child, names, generation=generation)
+        row = self.seen(child)
+        assert row is not None
+        assert len(row.trait_ids) == len(names)
+
+    def move(self, child: str, parent: str | None) -> None:
+        moved = self.store.write(
+            providers.update, child, name=child, parent_uuid=parent, reparenting_allowed=True
+        )
+        row = self.seen(child)
+        assert row is not None
+        assert row.root_id == moved.root_id
+
     def run(self, rounds: int) -> None:
         root = create(self.store, {"VCPU": 8})
         for number in range(1, rounds + 1):
@@ -127,6 +144,8 @@ class Writer:
             row = self.seen(child)
             assert row is not None
             assert row.aggregates == (AGGREGATE,)
+            self.change_traits(child, [SHARING_TRAIT] if number % 3 else [])
+            self.move(child, root if number % 4 else None)
             self.store.write(allocations.delete, consumer)
             row = self.seen(root)
             assert row is not None
@@ -143,7 +162,8 @@ def test_every_acknowledged_write_is_seen_on_whichever_worker_is_asked(store: St
         with ThreadPoolExecutor(len(writers)) as pool:
             for done in [pool.submit(writer.run, 6) for writer in writers]:
                 done.result()
-        fresh = list(Feed(store).index().trees())
+        fresh = feed_worker.content(Feed(store).index())
+        assert fresh.links
         for pipe in pipes:
             pipe.send("")
             assert pipe.recv() == fresh
@@ -156,7 +176,7 @@ def test_a_change_that_commits_after_a_later_one_is_seen(store: Store) -> None:
     feed = Feed(store)
     feed.index()
     with store.engine.connect() as connection, connection.begin():
-        transaction = WriteTransaction(connection)
+        transaction = WriteTransaction(connection, KnownOwners())
         traits.replace_of_provider(
             transaction,
             slow,
@@ -190,7 +210,7 @@ def test_a_feed_that_starts_amid_writes_sees_them_when_they_commit(store: Store)
         pytest.skip("SQLite has one writer at a time: changes commit in the order of their ids")
     slow, quick = create(store, {"VCPU": 8}), create(store, {"VCPU": 8})
     with store.engine.connect() as connection, connection.begin():
-        transaction = WriteTransaction(connection)
+        transaction = WriteTransaction(connection, KnownOwners())
         inventories.delete_all(transaction, slow)
         transaction.append_changes()
         restock(store, quick, {"VCPU": 4})
