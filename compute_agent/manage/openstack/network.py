@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from compute_agent import errors
 from compute_agent.manage.instance import (
@@ -14,6 +14,8 @@ from compute_agent.manage.instance import (
     port_of,
 )
 from compute_agent.manage.openstack.service import Service, ServiceUnusable
+
+PROFILE: Final = "binding:profile"
 
 
 class NeutronPorts:
@@ -39,6 +41,11 @@ class NeutronPorts:
             listed = list(
                 self._service.pages("/ports", "ports", doing, device_id=instance.uuid, limit="500")
             )
+            if any(PROFILE not in one for one in listed):
+                raise ServiceUnusable(
+                    f"{doing} failed: Neutron does not show this user {PROFILE}. Give group "
+                    "[neutron] the credential of an administrator of the whole cloud."
+                )
             return tuple(port_of(one) for one in listed if one.get("resource_request"))
         except errors.ComputeAgentError as error:
             raise PortsUnreadable(str(error)) from error
@@ -50,8 +57,6 @@ class NeutronPorts:
         """
         doing = f"Writing the binding profile of port {port.uuid}"
         try:
-            self._service.put(
-                f"/ports/{port.uuid}", doing, {"port": {"binding:profile": dict(profile)}}
-            )
+            self._service.put(f"/ports/{port.uuid}", doing, {"port": {PROFILE: dict(profile)}})
         except ServiceUnusable as error:
             raise PortNotWritten(str(error)) from error

@@ -335,6 +335,16 @@ def test_5_when_ports_cannot_be_read_and_nothing_is_written(
     assert offline.placement.held(one) == {root: NEED}
 
 
+def test_5_when_neutron_does_not_show_this_user_what_ports_are_bound_to(
+    offline: Operator, cloud: Cloud
+) -> None:
+    _, _, _, wanted = bandwidth_host(offline, cloud)
+    del wanted["binding:profile"], wanted["resource_request"]
+    result = offline.run("heal_allocations")
+    assert result.status == 5
+    assert "administrator" in result.err
+
+
 def test_6_when_a_port_cannot_be_updated_and_the_others_get_back_what_they_had(
     offline: Operator, cloud: Cloud
 ) -> None:

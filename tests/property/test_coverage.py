@@ -1,0 +1,46 @@
+"""Setting allocations against a need loses nothing and counts nothing twice."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compute_agent.manage.coverage import cover, total
+from compute_agent.scheduler.request import RequestGroup
+from tests.unit.manage.test_coverage import need
+
+Held = Mapping[str, Mapping[str, int]]
+
+CLASSES = st.sampled_from(["VCPU", "VGPU", "DISK_GB"])
+AMOUNTS = st.dictionaries(CLASSES, st.integers(1, 4), max_size=3)
+HOLDINGS = st.dictionaries(st.sampled_from(["a", "b", "c"]), AMOUNTS, max_size=3)
+GROUPS = st.dictionaries(
+    st.sampled_from(["_A", "_B"]),
+    st.dictionaries(CLASSES, st.integers(1, 3), min_size=1, max_size=2).map(
+        lambda resources: RequestGroup(resources)
+    ),
+)
+
+
+def by_class(held: Held) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for amounts in held.values():
+        sums.update(amounts)
+    return sums
+
+
+@given(AMOUNTS, GROUPS, HOLDINGS)
+def test_what_is_kept_and_what_is_missing_make_the_need_and_nothing_held_is_lost(
+    unsuffixed: dict[str, int], groups: dict[str, RequestGroup], held: dict[str, dict[str, int]]
+) -> None:
+    wanted = need(unsuffixed, **groups)
+    covered = cover(wanted, held)
+    assert total(covered.kept, covered.surplus) == total(held)
+    lacking = covered.missing.resources if covered.missing is not None else {}
+    assert by_class(covered.kept) + Counter(lacking) == Counter(wanted.resources)
+    for suffix, provider in covered.mappings.items():
+        kept = covered.kept[provider]
+        assert all(kept[name] >= n for name, n in wanted.groups[suffix].resources.items())
+    if not groups:
+        assert cover(wanted, total(covered.kept, {"new": lacking})).missing is None

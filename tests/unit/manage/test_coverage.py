@@ -1,0 +1,87 @@
+"""What of an instance's need its allocations cover."""
+
+from collections.abc import Mapping
+
+from compute_agent.manage.coverage import cover
+from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest, RequestGroup
+
+
+def need(unsuffixed: Mapping[str, int], **groups: RequestGroup) -> CandidateRequest:
+    whole = {"": RequestGroup(dict(unsuffixed)), **groups}
+    return CandidateRequest({name: group for name, group in whole.items() if not group.empty})
+
+
+def group(**resources: int) -> RequestGroup:
+    return RequestGroup(resources)
+
+
+def test_nothing_is_missing_where_everything_is_held() -> None:
+    covered = cover(need({"VCPU": 2}, _G=group(VGPU=1)), {"root": {"VCPU": 2}, "card": {"VGPU": 1}})
+    assert covered.missing is None
+    assert covered.surplus == {}
+    assert covered.mappings == {"_G": "card"}
+
+
+def test_the_unsuffixed_group_may_be_held_of_several_providers() -> None:
+    covered = cover(need({"VCPU": 4}), {"cell0": {"VCPU": 3}, "cell1": {"VCPU": 1}})
+    assert covered.missing is None
+
+
+def test_only_the_part_that_is_lacking_is_missing() -> None:
+    covered = cover(need({"VCPU": 4, "DISK_GB": 5}), {"root": {"VCPU": 1}})
+    assert covered.missing is not None
+    assert covered.missing.group(UNSUFFIXED).resources == {"VCPU": 3, "DISK_GB": 5}
+    assert covered.partly
+
+
+def test_a_suffixed_group_is_held_of_one_provider_or_not_at_all() -> None:
+    wanted = need({}, _G=group(VGPU=2))
+    covered = cover(wanted, {"one": {"VGPU": 1}, "two": {"VGPU": 1}})
+    assert covered.missing is not None
+    assert covered.missing.groups == wanted.groups
+    assert covered.surplus == {"one": {"VGPU": 1}, "two": {"VGPU": 1}}
+
+
+def test_a_group_of_several_classes_is_served_before_one_that_any_provider_serves() -> None:
+    wanted = need({}, _A=group(NET=1), _B=group(NET=1, PPS=1))
+    covered = cover(wanted, {"one": {"NET": 1, "PPS": 1}, "two": {"NET": 1}})
+    assert covered.mappings == {"_A": "two", "_B": "one"}
+    assert covered.missing is None
+
+
+def test_a_group_takes_nothing_of_a_provider_without_its_traits() -> None:
+    wanted = need({}, _G=group(VGPU=1).requiring("CUSTOM_BIG"))
+    covered = cover(wanted, {"small": {"VGPU": 1}}, may_serve=lambda _provider, _group: False)
+    assert covered.missing is not None
+    assert covered.surplus == {"small": {"VGPU": 1}}
+
+
+def test_a_group_that_is_bound_to_a_provider_is_held_of_no_other() -> None:
+    held = {"one": {"VGPU": 1}, "two": {"VGPU": 1}}
+    assert cover(need({}, _G=group(VGPU=1)), held, fixed={"_G": "two"}).mappings == {"_G": "two"}
+    covered = cover(need({}, _G=group(VGPU=1)), held, fixed={"_G": "three"})
+    assert covered.missing is not None
+
+
+def test_a_group_without_resources_is_asked_for_with_those_in_its_subtree_alone() -> None:
+    bare = RequestGroup().requiring("HW_NUMA_ROOT")
+    wanted = CandidateRequest(
+        {"_A": group(VGPU=1), "_B": group(NET=1), "_NODE": bare},
+        same_subtree=frozenset({frozenset({"_A", "_NODE"}), frozenset({"_B", "_NODE"})}),
+    )
+    lacking_a = cover(wanted, {"nic": {"NET": 1}}).missing
+    assert lacking_a is not None
+    assert set(lacking_a.groups) == {"_A", "_NODE"}
+    assert lacking_a.same_subtree == frozenset({frozenset({"_A", "_NODE"})})
+    assert cover(wanted, {"nic": {"NET": 1}, "card": {"VGPU": 1}}).missing is None
+
+
+def test_traits_of_what_is_there_already_are_not_asked_for_again_but_those_of_disk_are() -> None:
+    traits = RequestGroup({"VCPU": 2, "DISK_GB": 1}).requiring(
+        "HW_CPU_X86_AVX2", "STORAGE_DISK_SSD"
+    )
+    wanted = CandidateRequest({"": traits})
+    lacking_disk = cover(wanted, {"cell": {"VCPU": 2}}).missing
+    assert lacking_disk is not None
+    assert lacking_disk.group("").required == {frozenset({"STORAGE_DISK_SSD"})}
+    assert cover(wanted, {}).missing == wanted
