@@ -10,7 +10,7 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 from placement_server.api.dispatch import PlacementApi
 from placement_server.api.services import Services
 from placement_server.candidates.service import CandidateService
-from placement_server.middleware import authentication, operations, profiling
+from placement_server.middleware import authentication, operations, profiling, tracing
 from placement_server.middleware.observation import Observation
 from placement_server.middleware.request_id import RequestId
 from placement_server.policies.enforcer import Enforcer
@@ -34,7 +34,7 @@ def build_app(
         store = Store.from_conf(conf)
     store.synchronise_standard_names()
     api = PlacementApi(_services(conf, store))
-    return _stack(api, conf, auth_strategy or conf.api.auth_strategy)
+    return _stack(api, conf, store, auth_strategy or conf.api.auth_strategy)
 
 
 def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
@@ -55,7 +55,9 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
     )
 
 
-def _stack(api: WSGIApplication, conf: cfg.ConfigOpts, auth_strategy: str) -> WSGIApplication:
+def _stack(
+    api: WSGIApplication, conf: cfg.ConfigOpts, store: Store, auth_strategy: str
+) -> WSGIApplication:
     """Wrap the API, from the inside out.
 
     1. Authentication is next to the API: nothing of it is shown to strangers, not even that a
@@ -68,13 +70,15 @@ def _stack(api: WSGIApplication, conf: cfg.ConfigOpts, auth_strategy: str) -> WS
     5. Health and metrics paths are outside of the log, or scrapers would fill it.
     6. Proxy headers come first of all: they say what client, host and scheme the request is about.
 
-    A profile, where the environment asks for one, is of the API with its authentication.
+    A profile, where the environment asks for one, is of the API with its authentication. A trace of
+    osprofiler is of these and of CORS; its signature is its permission.
     The fault barrier and the microversion are the API's own first steps: see
     :class:`PlacementApi`.
     """
     application = profiling.wrap(authentication.wrap(api, conf, auth_strategy))
     if conf.cors.allowed_origin:
         application = cors.CORS(application, conf)
+    application = tracing.wrap(application, conf, store)
     application = RequestId(application)
     application = Observation(application)
     application = operations.wrap(application, conf)

@@ -20,7 +20,7 @@ from oslo_middleware.healthcheck import opts as healthcheck_opts
 from oslo_policy import opts as policy_opts
 
 from placement_server import __version__
-from placement_server.conf import api, database, paths, placement, server, workarounds
+from placement_server.conf import api, database, paths, placement, profiler, server, workarounds
 
 PROJECT: Final = "placement"
 
@@ -107,6 +107,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     for module in _GROUPS:
         conf.register_opts(module.OPTS, group=module.GROUP)
     database.register_opts(conf)
+    profiler.register_opts(conf)
     log.set_defaults(
         default_log_levels=[*log.get_default_log_levels(), "routes=INFO"],
     )
@@ -128,7 +129,7 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     """Our own options, for oslo-config-generator."""
     own: list[tuple[str | None, list[cfg.Opt]]] = [(None, list(paths.OPTS))]
     own += [(module.GROUP, list(module.OPTS)) for module in _GROUPS]
-    return [*own, *database.list_opts()]
+    return [*own, *database.list_opts(), (profiler.GROUP, list(profiler.OPTS))]
 
 
 def set_sample_defaults() -> None:

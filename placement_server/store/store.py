@@ -73,6 +73,11 @@ class Store:
             raise
         return store
 
+    def all_engines(self) -> tuple[Engine, ...]:
+        """The engines, for whoever listens to their events."""
+        engines = self._engines
+        return (engines.reader,) if engines.in_memory else (engines.reader, engines.writer)
+
     @classmethod
     def from_conf(cls, conf: ConfigOpts) -> Store:
         """The store that ``[placement_database]`` describes."""

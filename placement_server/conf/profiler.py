@@ -1,0 +1,40 @@
+"""[profiler]: traces of requests across services, by osprofiler.
+
+The options are osprofiler's own. Where it is not installed only the switch is known, so that
+whoever turns it on is told what is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oslo_config import cfg
+
+GROUP: Final = "profiler"
+
+OPTS: Final = [
+    cfg.BoolOpt(
+        "enabled",
+        default=False,
+        help="""
+Trace requests that carry a trace signed with one of `hmac_keys`, across all services that do.
+
+Needs osprofiler (`pip install 'compute-agent[profiler]'`), whose documentation tells the other
+options of this group: `connection_string`, where traces go; `hmac_keys`; `trace_sqlalchemy`;
+`trace_requests`; ... Without osprofiler the server says so in its log and traces nothing.
+""",
+    ),
+]
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register all of the group that there is."""
+    # A group of this configuration's own: osprofiler's would be shared with every other, values
+    # included.
+    conf.register_group(cfg.OptGroup(GROUP))
+    try:
+        from osprofiler import opts
+    except ImportError:
+        conf.register_opts(OPTS, group=GROUP)
+    else:
+        opts.set_defaults(conf)
