@@ -17,7 +17,10 @@ from benchmarks.servers import Server
 
 TIMEOUT = 60.0
 CLIENTS = 10
-_LEAST, _MOST = 3, 400
+_LEAST = 3
+# CPU times come in hundredths of a second, so they are taken of batches of requests; the median of
+# the batches is what is told, because other work on the machine comes and goes.
+_BATCHES = 8
 _WARM = 6
 
 
@@ -69,46 +72,59 @@ def measure_rows(start: Start, rows: list[Row], seconds: float, timeout: float) 
     return results
 
 
-def measure(server: Server, row: Row, seconds: float, timeout: float) -> Measured:
-    """Ask for about so many seconds, after requests that are not counted."""
-    request = row.request()
-    client = Client(server.url, timeout)
-    failed = ""
-    body = b""
-    latencies: list[float] = []
+class _Asker:
+    """Asks one request again and again, until there is no answer."""
 
-    def ask() -> None:
-        nonlocal body, failed
+    def __init__(self, server: Server, row: Row, timeout: float) -> None:
+        self._server = server
+        self._request = row.request()
+        self._client = Client(server.url, timeout)
+        self._timeout = timeout
+        self.failed = ""
+        self.body = b""
+        self.latencies: list[float] = []
+
+    def ask(self) -> None:
         start = time.perf_counter()
         try:
-            status, body = request(client)
+            status, self.body = self._request(self._client)
         except TimeoutError:
-            failed = f"none in {timeout:g} s"
+            self.failed = f"none in {self._timeout:g} s"
             return
-        latencies.append(time.perf_counter() - start)
+        self.latencies.append(time.perf_counter() - start)
         if status != 200:
-            failed = f"{status} after {latencies[-1]:.0f} s"
+            self.failed = f"{status} after {self.latencies[-1]:.0f} s"
 
-    before = server.cpu_seconds()
-    ask()
-    if not failed and latencies[0] < seconds:
+    def batch(self, seconds: float) -> float:
+        """Ask for some seconds, at least once; the server's CPU seconds for one request."""
+        asked, ends = 0, time.perf_counter() + seconds
+        before = self._server.cpu_seconds()
+        while not self.failed and (not asked or time.perf_counter() < ends):
+            self.ask()
+            asked += 1
+        return (self._server.cpu_seconds() - before) / asked
+
+
+def measure(server: Server, row: Row, seconds: float, timeout: float) -> Measured:
+    """Ask for about so many seconds, after requests that are not counted."""
+    asker = _Asker(server, row, timeout)
+    batches = [asker.batch(0)]
+    if not asker.failed and asker.latencies[0] < seconds:
         for _ in range(_WARM - 1):
-            ask()
-        latencies.clear()
-        before, ends = server.cpu_seconds(), time.perf_counter() + seconds
-        while len(latencies) < _MOST and (
-            len(latencies) < _LEAST or time.perf_counter() < ends
-        ) and not failed:  # fmt: skip
-            ask()
-    if failed:
-        return Measured(failed=failed)
-    cpu = server.cpu_seconds() - before
+            asker.ask()
+        asker.latencies.clear()
+        batches.clear()
+        ends = time.perf_counter() + seconds
+        while not asker.failed and (len(batches) < _LEAST or time.perf_counter() < ends):
+            batches.append(asker.batch(seconds / _BATCHES))
+    if asker.failed:
+        return Measured(failed=asker.failed)
     at_once = throughput(server, row, seconds) if row.at_once else 0.0
     return Measured(
-        1000 * statistics.median(latencies),
-        1000 * cpu / len(latencies),
-        body,
-        len(latencies),
+        1000 * statistics.median(asker.latencies),
+        1000 * statistics.median(batches),
+        asker.body,
+        len(asker.latencies),
         server.resident_mib(),
         at_once,
     )
