@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.carried import Carried
 from compute_agent.scheduler.give_back import GiveBack
 from compute_agent.scheduler.placement_port import Microversion, Placement, Shortage
 from compute_agent.scheduler.spec import RequestSpec
@@ -15,7 +16,12 @@ LOG = logging.getLogger(__name__)
 
 
 class Claims(Protocol):
-    """What makes the claims of one request."""
+    """What makes the claims of one request.
+
+    ``carried``: what the instance holds already and needs only once.
+    """
+
+    carried: Carried
 
     def claim(
         self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
@@ -31,6 +37,8 @@ class Claims(Protocol):
 
 class NewClaims:
     """Claims of instances that hold nothing yet: one request each."""
+
+    carried = Carried()
 
     def __init__(self, placement: Placement, give_back: GiveBack) -> None:
         self._placement = placement
@@ -59,6 +67,8 @@ class ClaimsOnceAllAgentsExpectThem:
 
     :param agents_claim: whether that is so now.
     """
+
+    carried = Carried()
 
     def __init__(self, claims: Claims, agents_claim: Callable[[], bool]) -> None:
         self._claims = claims

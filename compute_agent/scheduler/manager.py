@@ -16,6 +16,8 @@ from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.give_back import GiveBack
 from compute_agent.scheduler.hosts import HostState
 from compute_agent.scheduler.placement_port import Microversion, Placement
+from compute_agent.scheduler.rebuild import is_rebuild
+from compute_agent.scheduler.request import PLAIN_MICROVERSION
 from compute_agent.scheduler.search import Found, Search
 from compute_agent.scheduler.selection import Selection, selection_of
 from compute_agent.scheduler.spec import RequestSpec
@@ -77,7 +79,8 @@ class Scheduler:
     ) -> list[list[Selection]]:
         """Claim a host for each instance; return one list per instance, in the same order.
 
-        Element 0 is claimed. With `alternates`, hosts to try later follow, not claimed.
+        Element 0 is claimed. With `alternates`, hosts to try later follow, not claimed. A rebuild
+        (hint ``_nova_check_type``) is checked for where it is and claims nothing.
 
         :param claims: how claims are made and given back, where the instances hold something
             already; by default they must not.
@@ -110,7 +113,9 @@ class Scheduler:
         alternates: bool,
     ) -> list[list[Selection]]:
         self._give_back.work_off()
-        found = self._search.find(spec)
+        if is_rebuild(spec):
+            return [[self._rebuilt(spec, instance)] for instance in instance_uuids]
+        found = self._search.find(spec, claims.carried)
         held: dict[str, Candidate] = {}
         chosen: list[_Claimed] = []
         left = list(found.hosts)
@@ -131,6 +136,11 @@ class Scheduler:
             ]
             for one in chosen
         ]
+
+    def _rebuilt(self, spec: RequestSpec, instance: str) -> Selection:
+        host, held = self._search.host_of(spec, instance)
+        kept = Candidate(host.uuid, held.allocations, {})
+        return selection_of(host, kept, PLAIN_MICROVERSION)
 
     def _place(
         self,

@@ -21,6 +21,7 @@ from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed, PlacementError, PlacementUnavailable
 from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.carried import Carried
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.manager import Scheduler
@@ -41,6 +42,7 @@ from compute_agent.scheduler.placement_port import (
 )
 from compute_agent.scheduler.selection import Selection
 from compute_agent.scheduler.spec import RequestSpec
+from compute_agent.scheduler.whereabouts import root_of
 
 LOG = logging.getLogger(__name__)
 
@@ -197,27 +199,12 @@ class Mover:
             kind=kind,
             instance=instance,
             migration=migration,
-            source_root=self._root_of(instance, held),
+            source_root=root_of(self._placement, instance, held),
             source=held.allocations,
             mappings={suffix: tuple(uuids) for suffix, uuids in mappings.items()},
             project_id=str(held.record.get("project_id", "")),
             user_id=str(held.record.get("user_id", "")),
         )
-
-    def _root_of(self, instance: str, held: Holding) -> str:
-        """Return the root of the host that an instance is on; it need not give anything."""
-        roots = self._placement.provider_roots(tuple(held.allocations))
-        found = set(roots.values())
-        if len(found) > 1:
-            sharing = self._placement.sharing(tuple(roots))
-            found = {root for uuid, root in roots.items() if uuid not in sharing}
-        if len(found) != 1:
-            raise MoveRefused(
-                f"Moving {instance} was refused: it holds allocations on {len(found)} hosts "
-                f"({', '.join(sorted(found)) or 'shared providers only'}), expected one. Take away "
-                "what is left over, such as that of a host it was evacuated from."
-            )
-        return found.pop()
 
     def _begin(self, move: Move, spec: RequestSpec, line: str, *, alternates: bool) -> Begun:
         if move.kind is not MoveKind.COLD:
@@ -340,6 +327,10 @@ class _MoveClaims:
         self._held = placement.holding(move.instance)
         self._kept = placement.holding(move.migration) if move.migration else Holding({}, {})
         self._sharing = placement.sharing(tuple(move.source))
+        self.carried = Carried(
+            {pool: move.source[pool] for pool in self._sharing},
+            {pool: placement.aggregates(pool) for pool in self._sharing},
+        )
 
     def claim(
         self,

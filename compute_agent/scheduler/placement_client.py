@@ -166,6 +166,13 @@ class PlacementClient:
         """See `placement_port.Placement`."""
         return frozenset(uuid for uuid in uuids if SHARING in self._traits(uuid))
 
+    def aggregates(self, uuid: str) -> frozenset[str]:
+        """See `placement_port.Placement`."""
+        path = f"/resource_providers/{uuid}/aggregates"
+        return frozenset(
+            self._get(path, f"Reading the aggregates of provider {uuid}", "aggregates")
+        )
+
     def tree(self, root: str) -> Mapping[str, frozenset[str]]:
         """See `placement_port.Placement`."""
         return {one["uuid"]: self._traits(one["uuid"]) for one in self._providers.in_tree(root)}

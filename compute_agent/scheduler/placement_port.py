@@ -107,6 +107,9 @@ class Placement(Protocol):
     def sharing(self, uuids: Collection[str]) -> frozenset[str]:
         """Return those of the providers `uuids` that other trees may use."""
 
+    def aggregates(self, uuid: str) -> frozenset[str]:
+        """Return the aggregates that a provider is in."""
+
     def tree(self, root: str) -> Mapping[str, frozenset[str]]:
         """Return the providers of one tree, each with its traits."""
 

@@ -11,18 +11,27 @@ from compute_agent.scheduler import flavor, hosts, prefilters, shapes, split
 from compute_agent.scheduler.aggregate_source import AggregateSource, FixedAggregates
 from compute_agent.scheduler.aggregates import Aggregates
 from compute_agent.scheduler.announcements import Announcement, Announcements
-from compute_agent.scheduler.answer import Answer
+from compute_agent.scheduler.answer import Answer, ProviderSummary
+from compute_agent.scheduler.carried import Carried
 from compute_agent.scheduler.causes import SHOWN_HOSTS, Causes, FilterCause, QueryCause
+from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.guest_numa import PAGE_SIZE_TRAIT_PREFIX, GuestNuma, guest_numa
 from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.placement_port import Microversion, Placement, UnknownName
+from compute_agent.scheduler.placement_port import (
+    Holding,
+    Microversion,
+    Placement,
+    UnknownName,
+)
+from compute_agent.scheduler.rebuild import missing_traits
 from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
 from compute_agent.scheduler.rolling_upgrade import OWNERS, PINNED, Fleet, Layouts
 from compute_agent.scheduler.shapes import Shape
 from compute_agent.scheduler.spec import Destination, RequestSpec
-from compute_agent.scheduler.targets import sees_all_hosts, target_of
+from compute_agent.scheduler.targets import Target, sees_all_hosts, target_of
 from compute_agent.scheduler.weighers import candidates as candidate_order
+from compute_agent.scheduler.whereabouts import root_of
 
 LOG = logging.getLogger(__name__)
 
@@ -71,9 +80,10 @@ class Search:
         self._fleet = fleet or Fleet(None, placement.provider_names)
         self._layouts = layouts
 
-    def find(self, spec: RequestSpec) -> Found:
+    def find(self, spec: RequestSpec, carried: Carried | None = None) -> Found:
         """Return the hosts that can take `spec`; there may be none.
 
+        :param carried: what the instance holds on shared providers and takes along.
         :raises InvalidRequest: the request is wrong in itself.
         :raises NoValidHost: a zone, tenant or host that does not exist.
         :raises PlacementUnavailable: placement cannot be asked.
@@ -85,13 +95,14 @@ class Search:
             aggregates=aggregates,
             owners=self._fleet.supports(OWNERS),
         )
-        request = self._for_placement(prefilters.apply(spec, request, context))
+        request = prefilters.apply(spec, request, context)
         target = target_of(spec, self._placement, self._announcements)
-        if target.root is not None:
-            request = shapes.on_target(request, target.root)
-        if sees_all_hosts(spec, target):
-            request = replace(request, limit=None)
-        answer, queries, version = self._ask(spec, request)
+        answer, queries, version = self._ask(spec, _targeted(spec, request, target))
+        lessened = carried.lessened(request) if carried else None
+        if carried and lessened and not answer.candidates:
+            answer, more, version = self._ask(spec, _targeted(spec, lessened, target))
+            answer = carried.completed(answer, request)
+            queries.causes += more.causes
         dropped_names = spec.ignore_hosts | spec.retried_hosts
         found = [
             one
@@ -105,6 +116,31 @@ class Search:
             return Found(tuple(found), causes, version)
         passed, dropped = run_filters(self._options.filters, found, spec)
         return Found(tuple(passed), replace(causes, filters=tuple(dropped)), version)
+
+    def host_of(self, spec: RequestSpec, instance: str) -> tuple[HostState, Holding]:
+        """Return the host that an instance is on and what it holds, if it may be rebuilt there.
+
+        :raises NoValidHost: its new image asks for what the host, or a provider in use, has not.
+        :raises MoveRefused: it is on no host, or on several.
+        """
+        held = self._placement.holding(instance)
+        root = root_of(self._placement, instance, held)
+        traits = self._placement.tree(root)
+        missing = missing_traits(spec, {root, *held.allocations}, traits)
+        if missing:
+            reason = f"The providers in use lack {', '.join(sorted(missing))}."
+            raise NoValidHost(reason, Causes(notes=(reason,)))
+        tree = {uuid: ProviderSummary(uuid, root, traits=has) for uuid, has in traits.items()}
+        name = self._placement.provider_names([root]).get(root, root)
+        announced, alive = self._announcement(root)
+        aggregates = self._options.aggregates.current().of_host(name)
+        host = HostState(root, name, tree, (), aggregates, frozenset(), announced, alive)
+        filters = [one for one in self._options.filters if one.RUN_ON_REBUILD]
+        passed, dropped = run_filters(filters, [host], spec)
+        if not passed:
+            causes = Causes(filters=tuple(dropped))
+            raise NoValidHost(f"{dropped[-1].name} dropped the instance's host.", causes)
+        return host, held
 
     def on_host(self, spec: RequestSpec, request: CandidateRequest, root: str) -> Answer:
         """Return what the host of provider `root` offers for `request`.
@@ -129,6 +165,7 @@ class Search:
     def _ask(
         self, spec: RequestSpec, request: CandidateRequest
     ) -> tuple[Answer, _Questions, Microversion]:
+        request = self._for_placement(request)
         numa = self._guest_numa(spec, request)
         questions = _Questions(self._placement)
         found = self._ask_layouts(questions, shapes.shapes(request, numa))
@@ -268,6 +305,12 @@ class _Questions:
         version = ".".join(map(str, self.microversion))
         reached = limit is not None and returned >= limit
         self.causes.append(QueryCause(shape.name, query, version, returned, reached))
+
+
+def _targeted(spec: RequestSpec, request: CandidateRequest, target: Target) -> CandidateRequest:
+    if target.root is not None:
+        request = shapes.on_target(request, target.root)
+    return replace(request, limit=None) if sees_all_hosts(spec, target) else request
 
 
 def _in_cell(host: HostState, destination: Destination) -> bool:

@@ -31,6 +31,7 @@ class AggregateImagePropertiesIsolation(HostFilter):
     """An image property that is also a key of an aggregate's metadata must have its value."""
 
     run_filter_once_per_request = True
+    RUN_ON_REBUILD = True
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether no aggregate contradicts the image."""

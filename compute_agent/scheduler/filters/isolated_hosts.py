@@ -11,6 +11,7 @@ class IsolatedHostsFilter(HostFilter):
     """Isolated images on isolated hosts only, and others off these hosts unless that is allowed."""
 
     run_filter_once_per_request = True
+    RUN_ON_REBUILD = True
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether image and host belong together."""

@@ -26,8 +26,6 @@ class NUMATopologyFilter(HostFilter):
     nodes must fit on different ones. A host that announces none is left to its agent.
     """
 
-    RUN_ON_REBUILD = True
-
     def filter_all(self, hosts: Sequence[HostState], spec: RequestSpec) -> Iterator[HostState]:
         """Yield the hosts with the candidates that fit."""
         numa = _numa_of(spec)

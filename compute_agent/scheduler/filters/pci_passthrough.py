@@ -28,8 +28,6 @@ class PciPassthroughFilter(HostFilter):
     enough free.
     """
 
-    RUN_ON_REBUILD = True
-
     def filter_all(self, hosts: Sequence[HostState], spec: RequestSpec) -> Iterator[HostState]:
         """Yield the hosts with the candidates that the aliases allow."""
         named = flavor.device_aliases(spec)

@@ -66,6 +66,17 @@ class Place:
         self.world.scheduler().select_destinations(forced, [instance])
         assert self.world.held(instance) == self.on(on)
 
+    def fill(self, host: str) -> None:
+        """Use up the CPUs of a host."""
+        whole = spec(
+            {"root_required": self.trait},
+            vcpus=4,
+            memory_mb=0,
+            root_gb=0,
+            force_hosts=frozenset({f"{host}-{self.hosts[host]}"}),
+        )
+        self.world.scheduler().select_destinations(whole, [new_uuid()])
+
     def on(self, host: str) -> Held:
         raise NotImplementedError
 
@@ -89,11 +100,11 @@ class Flat(Place):
 class NestedOnPool(Place):
     """Hosts whose roots give nothing: CPUs on cells, disk on a pool that both share."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, room: int = 5) -> None:
         super().__init__(world)
         aggregate = new_uuid()
-        # room for the guest once, and not for what it would be counted twice
-        world.provider("pool", {"DISK_GB": 15}, SHARING, aggregates=(aggregate,))
+        # room for the guest's disk once, so that nothing fits that would count it twice
+        world.provider("pool", {"DISK_GB": room}, SHARING, aggregates=(aggregate,))
         for name in "ab":
             self.hosts[name] = world.provider(name, {}, self.trait, aggregates=(aggregate,))
             world.provider(
@@ -226,8 +237,7 @@ def test_a_source_that_returns_never_takes_the_only_place_of_a_guest(guest: Gues
 
 @pytest.mark.parametrize("kind", list(MoveKind))
 def test_without_a_destination_a_guest_stays_as_it_was(guest: Guest, kind: MoveKind) -> None:
-    for _ in range(2):
-        guest.place.claimed(new_uuid(), "b")
+    guest.place.fill("b")
     before = guest.world.held(guest.instance)
     with pytest.raises(NoValidHost):
         guest.begin(kind)
@@ -247,11 +257,11 @@ def test_a_cold_move_to_the_same_host_counts_both(world: World) -> None:
     assert guest.state == (place.on("a"), {})
 
 
-@pytest.mark.parametrize(("disk", "rest"), [(7, 0), (2, 3)])
+@pytest.mark.parametrize(("room", "disk", "rest"), [(7, 7, 0), (5, 2, 3), (20, 7, 0)])
 def test_a_resize_on_a_pool_holds_the_larger_disk_until_it_is_decided(
-    world: World, disk: int, rest: int
+    world: World, room: int, disk: int, rest: int
 ) -> None:
-    place = NestedOnPool(world)
+    place = NestedOnPool(world, room)
     guest = Guest(place)
     mover, _ = world.mover()
     begun = mover.begin(LIVE, place.asked(root_gb=disk), guest.instance, guest.migration)
@@ -260,6 +270,41 @@ def test_a_resize_on_a_pool_holds_the_larger_disk_until_it_is_decided(
     assert kept.get("pool", {}) == ({"DISK_GB": rest} if rest else {})
     mover.revert(begun.move)
     assert guest.state == (place.on("a"), {})
+
+
+def test_a_resize_that_the_pool_has_no_room_for_is_refused(world: World) -> None:
+    place = NestedOnPool(world, 7)
+    guest = Guest(place)
+    with pytest.raises(NoValidHost):
+        world.mover()[0].begin(LIVE, place.asked(root_gb=8), guest.instance, guest.migration)
+    assert guest.state == (place.on("a"), {})
+
+
+def test_a_named_destination_shares_the_full_pool_too(world: World) -> None:
+    place = NestedOnPool(world)
+    guest = Guest(place)
+    name = f"b-{place.hosts['b']}"
+    asked = spec(
+        {"root_required": place.trait},
+        vcpus=2,
+        memory_mb=0,
+        root_gb=5,
+        force_hosts=frozenset({name}),
+    )
+    world.mover()[0].begin(LIVE, asked, guest.instance, guest.migration)
+    assert guest.state == (place.on("b"), {"a0": {"VCPU": 2}})
+
+
+def test_a_host_that_does_not_share_the_pool_is_no_destination_without_disk(world: World) -> None:
+    place = NestedOnPool(world)
+    guest = Guest(place)
+    far = world.provider("c", {}, place.trait)
+    world.provider("c0", {"VCPU": 4}, "HW_NUMA_ROOT", parent="c")
+    place.fill("b")
+    with pytest.raises(NoValidHost):
+        guest.begin(LIVE)
+    assert world.held(guest.migration) == {}
+    assert far
 
 
 def test_a_reverted_move_returns_the_mappings_that_the_caller_knew(world: World) -> None:

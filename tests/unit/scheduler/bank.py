@@ -137,6 +137,10 @@ class Bank:
         self._reached()
         return frozenset(u for u in uuids if SHARING in self.summaries[u]["traits"])
 
+    def aggregates(self, uuid: str) -> frozenset[str]:
+        self._reached()
+        return frozenset(self.summaries[uuid].get("aggregates", ()))
+
     def tree(self, root: str) -> Mapping[str, frozenset[str]]:
         self._reached()
         return {

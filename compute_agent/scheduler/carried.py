@@ -1,0 +1,77 @@
+"""What a moving instance holds on shared providers and takes along: it must not be found twice.
+
+A pool may have room for an instance's disk just once. Its new host needs no second room there, so
+where no candidate is found hosts are asked for without what the instance holds on the pool already,
+and that is put back into the candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from compute_agent.scheduler.answer import SHARING, Allocations, Answer, Candidate, ProviderSummary
+from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What an instance holds on shared providers.
+
+    :param held: provider to class to amount.
+    :param aggregates: provider to the aggregates that it shares with.
+    """
+
+    held: Allocations = field(default_factory=dict)
+    aggregates: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def lessened(self, request: CandidateRequest) -> CandidateRequest | None:
+        """Return the request for what is needed beyond what is held; None if that is all of it.
+
+        Where nothing more is needed of a pool, the host must be one that the pool shares with.
+        """
+        group = request.group(UNSUFFIXED)
+        left, member_of = dict(group.resources), set(request.root_member_of)
+        for pool, amounts in self.held.items():
+            for name in amounts.keys() & left.keys():
+                more = left.pop(name) - amounts[name]
+                if more > 0:
+                    left[name] = more
+                else:
+                    member_of.add(self.aggregates.get(pool, frozenset()))
+        if left == dict(group.resources) or frozenset() in member_of:
+            return None
+        lessened = request.with_group(UNSUFFIXED, group.with_resources(left))
+        return replace(lessened, root_member_of=frozenset(member_of))
+
+    def completed(self, answer: Answer, request: CandidateRequest) -> Answer:
+        """Return the answer to the lessened request with all that `request` asks for."""
+        wanted = request.group(UNSUFFIXED).resources
+        completed = [self._complete(one, wanted) for one in answer.candidates]
+        pools = {
+            pool: ProviderSummary(
+                pool,
+                pool,
+                capacity={name: wanted.get(name, 0) for name in amounts},
+                traits=frozenset({SHARING}),
+            )
+            for pool, amounts in self.held.items()
+        }
+        return replace(
+            answer,
+            candidates=tuple(one for one in completed if one is not None),
+            providers={**pools, **answer.providers},
+        )
+
+    def _complete(self, candidate: Candidate, wanted: Mapping[str, int]) -> Candidate | None:
+        allocations = {uuid: dict(amounts) for uuid, amounts in candidate.allocations.items()}
+        served = list(candidate.mappings.get(UNSUFFIXED, ()))
+        for pool, amounts in self.held.items():
+            for name in amounts.keys() & wanted.keys():
+                if wanted[name] > amounts[name] and name not in allocations.get(pool, {}):
+                    # the rest was found elsewhere, and a disk is in one piece
+                    return None
+                allocations.setdefault(pool, {})[name] = wanted[name]
+                served += [pool] if pool not in served else []
+        mappings = {**candidate.mappings, UNSUFFIXED: tuple(served)}
+        return replace(candidate, allocations=allocations, mappings=mappings)

@@ -1,0 +1,27 @@
+"""Rebuilding an instance where it is: nothing is claimed, what its new image asks is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from compute_agent.scheduler import extra_specs
+from compute_agent.scheduler.spec import RequestSpec
+
+HINT = "_nova_check_type"
+
+
+def is_rebuild(spec: RequestSpec) -> bool:
+    """Whether the caller says that the instance stays where it is."""
+    return "rebuild" in spec.hint(HINT)
+
+
+def missing_traits(
+    spec: RequestSpec, used: Collection[str], traits: Mapping[str, frozenset[str]]
+) -> frozenset[str]:
+    """Return the traits that the image requires and that no provider in use has.
+
+    :param used: the providers that the instance holds something on, and its host's root.
+    :param traits: of every provider of the tree.
+    """
+    there = frozenset().union(*(traits.get(uuid, frozenset()) for uuid in used))
+    return extra_specs.image_traits(spec.image.properties) - there
