@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,6 +84,7 @@ def catalogue(
         raise _no_file()
     if kind == "nova":
         from compute_agent.manage.openstack.compute import Compute, NovaCatalogue
+        from compute_agent.manage.openstack.image import Images
         from compute_agent.manage.openstack.network import NeutronPorts
 
         if namespace.cell:
@@ -92,7 +92,8 @@ def catalogue(
                 "--cell: Nova's API does not tell the cells of instances. Leave it out, or name a "
                 "file of instances that does with --instances."
             )
-        return NovaCatalogue(Compute.from_conf(conf, _warn)), NeutronPorts.from_conf(conf)
+        nova = NovaCatalogue(Compute.from_conf(conf), Images.from_conf(conf))
+        return nova, NeutronPorts.from_conf(conf)
     raise errors.InvalidConfiguration(
         "[compute_agent]instance_source is agents, who do not know the flavors of instances. Set "
         "it to nova (with groups [nova] and [neutron]), or name a file that describes the "
@@ -124,10 +125,6 @@ class Agents:
         """Leave the bus."""
         if self._bus is not None:
             self._bus.close()
-
-
-def _warn(text: str) -> None:
-    print(f"compute-manage: {text}", file=sys.stderr)
 
 
 def _no_file() -> errors.InvalidConfiguration:

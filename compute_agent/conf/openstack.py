@@ -1,4 +1,4 @@
-"""Groups ``[nova]`` and ``[neutron]``: how operators' tools reach Compute and Networking."""
+"""Groups ``[nova]``, ``[neutron]`` and ``[glance]``: how operators' tools reach these services."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ aggregates. The agent does not use it.
 How `compute-manage placement heal_allocations` reaches the Networking API, for ports that need
 resources: session, adapter and auth options of keystoneauth1. The user must see `resource_request`
 and `binding:profile` of ports and be allowed to write the latter.
+""",
+    ),
+    (
+        "glance",
+        "image",
+        """
+How `compute-manage placement heal_allocations` reaches the Image API, for the properties of images
+where Nova does not tell them (before microversion 2.98): session, adapter and auth options of
+keystoneauth1.
 """,
     ),
 )

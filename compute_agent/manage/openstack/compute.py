@@ -1,7 +1,8 @@
 """What the Compute API tells of servers and of migrations.
 
 Servers are read at the newest microversion both sides know, from 2.47 on, where a server carries
-its flavor, to 2.98, where it also carries the properties of its image.
+its flavor, to 2.98, where it also carries the properties of its image. Before that the Image API is
+asked for these.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 from compute_agent import errors
 from compute_agent.manage.instance import Instance, instance_of
 from compute_agent.manage.instance_source import Listing
+from compute_agent.manage.openstack.image import Images
 from compute_agent.manage.openstack.service import Service, ServiceUnusable
 from compute_agent.manage.provider_directory import ProviderDirectory
 
@@ -27,20 +29,16 @@ ENDED: Final = ("completed", "confirmed", "reverted", "failed", "cancelled", "do
 
 
 class Compute:
-    """The Compute API.
+    """The Compute API."""
 
-    :param warn: told what cannot be known of this Nova.
-    """
-
-    def __init__(self, service: Service, warn: Callable[[str], None] = lambda _text: None) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._warn = warn
         self._version: tuple[int, int] = (0, 0)
 
     @classmethod
-    def from_conf(cls, conf: Any, warn: Callable[[str], None] = lambda _text: None) -> Compute:
+    def from_conf(cls, conf: Any) -> Compute:
         """As the group ``[nova]`` says."""
-        return cls(Service(conf, "nova", "Nova"), warn)
+        return cls(Service(conf, "nova", "Nova"))
 
     def servers(self) -> Iterator[Mapping[str, Any]]:
         """The servers of all projects.
@@ -94,11 +92,6 @@ class Compute:
             raise ServiceUnusable(
                 f"Nova offers microversions up to {major}.{minor}; "
                 f"{'.'.join(map(str, MIGRATIONS_PAGED))} is needed."
-            )
-        if newest < IMAGE_PROPERTIES:
-            self._warn(
-                f"Nova offers microversions up to {major}.{minor}, without the properties of "
-                "images: what images ask for (hw_..., trait:...) is not known."
             )
         self._version = min(newest, IMAGE_PROPERTIES)
         text = ".".join(map(str, self._version))
@@ -163,8 +156,9 @@ class NovaCatalogue:
 
     name = "nova"
 
-    def __init__(self, compute: Compute) -> None:
+    def __init__(self, compute: Compute, images: Images) -> None:
         self._compute = compute
+        self._images = images
 
     def instances(self, only: str | None = None) -> Iterator[Instance]:
         """Every server, or one.
@@ -179,13 +173,21 @@ class NovaCatalogue:
             found = self._compute.server(only)
             servers = iter(() if found is None else (found,))
         for server in servers:
-            yield _instance(server, moving)
+            yield self._instance(server, moving)
+
+    def _instance(self, server: Mapping[str, Any], moving: set[str]) -> Instance:
+        unsettled = _unsettled(server, moving)
+        image = server.get("image") or {}
+        properties = image.get("properties")
+        if image and properties is None and not unsettled:
+            properties = self._images.properties(str(image["id"]))
+            if properties is None:
+                unsettled = "its image is gone, so that it is not known what that asks for"
+        return _instance(server, unsettled, properties or {})
 
 
-def _instance(server: Mapping[str, Any], moving: set[str]) -> Instance:
-    unsettled = _unsettled(server, moving)
+def _instance(server: Mapping[str, Any], unsettled: str, properties: Mapping[str, str]) -> Instance:
     flavor = server.get("flavor") or {}
-    image = server.get("image") or {}
     try:
         return instance_of(
             {
@@ -203,8 +205,8 @@ def _instance(server: Mapping[str, Any], moving: set[str]) -> Instance:
                     "extra_specs": flavor.get("extra_specs"),
                     "name": flavor.get("original_name"),
                 },
-                "image": {"id": image.get("id"), "properties": image.get("properties")},
-                "is_bfv": not image,
+                "image": {"properties": properties},
+                "is_bfv": not server.get("image"),
                 "unsettled": unsettled,
             }
         )

@@ -1,6 +1,6 @@
-"""A stand-in for Nova and Neutron: their answers, in the shapes of the public API references.
+"""A stand-in for Nova, Neutron and Glance: answers in the shapes of the public API references.
 
-It is no Nova and no Neutron: neither can be had in a test. It answers the few requests that
+It is none of them: they cannot be had in a test. It answers the few requests that
 operators' tools make, with the keys that the API references show at the microversion asked for, and
 knows nothing of policy but whether the user is an administrator.
 """
@@ -30,7 +30,7 @@ def server(uuid: str, host: str | None, **changes: Any) -> dict[str, Any]:
         "user_id": "a-user",
         "created": "2026-01-01T00:00:00Z",
         "image": {
-            "id": "70a599e0-31e7-49b7-b260-868f441e862b",
+            "id": IMAGE,
             "links": [{"rel": "bookmark", "href": "http://nova/images/70a599e0"}],
             "properties": {"architecture": "x86_64", "min_ram": "0"},
         },
@@ -85,6 +85,26 @@ def migration(uuid: str, instance: str, status: str) -> dict[str, Any]:
     }
 
 
+IMAGE = "70a599e0-31e7-49b7-b260-868f441e862b"
+
+
+def image(uuid: str, **properties: str) -> dict[str, Any]:
+    """An image as `GET /v2/images/{id}` shows it: its properties beside its own fields."""
+    return {
+        "id": uuid,
+        "name": "an image",
+        "status": "active",
+        "visibility": "public",
+        "disk_format": "qcow2",
+        "min_ram": 0,
+        "min_disk": 0,
+        "protected": False,
+        "tags": [],
+        "owner": "a-project",
+        **properties,
+    }
+
+
 def port(uuid: str, device: str, request: Any, profile: Any = None) -> dict[str, Any]:
     """A port as `GET /v2.0/ports` shows it to an administrator."""
     return {
@@ -113,6 +133,7 @@ class Cloud:
     servers: list[dict[str, Any]] = field(default_factory=list)
     migrations: list[dict[str, Any]] = field(default_factory=list)
     ports: list[dict[str, Any]] = field(default_factory=list)
+    images: dict[str, dict[str, Any]] = field(default_factory=dict)
     unlisted: set[str] = field(default_factory=set)
     version: str = MAX_VERSION
     page: int = 2
@@ -127,6 +148,7 @@ class Cloud:
             "compute_agent": {"instance_source": "nova"},
             "nova": {**way, "endpoint_override": f"{self.url}/v2.1"},
             "neutron": {**way, "endpoint_override": self.url},
+            "glance": {**way, "endpoint_override": self.url},
         }
 
     def answer(
@@ -161,6 +183,8 @@ class Cloud:
             [device] = query["device_id"]
             listed = [one for one in self.ports if one["device_id"] == device]
             return self._page(path, "ports", listed, query)
+        if path.removeprefix("/v2/images/") in self.images:
+            return 200, self.images[path.removeprefix("/v2/images/")]
         if path.startswith("/v2.0/ports/") and method == "PUT":
             [found_port] = [one for one in self.ports if one["id"] == path.rsplit("/", 1)[1]]
             found_port.update(body["port"])

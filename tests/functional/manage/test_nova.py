@@ -1,4 +1,4 @@
-"""`audit` and `heal_allocations` with Nova and Neutron as the source of instances and ports.
+"""`audit` and `heal_allocations` with Nova, Neutron and Glance as the source of instances.
 
 The services are stand-ins (see `cloud`): no real ones can be had here.
 """
@@ -11,8 +11,10 @@ import pytest
 
 from tests.functional.manage.cloud import (
     FINISHED,
+    IMAGE,
     Cloud,
     down_cell_server,
+    image,
     migration,
     port,
     running_cloud,
@@ -182,16 +184,40 @@ def test_the_properties_of_the_image_count(offline: Operator, cloud: Cloud) -> N
     assert offline.placement.held(pinned["id"]) == {root: held}
 
 
-def test_an_older_nova_is_asked_in_its_own_microversion_and_what_is_unknown_is_said(
+def test_an_older_nova_is_asked_in_its_own_microversion_and_glance_for_properties(
+    offline: Operator, cloud: Cloud
+) -> None:
+    root = flat_host(offline.placement, PCPU=4)
+    cloud.version = "2.90"
+    cloud.images = {IMAGE: image(IMAGE, hw_cpu_policy="dedicated")}
+    cloud.servers = [server(new_uuid(), "flat") for _ in range(2)]
+    assert offline.run("heal_allocations").status == 0
+    held = {root: {"PCPU": 2, "MEMORY_MB": 512, "DISK_GB": 10}}
+    assert all(offline.placement.held(each["id"]) == held for each in cloud.servers)
+    assert {version for _, target, version in cloud.requests if "detail" in target} == {"2.90"}
+    assert sum(target.startswith("/v2/images/") for _, target, _ in cloud.requests) == 1
+
+
+def test_an_instance_whose_image_is_gone_is_left_alone_where_nova_does_not_tell(
     offline: Operator, cloud: Cloud
 ) -> None:
     flat_host(offline.placement)
     cloud.version = "2.90"
     cloud.servers = [server(new_uuid(), "flat")]
+    result = offline.run("heal_allocations", "--json")
+    assert result.status == 4
+    assert "image is gone" in result.document["outcomes"][0]["detail"]
+
+
+def test_127_when_the_properties_of_images_cannot_be_had(offline: Operator, cloud: Cloud) -> None:
+    flat_host(offline.placement)
+    cloud.version = "2.90"
+    cloud.servers = [server(new_uuid(), "flat")]
+    offline.configure(glance={"auth_type": ""})
     result = offline.run("heal_allocations")
-    assert result.status == 0
-    assert "properties of images" in result.err
-    assert {version for _, target, version in cloud.requests if "detail" in target} == {"2.90"}
+    assert result.status == 127
+    assert "[glance]" in result.err
+    assert offline.placement.held(cloud.servers[0]["id"]) == {}
 
 
 def test_127_when_nova_is_too_old(offline: Operator, cloud: Cloud) -> None:
