@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -247,3 +248,26 @@ def test_calls_above_the_bound_are_not_sent(config: Path) -> None:
     with pytest.raises(oslo_messaging.RPCVersionCapError):
         SchedulerClient(bus, timeout=1, version_cap="4.4").call("upgrade_status")
     bus.cleanup()
+
+
+def test_an_alternate_is_claimed_as_it_was_given_after_the_first_host_failed(
+    cloud: Cloud, config: Path
+) -> None:
+    for _ in range(3):
+        cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
+    one, _ = scheduler(config)
+    instance = new_uuid()
+    [[first, *others]] = one.select_destinations(one_slot(cloud), [instance], alternates=True)
+    assert len(others) == 2
+    assert len({selection.compute_node_uuid for selection in (first, *others)}) == 3
+    cloud.call("DELETE", f"/allocations/{instance}")
+    body = {
+        **json.loads(others[0].allocation_request),
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    version = {"OpenStack-API-Version": f"placement {others[0].allocation_request_version}"}
+    cloud.call("PUT", f"/allocations/{instance}", json=body, headers=version)
+    assert cloud.held(instance) == {others[0].compute_node_uuid: {cloud.mark: 1}}

@@ -389,3 +389,46 @@ def test_a_zone_that_does_not_exist_is_logged_like_any_other_reason(
     with caplog.at_level("INFO"), pytest.raises(NoValidHost, match="availability zone moon"):
         chosen(scheduler_on(flat_hosts(a=9), journal), asked)
     assert [one for one in caplog.records if "[req-new] No valid host for i1" in one.message]
+
+
+def test_a_selection_says_what_the_host_may_be_filled_up_to(journal: Path) -> None:
+    bank = flat_hosts(a=9)
+    bank.summaries["a"]["resources"] |= {
+        "MEMORY_MB": {"capacity": 4096, "used": 0},
+        "DISK_GB": {"capacity": 100, "used": 0},
+    }
+    [[selection]] = scheduler_on(bank, journal).select_destinations(ONE, ["i1"])
+    assert selection.limits == {"memory_mb": 4096, "disk_gb": 100}
+
+
+def in_cells(**cells: str) -> Announcements:
+    announcements = Announcements()
+    for root, cell in cells.items():
+        announcements.receive({"host": root, "nodes": [{"uuid": root, "cell_uuid": cell}]})
+    return announcements
+
+
+def test_alternates_are_of_the_cell_of_the_chosen_host(journal: Path) -> None:
+    bank = flat_hosts(a=8, b=7, c=6, d=5)
+    announcements = in_cells(a="c1", b="c2", c="c1", d="c2")
+    scheduler = scheduler_on(bank, journal, announcements=announcements)
+    [selections] = scheduler.select_destinations(ONE, ["i1"], alternates=True)
+    assert [one.compute_node_uuid for one in selections] == ["a", "c"]
+    assert {one.cell_uuid for one in selections} == {"c1"}
+
+
+@pytest.mark.parametrize(("cross", "host"), [(False, "b"), (True, "b")])
+def test_a_move_to_another_cell_must_be_allowed(journal: Path, cross: bool, host: str) -> None:
+    destination = Destination(cell="c2", allow_cross_cell_move=cross)
+    asked = replace(ONE, destination=destination)
+    bank = flat_hosts(a=9, b=4)
+    scheduler = scheduler_on(bank, journal, announcements=in_cells(a="c1", b="c2"))
+    assert chosen(scheduler, asked) == [f"host-{host}"]
+    full = flat_hosts(a=9, b=1)
+    full.candidates = full.candidates[:1]
+    scheduler = scheduler_on(full, journal, announcements=in_cells(a="c1", b="c2"))
+    if cross:
+        assert chosen(scheduler, asked) == ["host-a"]
+    else:
+        with pytest.raises(NoValidHost):
+            chosen(scheduler, asked)
