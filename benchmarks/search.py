@@ -7,7 +7,7 @@ published package takes minutes.
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,41 +74,45 @@ class Load:
 
 
 class Bench:
-    """The databases and servers of one run."""
+    """The databases and servers of one run.
+
+    :ivar loads: what was loaded in this run, by data set and server.
+    """
 
     def __init__(self, cluster: str, directory: Path, quick: bool) -> None:
         self.cluster = cluster
         self.directory = directory
         self.quick = quick
+        self.loads: dict[tuple[World, str], Load] = {}
 
     @contextlib.contextmanager
-    def server(self, label: str, database: str, extra: str = "") -> Iterator[Server]:
-        """One of the two servers on a database."""
-        connection = f"{_SCHEMES[label]}:{self.cluster}/{database}"
-        with tempfile.TemporaryDirectory(dir=self.directory) as name:
-            start = published if label == "published" else ours
-            with start(Path(name), connection, WORKERS, extra) as server:
-                yield server
-
-    def load(self, label: str, world: World) -> Load | None:
-        """Load a data set into a server; None when an earlier run has done so."""
+    def server(self, label: str, world: World, extra: str = "") -> Iterator[Server]:
+        """One of the two servers with a data set, which is loaded when no run has done so."""
         database = world.database(label, self.quick)
         done = self.directory / f"{database}.loaded"
-        if done.exists():
-            return None
-        drop_database(self.cluster, database)
-        create_database(self.cluster, database)
-        with self.server(label, database) as server:
-            cpu = server.cpu_seconds()
-            requests = world.load(server, self.quick)
-            cpu = server.cpu_seconds() - cpu
-        done.touch()
-        return Load(requests, 1000 * cpu / requests)
+        if not done.exists():
+            drop_database(self.cluster, database)
+            create_database(self.cluster, database)
+        connection = f"{_SCHEMES[label]}:{self.cluster}/{database}"
+        with (
+            tempfile.TemporaryDirectory(dir=self.directory) as name,
+            published(Path(name), connection, WORKERS, extra, synchronise=not done.exists())
+            if label == "published"
+            else ours(Path(name), connection, WORKERS, extra) as server,
+        ):
+            if not done.exists():
+                self.loads[world, label] = self._load(server, world)
+                done.touch()
+            yield server
+
+    def _load(self, server: Server, world: World) -> Load:
+        cpu = server.cpu_seconds()
+        requests = world.load(server, self.quick)
+        return Load(requests, 1000 * (server.cpu_seconds() - cpu) / requests)
 
     def measure(self, label: str, world: World, rows: list[Row], extra: str = "") -> list[Measured]:
         """Measure rows of one data set on one server."""
-        database = world.database(label, self.quick)
-        start: Start = lambda: self.server(label, database, extra)  # noqa: E731
+        start: Start = lambda: self.server(label, world, extra)  # noqa: E731
         if self.quick:
             return measure_rows(start, rows, 0.7, 3.0)
         return measure_rows(start, rows, 4.0, TIMEOUT)
@@ -139,18 +143,16 @@ def run(console: Console, title: str, rows: list[Row], *, quick: bool, keep: Pat
         cluster = stack.enter_context(postgresql(directory / "postgresql"))
         bench = Bench(cluster, directory, quick)
         lines: list[Line] = []
-        loads: dict[World, dict[str, Load | None]] = {}
         for world in WORLDS:
             wanted = [row for row in rows if row.world is world]
             if wanted:
                 console.print(f"{world.title(quick)} ...", style="dim")
-                loads[world] = {label: bench.load(label, world) for label in _SCHEMES}
                 lines += bench.lines(world, wanted)
                 for line in lines[-len(wanted) :]:
                     console.print("  ".join(_cells(line, quick)), style="dim")
     console.print(_table(title, lines, quick))
     held = _at_once(console, lines)
-    held &= _loads(console, loads, quick)
+    held &= _loads(console, bench, {line.row.world: None for line in lines})
     return held and all("FAILS" not in line.verdict(ratios=not quick) for line in lines)
 
 
@@ -233,20 +235,21 @@ def _at_once(console: Console, lines: list[Line]) -> bool:
     return held
 
 
-def _loads(console: Console, loads: dict[World, dict[str, Load | None]], quick: bool) -> bool:
+def _loads(console: Console, bench: Bench, worlds: Iterable[World]) -> bool:
     """Print what loading cost; whether it cost at most a third."""
     held = True
-    for world, by_server in loads.items():
-        theirs, mine = by_server["published"], by_server["ours"]
+    for world in worlds:
+        theirs, mine = (bench.loads.get((world, label)) for label in _SCHEMES)
+        title = world.title(bench.quick)
         if theirs is None or mine is None:
-            console.print(f"{world.title(quick)}: kept from an earlier run")
+            console.print(f"{title}: kept from an earlier run")
             continue
         ratio = theirs.cpu_ms / mine.cpu_ms
         few = mine.requests < 500
         verdict = "few requests" if few else "holds" if ratio >= LOAD_RATIO else "FAILS"
         held &= verdict != "FAILS"
         console.print(
-            f"{world.title(quick)}: loaded with {mine.requests:,} requests, CPU ms a request "
+            f"{title}: loaded with {mine.requests:,} requests, CPU ms a request "
             f"{theirs.cpu_ms:.2f} and {mine.cpu_ms:.2f}, {ratio:.1f}x, "
             f"at most {theirs.cpu_ms / LOAD_RATIO:.2f}: {verdict}"
         )

@@ -163,20 +163,26 @@ def write_config(directory: Path, connection: str) -> Path:
 
 
 @contextlib.contextmanager
-def published(directory: Path, connection: str, workers: int, extra: str = "") -> Iterator[Server]:
-    """The published package under uWSGI with `workers` processes of one thread."""
+def published(
+    directory: Path, connection: str, workers: int, extra: str = "", *, synchronise: bool = True
+) -> Iterator[Server]:
+    """The published package under uWSGI with `workers` processes of one thread.
+
+    :param synchronise: bring the schema up to date first, which takes seconds.
+    """
     venv = published_venv()
     config = write_config(directory, connection)
     with config.open("a") as stream:
         stream.write(extra)
     environment = {**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(directory)}
-    subprocess.run(
-        [str(venv / "bin" / "placement-manage"), "--config-file", str(config), "db", "sync"],
-        check=True,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    if synchronise:
+        subprocess.run(
+            [str(venv / "bin" / "placement-manage"), "--config-file", str(config), "db", "sync"],
+            check=True,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
     port = free_port()
     command = [
         *(str(venv / "bin" / "uwsgi"), "--http-socket", f"127.0.0.1:{port}"),
@@ -187,7 +193,7 @@ def published(directory: Path, connection: str, workers: int, extra: str = "") -
         # A search that generates every combination would take the machine with it.
         *("--limit-as", str(WORKER_MIB)),
     ]
-    with _running("published", command, environment, port, directory / "log") as server:
+    with running("published", command, environment, port, directory / "log") as server:
         yield server
 
 
@@ -217,12 +223,12 @@ def ours(
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--workers", str(workers), "--threads", str(threads)),
     ]
-    with _running("ours", command, dict(os.environ), port, directory / "log") as server:
+    with running("ours", command, dict(os.environ), port, directory / "log") as server:
         yield server
 
 
 @contextlib.contextmanager
-def _running(
+def running(
     label: str, command: Sequence[str], environment: Mapping[str, str], port: int, log: Path
 ) -> Iterator[Server]:
     url = f"http://127.0.0.1:{port}"
