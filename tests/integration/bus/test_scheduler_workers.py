@@ -1,0 +1,155 @@
+"""A scheduler of several processes on a real RabbitMQ, and agents that announce their versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent import bus
+from compute_agent import conf as agent_conf
+from tests.fixtures.rabbitmq import RabbitMq
+from tests.functional.agent.processes import eventually
+from tests.functional.scheduler.conftest import Cloud, write_config
+
+PROGRAM = str(Path(sys.executable).parent / "compute-scheduler")
+
+
+@pytest.fixture
+def cloud(placement_url: str) -> Cloud:
+    return Cloud(placement_url)
+
+
+@pytest.fixture
+def config(rabbitmq: RabbitMq, placement_url: str, tmp_path: Path) -> Path:
+    file = write_config(tmp_path / "scheduler.conf", placement_url)
+    file.write_text(
+        f"[DEFAULT]\ntransport_url = {rabbitmq.url}\nhost = s-{uuid.uuid4().hex[:8]}\n"
+        f"control_exchange = e-{uuid.uuid4().hex[:8]}\n"
+        + file.read_text().removeprefix("[DEFAULT]\n")
+        + "[scheduler]\nworkers = 2\n"
+    )
+    return file
+
+
+@pytest.fixture
+def log(config: Path, tmp_path: Path) -> Iterator[Path]:
+    """The log of a scheduler with two workers that serve."""
+    path = tmp_path / "scheduler.log"
+    with path.open("wb") as output:
+        process = subprocess.Popen(
+            [PROGRAM, "--config-file", str(config), "serve"], stdout=output, stderr=output
+        )
+        try:
+            eventually(lambda: said(path, "Serving topic scheduler") == 2, path.read_text())
+            yield path
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0, path.read_text()
+
+
+def said(log: Path, text: str) -> int:
+    return log.read_text().count(text)
+
+
+@pytest.fixture
+def announce(config: Path) -> Iterator[Callable[..., None]]:
+    """Announces an agent, to whom the root provider belongs."""
+    transport = bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
+    import oslo_messaging
+
+    target = oslo_messaging.Target(topic="compute-state", version="1.0", fanout=True)
+    client = oslo_messaging.get_rpc_client(transport, target)
+
+    def send(root: str, version: int) -> None:
+        state = {"host": f"h-{root}", "nodes": [{"uuid": root}], "service_version": version}
+        client.cast({}, "compute_state", state=state)
+
+    yield send
+    transport.cleanup()
+
+
+@pytest.fixture
+def call(config: Path) -> Iterator[Callable[..., Any]]:
+    from compute_agent.scheduler.rpc import SchedulerClient
+
+    transport = bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
+    yield SchedulerClient(transport).call
+    transport.cleanup()
+
+
+def status(config: Path, *options: str) -> str:
+    command = [PROGRAM, "--config-file", str(config), "status", "upgrade", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def asked(cloud: Cloud) -> dict[str, Any]:
+    return {
+        "project_id": "p",
+        "user_id": "u",
+        "flavor": {"extra_specs": {f"resources:{cloud.mark}": "1"}},
+    }
+
+
+def test_every_worker_hears_the_agents_and_the_status_names_the_old_ones(
+    cloud: Cloud, config: Path, log: Path, announce: Callable[..., None]
+) -> None:
+    old, new = (cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2))
+    announce(old, 0)
+    announce(new, 1)
+
+    def all_workers_know() -> bool:
+        # who answers is chosen by the broker, in turn
+        told = [json.loads(status(config, "--json")) for _ in range(2)]
+        return all(one["behaviours"][0]["held_back_by"] == [f"h-{old}"] for one in told)
+
+    eventually(all_workers_know, log.read_text())
+    assert f"by h-{old}" in status(config)
+    cloud.call("DELETE", f"/resource_providers/{old}")
+
+
+def test_moves_and_claims_are_served_by_any_worker_and_one_that_dies_is_replaced(
+    cloud: Cloud, log: Path, call: Callable[..., Any]
+) -> None:
+    hosts = [cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2)]
+    instance, migration = str(uuid.uuid4()), str(uuid.uuid4())
+    spec = asked(cloud)
+    [[first]] = call("select_destinations", spec_obj=spec, instance_uuids=[instance])
+    source = first["compute_node_uuid"]
+    for _ in range(3):
+        begun = call(
+            "begin_move",
+            kind="live",
+            spec_obj=spec,
+            instance_uuid=instance,
+            migration_uuid=migration,
+        )
+        assert set(cloud.held(instance)) | set(cloud.held(migration)) == set(hosts)
+        call("revert_move", move=begun["move"])
+        assert (set(cloud.held(instance)), cloud.held(migration)) == ({source}, {})
+
+    pids = [int(pid) for pid in re.findall(r"Worker (\d+) was started", log.read_text())]
+    # a worker that ends within its first seconds would end them all
+    eventually(lambda: settled(pids[0]), log.read_text())
+    os.kill(pids[0], signal.SIGKILL)
+    eventually(lambda: said(log, "Serving topic scheduler") == 3, log.read_text())
+    assert said(log, "it is started again") == 1
+
+
+def settled(pid: int) -> bool:
+    from compute_agent.scheduler.workers import SETTLED_SECONDS
+
+    started = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    return uptime - started / os.sysconf("SC_CLK_TCK") > SETTLED_SECONDS + 1
