@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
+from unittest import mock
 
 import pytest
 import sqlalchemy as sa
@@ -287,3 +288,17 @@ def test_a_root_that_was_noted_but_never_existed_is_harmless(store: Store) -> No
     feed.index()
     store.write(lambda tx: tx.touch([987654], STRUCTURE))
     assert uuids(feed) == []
+
+
+def test_on_postgresql_a_search_that_finds_nothing_new_begins_no_transaction(
+    store: Store,
+) -> None:
+    if not store.has_single_reads:
+        pytest.skip("on this database a transaction costs no more than its statement")
+    name = create(store, {"VCPU": 1})
+    feed = Feed(store)
+    feed.index()
+    with mock.patch.object(store, "read", side_effect=AssertionError("a transaction")):
+        feed.index()
+    restock(store, name, {"VCPU": 2})
+    assert total(feed, name) == 2
