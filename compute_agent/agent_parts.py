@@ -26,6 +26,7 @@ from compute_agent.tracker.node_pass import NodePass
 from compute_agent.tracker.node_setup import NodeSetup
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
+from compute_agent.tracker.self_claim import SelfClaim
 from compute_agent.tracker.status import StatusBoard
 from compute_agent.virt.driver import load_driver
 
@@ -91,7 +92,14 @@ class AgentParts:
 
     def claims(self, tracker: ResourceTracker) -> ClaimBook:
         """Return the claims on the nodes of a tracker."""
-        return ClaimBook(tracker, self.report, self.driver, self.ledger)
+        self_claims = self.conf.compute_agent.legacy_self_claim == "auto"
+        return ClaimBook(
+            tracker,
+            self.report,
+            self.driver,
+            self.ledger,
+            self_claim=SelfClaim(self.report) if self_claims else None,
+        )
 
     def departures(self) -> Departures:
         """Return what looks after the providers of nodes that went away."""
@@ -203,10 +211,6 @@ def refuse_what_is_missing(conf: cfg.ConfigOpts) -> None:
     wanted = {
         "heal_orphans": (ours.heal_orphans, "this version reports orphaned allocations only"),
         "heal_missing": (ours.heal_missing, "this version reports missing allocations only"),
-        "legacy_self_claim": (
-            ours.legacy_self_claim != "never",
-            "this version never allocates for an instance by itself",
-        ),
         "shared_disk_provider": (
             ours.shared_disk_provider is not None,
             "this version always reports the disk of the host itself",

@@ -131,12 +131,13 @@ claim_opts = [
         "legacy_self_claim",
         default="never",
         choices=[
-            ("auto", "allocate on the root provider when the scheduler did not"),
+            ("auto", "allocate on this host when the scheduler did not"),
             ("never", "refuse an instance that has no allocation"),
         ],
         help="""
 What to do with an instance for which the scheduler allocated nothing. auto is for the time of a
-rolling upgrade from schedulers that do not claim; this version refuses to start with it.
+rolling upgrade: the host allocates what the caller names, or on its root provider what the flavor
+says; and the scheduler claims only once every agent announces that it expects that.
 """,
     ),
 ]

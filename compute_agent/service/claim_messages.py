@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,9 @@ def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
     """Return the request in a call of `instance_claim`.
 
     :param spec: ``{"instance_uuid": UUID, "node": NAME, "migration_uuid": UUID}``, the last two
-        optional; other keys are left alone, so that a request specification may be sent whole.
+        optional; ``flavor``, ``is_bfv``, ``project_id`` and ``user_id`` are read for an instance
+        that no scheduler claimed for. Other keys are left alone, so that a request specification
+        may be sent whole.
     :param allocations: ``{PROVIDER: {"resources": {CLASS: AMOUNT}}}`` as placement gave it; empty:
         what placement holds for the instance.
     :param mappings: ``{GROUP: [PROVIDER, ...]}`` as placement gave it.
@@ -35,7 +38,29 @@ def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
             group: [_uuid(f"mappings.{group}", uuid) for uuid in _list(f"mappings.{group}", uuids)]
             for group, uuids in _mapping("mappings", mappings or {}).items()
         },
+        needs=_needs(fields),
+        project=_text("spec.project_id", fields.get("project_id") or ""),
+        user=_text("spec.user_id", fields.get("user_id") or ""),
     )
+
+
+def _needs(fields: Mapping[str, Any]) -> dict[str, int]:
+    """Return what a flavor asks of a host, by class: CPUs, memory in MiB, disk in GiB."""
+    flavor = _mapping("spec.flavor", fields.get("flavor") or {})
+
+    def size(name: str) -> int:
+        value = flavor.get(name) or 0
+        if isinstance(value, bool) or not str(value).isdecimal():
+            raise _unusable(f"spec.flavor.{name}", value, "a whole number of at least 0")
+        return int(value)
+
+    root = 0 if fields.get("is_bfv") else size("root_gb")
+    needs = {
+        "VCPU": size("vcpus"),
+        "MEMORY_MB": size("memory_mb"),
+        "DISK_GB": root + size("ephemeral_gb") + math.ceil(size("swap") / 1024),
+    }
+    return {name: amount for name, amount in needs.items() if amount}
 
 
 def _resources(uuid: str, record: Any) -> dict[str, int]:

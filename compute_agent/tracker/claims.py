@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient
     from compute_agent.state.ledger import Ledger
     from compute_agent.tracker.resource_tracker import ResourceTracker
+    from compute_agent.tracker.self_claim import SelfClaim
     from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 
 LOG = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ class ClaimRequest:
     :param providers_of: request group to the providers that serve it.
     :param node: empty: the node that the providers belong to.
     :param migration: consumer under which what the instance has here is kept meanwhile.
+    :param needs: what its flavor says, by class; with `project` and `user` for an instance that
+        comes without an allocation.
     """
 
     instance: str
@@ -55,10 +58,16 @@ class ClaimRequest:
     providers_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
     node: str = ""
     migration: str = ""
+    needs: Mapping[str, int] = field(default_factory=dict)
+    project: str = ""
+    user: str = ""
 
 
 class ClaimBook:
-    """The claims on all nodes of this agent. Safe for several threads."""
+    """The claims on all nodes of this agent. Safe for several threads.
+
+    :param self_claim: allocates where no scheduler did; None: such an instance is refused.
+    """
 
     def __init__(
         self,
@@ -67,8 +76,10 @@ class ClaimBook:
         driver: ComputeDriver,
         ledger: Ledger,
         *,
+        self_claim: SelfClaim | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._self_claim = self_claim
         self._tracker = tracker
         self._report = report
         self._driver = driver
@@ -90,7 +101,7 @@ class ClaimBook:
         node = self._node_of(request)
         with self._tracker.lock_of(node), self._report.tracing():
             tree, root = self._tracker.reported(node)
-            held = self._held(request.instance, tree, root)
+            held = self._held(request, tree, root)
             wanted = _on_node(request, held, tree, root)
             _check_groups(request, held, tree)
             return self._assign(request, node, wanted, tree, root)
@@ -198,9 +209,12 @@ class ClaimBook:
             f"that were allocated for {request.instance}; name the node or the allocations."
         )
 
-    def _held(self, consumer: str, tree: ProviderTree, root: str) -> Amounts:
-        """Return what placement holds for a consumer."""
+    def _held(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Amounts:
+        """Return what placement holds for an instance."""
+        consumer = request.instance
         record = self._report.get_allocs_for_consumer(consumer)
+        if not record["allocations"] and self._self_claim is not None:
+            return self._self_claim.allocate(request, tree, root)
         if not record["allocations"]:
             raise errors.ComputeResourcesUnavailable(
                 f"Placement holds no allocation for {consumer}: the scheduler claims before the "

@@ -10,11 +10,14 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.report.allocations import Claimed, NoCapacity
+from compute_agent.report.connection import OfferedVersions
 from compute_agent.service import claim_messages
 from compute_agent.state.claim import AssignedUnit
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker.claims import ClaimBook, ClaimRequest
 from compute_agent.tracker.node_lock import FairLock
+from compute_agent.tracker.self_claim import SelfClaim
 from compute_agent.tracker.units import holdings
 from compute_agent.virt.driver import InstanceDevices, MdevUse
 from compute_agent.virt.fake.topology_drivers import FakeNumaDriver
@@ -31,6 +34,7 @@ class Report:
     def __init__(self) -> None:
         self.held: dict[str, dict[str, dict[str, int]]] = {}
         self.asked: list[str] = []
+        self.lacking = ""
 
     @contextmanager
     def tracing(self):
@@ -40,6 +44,17 @@ class Report:
         self.asked.append(f"consumer {consumer}")
         held = self.held.get(consumer, {})
         return {"allocations": {rp: {"resources": dict(r)} for rp, r in held.items()}}
+
+    def connect(self) -> OfferedVersions:
+        return OfferedVersions((1, 0), (1, 39))
+
+    def claim_resources(self, consumer, allocation_request, project, user, version):
+        self.asked.append(f"claim {consumer} {project} {user} {version}")
+        if self.lacking:
+            return NoCapacity(ROOT, self.lacking, f"there is too little {self.lacking}")
+        wanted = allocation_request["allocations"]
+        self.held[consumer] = {uuid: dict(one["resources"]) for uuid, one in wanted.items()}
+        return Claimed(consumer)
 
     def get_allocations_for_provider(self, provider: str) -> dict[str, Any]:
         self.asked.append(f"provider {provider}")
@@ -80,7 +95,19 @@ class Host:
             reported=lambda _name: (self.tree, ROOT),
         )
         self.ledger = Ledger(self.state)
+        self.tracker = tracker
         self.book = ClaimBook(tracker, self.report, self.driver, self.ledger, clock=lambda: 1000.0)
+
+    def claims_by_itself(self) -> None:
+        """From now on allocate where no scheduler did."""
+        self.book = ClaimBook(
+            self.tracker,
+            self.report,
+            self.driver,
+            self.ledger,
+            self_claim=SelfClaim(self.report),
+            clock=lambda: 1000.0,
+        )
 
     def provider(self, resource_class: str, name: str = "") -> str:
         """Return the first provider that counts a class and whose name ends so."""
@@ -141,6 +168,48 @@ def test_without_allocation_there_is_no_claim(host):
     with pytest.raises(errors.ComputeResourcesUnavailable, match="on other hosts"):
         host.book.claim(request)
     assert host.book.claims() == []
+
+
+def test_during_an_upgrade_the_host_allocates_what_the_caller_names(host):
+    host.claims_by_itself()
+    wanted = {host.provider("PCPU"): {"PCPU": 2}}
+    claim = host.book.claim(ClaimRequest(ONE, wanted, project="p", user="u"))
+    assert host.report.held[ONE] == wanted
+    assert len(claim.units) == 2
+    assert host.report.asked[-1] == f"claim {ONE} p u (1, 38)"
+    again = host.book.claim(ClaimRequest(ONE, wanted))
+    assert again.units == claim.units
+
+
+def test_during_an_upgrade_the_host_allocates_on_its_root_what_the_flavor_says(host):
+    host.claims_by_itself()
+    host.tree.update_inventory(ROOT, {"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}})
+    flavor = {"vcpus": "2", "memory_mb": 512, "root_gb": 5, "ephemeral_gb": 1, "swap": 1025}
+    spec = {"instance_uuid": ONE, "flavor": flavor, "project_id": "p", "user_id": "u"}
+    request = claim_messages.request_from(spec, {}, {})
+    assert request.needs == {"VCPU": 2, "MEMORY_MB": 512, "DISK_GB": 8}
+    from_volume = claim_messages.request_from({**spec, "is_bfv": True}, {}, {})
+    assert from_volume.needs["DISK_GB"] == 3
+    host.book.claim(request)
+    assert host.report.held[ONE] == {ROOT: {"VCPU": 2, "MEMORY_MB": 512}}
+
+
+def test_during_an_upgrade_too_a_claim_of_the_scheduler_counts(host):
+    host.claims_by_itself()
+    assert len(host.claim(ONE, PCPU=2)) == 2
+    assert not any(asked.startswith("claim") for asked in host.report.asked)
+
+
+def test_what_cannot_be_allocated_is_refused_during_an_upgrade_too(host):
+    host.claims_by_itself()
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="neither allocations nor a fla"):
+        host.book.claim(ClaimRequest(ONE))
+    host.report.lacking = "PCPU"
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="too little PCPU"):
+        host.book.claim(ClaimRequest(ONE, {host.provider("PCPU"): {"PCPU": 1}}))
+    assert host.book.claims() == []
+    with pytest.raises(errors.InvalidInput, match=r"spec\.flavor\.vcpus is 'many'"):
+        claim_messages.request_from({"instance_uuid": ONE, "flavor": {"vcpus": "many"}}, {}, {})
 
 
 def test_an_allocation_smaller_than_the_host_was_told_is_refused(host):
@@ -327,4 +396,6 @@ def test_a_claim_is_read_from_what_placement_gave():
         {TWO: {"resources": {"VCPU": 1}, "generation": 4}},
         {"": [TWO]},
     )
-    assert request == ClaimRequest(ONE, {TWO: {"VCPU": 1}}, {"": [TWO]}, migration=MOVE)
+    assert request == ClaimRequest(
+        ONE, {TWO: {"VCPU": 1}}, {"": [TWO]}, migration=MOVE, needs={"VCPU": 1}
+    )

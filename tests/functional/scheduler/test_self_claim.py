@@ -1,0 +1,61 @@
+"""A host that allocates by itself, in a real placement, while schedulers do not claim yet."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from compute_agent.errors import ComputeResourcesUnavailable
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.report.client import ReportClient
+from compute_agent.report.transport import InProcessTransport
+from compute_agent.tracker.claims import ClaimRequest
+from compute_agent.tracker.self_claim import SelfClaim
+from tests.functional.report.conftest import ours
+from tests.functional.scheduler.moving import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(InProcessTransport(ours(tmp_path)), tmp_path / "journal")
+
+
+def test_a_flavor_is_allocated_on_the_root_once_and_not_beyond_what_there_is(world: World) -> None:
+    root = world.provider("a", {"VCPU": 4})
+    tree = ProviderTree()
+    tree.new_root("a", root)
+    tree.update_inventory(root, {"VCPU": {"total": 4}})
+    claims = SelfClaim(ReportClient(world.transport))
+    first, second = str(uuid.uuid4()), str(uuid.uuid4())
+
+    def needing(instance: str) -> ClaimRequest:
+        needs = {"VCPU": 3, "DISK_GB": 5}
+        return ClaimRequest(instance, needs=needs, project="p", user="u")
+
+    assert claims.allocate(needing(first), tree, root) == {root: {"VCPU": 3}}
+    assert world.held(first) == {"a": {"VCPU": 3}}
+    assert world.type_of(first) == "INSTANCE"
+    assert claims.allocate(needing(first), tree, root) == {root: {"VCPU": 3}}
+    with pytest.raises(ComputeResourcesUnavailable, match="not enough for"):
+        claims.allocate(needing(second), tree, root)
+    assert world.used() == {"a": {"VCPU": 3}}
+
+
+def test_what_a_scheduler_claimed_meanwhile_counts(world: World) -> None:
+    root = world.provider("a", {"VCPU": 4})
+    tree = ProviderTree()
+    tree.new_root("a", root)
+    instance = str(uuid.uuid4())
+    body = {
+        "allocations": {root: {"resources": {"VCPU": 1}}},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    world.call("PUT", f"/allocations/{instance}", body)
+    request = ClaimRequest(instance, {root: {"VCPU": 2}}, project="p", user="u")
+    held = SelfClaim(ReportClient(world.transport)).allocate(request, tree, root)
+    assert held == {root: {"VCPU": 1}}
