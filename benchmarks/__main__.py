@@ -75,6 +75,11 @@ def run_rows(
     )
 
 
+def run_startup(console: Console, arguments: argparse.Namespace) -> bool:
+    startup.show(console, arguments.quick)
+    return True
+
+
 def run_growth(console: Console, arguments: argparse.Namespace) -> bool:
     growth.show(console, arguments.quick)
     return True
@@ -83,7 +88,7 @@ def run_growth(console: Console, arguments: argparse.Namespace) -> bool:
 BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "search": lambda console, arguments: run_rows(console, "Searches", SEARCH, arguments),
     "reads": lambda console, arguments: run_rows(console, "Reads", READS, arguments),
-    "startup": lambda console, arguments: startup.show(console, arguments.quick),
+    "startup": run_startup,
     "growth": run_growth,
     "claims": lambda console, arguments: claims.show(console, arguments.quick),
     "bank": lambda console, arguments: bank.show(console, arguments.seed, arguments.quick),
