@@ -8,104 +8,23 @@ from __future__ import annotations
 
 import json
 import logging
-import re
-import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compute_agent import agent_parts, errors
-from compute_agent.conf import new_config
+from compute_agent import errors
 from compute_agent.report.retries import SystemClock
-from compute_agent.report.transport import InProcessTransport, Response, make_response
+from compute_agent.report.transport import Response, make_response
 from compute_agent.tracker.decisions import ExitCode
-from compute_agent.tracker.resource_tracker import PassResult
-from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from compute_agent.virt.fake.topology_drivers import Misdeed
-from placement_server.app import build_app
-from placement_server.conf import new_config as new_server_config
-
-SMALL = MachineSize(cells=1, gpus=0, nics=0)
-
-
-class LyingTransport:
-    """Passes requests on, but for those whose answer a test takes away."""
-
-    def __init__(self, behind: InProcessTransport) -> None:
-        self._behind = behind
-        self._lie: tuple[str, str, Callable[[], Response]] | None = None
-        self.told = 0
-
-    def lie(self, method: str, path: str, answer: Callable[[], Response]) -> None:
-        self._lie, self.told = (method, path, answer), 0
-
-    def honest(self) -> None:
-        self._lie = None
-
-    def request(self, method: str, path: str, *arguments: Any, **named: Any) -> Response:
-        if self._lie is not None:
-            lied_method, pattern, answer = self._lie
-            if method == lied_method and re.search(pattern, path):
-                self.told += 1
-                return answer()
-        return self._behind.request(method, path, *arguments, **named)
-
-
-class Node:
-    """One agent without its process: a start is the first pass, a period any later one."""
-
-    def __init__(self, app: Any, directory: Path) -> None:
-        self.name = f"host-{uuid.uuid4().hex[:8]}"
-        path = directory / "agent.conf"
-        path.write_text(
-            f"[DEFAULT]\nhost = {self.name}\nstate_path = {directory}/state\n"
-            "compute_driver = fake.FakeMisbehavingDriver\nperiodic_fuzzy_delay = 0\n"
-            "[fake]\nfailing_call = 1000000\ngpus = 0\nnics = 0\ncells = 1\n"
-            f"[compute]\nprovider_config_location = {directory}/none\n"
-        )
-        self.transport = LyingTransport(InProcessTransport(app))
-        conf = new_config([f"--config-file={path}"], default_config_dirs=[])
-        self.parts = agent_parts.build(conf, transport=self.transport)
-        self.driver: Any = self.parts.driver
-        self.tracker = self.parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
-        ((name, self.uuid),) = self.parts.setup.nodes().items()
-        self.tracker.add_node(name, self.uuid)
-
-    def run(self) -> PassResult:
-        return self.tracker.run_pass(self.name)
-
-    @property
-    def is_starting(self) -> bool:
-        return self.tracker.in_startup()
-
-    def gain_a_gpu(self) -> None:
-        """Let a pass have something to create, an inventory and traits to write."""
-        self.driver.machine = fake_topology(self.name, replace(SMALL, gpus=1))
-
-    def has_a_gpu(self) -> bool:
-        tree = self.parts.report.get_provider_tree(self.uuid, fresh=True)
-        return any("VGPU" in tree.data(each).inventory for each in tree.get_provider_uuids())
-
-    def is_made_good(self) -> bool:
-        """Whether the next pass, with nothing in its way, completes."""
-        self.transport.honest()
-        self.driver.misbehave()
-        return self.run().completed and self.has_a_gpu() and not self.is_starting
+from tests.functional.agent.in_process import Node, placement_app
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    conf = new_server_config(config_files=[])
-    for name, value in {
-        "connection": f"sqlite:///{tmp_path_factory.mktemp('rows')}/placement.db",
-        "sync_on_startup": True,
-        "sqlite_synchronous": False,
-    }.items():
-        conf.set_override(name, value, group="placement_database")
-    return build_app(conf, auth_strategy="noauth2")
+    return placement_app(tmp_path_factory.mktemp("rows"))
 
 
 @pytest.fixture

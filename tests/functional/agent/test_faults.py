@@ -1,0 +1,139 @@
+"""A device marked as broken is given to nobody until an operator or a reboot clears the mark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.service.commands import AgentCommands
+from compute_agent.tracker.faults import UNKNOWN_BOOT, boot_id
+from compute_agent.virt.layout.application import UNHEALTHY
+from tests.functional.agent.in_process import Node, placement_app
+
+
+class Host:
+    """A node with a GPU, whose machine can be booted again."""
+
+    def __init__(self, app: Any, directory: Path) -> None:
+        self._app, self._directory = app, directory
+        (directory / "proc/sys/kernel/random").mkdir(parents=True)
+        self.node: Any = None
+        self.start(boot="boot-1")
+
+    def start(self, boot: str) -> None:
+        """Start the agent, in this boot of the machine."""
+        (self._directory / "proc/sys/kernel/random/boot_id").write_text(f"{boot}\n")
+        if self.node is not None:
+            self.node.parts.close()
+        name = None if self.node is None else self.node.name
+        extra = f"[host]\nprocfs_root = {self._directory}/proc\n"
+        self.node = Node(self._app, self._directory, name=name, extra=extra)
+        self.node.gain_a_gpu()
+        assert self.node.run().completed
+        schedule = SimpleNamespace(trigger=lambda *_asked: True)
+        self.commands = AgentCommands(
+            None,
+            self.node.parts,
+            self.node.tracker,
+            schedule,
+            lambda: None,
+            claims=None,
+            availability=None,
+        )
+
+    @property
+    def gpu(self) -> Any:
+        tree = self.node.parts.report.get_provider_tree(self.node.uuid, fresh=True)
+        return next(
+            tree.data(uuid)
+            for uuid in tree.get_provider_uuids()
+            if "VGPU" in tree.data(uuid).inventory
+        )
+
+    def break_down(self) -> None:
+        """The driver, or an operator, marks the GPU; the next pass takes it out of use."""
+        self.node.transport.request("PUT", f"/traits/{UNHEALTHY}", (1, 39))
+        self.node.parts.report.change_traits(self.gpu.uuid, add=[UNHEALTHY])
+        self.node.parts.report.drop_cache()
+        assert self.node.run().completed
+
+    def is_out_of_use(self) -> bool:
+        gpu = self.gpu
+        reserved = gpu.inventory["VGPU"]["reserved"] == gpu.inventory["VGPU"]["total"]
+        assert (UNHEALTHY in gpu.traits) is reserved
+        return reserved
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return placement_app(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.fixture
+def host(app, tmp_path):
+    made = Host(app, tmp_path)
+    yield made
+    made.node.parts.close()
+
+
+def test_a_broken_gpu_stays_out_of_use_over_passes_and_restarts(host):
+    host.break_down()
+    assert host.is_out_of_use()
+    assert host.node.run().completed
+    assert host.is_out_of_use()
+    host.start(boot="boot-1")
+    assert host.is_out_of_use()
+
+
+@pytest.mark.parametrize("named_by", ["uuid", "name"])
+def test_an_operator_clears_the_fault_and_the_next_pass_gives_the_gpu_out_again(host, named_by):
+    host.break_down()
+    assert host.commands.clear_fault(getattr(host.gpu, named_by)) is True
+    assert host.node.run().completed
+    assert not host.is_out_of_use()
+    assert host.commands.clear_fault(host.gpu.uuid) is False
+    host.break_down()
+    assert host.is_out_of_use(), "a new fault after the old one was cleared"
+
+
+def test_a_cleared_fault_is_remembered_when_the_agent_ends_before_its_pass(host):
+    host.break_down()
+    assert host.commands.clear_fault(host.gpu.uuid)
+    host.start(boot="boot-1")
+    assert not host.is_out_of_use()
+
+
+def test_a_reboot_of_the_machine_clears_the_fault(host):
+    host.break_down()
+    host.start(boot="boot-2")
+    assert not host.is_out_of_use()
+
+
+def test_a_driver_that_sees_the_fault_again_keeps_the_mark(host):
+    host.break_down()
+    tree_of = type(host.node.driver).update_provider_tree
+
+    def still_broken(tree, nodename, allocations=None):
+        tree_of(host.node.driver, tree, nodename, allocations)
+        tree.add_traits(host.gpu.uuid, UNHEALTHY)
+
+    host.node.driver.update_provider_tree = still_broken
+    assert host.commands.clear_fault(host.gpu.uuid)
+    assert host.node.run().completed
+    assert UNHEALTHY in host.gpu.traits
+    del host.node.driver.update_provider_tree
+    assert host.node.run().completed
+    assert host.is_out_of_use(), "the order was for the fault of before"
+
+
+def test_a_provider_that_is_not_of_this_agent_has_no_fault_to_clear(host):
+    with pytest.raises(errors.ComputeHostNotFound, match="has a provider elsewhere"):
+        host.commands.clear_fault("elsewhere")
+
+
+def test_without_a_boot_id_marks_outlast_a_reboot(tmp_path):
+    assert boot_id(str(tmp_path)) == UNKNOWN_BOOT
