@@ -105,11 +105,8 @@ class AgentParts:
         """Return what looks after the providers of nodes that went away."""
         return Departures(self.driver, self.report, self.ledger)
 
-    def auditor(self, also: Callable[[str], object] = lambda _node: None) -> Auditor:
-        """Return what compares the instances of these parts with their allocations.
-
-        :param also: called with the name of each node that is audited.
-        """
+    def auditor(self, claims: ClaimBook) -> Auditor:
+        """Return what compares the instances of these parts with their allocations."""
         ours = self.conf.compute_agent
         return Auditor(
             self.report,
@@ -117,7 +114,8 @@ class AgentParts:
             self.board,
             interval=lambda: float(ours.audit_interval),
             grace=lambda: float(ours.audit_grace),
-            also=also,
+            also=claims.forget_stale,
+            moving=claims.moving,
         )
 
     def reload(self) -> None:

@@ -95,7 +95,7 @@ class Agent:
             watchdog_seconds=self._manager.watchdog_seconds,
             workers=conf.compute.update_resources_max_workers,
         )
-        self._auditor = parts.auditor(also=self._claims.forget_stale)
+        self._auditor = parts.auditor(self._claims)
         parts.board.on_answer = self._manager.watchdog
         self._rpc: RpcServer | None = None
         self.commands = AgentCommands(

@@ -90,6 +90,10 @@ class ClaimBook:
         """Return what is held now, by consumer."""
         return [claim for _consumer, claim in sorted(self._ledger.claims().items())]
 
+    def moving(self) -> list[str]:
+        """Return the migrations that hold something here for an instance on the move."""
+        return [each.consumer for each in self.claims() if each.consumer != each.instance]
+
     def claim(self, request: ClaimRequest) -> Claim:
         """Give an instance what was allocated for it. Asking again gives the same again.
 

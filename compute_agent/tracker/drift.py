@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -115,6 +115,7 @@ class Auditor:
     :param interval: seconds between two audits, at the moment; 0 for never.
     :param grace: seconds for which an unknown consumer is not suspected, at the moment.
     :param also: called with the name of each node that is audited.
+    :param moving: consumers of moves that this host knows of: they are no orphans.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class Auditor:
         interval: Callable[[], float],
         grace: Callable[[], float],
         also: Callable[[str], object] = lambda _name: None,
+        moving: Callable[[], Collection[str]] = tuple,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._report = report
@@ -134,6 +136,7 @@ class Auditor:
         self._interval = interval
         self._grace = grace
         self._also = also
+        self._moving = moving
         self._clock = clock
         self._started_at = clock()
         self._audits: dict[str, DriftAudit] = {}
@@ -174,8 +177,9 @@ class Auditor:
 
     def _holders(self, root_uuid: str) -> dict[str, list[str]]:
         tree = self._report.get_provider_tree(root_uuid)
+        moving = frozenset(self._moving())
         return {
-            uuid: list(self._report.get_allocations_for_provider(uuid))
+            uuid: [c for c in self._report.get_allocations_for_provider(uuid) if c not in moving]
             for uuid in (tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else ())
             if tree.has_inventory(uuid)
         }

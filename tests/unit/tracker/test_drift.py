@@ -84,3 +84,27 @@ def test_an_audit_that_fails_however_does_no_harm_and_is_told_once(caplog):
     driver.trouble = None
     auditor.after_pass("host1", "root")
     assert board.node("host1").drift == {"orphaned": [], "missing": []}
+
+
+def test_a_move_that_the_host_knows_of_is_no_orphan():
+    tree = ProviderTree()
+    root = tree.new_root("host1", "00000000-0000-4000-8000-000000000001", 1)
+    tree.update_inventory(root, {"VCPU": {"total": 8}})
+    report = SimpleNamespace(
+        tracing=nullcontext,
+        get_provider_tree=lambda _root: tree,
+        get_allocations_for_provider=lambda _uuid: {"migration": {}, "stranger": {}},
+    )
+    driver = SimpleNamespace(several_nodes=False, list_instance_uuids=list)
+    board = StatusBoard("h")
+    auditor = Auditor(
+        report,
+        driver,
+        board,
+        interval=lambda: 10.0,
+        grace=lambda: 0.0,
+        moving=lambda: ["migration"],
+        clock=iter(range(0, 1000, 20)).__next__,
+    )
+    auditor.after_pass("host1", root)
+    assert board.node("host1").drift["orphaned"] == ["stranger"]
