@@ -266,8 +266,11 @@ class Agent:
 
     # --- passes -------------------------------------------------------------------------------
 
-    def _run_pass(self, node: str) -> PassResult:
-        result = self._nodes.find() if node == NODE_LIST else self.tracker.run_pass(node)
+    def _run_pass(self, node: str, reasons: frozenset[str] = frozenset()) -> PassResult:
+        if node == NODE_LIST:
+            result = self._nodes.find()
+        else:
+            result = self.tracker.run_pass(node, asked_for=bool(reasons))
         self._manager.watchdog()
         uuid = self.tracker.nodes().get(node)
         if result.completed and uuid is not None:

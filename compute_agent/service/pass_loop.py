@@ -21,7 +21,7 @@ LOG = logging.getLogger(__name__)
 class PassLoop:
     """Runs passes until it is stopped.
 
-    :param run_pass: runs the pass of one node, named.
+    :param run_pass: runs the pass of one node, named, with the triggers it answers.
     :param before_each: called in the loop's thread whenever it wakes, before passes are started.
     :param on_fatal: called with the result of a pass that says that the process must end.
     :param watchdog_seconds: how often `feed` must be called at least, None if nobody watches.
@@ -30,7 +30,7 @@ class PassLoop:
     def __init__(
         self,
         schedule: PassSchedule,
-        run_pass: Callable[[str], PassResult],
+        run_pass: Callable[[str, frozenset[str]], PassResult],
         *,
         clock: Callable[[], float],
         before_each: Callable[[], None] = lambda: None,
@@ -81,16 +81,16 @@ class PassLoop:
                     return
                 for node, reasons in self._schedule.take_due():
                     LOG.debug("Node %s: pass, asked for by %s.", node, sorted(reasons) or "period")
-                    pool.submit(self._one, node)
+                    pool.submit(self._one, node, reasons)
                 if not self._schedule.running():
                     self._feed()
                 wait = min(self._schedule.seconds_to_next(), self._longest_wait)
                 self._wake.wait(None if wait == NEVER else wait)
 
-    def _one(self, node: str) -> None:
+    def _one(self, node: str, reasons: frozenset[str]) -> None:
         result = PassResult(completed=False, next_in=60.0)
         try:
-            result = self._run_pass(node)
+            result = self._run_pass(node, reasons)
             if result.exit_code is not None:
                 self._on_fatal(result)
         except Exception:

@@ -217,10 +217,12 @@ class ResourceTracker:
         """
         return self._pass.operations(self.propose(name))
 
-    def run_pass(self, name: str) -> PassResult:
+    def run_pass(self, name: str, *, asked_for: bool = False) -> PassResult:
         """Run a pass of the node, with the repetitions that conflicts call for.
 
         A node that was dropped between the time its pass was due and now gets none.
+
+        :param asked_for: somebody wants it now: it does not wait for its turn after an outage.
         """
         node = self._nodes.get(name)
         if node is None:
@@ -230,7 +232,7 @@ class ResourceTracker:
             error: Exception | None = None
             with node.lock, self._report.tracing() as tally:
                 try:
-                    turn = self._turn_after_outage(node)
+                    turn = None if asked_for else self._turn_after_outage(node)
                     if turn is not None:
                         return PassResult(completed=False, next_in=turn)
                     self._attempt(node, attempt)

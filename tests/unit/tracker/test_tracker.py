@@ -204,6 +204,14 @@ def test_after_an_outage_a_node_waits_for_its_turn_once_and_asks_only_whether_it
     assert bench.report.reconnected == 2
 
 
+def test_a_pass_that_somebody_asked_for_does_not_wait_for_its_turn():
+    bench = Bench(errors.PlacementUnavailable("away"), None, fuzzy_delay=60.0)
+    bench.run()
+    bench.now = 40.0
+    assert bench.tracker.run_pass("host1", asked_for=True).completed
+    assert bench.report.reconnected == 0
+
+
 def test_a_start_that_takes_too_long_is_fatal():
     bench = Bench(errors.PlacementUnavailable("away"), startup_placement_timeout=10.0)
     assert bench.run().exit_code is None
@@ -282,8 +290,9 @@ class Loop:
             workers=workers,
         )
 
-    def _pass(self, node: str) -> PassResult:
+    def _pass(self, node: str, reasons: frozenset[str]) -> PassResult:
         self.passes.append(node)
+        self.reasons = reasons
         self.begun.release()
         assert self.go.acquire(timeout=30)
         return self.result
@@ -306,8 +315,10 @@ def test_triggers_during_a_pass_make_exactly_one_more(loop):
     for _ in range(5):
         loop.schedule.trigger("claim", "a")
         loop.loop.wake()
+    assert loop.reasons == frozenset(), "its period"
     loop.go.release()
     assert loop.begun.acquire(timeout=30)
+    assert loop.reasons == {"claim"}
     loop.go.release()
     loop.loop.stop()
     assert loop.loop.join(30)
