@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.tracker import decisions
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
+from compute_agent.tracker.diagnosis import REMEDIES, kind_of, subject_of
 from compute_agent.tracker.node_lock import FairLock
-from compute_agent.tracker.node_pass import NodePass, Proposal, ReshapeNeededAgain, Target
+from compute_agent.tracker.node_pass import NodePass, Proposal, Target
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
 
@@ -28,29 +29,6 @@ if TYPE_CHECKING:
     from compute_agent.report.operations import Operation
 
 LOG = logging.getLogger(__name__)
-
-REMEDIES = {
-    EventKind.RESHAPE_NEEDED: "Nothing was changed for this node. Restart the agent to move its "
-    "inventory and allocations, or stop it and run `compute-manage placement "
-    "migrate_compute_inventory`.",
-    EventKind.RESHAPE_FAILED: "Placement holds the old state. Remove the cause, start again, or "
-    "run `compute-manage placement migrate_compute_inventory --dry-run` to see the plan.",
-    EventKind.UPDATE_REJECTED: "What placement accepted is in place, the rest is tried again in "
-    "the next pass. `compute-agent plan` shows what is missing.",
-    EventKind.PLACEMENT_UNAVAILABLE: "The agent goes on and reports when placement answers again.",
-    EventKind.PLACEMENT_UNAUTHORIZED: "Check the user, password, role and endpoint of group "
-    "[placement] and the service catalogue.",
-    EventKind.INVALID_CONFIGURATION: "Nothing is reported for this node until it is corrected.",
-    EventKind.COMPLETED_IN_PART: "The rest of the tree is reported; correct the files and send "
-    "SIGHUP.",
-    EventKind.RESHAPE_NEEDED_AGAIN: "Use another version of the driver.",
-    EventKind.IDENTITY_CONFLICT: "Nothing is reported for this node until that is settled.",
-    EventKind.ASSIGNED_RESOURCE_GONE: "Everything else is reported.",
-    EventKind.DRIVER_FAILED: "Nothing is reported for this node in this pass.",
-    EventKind.DRIVER_NOT_READY: "It is asked again in the next period.",
-    EventKind.NODE_UNKNOWN: "It is asked again in the next period.",
-    EventKind.CONFLICT: "Tried again in the next period.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +271,7 @@ class ResourceTracker:
             self._check_assigned(node.name)
 
     def _judge(self, node: _Node, attempt: _Attempt, error: Exception | None) -> Decision:
-        decision = self._decide(node, _kind_of(error, attempt.problems), error, attempt.problems)
+        decision = self._decide(node, kind_of(error, attempt.problems), error, attempt.problems)
         was_startup, node.state = node.state.startup, decision.state
         if was_startup and not node.state.startup:
             self._on_registered(node.uuid, node.name)
@@ -318,7 +296,7 @@ class ResourceTracker:
         self, node: _Node, attempt: _Attempt, decision: Decision, error: Exception | None
     ) -> None:
         """Log and show how a try went."""
-        kind = _kind_of(error, attempt.problems)
+        kind = kind_of(error, attempt.problems)
         message = " ".join(str(each) for each in (error, *attempt.problems) if each)
         self._log(node, kind, decision, message, error)
         self._on_outcome(kind, message)
@@ -416,26 +394,3 @@ class ResourceTracker:
             enabled=self._is_enabled(),
             rename_allowed=self._options.rename_allowed,
         )
-
-
-def _kind_of(error: Exception | None, problems: Sequence[Exception]) -> EventKind:
-    if isinstance(error, ReshapeNeededAgain):
-        return EventKind.RESHAPE_NEEDED_AGAIN
-    if error is not None:
-        return decisions.classify(error)
-    return EventKind.COMPLETED_IN_PART if problems else EventKind.COMPLETED
-
-
-def subject_of(error: Exception) -> str:
-    """Return what tells this fault apart from another of its kind.
-
-    Not the whole message: that holds request ids, which differ each time.
-    """
-    failures = getattr(error, "failures", ())
-    if failures:
-        return " ".join(sorted(f"{failure.aspect}:{failure.uuid}" for failure in failures))
-    status = getattr(error, "status", None)
-    path = getattr(error, "path", None)
-    if status is not None or path is not None:
-        return f"{type(error).__name__} {status}"
-    return f"{type(error).__name__} {error}"

@@ -13,13 +13,13 @@ from compute_agent.provider_config.merger import Merged
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.service.pass_loop import PassLoop
 from compute_agent.tracker.decisions import ExitCode
+from compute_agent.tracker.diagnosis import subject_of
 from compute_agent.tracker.node_pass import Proposal
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import (
     PassResult,
     ResourceTracker,
     TrackerOptions,
-    subject_of,
 )
 from compute_agent.tracker.status import StatusBoard
 
