@@ -47,11 +47,13 @@ from compute_agent.virt.driver import Allocations, ComputeDriver
 AGENTS = 1000
 PERIOD = 60.0
 FUZZY_DELAY = 60.0
-THREADS = 128
+THREADS = 512
+"""More than passes ever wait at a time: agents must not queue for one another in here."""
 WORKERS = 2
 SERVER_THREADS = 4
-PEAK_OVER_STEADY = 3.0
-"""A peak of requests in one second above this many times the steady peak is a herd."""
+PEAK_OVER_STEADY = 5.0
+"""A peak above this many times the steady one is a herd. It is not 1: whoever waits for the end of
+an outage asks for the version document meanwhile, again after at most 1, 2, 4, ... 60 seconds."""
 
 
 @dataclass(frozen=True)

@@ -199,9 +199,14 @@ class Connection:
         return offered
 
     def ask_again(self) -> OfferedVersions:
-        """What placement offers, asked anew: whether it answers at all."""
+        """What placement offers, asked anew and once: whether it answers at all.
+
+        Whoever waits for the end of an outage waits longer each time, and needs no second try here.
+        """
         self._versions = None
-        return self.versions()
+        with self._discovering:
+            offered = self._versions = self._discover(repeat=False)
+        return offered
 
     def newest(self, at_most: Microversion = NEWEST) -> Microversion:
         """The newest version both sides know."""
@@ -211,9 +216,11 @@ class Connection:
         """Whether placement announces this project's extensions and they are to be used."""
         return EXTENSIONS in self.versions().extensions
 
-    def _discover(self) -> OfferedVersions:
+    def _discover(self, *, repeat: bool = True) -> OfferedVersions:
         doing = "Asking placement for its versions"
-        response = self.call("GET", "/", doing, version=(1, 0), extended=self._use_extensions)
+        response = self.call(
+            "GET", "/", doing, version=(1, 0), extended=self._use_extensions, repeat=repeat
+        )
         try:
             document = response.json["versions"][0]
             offered = OfferedVersions(
