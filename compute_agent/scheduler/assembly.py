@@ -15,6 +15,7 @@ from compute_agent.errors import InvalidConfiguration
 from compute_agent.report.transport import Transport
 from compute_agent.scheduler.aggregate_source import source_of
 from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.attachments import Attachments
 from compute_agent.scheduler.claims import (
     Claims,
     ClaimsOnceAllAgentsExpectThem,
@@ -45,6 +46,7 @@ class SchedulerParts:
     scheduler: Scheduler
     client: PlacementClient
     mover: Mover
+    attachments: Attachments
     fleet: Fleet
 
 
@@ -77,9 +79,11 @@ def parts_of(
     give_back = GiveBack(client, journal)
     claims: Claims = NewClaims(client, give_back)
     if agents_may_claim:
-        claims = ClaimsOnceAllAgentsExpectThem(claims, lambda: not fleet.supports(CLAIMS))
+        # without a bus nobody says that an agent claims by itself
+        claims = ClaimsOnceAllAgentsExpectThem(claims, lambda: fleet.may_lack(CLAIMS))
     scheduler = Scheduler(client, search, claim_options(conf), give_back, claims=claims)
-    return SchedulerParts(scheduler, client, Mover(client, scheduler, journal), fleet)
+    mover = Mover(client, scheduler, journal)
+    return SchedulerParts(scheduler, client, mover, Attachments(client, search), fleet)
 
 
 def scheduler_of(

@@ -49,7 +49,6 @@ class PrefilterContext:
     routed_networks: bool = False
     owners: bool = False
     known_traits: frozenset[str] = frozenset()
-    rebuild: bool = False
 
 
 Prefilter = Callable[[RequestSpec, CandidateRequest, PrefilterContext], CandidateRequest]
@@ -100,11 +99,9 @@ def image_type(
 
 
 def disabled_hosts(
-    _spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
+    _spec: RequestSpec, request: CandidateRequest, _context: PrefilterContext
 ) -> CandidateRequest:
-    """Keep off hosts that an operator disabled; a rebuild stays where it is."""
-    if context.rebuild:
-        return request
+    """Keep off hosts that an operator disabled; a rebuild, which stays, asks no candidates."""
     return replace(request, root_forbidden=request.root_forbidden | {DISABLED})
 
 

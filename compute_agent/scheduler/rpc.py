@@ -5,6 +5,8 @@
     begin_move(kind, spec_obj, instance_uuid, migration_uuid, mappings, return_alternates)
         -> {"move": {...}, "selections": [Selection, ...]}
     finish_move(move), revert_move(move) -> mappings, source_returned(instance_uuid, source_root)
+    attach_resources(spec_obj, instance_uuid) -> {"allocations", "mappings"}
+    detach_resources(instance_uuid, allocations)
     upgrade_status() -> {"minimum_service_version", "behaviours": [...]}
     update_aggregates, delete_aggregate                         the aggregates are read anew
     update_instance_info, delete_instance_info, sync_instance_info   taken note of, no answer
@@ -32,6 +34,7 @@ from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.extra_specs import uuid_text
+from compute_agent.scheduler.fields import Fields
 from compute_agent.scheduler.move import move_kind, move_of
 from compute_agent.scheduler.selection import Selection
 from compute_agent.scheduler.spec import RequestSpec
@@ -136,6 +139,25 @@ class SchedulerEndpoint:
         with _told(f"source_returned for {instance_uuid}"):
             self._parts.mover.source_returned(
                 uuid_text("instance_uuid", instance_uuid), uuid_text("source_root", source_root)
+            )
+
+    def attach_resources(
+        self, _ctxt: Mapping[str, Any], spec_obj: Any, instance_uuid: str
+    ) -> dict[str, Any]:
+        """Add a port or accelerator to what an instance holds; see `Attachments.attach`."""
+        with _told(f"attach_resources to {instance_uuid}"):
+            instance = uuid_text("instance_uuid", instance_uuid)
+            return self._parts.attachments.attach(_spec_of(spec_obj), instance).as_dict()
+
+    def detach_resources(
+        self, _ctxt: Mapping[str, Any], instance_uuid: str, allocations: Mapping[str, Any]
+    ) -> None:
+        """Take what was attached from an instance; see `Attachments.detach`."""
+        with _told(f"detach_resources from {instance_uuid}"):
+            fields = Fields(allocations, "allocations")
+            self._parts.attachments.detach(
+                uuid_text("instance_uuid", instance_uuid),
+                {uuid: fields.resources(uuid) for uuid in allocations},
             )
 
     def upgrade_status(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:

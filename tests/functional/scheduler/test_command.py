@@ -199,6 +199,17 @@ def test_a_specification_is_claimed_and_its_selections_printed(
     assert command("select", input="{").returncode == 2
 
 
+def test_a_command_claims_also_while_agents_of_a_bus_might_do_so(
+    cloud: Cloud, command: Command, tmp_path: Path, placement_url: str
+) -> None:
+    host = cloud.flat_host(4)
+    file = write_config(tmp_path / "auto.conf", placement_url)
+    file.write_text(file.read_text() + "[compute_agent]\nlegacy_self_claim = auto\n")
+    done = command("claim", "--resources", "VCPU=1", "--required", cloud.mark, config_file=file)
+    assert done.returncode == 0, done.stderr
+    assert cloud.held(done.stdout.split()[1]) == {host: {"VCPU": 1}}
+
+
 def test_a_move_is_begun_reverted_and_confirmed_with_the_document_that_begin_prints(
     cloud: Cloud, command: Command
 ) -> None:

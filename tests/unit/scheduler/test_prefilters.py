@@ -45,10 +45,6 @@ def test_a_disabled_host_is_never_asked_for() -> None:
     assert narrowed(spec()) == NOT_DISABLED + BASE
 
 
-def test_a_rebuild_stays_on_a_disabled_host() -> None:
-    assert narrowed(spec(), rebuild=True) == BASE
-
-
 def test_a_zone_becomes_its_aggregates() -> None:
     asked = spec(availability_zone="az1")
     assert narrowed(asked) == f"{NOT_DISABLED}{BASE}&member_of=in:{ZONE}"

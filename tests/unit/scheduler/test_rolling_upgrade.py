@@ -164,9 +164,7 @@ def scheduler(
     one = Fleet(announcements, bank.provider_names, clock=Clock())
     search = Search(bank, SearchOptions(**options), announcements, one, layouts=None)
     give_back = GiveBack(bank, Journal(journal))
-    claims = ClaimsOnceAllAgentsExpectThem(
-        NewClaims(bank, give_back), lambda: not one.supports(CLAIMS)
-    )
+    claims = ClaimsOnceAllAgentsExpectThem(NewClaims(bank, give_back), lambda: one.may_lack(CLAIMS))
     return Scheduler(bank, search, ClaimOptions(), give_back, random.Random(1), claims)
 
 

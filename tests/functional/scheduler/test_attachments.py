@@ -1,0 +1,107 @@
+"""Ports and accelerators that come to a running instance and leave it, in a real placement."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
+from compute_agent.report.transport import InProcessTransport
+from compute_agent.scheduler.attachments import Attachments
+from compute_agent.scheduler.errors import MoveRefused, NoValidHost
+from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.spec import RequestedGroup, RequestSpec
+from tests.functional.report.conftest import ours
+from tests.functional.scheduler.moving import World
+from tests.unit.scheduler.specs import spec
+
+BANDWIDTH = "NET_BW_EGR_KILOBIT_PER_SEC"
+PORT = "44444444-4444-4444-4444-444444444444"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    one = World(InProcessTransport(ours(tmp_path)), tmp_path / "journal")
+    for name in "ab":
+        one.provider(name, {"VCPU": 4})
+        for nic in "01":
+            one.provider(f"{name}nic{nic}", {BANDWIDTH: 100}, parent=name)
+    return one
+
+
+@pytest.fixture
+def instance(world: World) -> str:
+    new = str(uuid.uuid4())
+    [[selection]] = world.scheduler().select_destinations(
+        spec(vcpus=2, memory_mb=0, root_gb=0), [new]
+    )
+    assert selection
+    return new
+
+
+def attachments(world: World, transport: Any = None) -> Attachments:
+    client = PlacementClient(transport or world.transport)
+    return Attachments(client, Search(client, SearchOptions()))
+
+
+def port(amount: int, *more: RequestedGroup) -> RequestSpec:
+    groups = (RequestedGroup(PORT, {BANDWIDTH: amount}), *more)
+    return spec(vcpus=0, memory_mb=0, root_gb=0, requested_groups=groups)
+
+
+def test_a_port_is_added_on_the_instances_host_and_taken_away_again(
+    world: World, instance: str
+) -> None:
+    [host] = world.held(instance)
+    one = attachments(world)
+    first = one.attach(port(60), instance)
+    assert list(first.mappings) == [PORT]
+    second = one.attach(port(60), instance)
+    held = world.held(instance)
+    assert held == {
+        host: {"VCPU": 2},
+        f"{host}nic0": {BANDWIDTH: 60},
+        f"{host}nic1": {BANDWIDTH: 60},
+    }
+    assert world.used() == held
+    one.detach(instance, first.allocations)
+    one.detach(instance, second.allocations)
+    assert world.held(instance) == {host: {"VCPU": 2}}
+    assert world.type_of(instance) == "INSTANCE"
+
+
+def test_a_host_without_room_for_it_is_not_left_for_another(world: World, instance: str) -> None:
+    before = world.held(instance)
+    with pytest.raises(NoValidHost, match="no candidate for what is attached"):
+        attachments(world).attach(port(101), instance)
+    assert world.held(instance) == before
+
+
+def test_more_than_an_instance_holds_cannot_be_taken_away(world: World, instance: str) -> None:
+    one = attachments(world)
+    added = one.attach(port(60), instance)
+    [nic] = added.allocations
+    with pytest.raises(AllocationUpdateFailed, match="it holds 60 there"):
+        one.detach(instance, {nic: {BANDWIDTH: 61}})
+    one.detach(instance, {nic: {BANDWIDTH: 20}})
+    assert world.held(instance)[world.names[nic]] == {BANDWIDTH: 40}
+
+
+def test_an_instance_that_is_nowhere_gets_nothing(world: World) -> None:
+    with pytest.raises(MoveRefused, match="on 0 hosts"):
+        attachments(world).attach(port(1), str(uuid.uuid4()))
+
+
+def test_a_change_by_somebody_else_is_not_overwritten(world: World, instance: str) -> None:
+    one = attachments(world)
+    client = PlacementClient(world.transport)
+    stale = client.holding(instance)
+    one.attach(port(60), instance)
+    one._placement.holding = lambda _consumer: stale  # type: ignore[method-assign]
+    with pytest.raises(AllocationMoveFailed):
+        one.detach(instance, stale.allocations)
+    assert len(world.held(instance)) == 2
