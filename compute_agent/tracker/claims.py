@@ -240,24 +240,14 @@ class ClaimBook:
         tree: ProviderTree,
         root: str,
     ) -> Claim:
-        claims = self._ledger.claims()
-        known = claims.get(request.instance)
+        known = self._ledger.claims().get(request.instance)
         moving = bool(request.migration)
         if known is not None and moving and known.migration == request.migration:
             moving = False  # asked again: the answer was lost
         units = units_of(tree, root)
-        given: dict[str, set[AssignedUnit]] = {}
-        for claim in claims.values():
-            # what the instance may keep is not taken from it by itself
-            if claim.consumer != request.instance or moving:
-                given.setdefault(claim.instance, set()).update(claim.units)
-        holders = holdings(given, self._guests(), units)
         own = frozenset(known.units) if known is not None and not moving else frozenset()
-        taken = {
-            u for instance, held in holders.items() for u in held if instance != request.instance
-        }
-        taken |= given.get(request.instance, set())
-        found, short = chosen(wanted, units, frozenset(taken), own)
+        taken = self._taken(request.instance, units, moving=moving) if units else frozenset()
+        found, short = chosen(wanted, units, taken, own)
         if short:
             raise errors.ComputeResourcesUnavailable(
                 f"Node {node} cannot give {request.instance} what was allocated: "
@@ -276,6 +266,21 @@ class ClaimBook:
         old = [replace(known, consumer=request.migration, migration="")] if known and moving else []
         self._ledger.change_claims(add=[*old, claim])
         return claim
+
+    def _taken(
+        self, instance: str, units: frozenset[AssignedUnit], *, moving: bool
+    ) -> frozenset[AssignedUnit]:
+        """Return the units that the instance cannot have.
+
+        :param moving: what it has already is kept for the migration, and so taken as well.
+        """
+        given: dict[str, set[AssignedUnit]] = {}
+        for claim in self._ledger.claims().values():
+            if claim.consumer != instance or moving:
+                given.setdefault(claim.instance, set()).update(claim.units)
+        holders = holdings(given, self._guests(), units)
+        others = (held for holder, held in holders.items() if holder != instance)
+        return frozenset(given.get(instance, ())).union(*others)
 
     def _guests(self) -> dict[str, InstanceDevices]:
         devices = {
