@@ -7,6 +7,7 @@ import pytest
 from compute_agent.provider_tree import SHARING_TRAIT
 from tests.functional.report.layouts import small
 from tests.functional.report.test_request_counts import claim
+from tests.functional.report.test_reshape import flat, held_by, reshape
 
 
 @pytest.fixture
@@ -92,3 +93,24 @@ def test_many_aggregates_are_asked_about_in_several_requests(host, other):
     host.client.get_provider_tree(host.root)
     asked = [r for r in host.requests if "member_of=in:" in r]
     assert [request.count(",") + 1 for request in asked] == [2, 2, 1]
+
+
+def test_a_reshape_leaves_what_a_guest_holds_of_shared_disk_alone(host, storage, other):
+    host.report(flat(host.name))
+    allocations = {
+        host.root: {"resources": {"VCPU": 1, "VGPU": 1}},
+        storage: {"resources": {"DISK_GB": 7}},
+    }
+    guest = str(uuidlib.uuid4())
+    other.claim_resources(guest, {"allocations": allocations}, "p", "u", "1.39")
+    shared = other.find_provider(storage)
+    reshape(host, [guest])
+    gpu = other.find_provider_by_name(f"{host.name}_GPU0")
+    assert held_by(other, guest) == {
+        host.root: {"VCPU": 1},
+        gpu.uuid: {"VGPU": 1},
+        storage: {"DISK_GB": 7},
+    }
+    assert other.find_provider(storage).inventory == shared.inventory
+    (sent,) = [e.json for e in host.transport.exchanges if e.path == "/reshaper"]
+    assert storage not in sent["inventories"]
