@@ -22,6 +22,7 @@ from compute_agent.tracker import faults
 from compute_agent.tracker.claims import ClaimBook
 from compute_agent.tracker.departures import Departures
 from compute_agent.tracker.drift import Auditor
+from compute_agent.tracker.drift_healing import Wanted
 from compute_agent.tracker.node_pass import NodePass
 from compute_agent.tracker.node_setup import NodeSetup
 from compute_agent.tracker.pass_schedule import NEVER
@@ -118,16 +119,21 @@ class AgentParts:
             moving=claims.moving,
         )
 
+    def wanted_healing(self) -> Wanted:
+        """Return which kinds of drift are healed now."""
+        ours = self.conf.compute_agent
+        return Wanted(orphans=ours.heal_orphans, missing=ours.heal_missing)
+
     def reload(self) -> None:
         """Read provider config files again, and forget what is known of placement.
 
-        :raises InvalidConfiguration: the files cannot be used, or an option was switched on that
-            this version lacks; what was read before stays in force.
+        :raises InvalidConfiguration: the files cannot be used, so that what was read before stays
+            in force; or what was switched on cannot heal anything.
         """
-        refuse_what_is_missing(self.conf)
         self.report.association_refresh = refresh_seconds(self.conf)
         self.report.drop_cache()
         self.merger.load()
+        check_healing(self.conf)
 
     def close(self) -> None:
         """Let the driver, the connections and the state directory go."""
@@ -152,6 +158,7 @@ def build(
     :raises InvalidNodeConfiguration: the identity of this node is lost or contradictory.
     """
     refuse_what_is_missing(conf)
+    check_healing(conf)
     state_path = Path(conf.state_path)
     lock = None
     if not read_only:
@@ -207,8 +214,6 @@ def refuse_what_is_missing(conf: cfg.ConfigOpts) -> None:
     """
     ours = conf.compute_agent
     wanted = {
-        "heal_orphans": (ours.heal_orphans, "this version reports orphaned allocations only"),
-        "heal_missing": (ours.heal_missing, "this version reports missing allocations only"),
         "shared_disk_provider": (
             ours.shared_disk_provider is not None,
             "this version always reports the disk of the host itself",
@@ -220,6 +225,37 @@ def refuse_what_is_missing(conf: cfg.ConfigOpts) -> None:
             "Options of group [compute_agent] ask for what is not there: "
             + "; ".join(refused)
             + ". Take them out of the configuration."
+        )
+
+
+def check_healing(conf: cfg.ConfigOpts) -> None:
+    """Check that what is to heal drift can be asked.
+
+    :raises InvalidConfiguration: names what is missing.
+    """
+    ours = conf.compute_agent
+    wanted = [name for name in ("heal_orphans", "heal_missing") if ours[name]]
+    if not wanted:
+        return
+    named = f"[compute_agent]{' and '.join(wanted)}"
+    if ours.instance_source == "file" and not ours.instance_file:
+        raise errors.InvalidConfiguration(
+            f"{named} with instance_source = file: name the file with "
+            "[compute_agent]instance_file, or leave healing off."
+        )
+    if ours.instance_source != "agents":
+        return
+    if ours.heal_missing:
+        raise errors.InvalidConfiguration(
+            "[compute_agent]heal_missing with instance_source = agents: agents do not know the "
+            "flavors of instances. Set instance_source to nova (with groups [nova] and [neutron]) "
+            "or to file, or leave heal_missing off."
+        )
+    if not conf.transport_url:
+        raise errors.InvalidConfiguration(
+            f"{named} with instance_source = agents: without a message bus "
+            "([DEFAULT]transport_url) the other agents cannot be asked what they run. Set it, or "
+            "set instance_source to nova or to file, or leave healing off."
         )
 
 

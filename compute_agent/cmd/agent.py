@@ -242,9 +242,10 @@ def _run(namespace: argparse.Namespace) -> int:
     agent_logging.set_up_daemon(conf)
     try:
         parts = agent_parts.build(conf, adopt_asked=namespace.adopt)
+        from compute_agent.cmd import agent_healing
         from compute_agent.service.agent import Agent
 
-        return Agent(conf, parts).run()
+        return Agent(conf, parts, remedies=lambda: agent_healing.remedies(parts)).run()
     except Exception as error:  # noqa: BLE001 - logged where an operator looks, then said
         agent_logging.log_fatal(error)
         return _failed("run", error)

@@ -173,37 +173,22 @@ def _healer(
     agents: manage_sources.Agents,
     closing: ExitStack,
 ) -> Healer:
-    from compute_agent.manage import provider_directory
-    from compute_agent.manage.healing import Healer, HealingOptions
-    from compute_agent.manage.placing import Placing
+    from compute_agent.manage.healer_parts import healer_of
     from compute_agent.report.client import ReportClient
-    from compute_agent.report.connection import Connection
-    from compute_agent.scheduler.assembly import pci_aliases
-    from compute_agent.scheduler.flavor import RequestOptions
-    from compute_agent.scheduler.placement_client import PlacementClient
-    from compute_agent.scheduler.search import Search, SearchOptions
 
     way = transport(namespace, conf)
     report = ReportClient(way)
     closing.callback(report.close)
-    report.connect()
-    counted = conf.filter_scheduler.pci_in_placement
-    request = RequestOptions(
-        limit=conf.scheduler.max_placement_results,
-        pci_aliases=pci_aliases(conf.pci.alias) if counted else None,
-    )
-    directory = provider_directory.read(Connection(way))
-    placing = Placing(
+    return healer_of(
+        conf,
+        way,
         report,
-        Search(PlacementClient(way), SearchOptions(request=request)),
-        directory,
-        agents.devices_of,
+        ports,
+        devices_of=agents.devices_of,
+        force=namespace.force,
+        with_ports=not namespace.skip_port_allocations,
         overcommit=namespace.force_overcommit,
     )
-    options = HealingOptions(
-        request=request, force=namespace.force, ports=not namespace.skip_port_allocations
-    )
-    return Healer(report, directory, placing, ports, options)
 
 
 def _status(result: HealResult, *, dry_run: bool) -> int:

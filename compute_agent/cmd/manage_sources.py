@@ -46,7 +46,8 @@ def listing_source(
         return
     kind = conf.compute_agent.instance_source
     if kind == "file":
-        raise _no_file()
+        yield FileSource(_configured_file(conf))
+        return
     if kind == "nova":
         from compute_agent.manage.openstack.compute import Compute, NovaSource
 
@@ -81,7 +82,7 @@ def catalogue(
         return InstanceFile(namespace.instances), DescribedPorts()
     kind = conf.compute_agent.instance_source
     if kind == "file":
-        raise _no_file()
+        return InstanceFile(_configured_file(conf)), DescribedPorts()
     if kind == "nova":
         from compute_agent.manage.openstack.compute import Compute, NovaCatalogue
         from compute_agent.manage.openstack.image import Images
@@ -127,7 +128,11 @@ class Agents:
             self._bus.close()
 
 
-def _no_file() -> errors.InvalidConfiguration:
-    return errors.InvalidConfiguration(
-        "[compute_agent]instance_source is file: name the file with --instances."
-    )
+def _configured_file(conf: cfg.ConfigOpts) -> Path:
+    file = conf.compute_agent.instance_file
+    if not file:
+        raise errors.InvalidConfiguration(
+            "[compute_agent]instance_source is file: name the file with --instances, or with "
+            "[compute_agent]instance_file."
+        )
+    return Path(file)

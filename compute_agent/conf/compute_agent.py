@@ -98,7 +98,7 @@ be on its way here. Raise it where spawning or migrating takes longer.
         mutable=True,
         help="""
 Delete allocations on this host whose instance does not exist any more, as the instance source
-says. Off: they are reported only. This version refuses to start with it on.
+says, which is asked when an audit suspects one. Off: they are reported only.
 """,
     ),
     cfg.BoolOpt(
@@ -106,8 +106,9 @@ says. Off: they are reported only. This version refuses to start with it on.
         default=False,
         mutable=True,
         help="""
-Create the allocations of instances that run here and have none. Off: they are reported only.
-This version refuses to start with it on.
+Create the allocations of instances that run here and have none, from what the instance source
+says of their flavors; that must be nova or file, since agents do not know flavors. Off: they are
+reported only.
 """,
     ),
     cfg.StrOpt(
@@ -119,9 +120,18 @@ This version refuses to start with it on.
             ("file", "a file of instances"),
         ],
         help="""
-Who is asked by `compute-manage placement audit` whether an instance exists at all, and by
-`heal_allocations` what it needs, which agents do not know. With file, the file is named by
---instances. With nova, groups nova and neutron say how these services are reached.
+Who is asked by `compute-manage placement audit`, and by the agent with heal_orphans, whether an
+instance exists at all; and by `heal_allocations`, and by the agent with heal_missing, what it
+needs, which agents do not know. With file, the file is named by --instances or instance_file.
+With nova, groups nova and neutron say how these services are reached.
+""",
+    ),
+    cfg.StrOpt(
+        "instance_file",
+        help="""
+The file of all instances and unfinished migrations of the cloud where instance_source is file:
+one uuid or one JSON object per line, replaced as a whole by whoever writes it. What was written
+to placement after the file was is never taken for gone.
 """,
     ),
 ]

@@ -14,6 +14,8 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import conf as agent_conf
@@ -27,6 +29,7 @@ from compute_agent.service.node_list import NODE_LIST, NodeList
 from compute_agent.service.pass_loop import PassLoop
 from compute_agent.service.systemd import ServiceManager
 from compute_agent.tracker.decisions import EventKind, ExitCode
+from compute_agent.tracker.drift_healing import DriftHealing
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 
     from compute_agent.agent_parts import AgentParts
     from compute_agent.service.rpc import RpcServer
+    from compute_agent.tracker.drift_healing import Remedies
 
 LOG = logging.getLogger(__name__)
 
@@ -44,6 +48,7 @@ class Agent:
 
     :param parts: what it is put together from.
     :param graceful: seconds that a pass at work may take after the agent was asked to stop.
+    :param remedies: opens what heals the drift that audits find; None: it is reported only.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class Agent:
         manager: ServiceManager | None = None,
         graceful: float = 60.0,
         rng: random.Random | None = None,
+        remedies: Callable[[], AbstractContextManager[Remedies]] | None = None,
     ) -> None:
         self._conf = conf
         self._parts = parts
@@ -96,6 +102,9 @@ class Agent:
             workers=conf.compute.update_resources_max_workers,
         )
         self._auditor = parts.auditor(self._claims)
+        if remedies is not None:
+            healing = DriftHealing(remedies, parts.wanted_healing, self._auditor.healed)
+            self._auditor.on_drift = healing.found
         parts.board.on_answer = self._manager.watchdog
         self._rpc: RpcServer | None = None
         self.commands = AgentCommands(

@@ -1,12 +1,13 @@
-"""Drift: instances without allocations, and allocations without instances. It is reported only.
+"""Drift: instances without allocations, and allocations without instances.
 
 An allocation whose consumer is not here may be on its way: it is suspected only when it has been
-seen for the time of grace. Nothing is ever deleted from here.
+seen for the time of grace. It is reported here, and handed on to whoever may heal it.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -89,6 +90,11 @@ class DriftAudit:
         self._last = drift
         return drift
 
+    def without(self, consumers: frozenset[str]) -> Drift:
+        """Take note that there is agreement about some consumers, and return what is left."""
+        self._last = Drift(self._last.orphaned - consumers, self._last.missing - consumers)
+        return self._last
+
     def _tell(self, drift: Drift) -> None:
         for consumer in sorted(drift.orphaned - self._last.orphaned):
             LOG.warning(
@@ -138,6 +144,9 @@ class Auditor:
         self._also = also
         self._moving = moving
         self._clock = clock
+        self._lock = threading.Lock()
+        self.on_drift: Callable[[str, str, Drift], None] = _nothing
+        """Called with node, root and what an audit found, in the thread of the pass."""
         self._started_at = clock()
         self._audits: dict[str, DriftAudit] = {}
         self._troubles: dict[str, str] = {}
@@ -158,10 +167,19 @@ class Auditor:
             self._failed(name, error)
             return
         self._troubles.pop(name, None)
-        drift = audit.run(
-            self._clock(), running, holders, all_run_here=not self._driver.several_nodes
-        )
-        self._board.set_node(name, uuid, drift=drift.as_lists())
+        with self._lock:
+            drift = audit.run(
+                self._clock(), running, holders, all_run_here=not self._driver.several_nodes
+            )
+            self._board.set_node(name, uuid, drift=drift.as_lists())
+        self.on_drift(name, uuid, drift)
+
+    def healed(self, name: str, uuid: str, consumers: frozenset[str]) -> None:
+        """Take note of consumers about which there is agreement again; from any thread."""
+        with self._lock:
+            if name in self._audits and self._board.node(name) is not None:
+                left = self._audits[name].without(consumers)
+                self._board.set_node(name, uuid, drift=left.as_lists())
 
     def _failed(self, name: str, error: Exception) -> None:
         """Log a trouble that lasts once."""
@@ -183,3 +201,7 @@ class Auditor:
             for uuid in (tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else ())
             if tree.has_inventory(uuid)
         }
+
+
+def _nothing(_name: str, _uuid: str, _drift: Drift) -> None:
+    """Nobody heals."""

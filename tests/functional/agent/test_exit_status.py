@@ -83,10 +83,18 @@ def test_a_message_bus_that_cannot_be_ends_with_1(placement, new_agent):
     says_once(agent, "transport_url", "pigeon")
 
 
-def test_an_option_that_this_version_cannot_honour_ends_with_1(placement, new_agent):
-    agent = new_agent(placement.url, compute_agent={"heal_orphans": True})
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ({"heal_orphans": True}, "transport_url"),
+        ({"heal_missing": True}, "instance_source"),
+        ({"heal_orphans": True, "instance_source": "file"}, "instance_file"),
+    ],
+)
+def test_healing_without_anybody_to_ask_ends_with_1(placement, new_agent, options, missing):
+    agent = new_agent(placement.url, compute_agent=options)
     assert failing(agent) == 1
-    says_once(agent, "heal_orphans")
+    says_once(agent, next(iter(options)), missing)
 
 
 def test_a_state_directory_that_cannot_be_used_ends_with_1(placement, new_agent):

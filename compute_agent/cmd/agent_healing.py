@@ -1,0 +1,122 @@
+"""How the agent heals drift: joins its audit with the instance source and what heals by it.
+
+Everything is opened when an audit found something to heal, and closed when that is done, so that an
+agent with nothing to heal holds neither connections nor the modules for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from compute_agent.agent_parts import AgentParts
+    from compute_agent.manage.healing import Healer
+    from compute_agent.manage.instance import InstanceCatalogue, Ports
+    from compute_agent.manage.instance_source import InstanceSource
+    from compute_agent.report.transport import Transport
+    from compute_agent.tracker.drift_healing import Remedies, Treated
+
+
+@contextmanager
+def remedies(parts: AgentParts, way: Transport | None = None) -> Iterator[Remedies]:
+    """Yield what heals the drift of an agent.
+
+    :param way: to placement, instead of what is configured.
+    :raises InvalidConfiguration: the source of instances cannot be used.
+    """
+    from compute_agent.report.keystone import KeystoneTransport
+
+    with ExitStack() as closing:
+        yield _Remedies(parts, way or KeystoneTransport.from_conf(parts.conf), closing)
+
+
+class _Remedies:
+    """Makes each remedy when it is needed."""
+
+    def __init__(self, parts: AgentParts, way: Transport, closing: ExitStack) -> None:
+        self._parts = parts
+        self._conf = parts.conf
+        self._way = way
+        self._closing = closing
+
+    def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treated]:
+        from compute_agent.manage.consumers import Consumers
+        from compute_agent.manage.drift_remedies import OrphanRemedy
+
+        with ExitStack() as closing:
+            consumers = Consumers(
+                self._way, connections=self._conf.compute_agent.placement_connections
+            )
+            closing.callback(consumers.close)
+            remedy = OrphanRemedy(
+                consumers,
+                self._source(closing),
+                self._min_age,
+                judges_migrations=self._conf.compute_agent.instance_source != "agents",
+                running=self._parts.driver.list_instance_uuids,
+            )
+            yield from remedy.delete_gone(root, suspects)
+
+    def allocate(self, node: str, instances: Collection[str]) -> Iterator[Treated]:
+        from compute_agent.manage.drift_remedies import MissingRemedy
+
+        catalogue, ports = self._catalogue()
+        remedy = MissingRemedy(catalogue, lambda: self._healer(ports))
+        yield from remedy.allocate(node, instances)
+
+    def _min_age(self) -> float:
+        """What was written after a file of instances was is not known to it."""
+        ours = self._conf.compute_agent
+        if ours.instance_source != "file":
+            return float(ours.audit_grace)
+        file_age = time.time() - Path(ours.instance_file).stat().st_mtime
+        return max(float(ours.audit_grace), file_age)
+
+    def _source(self, closing: ExitStack) -> InstanceSource:
+        from compute_agent.manage.instance_source import AgentsSource, FileSource
+
+        kind = self._conf.compute_agent.instance_source
+        if kind == "file":
+            return FileSource(Path(self._conf.compute_agent.instance_file))
+        if kind == "nova":
+            from compute_agent.manage.drift_remedies import NovaByUuid
+            from compute_agent.manage.openstack.compute import Compute
+
+            return NovaByUuid(Compute.from_conf(self._conf))
+        from compute_agent.manage.agents_on_bus import AgentsOnBus
+
+        agents = AgentsOnBus(self._conf)
+        closing.callback(agents.close)
+        return AgentsSource(agents)
+
+    def _catalogue(self) -> tuple[InstanceCatalogue, Ports]:
+        from compute_agent.manage.instance import DescribedPorts
+        from compute_agent.manage.instance_file import InstanceFile
+
+        if self._conf.compute_agent.instance_source == "file":
+            return InstanceFile(Path(self._conf.compute_agent.instance_file)), DescribedPorts()
+        from compute_agent.manage.openstack.compute import Compute, NovaCatalogue
+        from compute_agent.manage.openstack.image import Images
+        from compute_agent.manage.openstack.network import NeutronPorts
+
+        nova = NovaCatalogue(Compute.from_conf(self._conf), Images.from_conf(self._conf))
+        return nova, NeutronPorts.from_conf(self._conf)
+
+    def _healer(self, ports: Ports) -> Healer:
+        from compute_agent.manage.healer_parts import healer_of
+        from compute_agent.report.client import ReportClient
+
+        report = ReportClient(self._way)
+        self._closing.callback(report.close)
+        driver = self._parts.driver
+        return healer_of(
+            self._conf,
+            self._way,
+            report,
+            ports,
+            devices_of=lambda instance: driver.get_instance_devices(instance.uuid),
+        )

@@ -1,0 +1,203 @@
+"""What heals drift on one host: deletes what is proved to be gone, allocates for what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING, Protocol
+
+from compute_agent import errors
+from compute_agent.manage import provider_directory
+from compute_agent.manage.healing import Outcome, State
+from compute_agent.manage.instance_source import Listing
+from compute_agent.manage.judgement import (
+    INSTANCE,
+    MIGRATION,
+    Judgement,
+    Verdict,
+    judge,
+    may_be_deleted,
+)
+from compute_agent.manage.wording import allocations
+from compute_agent.tracker.drift_healing import End, Treated
+
+if TYPE_CHECKING:
+    from compute_agent.manage.consumers import Consumer, Consumers
+    from compute_agent.manage.instance import Instance, InstanceCatalogue
+    from compute_agent.manage.instance_source import InstanceSource
+    from compute_agent.manage.openstack.compute import Compute
+    from compute_agent.manage.provider_directory import ProviderDirectory
+
+
+class Heals(Protocol):
+    """What gives one instance its allocations."""
+
+    def heal(self, instance: Instance, *, dry_run: bool) -> Outcome:
+        """Bring an instance's allocations to what it needs, or say why not."""
+
+    def name_of(self, provider: str) -> str:
+        """The name of a provider."""
+
+
+class OrphanRemedy:
+    """Deletes what suspects hold that do not exist any more.
+
+    The source is asked only when there is a suspect that it could say something about.
+
+    :param min_age: seconds, at the moment; a consumer written more recently is left alone.
+    :param judges_migrations: whether the source knows them; otherwise only instances are judged.
+    :param running: the instances that run on this host, at the moment.
+    """
+
+    def __init__(
+        self,
+        consumers: Consumers,
+        source: InstanceSource,
+        min_age: Callable[[], float],
+        *,
+        judges_migrations: bool,
+        running: Callable[[], Collection[str]],
+    ) -> None:
+        self._consumers = consumers
+        self._source = source
+        self._min_age = min_age
+        self._kinds = (INSTANCE, MIGRATION, None) if judges_migrations else (INSTANCE,)
+        self._running = running
+
+    def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treated]:
+        """As the protocol has it."""
+        min_age = self._min_age()
+        doubtful = []
+        for consumer in self._consumers.read(sorted(suspects)):
+            why_not = self._not_judged(consumer, min_age)
+            if why_not:
+                yield Treated(consumer.uuid, End.LEFT, why_not)
+            else:
+                doubtful.append(consumer)
+        if not doubtful:
+            return
+        directory = provider_directory.read(self._consumers.connection)
+        listing = self._source.look(directory)
+        here = frozenset(self._running())
+        for consumer in doubtful:
+            if consumer.uuid in here:
+                yield Treated(consumer.uuid, End.LEFT, "runs here by now")
+            else:
+                judgement = judgement_from(root, consumer, listing, directory, min_age)
+                yield self._treated(consumer, judgement, listing)
+
+    def _not_judged(self, consumer: Consumer, min_age: float) -> str:
+        """Why the source need not be asked about a consumer; empty where it must be."""
+        if consumer.type not in self._kinds:
+            return (
+                f"is a consumer of type {consumer.type or 'unknown'}, of which the source of "
+                f"instances ({self._source.name}) knows nothing: its allocations are left alone"
+            )
+        if consumer.age is None:
+            return "has allocations of an age that placement does not tell: they are left alone"
+        return "was written too recently to be judged" if consumer.age < min_age else ""
+
+    def _treated(self, consumer: Consumer, judgement: Judgement, listing: Listing) -> Treated:
+        if judgement.verdict is Verdict.ORPHAN and not self._source.is_gone(consumer.uuid):
+            judgement = Judgement(Verdict.EXISTS)
+        if judgement.verdict is not Verdict.ORPHAN or not may_be_deleted(consumer, listing):
+            reason = judgement.reason or judgement.verdict.value
+            return Treated(consumer.uuid, End.LEFT, f"keeps its allocations: {reason}")
+        try:
+            self._consumers.delete(consumer)
+        except errors.AllocationUpdateFailed as error:
+            return Treated(consumer.uuid, End.FAILED, f"keeps its allocations: {error}")
+        return Treated(
+            consumer.uuid,
+            End.HEALED,
+            f"does not exist any more (source of instances: {self._source.name}): its allocations "
+            f"were deleted, which were {allocations(consumer.resources, str)}.",
+        )
+
+
+def judgement_from(
+    root: str,
+    consumer: Consumer,
+    listing: Listing,
+    directory: ProviderDirectory,
+    min_age: float,
+) -> Judgement:
+    """Judge a consumer as the agent of one root may: what is on a silent tree is never gone.
+
+    :param root: whose agent this is, so that it is not silent whatever others say.
+    """
+    judgement = judge(consumer, listing, directory, min_age)
+    if judgement.verdict is not Verdict.ORPHAN:
+        return judgement
+    heard = (listing.answered - listing.silent) | {root}
+    concerned = {directory.root(u) for u in consumer.resources if not directory.is_shared(u)}
+    if silent := sorted(directory.name(each) for each in concerned - heard):
+        return Judgement(Verdict.UNKNOWN, f"no agent answers for {', '.join(silent)}")
+    return judgement
+
+
+class NovaByUuid:
+    """Nova, asked for each suspect by itself: its lists are long, and suspects are few."""
+
+    name = "nova"
+
+    def __init__(self, compute: Compute) -> None:
+        self._compute = compute
+
+    def look(self, directory: ProviderDirectory) -> Listing:  # noqa: ARG002 - as the protocol has it
+        """List what cannot be asked for: migrations, with those in error, and whom they move.
+
+        :raises ServiceUnusable: they cannot be listed.
+        """
+        migrations = self._compute.unfinished_migrations()
+        known = {str(one[key]) for one in migrations for key in ("uuid", "instance_uuid")}
+        return Listing(frozenset(known), complete=True, knows_migrations=True)
+
+    def is_gone(self, uuid: str) -> bool:
+        """Whether there is no server of a uuid.
+
+        :raises ServiceUnusable: it is not known.
+        """
+        return self._compute.server(uuid) is None
+
+
+class MissingRemedy:
+    """Gives instances that run here what their flavor, image and ports need.
+
+    :param catalogue: who knows what instances need.
+    :param healer: made when the first instance is to be healed.
+    """
+
+    def __init__(self, catalogue: InstanceCatalogue, healer: Callable[[], Heals]) -> None:
+        self._catalogue = catalogue
+        self._make_healer = healer
+        self._healer: Heals | None = None
+
+    def allocate(self, node: str, instances: Collection[str]) -> Iterator[Treated]:
+        """As the protocol has it."""
+        for uuid in sorted(instances):
+            try:
+                yield self._one(node, uuid)
+            except errors.PlacementUnavailable:
+                raise
+            except errors.ComputeAgentError as error:
+                yield Treated(uuid, End.FAILED, f"gets no allocations: {error}")
+
+    def _one(self, node: str, uuid: str) -> Treated:
+        instance = next(self._catalogue.instances(uuid), None)
+        if instance is None:
+            reason = f"the source of instances ({self._catalogue.name}) does not know it"
+            return Treated(uuid, End.FAILED, f"gets no allocations: {reason}")
+        if instance.provider_name != node:
+            where = instance.provider_name or "no host"
+            reason = f"the source of instances says that it is on {where}"
+            return Treated(uuid, End.FAILED, f"gets no allocations: {reason}")
+        if self._healer is None:
+            self._healer = self._make_healer()
+        outcome = self._healer.heal(instance, dry_run=False)
+        if outcome.state is State.HEALED:
+            given = allocations(outcome.after, self._healer.name_of)
+            return Treated(uuid, End.HEALED, f"runs here and held nothing; now it holds {given}.")
+        if outcome.state is State.WHOLE:
+            return Treated(uuid, End.HEALED, "has its allocations by now.")
+        end = End.LEFT if outcome.state is State.SKIPPED else End.FAILED
+        return Treated(uuid, end, f"{outcome.state.value}: {outcome.detail}")

@@ -1,0 +1,195 @@
+"""Healing what the audit found: orphans that are really gone, instances that hold nothing.
+
+    audit (thread of a pass) --found--> waiting, newest per node --> thread of its own --> remedies
+
+Whether an instance exists is known elsewhere, and asking takes as long as it takes. So the audit
+only hands over what it found and goes on; no lock of a node is held. What cannot be healed now is
+found again by the next audit.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from compute_agent import errors
+
+if TYPE_CHECKING:
+    from compute_agent.tracker.drift import Drift
+
+LOG = logging.getLogger(__name__)
+
+
+class End(Enum):
+    """What became of a consumer, and how loudly it is said."""
+
+    HEALED = logging.INFO
+    LEFT = logging.DEBUG
+    """Nothing is wrong with it after all, or it cannot be judged now."""
+    FAILED = logging.WARNING
+
+
+@dataclass(frozen=True, slots=True)
+class Treated:
+    """A consumer after its treatment, with a sentence about it that goes on after its name."""
+
+    consumer: str
+    end: End
+    detail: str
+
+
+class Remedies(Protocol):
+    """Whoever knows which instances exist and what they need."""
+
+    def delete_gone(self, root: str, suspects: Collection[str]) -> Iterable[Treated]:
+        """Delete what those suspects hold that do not exist any more.
+
+        :param root: the root provider of the node that suspects them, whose agent this is.
+        :raises ComputeAgentError: nobody could be asked.
+        """
+
+    def allocate(self, node: str, instances: Collection[str]) -> Iterable[Treated]:
+        """Give instances that run on a node what they need.
+
+        :raises ComputeAgentError: nobody could be asked.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which kinds of drift are healed, at the moment."""
+
+    orphans: bool = False
+    missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    root: str
+    orphaned: frozenset[str]
+    missing: frozenset[str]
+
+
+class DriftHealing:
+    """Heals in a thread that lives as long as there is something to do. Safe for threads.
+
+    :param remedies: opens what heals; it is closed when all that was found has been treated.
+    :param wanted: asked for every finding, since an operator may switch healing on and off.
+    :param on_healed: called with node, root and the consumers about which there is agreement now.
+    """
+
+    def __init__(
+        self,
+        remedies: Callable[[], AbstractContextManager[Remedies]],
+        wanted: Callable[[], Wanted],
+        on_healed: Callable[[str, str, frozenset[str]], None] = lambda _n, _r, _c: None,
+    ) -> None:
+        self._remedies = remedies
+        self._wanted = wanted
+        self._on_healed = on_healed
+        self._changed = threading.Condition()
+        self._waiting: dict[str, _Work] = {}
+        self._thread: threading.Thread | None = None
+        self._said: dict[tuple[str, str], str] = {}
+
+    def found(self, node: str, root: str, drift: Drift) -> None:
+        """Take over what an audit found; what still waits for the same node is replaced."""
+        wanted = self._wanted()
+        work = _Work(
+            root,
+            drift.orphaned if wanted.orphans else frozenset(),
+            drift.missing if wanted.missing else frozenset(),
+        )
+        with self._changed:
+            self._waiting.pop(node, None)
+            if not work.orphaned and not work.missing:
+                return
+            self._waiting[node] = work
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="healing", daemon=True)
+                self._thread.start()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until everything that was found has been treated; False if it was not in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._thread is None, timeout)
+
+    def _run(self) -> None:
+        try:
+            with self._remedies() as remedies:
+                while (next_ := self._next()) is not None:
+                    self._treat(*next_, remedies)
+        except Exception as error:  # noqa: BLE001 - nobody but an operator waits for healing
+            self._failed("What audits found", error)
+        else:
+            self._say("What audits found", "", "")
+        finally:
+            with self._changed:
+                self._waiting.clear()
+                self._thread = None
+                self._changed.notify_all()
+
+    def _next(self) -> tuple[str, _Work] | None:
+        with self._changed:
+            if not self._waiting:
+                return None
+            return self._waiting.popitem()
+
+    def _treat(self, node: str, work: _Work, remedies: Remedies) -> None:
+        healed: set[str] = set()
+        if work.orphaned:
+            healed |= self._ended(node, "orphans", remedies.delete_gone, work.root, work.orphaned)
+        if work.missing:
+            healed |= self._ended(node, "instances", remedies.allocate, node, work.missing)
+        if healed:
+            self._on_healed(node, work.root, frozenset(healed))
+
+    def _ended(
+        self,
+        node: str,
+        what: str,
+        remedy: Callable[[str, Collection[str]], Iterable[Treated]],
+        where: str,
+        consumers: frozenset[str],
+    ) -> set[str]:
+        """Apply one remedy; the consumers that are healed."""
+        healed: set[str] = set()
+        try:
+            for treated in remedy(where, consumers):
+                self._tell(node, treated)
+                if treated.end is End.HEALED:
+                    healed.add(treated.consumer)
+        except Exception as error:  # noqa: BLE001 - the other kind is treated all the same
+            self._failed(f"Node {node}: {what}", error)
+        else:
+            self._say(f"Node {node}: {what}", "", "")
+        return healed
+
+    def _tell(self, node: str, treated: Treated) -> None:
+        if treated.end is End.HEALED:
+            self._said.pop((node, treated.consumer), None)
+        elif not self._say(node, treated.consumer, treated.detail):
+            return
+        LOG.log(treated.end.value, "Node %s: %s %s", node, treated.consumer, treated.detail)
+
+    def _failed(self, what: str, error: Exception) -> None:
+        """Log a trouble that lasts once."""
+        if self._say(what, "", type(error).__name__):
+            LOG.warning(
+                "%s cannot be healed now; this is tried again at the next audit: %s",
+                what,
+                error,
+                exc_info=not isinstance(error, errors.ComputeAgentError),
+            )
+
+    def _say(self, where: str, about: str, text: str) -> bool:
+        """Whether this was not said last; a trouble that lasts is logged once."""
+        before = self._said.pop((where, about), "")
+        if text:
+            self._said[where, about] = text
+        return text != before
