@@ -30,7 +30,8 @@ REQUEST_SECONDS: Final = Histogram(
 )
 SEARCHES: Final = Counter(
     "placement_candidate_searches",
-    "Searches for allocation candidates: answered, refused (bad query) or gave_up (deadline).",
+    "Searches for allocation candidates: answered, explained, refused (bad query) or gave_up "
+    "(deadline).",
     ("result",),
 )
 SEARCH_SECONDS: Final = Histogram(

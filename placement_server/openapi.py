@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from placement_server import __version__
+from placement_server import __version__, extensions
 from placement_server.api import routes
 from placement_server.candidates import schema as candidates
-from placement_server.microversion import MAX
+from placement_server.microversion import MAX, SERVICE_TYPE
 from placement_server.schemas import (
     aggregate,
     allocation,
@@ -23,9 +23,12 @@ from placement_server.schemas import (
     trait,
     usage,
 )
+from placement_server.schemas.candidate_explanation import EXPLANATION
 from placement_server.schemas.validation import SchemaByVersion
 
 Document = dict[str, Any]
+
+_EXTENSIONS: Final = f"{extensions.SERVICE_TYPE} {extensions.VERSION}"
 
 STATUS_TEXTS: Final = {
     200: "The representation.",
@@ -49,6 +52,8 @@ class Operation:
     :ivar statuses: what it answers beside the 400, 401, 403 and 406 that all may.
     :ivar body: schemas of the request body; None when there is none.
     :ivar query: schemas of the query string; None when it is ignored.
+    :ivar result: schema of the body of a 200; None where it is not written down.
+    :ivar is_extension: only there for clients that ask for the extensions.
     """
 
     summary: str
@@ -56,8 +61,13 @@ class Operation:
     statuses: tuple[int, ...]
     body: SchemaByVersion | None = None
     query: SchemaByVersion | None = None
+    result: Document | None = None
+    is_extension: bool = False
 
 
+_EXTENDED: Final = SchemaByVersion(
+    {version[1]: candidates.schema_for(version, extensions=True) for version in candidates.SCHEMAS}
+)
 _CANDIDATES: Final = SchemaByVersion(
     {version[1]: schema for version, schema in candidates.SCHEMAS.items()}
 )
@@ -140,6 +150,14 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
     ("GET", "/allocation_candidates"): Operation(
         "Ways to satisfy a request", 10, (200, 404), query=_CANDIDATES
     ),
+    ("GET", "/candidate_explanation"): Operation(
+        "Why a request has few allocation candidates or none",
+        10,
+        (200, 404),
+        query=_EXTENDED,
+        result=EXPLANATION,
+        is_extension=True,
+    ),
     ("GET", "/traits"): Operation("All traits, filtered", 6, (200, 404), query=trait.LIST),
     ("GET", "/traits/{name}"): Operation("Whether a trait exists", 6, (204, 404)),
     ("PUT", "/traits/{name}"): Operation("Ensure that a custom trait exists", 6, (201, 204, 404)),
@@ -182,7 +200,7 @@ ERROR_SCHEMA: Final[Document] = {
 def build(version: tuple[int, int] = MAX) -> Document:
     """The document of one microversion: routes it has, with the schemas in force at it."""
     paths: Document = {}
-    for path, methods in routes.ROUTES.items():
+    for path, methods in (routes.ROUTES | routes.EXTENSION_ROUTES).items():
         operations = {
             method.lower(): _operation(path, OPERATIONS[method, path], version)
             for method in methods
@@ -212,19 +230,20 @@ def build(version: tuple[int, int] = MAX) -> Document:
 def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Document:
     document: Document = {
         "summary": operation.summary,
-        "description": f"Since 1.{operation.since}.",
+        "description": f"Since 1.{operation.since}."
+        + (f" Only with {_EXTENSIONS}." if operation.is_extension else ""),
         "parameters": [
             {
                 "name": "OpenStack-API-Version",
                 "in": "header",
-                "schema": {"const": f"placement {version[0]}.{version[1]}"},
-                "required": version[1] > 0,
+                "schema": {"const": version_header(operation, version)},
+                "required": version[1] > 0 or operation.is_extension,
             },
             *_path_parameters(path),
             *_query_parameters(operation.query, version),
         ],
         "responses": {
-            str(status): _response(status)
+            str(status): _response(status, operation.result)
             for status in sorted({*operation.statuses, 400, 401, 403, 406})
         },
     }
@@ -235,6 +254,12 @@ def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Doc
             "content": {"application/json": {"schema": schema}},
         }
     return document
+
+
+def version_header(operation: Operation, version: tuple[int, int]) -> str:
+    """What ``OpenStack-API-Version`` has to say for an operation to be there."""
+    plain = f"{SERVICE_TYPE} {version[0]}.{version[1]}"
+    return f"{plain}, {_EXTENSIONS}" if operation.is_extension else plain
 
 
 def _path_parameters(path: str) -> list[Document]:
@@ -276,12 +301,12 @@ def _query_parameters(query: SchemaByVersion | None, version: tuple[int, int]) -
     return named + families
 
 
-def _response(status: int) -> Document:
+def _response(status: int, result: Document | None) -> Document:
     response: Document = {"description": STATUS_TEXTS.get(status, "Method not allowed.")}
     if status >= 400 and status != 401:
         response["content"] = {
             "application/json": {"schema": {"$ref": "#/components/schemas/Error"}}
         }
     elif status == 200:
-        response["content"] = {"application/json": {"schema": {"type": "object"}}}
+        response["content"] = {"application/json": {"schema": result or {"type": "object"}}}
     return response

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from placement_server import errors, metrics
 from placement_server.api.request import Request
@@ -10,6 +11,7 @@ from placement_server.api.response import Response, cache_headers, encoded_respo
 from placement_server.candidates import query
 from placement_server.candidates.errors import QueryError, SearchGaveUp
 from placement_server.candidates.schema import SCHEMAS, schema_for
+from placement_server.microversion import Microversion
 from placement_server.policies import operations
 from placement_server.schemas.validation import SchemaByVersion
 
@@ -19,8 +21,24 @@ _EXTENDED: Final = SchemaByVersion(
 )
 
 
+_Answer = TypeVar("_Answer")
+
+
 def list_(request: Request) -> Response:
     """List the candidates."""
+    body = searched(request, request.services.candidates.answer, "answered")
+    return encoded_response(body, *cache_headers(request.version))
+
+
+def searched(
+    request: Request,
+    search: Callable[[query.CandidateQuery, Microversion], _Answer],
+    result: str,
+) -> _Answer:
+    """What a search makes of the query of a request, once all that may refuse it has passed.
+
+    :param result: how a search that succeeds is counted.
+    """
     request.require_version(10)
     request.require_json_accepted()
     request.authorise(operations.CANDIDATES_LIST)
@@ -28,12 +46,12 @@ def list_(request: Request) -> Response:
     try:
         wanted = query.parse(request.params(), request.version, extensions=request.extensions)
         with metrics.SEARCH_SECONDS.time():
-            body = request.services.candidates.answer(wanted, request.version)
+            answer = search(wanted, request.version)
     except QueryError as error:
         metrics.SEARCHES.labels("refused").inc()
         raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
     except SearchGaveUp as error:
         metrics.SEARCHES.labels("gave_up").inc()
         raise errors.ServiceUnavailable(str(error)) from error
-    metrics.SEARCHES.labels("answered").inc()
-    return encoded_response(body, *cache_headers(request.version))
+    metrics.SEARCHES.labels(result).inc()
+    return answer

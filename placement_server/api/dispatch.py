@@ -59,7 +59,9 @@ class PlacementApi:
         return [response.body] if response.body else []
 
     def _answer(self, environ: errors.Environ, version: Microversion) -> Response:
-        route, path_values = routes.find(environ.get("PATH_INFO", ""))
+        route, path_values = routes.find(
+            environ.get("PATH_INFO", ""), extensions=environ[EXTENSIONS_KEY]
+        )
         if route is None:
             raise errors.NotFound
         environ[ROUTE_KEY] = route.template

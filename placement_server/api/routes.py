@@ -14,6 +14,7 @@ from placement_server.api import (
     aggregates,
     allocation_candidates,
     allocations,
+    candidate_explanation,
     inventories,
     provider_traits,
     reshaper,
@@ -88,12 +89,19 @@ ROUTES: Final[dict[str, dict[str, Handler]]] = {
 }
 
 
+EXTENSION_ROUTES: Final[dict[str, dict[str, Handler]]] = {
+    "/candidate_explanation": {"GET": candidate_explanation.show},
+}
+"""Unknown paths to clients that do not ask for the extensions."""
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
     """One line of the table. ``template`` is its name in logs and metrics."""
 
     template: str
     methods: dict[str, Handler]
+    is_extension: bool
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -105,13 +113,16 @@ def _literals(segments: list[str]) -> tuple[int, tuple[str, ...]]:
 
 
 _TABLE: Final = {
-    _literals(template.split("/")[1:]): Route(template, methods)
-    for template, methods in ROUTES.items()
+    _literals(template.split("/")[1:]): Route(template, methods, table is EXTENSION_ROUTES)
+    for table in (ROUTES, EXTENSION_ROUTES)
+    for template, methods in table.items()
 }
 
 
-def find(path: str) -> tuple[Route | None, list[str]]:
+def find(path: str, *, extensions: bool) -> tuple[Route | None, list[str]]:
     """The route of a path, None when there is none, and the values of its placeholders.
+
+    :param extensions: whether the client knows of the extensions.
 
     A trailing or doubled slash makes another, unknown path. The empty path, which is what a
     mount point without its slash yields, is the version document.
@@ -119,5 +130,7 @@ def find(path: str) -> tuple[Route | None, list[str]]:
     segments = (path or "/").split("/")[1:]
     values = segments[1::2]
     route = _TABLE.get(_literals(segments)) if all(values) and path[:1] in ("", "/") else None
+    if route is not None and route.is_extension and not extensions:
+        route = None
     # PostgreSQL has no text with U+0000, so no name that has one is ever found.
     return route, [value.replace("\0", "\N{REPLACEMENT CHARACTER}") for value in values]

@@ -1,6 +1,11 @@
 """placement-ext 1.0: asked for in the version header, invisible without it."""
 
+from typing import Any
+
+import jsonschema
 import pytest
+
+from placement_server.schemas.candidate_explanation import EXPLANATION
 
 from .candidate_world import A2, PATH, UUID, build_world
 from .conftest import MakeApi
@@ -81,3 +86,87 @@ def test_a_version_of_the_extensions_that_does_not_exist_is_refused(
     assert answer.status == status
     assert "Invalid microversion" in answer.detail
     assert given in answer.detail
+
+
+def explain(api: Client, query: str) -> dict[str, Any]:
+    answer = api(
+        "GET",
+        f"/candidate_explanation?{query}",
+        version=None,
+        headers={"OpenStack-API-Version": EXTENDED},
+    )
+    assert answer.status == 200, answer.body
+    assert answer.headers["cache-control"] == "no-cache"
+    jsonschema.validate(answer.json, EXPLANATION)
+    told: dict[str, Any] = answer.json
+    return told
+
+
+def test_an_explanation_tells_which_filter_left_nobody(api: Client) -> None:
+    told = explain(
+        api, "resources=VCPU:1&required=CUSTOM_FAST&resources_G=VGPU:1&group_policy=none"
+    )
+    assert told["trees"] == 4
+    assert {"group": "", "filter": "resources VCPU:1", "providers_left": 3} in told["steps"]
+    nobody = {"group": "_G", "filter": "resources VGPU:1", "providers_left": 0}
+    assert nobody in told["steps"]
+    assert told["steps"][-1]["trees_rejected"] == 2
+    assert told["trees_left"] == 0
+    assert "0 providers left by resources VGPU:1" in " ".join(told["sentences"])
+
+
+def test_an_explanation_tells_why_combinations_fail_and_where(api: Client) -> None:
+    query = "resources_A=VCPU:8&resources_B=VCPU:8&resources_C=VCPU:8&group_policy=isolate"
+    told = explain(api, query)
+    assert told["trees_left"] == sum(entry["trees"] for entry in told["trees_failed"])
+    for entry in told["trees_failed"]:
+        assert entry["example"] in UUID.values()
+
+
+def test_an_explanation_of_what_is_found_counts_the_trees(api: Client) -> None:
+    told = explain(api, "resources=VCPU:1&limit=1")
+    assert told["trees_left"] == 2
+    assert told["trees_failed"] == []
+
+
+def test_what_is_asked_of_roots_has_no_group(api: Client) -> None:
+    told = explain(api, "resourcesroot=VCPU:1&root_required=CUSTOM_RACK")
+    assert [step["group"] for step in told["steps"]][:2] == [None, "root"]
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "OPTIONS"])
+def test_without_the_extension_there_is_no_explanation(api: Client, method: str) -> None:
+    plain = api(method, "/candidate_explanation?resources=VCPU:1")
+    nowhere = api(method, "/nowhere?resources=VCPU:1")
+    assert plain.status == nowhere.status == 404
+    assert plain.detail == nowhere.detail
+    assert set(plain.headers) == set(nowhere.headers)
+
+
+@pytest.mark.parametrize(
+    ("query", "header", "token", "status"),
+    [
+        ("resources=VCPU:1", "placement 1.9, placement-ext 1.0", "admin", 404),
+        ("resources=VCPU:1", EXTENDED, "user", 403),
+        ("resources=VCPU:1", EXTENDED, None, 401),
+        ("resources=VCPU:x", EXTENDED, "admin", 400),
+        ("resources=NOPE:1", EXTENDED, "admin", 400),
+        ("spam=1", EXTENDED, "admin", 400),
+        ("", EXTENDED, "admin", 400),
+    ],
+)
+def test_an_explanation_is_refused_where_the_search_is(
+    api: Client, query: str, header: str, token: str | None, status: int
+) -> None:
+    asked = {"version": None, "token": token, "headers": {"OpenStack-API-Version": header}}
+    answers = [api("GET", f"{path}?{query}", **asked) for path in (PATH, "/candidate_explanation")]
+    assert [answer.status for answer in answers] == [status, status]
+    if status in (400, 403):
+        assert answers[0].detail == answers[1].detail
+
+
+def test_other_methods_on_the_explanation_are_405_with_get_allowed(api: Client) -> None:
+    answer = api(
+        "PUT", "/candidate_explanation", version=None, headers={"OpenStack-API-Version": EXTENDED}
+    )
+    assert (answer.status, answer.headers["allow"]) == (405, "GET")
