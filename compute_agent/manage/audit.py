@@ -173,12 +173,10 @@ class Audit:
     def _findings(
         self, directory: ProviderDirectory, holders: dict[str, frozenset[str]], listing: Listing
     ) -> Iterator[Finding]:
-        """Only all providers tell who holds nothing, and only agents which hosts are there."""
-        if self._options.provider is not None:
+        """Only all providers tell who holds nothing, and a file does not tell which hosts exist."""
+        if self._options.provider is not None or (listing.complete and not listing.roots):
             return
         yield from self._instances(directory, holders, listing)
-        if listing.complete:
-            return
         yield from _nobodys(directory, listing)
         yield from self._forsaken(directory, holders, listing)
 

@@ -76,6 +76,16 @@ class Compute:
         )
         return [one for one in listed if one.get("status") not in ENDED]
 
+    def hypervisors(self) -> Iterator[Mapping[str, Any]]:
+        """The nodes of all compute services; the id of each is the uuid of its root provider.
+
+        :raises ServiceUnusable: they cannot be read.
+        """
+        self._negotiate()
+        yield from self._service.pages(
+            "/os-hypervisors/detail", "hypervisors", "Listing the hypervisors", limit=PAGE
+        )
+
     def _negotiate(self) -> None:
         if self._version != (0, 0):
             return
@@ -116,17 +126,18 @@ class NovaSource:
         self._say("asking Nova for the servers and migrations of all projects")
         migrations = self._compute.unfinished_migrations()
         moving = {str(one["instance_uuid"]) for one in migrations}
-        roots = {one.name: one.uuid for one in directory.roots}
+        roots: dict[str, set[str]] = {}
+        up: set[str] = set()
+        for hypervisor in self._compute.hypervisors():
+            uuid, host = str(hypervisor["id"]), str(hypervisor["service"]["host"])
+            roots.setdefault(host, set()).add(uuid)
+            up.update([uuid] if hypervisor.get("state") == "up" else [])
         known: set[str] = set()
         by_host: dict[str, set[str]] = {}
-        roots_of: dict[str, set[str]] = {}
         for server in self._compute.servers():
             known.add(str(server["id"]))
-            root = roots.get(str(server.get(NODE) or server.get(HOST)))
-            if root is None or _unsettled(server, moving):
-                continue
-            by_host.setdefault(str(server[HOST]), set()).add(str(server["id"]))
-            roots_of.setdefault(str(server[HOST]), set()).add(root)
+            if not _unsettled(server, moving) and server[HOST] in roots:
+                by_host.setdefault(str(server[HOST]), set()).add(str(server["id"]))
         # one that ended in error is over as soon as its server is gone
         known |= {
             str(one["uuid"])
@@ -136,7 +147,8 @@ class NovaSource:
         return Listing(
             frozenset(known),
             by_host={host: frozenset(uuids) for host, uuids in by_host.items()},
-            roots={host: frozenset(uuids) for host, uuids in roots_of.items()},
+            roots={host: frozenset(uuids) for host, uuids in roots.items()},
+            silent=frozenset(directory.hosts - up),
             complete=True,
             knows_migrations=True,
         )

@@ -105,6 +105,20 @@ def image(uuid: str, **properties: str) -> dict[str, Any]:
     }
 
 
+def hypervisor(uuid: str, host: str, state: str = "up") -> dict[str, Any]:
+    """A hypervisor as `GET /os-hypervisors/detail` shows it from 2.53 on."""
+    return {
+        "id": uuid,
+        "hypervisor_hostname": host,
+        "hypervisor_type": "QEMU",
+        "hypervisor_version": 8002000,
+        "host_ip": "192.0.2.1",
+        "state": state,
+        "status": "enabled",
+        "service": {"id": "e81d66a4-ddd3-4aba-8a84-171d1cb4d339", "host": host},
+    }
+
+
 def port(uuid: str, device: str, request: Any, profile: Any = None) -> dict[str, Any]:
     """A port as `GET /v2.0/ports` shows it to an administrator."""
     return {
@@ -133,6 +147,7 @@ class Cloud:
     servers: list[dict[str, Any]] = field(default_factory=list)
     migrations: list[dict[str, Any]] = field(default_factory=list)
     ports: list[dict[str, Any]] = field(default_factory=list)
+    hypervisors: list[dict[str, Any]] = field(default_factory=list)
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
     unlisted: set[str] = field(default_factory=set)
     version: str = MAX_VERSION
@@ -174,6 +189,8 @@ class Cloud:
         if path == "/v2.1/os-migrations":
             assert at >= PAGED_MIGRATIONS
             return self._page(path, "migrations", self.migrations, query, key="uuid")
+        if path == "/v2.1/os-hypervisors/detail":
+            return self._page(path, "hypervisors", self.hypervisors, query)
         if path.startswith("/v2.1/servers/"):
             found = [one for one in self.servers if one["id"] == path.rsplit("/", 1)[1]]
             if not found:

@@ -18,10 +18,10 @@ def main() -> int:
     numbers = count(1)
     send = InProcessTransport.request
 
-    def request(self: InProcessTransport, method: str, *rest: Any) -> Response:
+    def request(self: InProcessTransport, method: str, *rest: Any, **named: Any) -> Response:
         if method in WRITES and next(numbers) == doomed:
             os.kill(os.getpid(), signal.SIGKILL)
-        return send(self, method, *rest)
+        return send(self, method, *rest, **named)
 
     InProcessTransport.request = request  # type: ignore[assignment,method-assign]
     return manage.main(sys.argv[2:])

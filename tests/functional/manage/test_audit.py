@@ -146,11 +146,13 @@ def test_a_consumer_that_changed_since_it_was_read_is_not_deleted(
     consumer = offline.placement.claim({root: {"VCPU": 1}})
     send = InProcessTransport.request
 
-    def request(self: InProcessTransport, method: str, path: str, *rest: Any) -> Response:
+    def request(
+        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
+    ) -> Response:
         if method == "PUT" and path == f"/allocations/{consumer}":
             held = send(self, "GET", path, (1, 38)).json
             assert send(self, "PUT", path, (1, 38), held).status == 204
-        return send(self, method, path, *rest)
+        return send(self, method, path, *rest, **named)
 
     monkeypatch.setattr(InProcessTransport, "request", request)
     result = offline.run("audit", listed(offline), NOW, "--delete", "--json")
@@ -167,10 +169,12 @@ def test_1_when_placement_goes_away_while_deleting_and_what_was_deleted_is_said(
     consumers = sorted(offline.placement.claim({root: {"VCPU": 1}}) for _ in range(2))
     send = InProcessTransport.request
 
-    def request(self: InProcessTransport, method: str, path: str, *rest: Any) -> Response:
+    def request(
+        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
+    ) -> Response:
         if method == "PUT" and path == f"/allocations/{consumers[1]}":
             return Response(503, {}, None, "away")
-        return send(self, method, path, *rest)
+        return send(self, method, path, *rest, **named)
 
     monkeypatch.setattr(InProcessTransport, "request", request)
     result = offline.run("audit", listed(offline), NOW, "--delete", "--json")

@@ -178,6 +178,18 @@ def test_a_guest_on_two_cells_holds_on_each_what_it_has_there(offline: Operator)
     }
 
 
+def test_a_guest_larger_than_a_cell_is_spread_over_several(offline: Operator) -> None:
+    root, *cells = nested_host(offline.placement)
+    flavor = {"vcpus": 6, "memory_mb": 1500, "root_gb": 1}
+    one = instance("nested", flavor=flavor)
+    assert offline.run("heal_allocations", described(offline, one)).status == 0
+    held = offline.placement.held(one["uuid"])
+    assert held.pop(root) == {"DISK_GB": 1}
+    assert set(held) == set(cells)
+    assert sum(each["VCPU"] for each in held.values()) == 6
+    assert sum(each["MEMORY_MB"] for each in held.values()) == 1500
+
+
 def test_the_agent_tells_which_cell_the_guest_is_on(
     offline: Operator, on_bus: Callable[[Agent], None]
 ) -> None:
@@ -388,10 +400,12 @@ def test_3_when_placement_refuses_to_write(
     flat_host(offline.placement)
     send = InProcessTransport.request
 
-    def request(self: InProcessTransport, method: str, path: str, *rest: Any) -> Response:
+    def request(
+        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
+    ) -> Response:
         if method == "PUT":
             return Response(403, {}, None, "no")
-        return send(self, method, path, *rest)
+        return send(self, method, path, *rest, **named)
 
     monkeypatch.setattr(InProcessTransport, "request", request)
     assert offline.run("heal_allocations", described(offline, instance("flat"))).status == 3
@@ -404,10 +418,12 @@ def test_3_when_placement_goes_away_and_what_was_healed_is_said(
     first, second = instance("flat"), instance("flat")
     send = InProcessTransport.request
 
-    def request(self: InProcessTransport, method: str, path: str, *rest: Any) -> Response:
+    def request(
+        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
+    ) -> Response:
         if path == f"/allocations/{second['uuid']}":
             return Response(503, {}, None, "away")
-        return send(self, method, path, *rest)
+        return send(self, method, path, *rest, **named)
 
     monkeypatch.setattr(InProcessTransport, "request", request)
     result = offline.run("heal_allocations", described(offline, first, second), "--json")
@@ -429,7 +445,9 @@ def test_an_instance_that_changes_meanwhile_is_looked_at_again(
     send = InProcessTransport.request
     raced: list[str] = []
 
-    def request(self: InProcessTransport, method: str, path: str, *rest: Any) -> Response:
+    def request(
+        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
+    ) -> Response:
         if method == "PUT" and path == f"/allocations/{one['uuid']}" and not raced:
             raced.append(path)
             body = {
@@ -440,7 +458,7 @@ def test_an_instance_that_changes_meanwhile_is_looked_at_again(
                 "consumer_type": "INSTANCE",
             }
             assert send(self, "PUT", path, (1, 39), body).status == 204
-        return send(self, method, path, *rest)
+        return send(self, method, path, *rest, **named)
 
     monkeypatch.setattr(InProcessTransport, "request", request)
     assert offline.run("heal_allocations", described(offline, one)).status == 0
@@ -487,6 +505,7 @@ def test_127_for_bad_arguments(offline: Operator, arguments: tuple[str, ...]) ->
         json.dumps(instance("flat", flavor={"vcpus": "many"})),
         json.dumps(instance("flat", devices={"pci_addresses": ["nowhere"]})),
     ],
+    ids=["no uuid", "no JSON", "no owner", "wrong flavor", "wrong address"],
 )
 def test_127_for_a_line_that_is_not_understood_and_nothing_is_changed(
     offline: Operator, line: str

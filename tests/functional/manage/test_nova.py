@@ -14,6 +14,7 @@ from tests.functional.manage.cloud import (
     IMAGE,
     Cloud,
     down_cell_server,
+    hypervisor,
     image,
     migration,
     port,
@@ -90,24 +91,40 @@ def test_a_server_that_the_list_left_out_is_asked_for_and_is_no_orphan(
     assert offline.placement.held(hidden)
 
 
-def test_instances_without_allocations_and_those_on_another_host_are_reported(
-    offline: Operator, cloud: Cloud
-) -> None:
-    one, two = offline.placement.new_host("one"), offline.placement.new_host("two")
-    naked, astray, moving = new_uuid(), *claims(offline, two, 2)
+def test_what_else_does_not_fit_is_reported(offline: Operator, cloud: Cloud) -> None:
+    placement = offline.placement
+    one, two, down, gone = (placement.new_host(name) for name in ("one", "two", "down", "gone"))
+    nobodys = placement.new_provider("nobody's")
+    used = placement.new_host("down and in use")
+    naked, (astray, moving) = new_uuid(), claims(offline, two, 2)
+    [stays] = claims(offline, used, 1)
+    cloud.hypervisors = [
+        *(hypervisor(uuid_, name) for uuid_, name in ((one, "one"), (two, "two"))),
+        *(hypervisor(uuid_, "x", "down") for uuid_ in (down, used)),
+    ]
     cloud.servers = [server(each, "one") for each in (naked, astray, moving)]
+    cloud.servers.append(server(stays, "x"))
     cloud.migrations = [migration(new_uuid(), moving, "migrating")]
-    result = offline.run("audit", NOW, "--json")
+    result = offline.run("audit", NOW, "--host-age=0", "--json")
     assert result.status == 0
     assert {(each["what"], each["uuid"]) for each in result.document["findings"]} == {
         ("instance without allocations", naked),
         ("instance with allocations on another host", astray),
+        ("provider without owner", nobodys),
+        ("host without agent", down),
+        ("host without agent", gone),
     }
-    assert one
 
 
 @pytest.mark.parametrize(
-    "path", ["/v2.1/?", "/v2.1/servers/detail", "/v2.1/os-migrations", "/v2.1/servers/(?!detail).*"]
+    "path",
+    [
+        "/v2.1/?",
+        "/v2.1/servers/detail",
+        "/v2.1/os-migrations",
+        "/v2.1/os-hypervisors/detail",
+        "/v2.1/servers/(?!detail).*",
+    ],
 )
 @pytest.mark.parametrize("status", [401, 403, 503])
 def test_1_when_nova_refuses_or_is_away_and_nothing_is_deleted(

@@ -101,10 +101,12 @@ def refuse(monkeypatch: pytest.MonkeyPatch, method: str, aspect: str, status: in
     send = InProcessTransport.request
     text = f'{{"errors": [{{"status": {status}, "title": "no", "detail": "as the test wants"}}]}}'
 
-    def request(self: InProcessTransport, asked: str, path: str, *rest: Any) -> Response:
+    def request(
+        self: InProcessTransport, asked: str, path: str, *rest: Any, **named: Any
+    ) -> Response:
         if asked == method and path.endswith(aspect):
             return make_response(status, [], text)
-        return send(self, asked, path, *rest)
+        return send(self, asked, path, *rest, **named)
 
     monkeypatch.setattr(InProcessTransport, "request", request)
 
