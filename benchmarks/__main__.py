@@ -57,6 +57,12 @@ def main() -> None:
     )
     parser.add_argument("--seed", default="1", help="what bank and fleet draw their schedules from")
     arguments = parser.parse_args()
+    rows = [*SEARCH, *READS]
+    if not asked(rows, arguments.rows, arguments.quick):
+        names = "\n".join(
+            sorted(f"  {row.world.title(arguments.quick)}, {row.name}" for row in rows)
+        )
+        parser.error(f"no row has {' or '.join(arguments.rows)} in its name; there are\n{names}")
     console = Console(width=165)
     held = True
     for what in arguments.what or DEFAULT:
