@@ -42,18 +42,23 @@ def cover(
 
     :param held: on the tree where the instance runs, and on providers that several hosts share.
     :param fixed: suffix of a group to the only provider that may serve it.
-    :param may_serve: whether a provider has the traits that a group asks for.
+    :param may_serve: whether a provider has the traits that a group asks for; of several that
+        could give it, one that has them is taken.
     """
     left: Amounts = {provider: dict(amounts) for provider, amounts in held.items()}
     kept: Amounts = {}
     mappings: dict[str, str] = {}
-    for suffix in _hardest_first(need):
-        group = need.groups[suffix]
-        only = (fixed or {}).get(suffix)
+    ordered = list(_hardest_first(need))
+    # what nothing else asks for is a group's even where the provider has lost a trait since
+    for suffix, strict in [(each, True) for each in ordered] + [(each, False) for each in ordered]:
+        group, only = need.groups[suffix], (fixed or {}).get(suffix)
+        if suffix in mappings:
+            continue
         fitting = [
             provider
             for provider in ([only] if only else sorted(left))
-            if _has(left.get(provider, {}), group.resources) and may_serve(provider, group)
+            if _has(left.get(provider, {}), group.resources)
+            and (not strict or may_serve(provider, group))
         ]
         if fitting:
             mappings[suffix] = min(fitting, key=lambda one: sum(left[one].values()))

@@ -49,11 +49,21 @@ def test_a_group_of_several_classes_is_served_before_one_that_any_provider_serve
     assert covered.missing is None
 
 
-def test_a_group_takes_nothing_of_a_provider_without_its_traits() -> None:
+def test_of_several_providers_the_one_with_the_traits_of_a_group_gives_it() -> None:
+    wanted = need({}, _A=group(VGPU=1).requiring("CUSTOM_BIG"), _B=group(VGPU=1))
+    covered = cover(
+        wanted,
+        {"a small one": {"VGPU": 1}, "big": {"VGPU": 1}},
+        may_serve=lambda provider, asked: not asked.required or provider == "big",
+    )
+    assert covered.mappings == {"_A": "big", "_B": "a small one"}
+
+
+def test_what_is_held_of_a_provider_that_lost_a_trait_is_not_given_a_second_time() -> None:
     wanted = need({}, _G=group(VGPU=1).requiring("CUSTOM_BIG"))
-    covered = cover(wanted, {"small": {"VGPU": 1}}, may_serve=lambda _provider, _group: False)
-    assert covered.missing is not None
-    assert covered.surplus == {"small": {"VGPU": 1}}
+    covered = cover(wanted, {"card": {"VGPU": 1}}, may_serve=lambda _provider, _group: False)
+    assert covered.missing is None
+    assert covered.mappings == {"_G": "card"}
 
 
 def test_a_group_that_is_bound_to_a_provider_is_held_of_no_other() -> None:
