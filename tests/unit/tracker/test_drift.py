@@ -108,3 +108,33 @@ def test_a_move_that_the_host_knows_of_is_no_orphan():
     )
     auditor.after_pass("host1", root)
     assert board.node("host1").drift["orphaned"] == ["stranger"]
+
+
+def test_what_an_audit_finds_is_handed_on_and_what_is_healed_is_no_drift_any_more():
+    tree = ProviderTree()
+    root = tree.new_root("host1", "00000000-0000-4000-8000-00000000aaaa")
+    tree.update_inventory(root, {"VCPU": {"total": 1}})
+    holders = {"gone": {}, "other": {}}
+    board, found = StatusBoard("h"), []
+    auditor = Auditor(
+        SimpleNamespace(
+            tracing=nullcontext,
+            get_provider_tree=lambda _root: tree,
+            get_allocations_for_provider=lambda _uuid: holders,
+        ),
+        SimpleNamespace(several_nodes=False, list_instance_uuids=lambda: ["m"]),
+        board,
+        interval=lambda: 10.0,
+        grace=lambda: 0.0,
+        clock=iter(range(0, 1000, 20)).__next__,
+    )
+    auditor.on_drift = lambda *told: found.append(told)
+    auditor.healed("host1", root, frozenset({"gone"}))
+    auditor.after_pass("host1", root)
+    drift = Drift(frozenset({"gone", "other"}), frozenset({"m"}))
+    assert found == [("host1", root, drift)]
+    auditor.healed("host1", root, frozenset({"gone", "m"}))
+    assert board.node("host1").drift == {"orphaned": ["other"], "missing": []}
+    board.forget_node("host1")
+    auditor.healed("host1", root, frozenset({"other"}))
+    assert board.node("host1") is None

@@ -1,0 +1,150 @@
+"""Healing beside the passes: handed over at once, done once, and no harm when it fails."""
+
+import logging
+import threading
+from contextlib import contextmanager
+
+from compute_agent import errors
+from compute_agent.tracker.drift import Drift
+from compute_agent.tracker.drift_healing import DriftHealing, End, Treated, Wanted
+
+PATIENCE = 30.0
+FOUND = Drift(orphaned=frozenset({"o"}), missing=frozenset({"m"}))
+
+
+class Remedies:
+    """Heals everything, unless told otherwise, and remembers what it was asked."""
+
+    def __init__(self):
+        self.asked = []
+        self.opened = self.closed = 0
+        self.ends = {}
+        self.trouble = None
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    @contextmanager
+    def open(self):
+        self.opened += 1
+        yield self
+        self.closed += 1
+
+    def delete_gone(self, root, suspects):
+        assert self.go_on.wait(PATIENCE)
+        self.asked.append(("orphans", root, set(suspects)))
+        if self.trouble is not None:
+            raise self.trouble
+        return [Treated(each, self.ends.get(each, End.HEALED), "is told") for each in suspects]
+
+    def allocate(self, node, instances):
+        self.asked.append(("missing", node, set(instances)))
+        return [Treated(each, self.ends.get(each, End.HEALED), "is told") for each in instances]
+
+
+class Healing:
+    """A healing whose switches and answers a test sets."""
+
+    def __init__(self):
+        self.remedies = Remedies()
+        self.wanted = Wanted(orphans=True, missing=True)
+        self.healed = []
+        self.healing = DriftHealing(
+            self.remedies.open, lambda: self.wanted, lambda *told: self.healed.append(told)
+        )
+
+    def found(self, drift=FOUND, node="host"):
+        self.healing.found(node, f"root of {node}", drift)
+
+    def done(self):
+        assert self.healing.wait(PATIENCE)
+        assert self.remedies.opened == self.remedies.closed
+
+
+def test_what_is_found_is_healed_and_told_and_everything_is_closed_again():
+    one = Healing()
+    one.found()
+    one.done()
+    assert one.remedies.asked == [
+        ("orphans", "root of host", {"o"}),
+        ("missing", "host", {"m"}),
+    ]
+    assert one.healed == [("host", "root of host", frozenset({"o", "m"}))]
+
+
+def test_only_what_is_switched_on_is_healed_and_nothing_is_opened_for_nothing():
+    one = Healing()
+    one.wanted = Wanted()
+    one.found()
+    one.wanted = Wanted(orphans=True, missing=True)
+    one.found(Drift())
+    one.done()
+    assert one.remedies.opened == 0
+    one.wanted = Wanted(missing=True)
+    one.found()
+    one.done()
+    assert one.remedies.asked == [("missing", "host", {"m"})]
+
+
+def test_whoever_finds_something_never_waits_and_the_newest_finding_of_a_node_counts():
+    one = Healing()
+    one.wanted = Wanted(orphans=True)
+    one.remedies.go_on.clear()
+    one.found()
+    # returns although the first is at work
+    one.found(Drift(orphaned=frozenset({"b"})), "second")
+    one.found(Drift(orphaned=frozenset({"c"})), "second")
+    one.found(Drift(orphaned=frozenset({"d"})), "third")
+    one.found(Drift(), "third")
+    one.remedies.go_on.set()
+    one.done()
+    asked = [(root, suspects) for _, root, suspects in one.remedies.asked]
+    assert ("root of second", {"c"}) in asked
+    assert ("root of second", {"b"}) not in asked or ("root of second", {"b"}) == asked[0]
+    assert all(root != "root of third" for root, _ in asked)
+
+
+def test_what_cannot_be_healed_is_logged_once_and_is_not_told_as_healed(caplog):
+    caplog.set_level(logging.INFO)
+    one = Healing()
+    one.remedies.ends = {"m": End.FAILED, "o": End.LEFT}
+    for _ in range(3):
+        one.found()
+        one.done()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert one.healed == []
+
+
+def test_a_remedy_that_fails_is_logged_once_and_the_other_is_applied(caplog):
+    one = Healing()
+    one.remedies.trouble = errors.PlacementUnavailable("nobody answers")
+    for _ in range(3):
+        one.found()
+        one.done()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert not caplog.records[0].exc_info
+    assert one.healed == [("host", "root of host", frozenset({"m"}))] * 3
+    one.remedies.trouble = None
+    one.found()
+    one.done()
+    one.remedies.trouble = RuntimeError("a defect")
+    one.found()
+    one.done()
+    assert len(caplog.records) == 2
+    assert caplog.records[1].exc_info
+
+
+def test_remedies_that_cannot_be_opened_are_tried_again_with_the_next_finding(caplog):
+    opened = []
+
+    @contextmanager
+    def closed_source():
+        opened.append(1)
+        raise errors.InvalidConfiguration("no bus")
+        yield
+
+    healing = DriftHealing(closed_source, lambda: Wanted(orphans=True))
+    for _ in range(2):
+        healing.found("host", "root", FOUND)
+        assert healing.wait(PATIENCE)
+    assert len(opened) == 2
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
