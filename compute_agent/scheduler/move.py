@@ -33,6 +33,8 @@ class Move:
     :param source: all that the instance held when the move began.
     :param mappings: group to providers of that claim, as the caller knew it; a revert returns it.
     :param destination_root: root provider of the host that was claimed, empty until then.
+    :param destination: all that the instance holds once that is claimed.
+    :param left: all that the migration holds then.
     """
 
     kind: MoveKind
@@ -42,6 +44,8 @@ class Move:
     source: Allocations
     mappings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     destination_root: str = ""
+    destination: Allocations = field(default_factory=dict)
+    left: Allocations = field(default_factory=dict)
     project_id: str = ""
     user_id: str = ""
 
@@ -53,7 +57,9 @@ class Move:
             "migration": self.migration,
             "source_root": self.source_root,
             "destination_root": self.destination_root,
-            "source": {uuid: dict(resources) for uuid, resources in self.source.items()},
+            "source": _plain(self.source),
+            "destination": _plain(self.destination),
+            "left": _plain(self.left),
             "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
             "project_id": self.project_id,
             "user_id": self.user_id,
@@ -82,10 +88,9 @@ def move_of(body: Mapping[str, Any]) -> Move:
             instance=str(body["instance"]),
             migration=str(body["migration"]),
             source_root=str(body["source_root"]),
-            source={
-                str(uuid): {str(name): int(amount) for name, amount in resources.items()}
-                for uuid, resources in body["source"].items()
-            },
+            source=_allocations(body["source"]),
+            destination=_allocations(body["destination"]),
+            left=_allocations(body["left"]),
             mappings={str(s): tuple(map(str, uuids)) for s, uuids in body["mappings"].items()},
             destination_root=str(body["destination_root"]),
             project_id=str(body["project_id"]),
@@ -95,6 +100,17 @@ def move_of(body: Mapping[str, Any]) -> Move:
         raise InvalidRequest(
             "the move", body, f"what begin_move returned ({type(error).__name__}: {error})"
         ) from error
+
+
+def _plain(allocations: Allocations) -> dict[str, dict[str, int]]:
+    return {uuid: dict(resources) for uuid, resources in allocations.items()}
+
+
+def _allocations(body: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+    return {
+        str(uuid): {str(name): int(amount) for name, amount in resources.items()}
+        for uuid, resources in body.items()
+    }
 
 
 def left_on_source(

@@ -1,12 +1,14 @@
 """Moves of instances between hosts: begun, confirmed, reverted, and finished after a crash.
 
-    step        writes                                                 undone or finished by
-    hand_over   all that the instance holds goes to the migration      giving it back
-    claim       the instance gets the destination                      giving it back
-    confirm     the migration's allocations are released               releasing them
-    revert      the instance gets back all it had, the migration none  giving it back
-    return      the source's part of an evacuated instance goes        taking it away
+    step     writes                                                     undone or finished by
+    claim    the instance gets the destination, the migration what the  giving it back
+             instance held on the source
+    confirm  the migration's allocations are released                   releasing them
+    revert   the instance gets back all it had, the migration nothing   giving it back
+    return   the source's part of an evacuated instance goes            taking it away
 
+The instance goes from source to destination in one request: were it to hold nothing in between, it
+would begin anew with its generation, and who read it before could overwrite it unnoticed.
 Each step is one atomic request, and before it is sent the journal has a line that says how to go
 on. So whatever fails, and wherever, what the consumers hold is the state before a step or the one
 after it, and `Mover.recover` leads from either to an end of the move.
@@ -15,40 +17,34 @@ after it, and `Mover.recover` leads from either to an end of the move.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed, PlacementError, PlacementUnavailable
-from compute_agent.scheduler.answer import Candidate
-from compute_agent.scheduler.carried import Carried
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.move import (
     Move,
     MoveKind,
-    both_places,
     holds_all,
-    left_on_source,
     move_of,
 )
-from compute_agent.scheduler.placement_port import (
-    Holding,
-    Microversion,
-    Placement,
-    Shortage,
-    Wanted,
+from compute_agent.scheduler.move_claims import (
+    INSTANCE,
+    MIGRATION,
+    OP,
+    MoveClaims,
+    Progress,
+    entry_of,
+    wanted_of,
 )
+from compute_agent.scheduler.placement_port import Holding, Placement, Shortage
 from compute_agent.scheduler.selection import Selection
 from compute_agent.scheduler.spec import RequestSpec
 from compute_agent.scheduler.whereabouts import root_of
 
 LOG = logging.getLogger(__name__)
-
-OP = "move"
-INSTANCE = "INSTANCE"
-MIGRATION = "MIGRATION"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +85,14 @@ class Mover:
             as placement answers.
         """
         self.recover()
-        move = self._prepared(kind, instance, migration, mappings or {})
-        with self._journal.begun(_entry(move, "hand_over")) as line:
+        held = self._placement.holding(instance)
+        move = self._prepared(kind, instance, held, migration, mappings or {})
+        with self._journal.begun(entry_of(move, "claim")) as line:
+            progress = Progress(self._placement, self._journal, line, move, held)
             try:
-                begun = self._begin(move, spec, line, alternates=alternates)
+                begun = self._begin(progress, spec, alternates=alternates)
             except BaseException:
-                self._undo(move, line)
+                self._undo(progress)
                 raise
             self._journal.close(line)
         return begun
@@ -176,6 +174,7 @@ class Mover:
         self,
         kind: MoveKind,
         instance: str,
+        held: Holding,
         migration: str,
         mappings: Mapping[str, Sequence[str]],
     ) -> Move:
@@ -184,7 +183,6 @@ class Mover:
                 f"Moving {instance} was refused: a cold or live move needs the uuid of its "
                 f"migration and an evacuation has none, {migration or 'none'} was given."
             )
-        held = self._placement.holding(instance)
         if not held.allocations:
             raise MoveRefused(
                 f"Moving {instance} was refused: it holds nothing that could be moved. Claim for "
@@ -206,41 +204,23 @@ class Mover:
             user_id=str(held.record.get("user_id", "")),
         )
 
-    def _begin(self, move: Move, spec: RequestSpec, line: str, *, alternates: bool) -> Begun:
+    def _begin(self, progress: Progress, spec: RequestSpec, *, alternates: bool) -> Begun:
+        move = progress.move
         if move.kind is not MoveKind.COLD:
             names = self._placement.provider_names([move.source_root])
             spec = replace(spec, ignore_hosts=spec.ignore_hosts | set(names.values()))
-        if move.migration:
-            self._hand_over(move)
-
-        def trying(root: str) -> None:
-            self._journal.update(line, _entry(replace(move, destination_root=root), "claim"))
-
-        claims = _MoveClaims(self._placement, move, trying)
+        claims = MoveClaims(self._placement, progress)
         [selections] = self._scheduler.select_destinations(
             spec, [move.instance], alternates=alternates, claims=claims
         )
-        root = selections[0].compute_node_uuid
-        return Begun(replace(move, destination_root=root), tuple(selections))
+        return Begun(progress.move, tuple(selections))
 
-    def _hand_over(self, move: Move) -> None:
-        held = self._placement.holding(move.instance)
-        if held.allocations != move.source:
-            raise MoveRefused(f"Moving {move.instance} was refused: its allocations just changed.")
-        self._exchange(
-            move,
-            {
-                move.instance: _wanted(move, held, {}, INSTANCE),
-                move.migration: _wanted(
-                    move, self._placement.holding(move.migration), move.source, MIGRATION
-                ),
-            },
-        )
-
-    def _undo(self, move: Move, line: str) -> None:
+    def _undo(self, progress: Progress) -> None:
         """Give back after a failed begin; the failure itself goes on to the caller."""
+        move = progress.move
         try:
-            self._restore(move)
+            if progress.wrote:
+                self._undo_begin(move)
         except PlacementError as error:
             LOG.warning(
                 "The source of %s could not be given back (%s); it is in %s and given back with "
@@ -252,12 +232,12 @@ class Mover:
             return
         except MoveRefused as error:
             LOG.warning("Nothing of the move of %s is left to undo: %s", move.instance, error)
-        self._journal.close(line)
+        self._journal.close(progress.line)
 
     # -- ending ------------------------------------------------------------------------------
 
     def _carried_out(self, move: Move, step: str) -> None:
-        with self._journal.begun(_entry(move, step)) as line:
+        with self._journal.begun(entry_of(move, step)) as line:
             try:
                 self._do(move, step)
             except MoveRefused:
@@ -270,12 +250,29 @@ class Mover:
             self._placement.release(move.migration)
         elif step == "return":
             self._take_away_source(move)
-        else:
+        elif step == "revert":
             self._restore(move)
+        else:
+            self._undo_begin(move)
+
+    def _undo_begin(self, move: Move) -> None:
+        """Give back after a begin that failed or died, if nobody else went on from there."""
+        held = self._placement.holding(move.instance).allocations
+        kept = self._kept(move).allocations
+        if (held, kept) in ((move.source, {}), (move.destination, move.left)):
+            self._restore(move)
+            return
+        raise MoveRefused(
+            f"Undoing the move of {move.instance} was refused: the consumers hold what this move "
+            "never wrote."
+        )
+
+    def _kept(self, move: Move) -> Holding:
+        return self._placement.holding(move.migration) if move.migration else Holding({}, {})
 
     def _restore(self, move: Move) -> None:
         held = self._placement.holding(move.instance)
-        kept = self._placement.holding(move.migration) if move.migration else Holding({}, {})
+        kept = self._kept(move)
         if held.allocations == move.source and not kept.allocations:
             return
         if move.migration:
@@ -289,10 +286,10 @@ class Mover:
                 f"Reverting the evacuation of {move.instance} was refused: it does not hold its "
                 f"source {move.source_root} any more."
             )
-        wanted = {move.instance: _wanted(move, held, move.source, INSTANCE)}
+        wanted = {move.instance: wanted_of(move, held, move.source, INSTANCE)}
         if move.migration:
-            wanted[move.migration] = _wanted(move, kept, {}, MIGRATION)
-        self._exchange(move, wanted)
+            wanted[move.migration] = wanted_of(move, kept, {}, MIGRATION)
+        _refuse_shortage(move, self._placement.exchange(wanted))
 
     def _take_away_source(self, move: Move) -> None:
         held = self._placement.holding(move.instance)
@@ -305,65 +302,15 @@ class Mover:
                 f"Taking the source {move.source_root} from {move.instance} was refused: it is on "
                 "no other host."
             )
-        self._exchange(move, {move.instance: _wanted(move, held, left, INSTANCE)})
-
-    def _exchange(self, move: Move, wanted: Mapping[str, Wanted]) -> None:
-        lacking = self._placement.exchange(wanted)
-        if lacking is not None:
-            raise AllocationMoveFailed(
-                f"Writing the allocations of {move.instance} was refused: provider "
-                f"{lacking.provider} has too little {lacking.resource_class} for what it held "
-                "there. Was its inventory reduced below what is in use?"
-            )
+        wanted = {move.instance: wanted_of(move, held, left, INSTANCE)}
+        _refuse_shortage(move, self._placement.exchange(wanted))
 
 
-class _MoveClaims:
-    """Claims the destination of a move, for an instance whose source somebody holds."""
-
-    def __init__(self, placement: Placement, move: Move, trying: Callable[[str], None]) -> None:
-        self._placement = placement
-        self._move = move
-        self._trying = trying
-        self._held = placement.holding(move.instance)
-        self._kept = placement.holding(move.migration) if move.migration else Holding({}, {})
-        self._sharing = placement.sharing(tuple(move.source))
-        self.carried = Carried(
-            {pool: move.source[pool] for pool in self._sharing},
-            {pool: placement.aggregates(pool) for pool in self._sharing},
+def _refuse_shortage(move: Move, lacking: Shortage | None) -> None:
+    """Raise when what an instance held could not be written as it was."""
+    if lacking is not None:
+        raise AllocationMoveFailed(
+            f"Writing the allocations of {move.instance} was refused: provider "
+            f"{lacking.provider} has too little {lacking.resource_class} for what it held "
+            "there. Was its inventory reduced below what is in use?"
         )
-
-    def claim(
-        self,
-        instance: str,
-        candidate: Candidate,
-        spec: RequestSpec,  # noqa: ARG002 - part of the protocol; owners are those of the source
-        microversion: Microversion,  # noqa: ARG002 - likewise; several consumers need their own
-    ) -> Shortage | None:
-        """See `Claims`."""
-        self._trying(candidate.root)
-        move, there = self._move, candidate.allocations
-        if not move.migration:
-            there = both_places(self._held.allocations, there, self._sharing)
-        wanted = {
-            instance: replace(
-                _wanted(move, self._held, there, INSTANCE), mappings=candidate.mappings
-            )
-        }
-        if move.migration:
-            left = left_on_source(move.source, there, self._sharing)
-            wanted[move.migration] = _wanted(move, self._kept, left, MIGRATION)
-        return self._placement.exchange(wanted)
-
-    def give_back(self, held: Mapping[str, Candidate]) -> None:
-        """Leave it to the move, which knows what its consumers held before."""
-        LOG.debug("The claims of %s are undone with the move", ", ".join(held) or "nobody")
-
-
-def _wanted(
-    move: Move, holding: Holding, allocations: Mapping[str, Mapping[str, int]], kind: str
-) -> Wanted:
-    return Wanted(holding, allocations, kind, move.project_id, move.user_id)
-
-
-def _entry(move: Move, step: str) -> dict[str, Any]:
-    return {"op": OP, "step": step, **move.as_dict()}

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.errors import PlacementUnavailable
+from compute_agent.errors import AllocationMoveFailed, PlacementUnavailable
 from compute_agent.report.transport import InProcessTransport
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.journal import Journal
+from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.move import Move, MoveKind, move_of
 from compute_agent.scheduler.moves import Begun, Mover
+from compute_agent.scheduler.placement_port import Placement
 from compute_agent.scheduler.spec import RequestSpec
 from tests.functional.report.conftest import ours
 from tests.functional.scheduler.moving import SHARING, Failing, Held, World, together
@@ -409,7 +411,7 @@ def test_a_failure_at_any_request_leaves_a_legal_state_that_is_led_to_an_end(
             died = False
         except PlacementUnavailable:
             between = guest.state
-            assert between in (source, handed_over(guest, kind), moving, moved)
+            assert between in (source, moving, moved)
             world.mover()[0].recover()
             end = {SOURCE: source, MOVING: moving, MOVED: moved}
             legal = [end[name] for name in ends]
@@ -444,11 +446,6 @@ def states(guest: Guest, kind: MoveKind) -> tuple[tuple[Held, Held], ...]:
     return (here, {}), (there, without(here, place.shared)), (there, {})
 
 
-def handed_over(guest: Guest, kind: MoveKind) -> tuple[Held, Held]:
-    here = guest.place.on("a")
-    return (here, {}) if kind is EVACUATE else ({}, here)
-
-
 def test_a_move_that_another_process_works_on_is_left_to_it(world: World) -> None:
     guest = Guest(Flat(world))
     begun = guest.begin(LIVE)
@@ -460,3 +457,80 @@ def test_a_move_that_another_process_works_on_is_left_to_it(world: World) -> Non
     world.mover()[0].recover()
     assert guest.state == (guest.place.on("a"), {})
     assert guest.open_lines() == 0
+
+
+@pytest.mark.parametrize("kind", [LIVE, EVACUATE])
+@pytest.mark.parametrize("same", [True, False])
+def test_of_two_who_begin_the_same_move_one_does_and_the_other_changes_nothing(
+    world: World, kind: MoveKind, same: bool
+) -> None:
+    place = Flat(world)
+    guest = Guest(place)
+    other = guest.migration if same else new_uuid()
+    mover, recorded = world.mover()
+    overtaken: list[Begun] = []
+
+    def before(method: str, path: str, _body: object) -> None:
+        if method == "POST" and path == "/allocations" and not overtaken:
+            overtaken.append(None)  # type: ignore[arg-type]
+            overtaken[0] = guest.begin(kind)
+
+    recorded.before = before
+    if kind is EVACUATE or same:
+        # both want the same, and there is nothing to tell them by: both are told that it is so
+        assert guest.begin(kind, mover).move == overtaken[0].move
+    else:
+        with pytest.raises(AllocationMoveFailed):
+            mover.begin(kind, place.asked(), guest.instance, other)
+        assert world.held(other) == {}
+    source, moving, moved = states(guest, kind)
+    assert guest.state == moving
+    assert guest.open_lines() == 0
+    world.mover()[0].recover()
+    assert guest.state == moving
+    world.mover()[0].revert(overtaken[0].move)
+    assert guest.state == source
+    assert moved
+
+
+@pytest.mark.parametrize("kind", [LIVE, EVACUATE])
+def test_a_begin_that_died_is_not_undone_when_somebody_else_has_gone_on(
+    world: World, kind: MoveKind
+) -> None:
+    place = Flat(world)
+    guest = Guest(place)
+    mover, _ = world.mover(Failing(0))
+    journal = Journal(world.journal)
+    dead = mover_that_prepared(guest, kind)
+    journal.open({"op": "move", "step": "claim", **dead.as_dict()})
+    other = Journal(world.journal.with_name("journal of another host"))
+    elsewhere = Mover(*parts_with(world, other))
+    migration = "" if kind is EVACUATE else new_uuid()
+    begun = elsewhere.begin(kind, place.asked(), guest.instance, migration)
+    world.mover()[0].recover()
+    assert journal.entries() == {}
+    assert world.held(guest.instance) == (states(guest, kind)[1][0])
+    elsewhere.revert(begun.move)
+    assert world.held(guest.instance) == place.on("a")
+    assert mover
+
+
+def mover_that_prepared(guest: Guest, kind: MoveKind) -> Move:
+    """What a process noted that died before it wrote anything: it would have gone elsewhere."""
+    source = {guest.place.hosts["a"]: {"VCPU": 2}}
+    there = {guest.place.hosts["b"]: {"VCPU": 1}}
+    migration = "" if kind is EVACUATE else guest.migration
+    return Move(
+        kind,
+        guest.instance,
+        migration,
+        guest.place.hosts["a"],
+        source,
+        destination={**source, **there} if kind is EVACUATE else there,
+        left={} if kind is EVACUATE else source,
+    )
+
+
+def parts_with(world: World, journal: Journal) -> tuple[Placement, Scheduler, Journal]:
+    mover = world.mover()[0]
+    return mover._placement, mover._scheduler, journal

@@ -1,0 +1,114 @@
+"""Claiming the destination of a move, and what the journal has to know before that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from compute_agent.errors import AllocationMoveFailed
+from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.carried import Carried
+from compute_agent.scheduler.journal import Journal
+from compute_agent.scheduler.move import Move, both_places, left_on_source
+from compute_agent.scheduler.placement_port import (
+    Holding,
+    Microversion,
+    Placement,
+    Shortage,
+    Wanted,
+)
+from compute_agent.scheduler.spec import RequestSpec
+
+LOG = logging.getLogger(__name__)
+
+OP = "move"
+INSTANCE = "INSTANCE"
+MIGRATION = "MIGRATION"
+
+
+class Progress:
+    """How far a move was begun: what the journal says of it, and whether anything was written."""
+
+    def __init__(
+        self, placement: Placement, journal: Journal, line: str, move: Move, held: Holding
+    ) -> None:
+        self._placement = placement
+        self._journal = journal
+        self.line = line
+        self.held = held
+        self.move = move
+        self.wrote = False
+
+    def trying(self, move: Move) -> None:
+        """Note what will be written next, before it is."""
+        self.move = move
+        self._journal.update(self.line, entry_of(move, "claim"))
+
+    def write(self, wanted: Mapping[str, Wanted]) -> Shortage | None:
+        """Write what consumers hold; what was refused for sure counts as not written."""
+        try:
+            lacking = self._placement.exchange(wanted)
+        except AllocationMoveFailed:
+            raise
+        except BaseException:
+            self.wrote = True
+            raise
+        self.wrote = self.wrote or lacking is None
+        return lacking
+
+
+class MoveClaims:
+    """Claims the destination of a move, for an instance whose source somebody holds."""
+
+    def __init__(self, placement: Placement, progress: Progress) -> None:
+        move = progress.move
+        self._progress = progress
+        self._held = progress.held
+        self._sharing = placement.sharing(tuple(move.source))
+        self.carried = Carried(
+            {pool: move.source[pool] for pool in self._sharing},
+            {pool: placement.aggregates(pool) for pool in self._sharing},
+        )
+
+    def claim(
+        self,
+        instance: str,
+        candidate: Candidate,
+        spec: RequestSpec,  # noqa: ARG002 - part of the protocol; owners are those of the source
+        microversion: Microversion,  # noqa: ARG002 - likewise; several consumers need their own
+    ) -> Shortage | None:
+        """See `Claims`."""
+        move, there = self._progress.move, candidate.allocations
+        left: Mapping[str, Mapping[str, int]] = {}
+        if move.migration:
+            left = left_on_source(move.source, there, self._sharing)
+        else:
+            there = both_places(self._held.allocations, there, self._sharing)
+        move = replace(move, destination_root=candidate.root, destination=there, left=left)
+        self._progress.trying(move)
+        wanted = {
+            instance: replace(
+                wanted_of(move, self._held, there, INSTANCE), mappings=candidate.mappings
+            )
+        }
+        if move.migration:
+            wanted[move.migration] = wanted_of(move, Holding({}, {}), left, MIGRATION)
+        return self._progress.write(wanted)
+
+    def give_back(self, held: Mapping[str, Candidate]) -> None:
+        """Leave it to the move, which knows what its consumers held before."""
+        LOG.debug("The claims of %s are undone with the move", ", ".join(held) or "nobody")
+
+
+def wanted_of(
+    move: Move, holding: Holding, allocations: Mapping[str, Mapping[str, int]], kind: str
+) -> Wanted:
+    """Return what a consumer of a move shall hold, owned by whoever owned the source."""
+    return Wanted(holding, allocations, kind, move.project_id, move.user_id)
+
+
+def entry_of(move: Move, step: str) -> dict[str, Any]:
+    """Return the line of the journal for one step of a move."""
+    return {"op": OP, "step": step, **move.as_dict()}
