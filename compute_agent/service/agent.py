@@ -234,8 +234,20 @@ class Agent:
         """Start the loop of passes. The bus follows once every node has been reported."""
         try:
             self._loop.start()
+            self._watch_hardware()
         finally:
             self._serving.set()
+
+    def _watch_hardware(self) -> None:
+        try:
+            self._parts.driver.watch(self._hardware_changed)
+        except Exception as error:
+            LOG.warning("Changes are found by period only: %s", error, exc_info=True)
+
+    def _hardware_changed(self, what: str) -> None:
+        LOG.debug("The hardware changed: %s.", what)
+        self._schedule.trigger(f"event: {what}")
+        self._loop.wake()
 
     def stop_serving(self) -> None:
         """Finish the passes at work, then leave the bus."""
@@ -284,6 +296,8 @@ class Agent:
         uuid = self.tracker.nodes().get(node)
         if result.completed and uuid is not None:
             self._auditor.after_pass(node, uuid)
+            if self._parts.shared_disk is not None:
+                self._parts.shared_disk.after_pass(node, uuid)
             self._look_for_builds()
         if self._ready:
             self._manager.status(self._parts.board.summary())

@@ -198,6 +198,14 @@ class ComputeDriver(ABC):
         """Return what of the host a guest holds; None = no guest of that name runs here."""
         return None
 
+    def watch(self, changed: Callable[[str], None]) -> None:  # noqa: B027
+        """Tell of changes from now on, until `cleanup_host`: the agent looks again at once.
+
+        Without it they are found in the next period.
+
+        :param changed: to be called, from any thread, with what happened, in a few words.
+        """
+
     def clear_fault(self, provider_uuid: str) -> None:  # noqa: B027 (most drivers see no faults)
         """Forget what makes a device count as broken: an operator says that it is well again."""
 

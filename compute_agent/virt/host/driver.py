@@ -6,10 +6,12 @@ import os
 import platform
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from oslo_config import cfg
+from oslo_log import log
 
 from compute_agent import errors
 from compute_agent.discovery import capture
@@ -18,8 +20,11 @@ from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.nvml.source import NvmlSource
 from compute_agent.discovery.sysfs.reader import SYSFS
 from compute_agent.discovery.topology import Discovery
+from compute_agent.discovery.uevents import HardwareEvents, kernel_socket
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.topology_driver import TopologyDriver
+
+LOG = log.getLogger(__name__)
 
 IMAGE_CACHE: Final = "_base"
 """Directory of cached images below [DEFAULT]instances_path."""
@@ -47,6 +52,8 @@ class HostDriver(TopologyDriver):
         self._capture = capture.directory_of(sysfs_root, procfs_root)
         live = os.path.realpath(sysfs_root) == SYSFS
         self._nvml = NvmlSource() if live and conf.gpu.nvml == "auto" else None
+        self._events: HardwareEvents | None = None
+        self._live = live
         self._discovery = Discovery(sysfs_root, procfs_root, gpu_source=self._nvml)
 
     def init_host(self, host: str) -> None:
@@ -58,8 +65,23 @@ class HostDriver(TopologyDriver):
                 f"[host]procfs_root = {self.conf.host.procfs_root}."
             ) from error
 
+    def watch(self, changed: Callable[[str], None]) -> None:
+        """Tell of devices, CPUs and memory that the kernel says come, go or change."""
+        if not self._live:
+            return
+        try:
+            source = kernel_socket()
+        except OSError as error:
+            LOG.info("Changes of the hardware are found by period only: %s", error)
+            return
+        self._events = HardwareEvents(changed, source)
+        self._events.start()
+
     def cleanup_host(self, host: str) -> None:
         super().cleanup_host(host)
+        if self._events is not None:
+            self._events.stop()
+            self._events = None
         if self._nvml is not None:
             self._nvml.close()
 

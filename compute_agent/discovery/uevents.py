@@ -1,0 +1,140 @@
+"""Changes of the hardware as the kernel tells of them: uevents on a netlink socket (netlink(7)).
+
+    add@/devices/pci0000:80/0000:81:00.0 NUL ACTION=add NUL SUBSYSTEM=pci NUL ...
+
+They say that something changed, not what a host has: whoever hears of one looks again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+SUBSYSTEMS: Final = frozenset({"cpu", "mdev", "memory", "net", "node", "pci"})
+"""What a host's description is made from."""
+PROTOCOL: Final = 15
+"""NETLINK_KOBJECT_UEVENT of linux/netlink.h, which Python does not name."""
+KERNEL_GROUP: Final = 1
+"""Multicast group of the kernel itself; group 2 is udev's."""
+LARGEST: Final = 65536
+QUIET: Final = 0.5
+"""Seconds without an event after which a burst is over: VFs come in dozens."""
+LONGEST: Final = 5.0
+"""Seconds after which a burst is told of though it goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uevent:
+    """One event: what happened (add, remove, online, ...) to which device of which kind."""
+
+    action: str
+    device: str
+    subsystem: str
+
+    @property
+    def concerns_hardware(self) -> bool:
+        """Whether it may change what the host has. Interfaces of guests are virtual."""
+        return self.subsystem in SUBSYSTEMS and not self.device.startswith("/devices/virtual/")
+
+
+def parse(datagram: bytes) -> Uevent | None:
+    """Return the event in a datagram, None where it holds none of the kernel's."""
+    head, *lines = datagram.decode(errors="replace").split("\0")
+    action, at, device = head.partition("@")
+    fields = dict(line.split("=", 1) for line in lines if "=" in line)
+    if not at or "SUBSYSTEM" not in fields:
+        return None
+    return Uevent(action, device, fields["SUBSYSTEM"])
+
+
+def kernel_socket() -> socket.socket:
+    """Return a socket that hears the kernel.
+
+    :raises OSError: it is not permitted here.
+    """
+    heard = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC, PROTOCOL)
+    try:
+        heard.bind((0, KERNEL_GROUP))
+    except OSError:
+        heard.close()
+        raise
+    return heard
+
+
+class HardwareEvents:
+    """Tells of bursts of events in a thread of its own, until it is stopped.
+
+    :param changed: called once per burst, with its first event in words.
+    :param source: where datagrams come from; closed in the end.
+    """
+
+    def __init__(
+        self, changed: Callable[[str], None], source: socket.socket, *, quiet: float = QUIET
+    ) -> None:
+        self._changed = changed
+        self._source = source
+        self._quiet = quiet
+        self._woken, self._wake = os.pipe2(os.O_CLOEXEC)
+        self._thread = threading.Thread(target=self._run, name="uevents", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, and wait for the thread."""
+        os.write(self._wake, b"x")
+        self._thread.join()
+        self._source.close()
+        os.close(self._wake)
+        os.close(self._woken)
+
+    def _run(self) -> None:
+        while True:
+            first = self._next(None)
+            if first is None:
+                return
+            deadline = time.monotonic() + LONGEST
+            while (left := deadline - time.monotonic()) > 0:
+                event = self._next(min(self._quiet, left))
+                if event is None:
+                    return
+                if not event:
+                    break
+            self._changed(first)
+
+    def _next(self, timeout: float | None) -> str | None:
+        """Return an event in words, empty after `timeout` seconds without one, None to end."""
+        sources: list[socket.socket | int] = [self._source, self._woken]
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            ready, _, _ = select.select(sources, [], [], left)
+            if self._woken in ready:
+                return None
+            if not ready:
+                return ""
+            told = self._read()
+            if told:
+                return told
+
+    def _read(self) -> str:
+        try:
+            datagram, sender = self._source.recvfrom(LARGEST)
+        except OSError as error:
+            if error.errno == errno.ENOBUFS:
+                return "more events than could be read"
+            raise
+        if isinstance(sender, tuple) and sender[0] != 0:
+            return ""  # not from the kernel
+        event = parse(datagram)
+        if event is None or not event.concerns_hardware:
+            return ""
+        return f"{event.action} {event.subsystem} {event.device.rpartition('/')[2]}"
