@@ -28,6 +28,7 @@ from compute_agent.tracker.node_setup import NodeSetup
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.self_claim import SelfClaim
+from compute_agent.tracker.shared_disk import SharedDisk
 from compute_agent.tracker.status import StatusBoard
 from compute_agent.virt.driver import load_driver
 
@@ -58,6 +59,7 @@ class AgentParts:
     node_pass: NodePass
     board: StatusBoard
     lock: AgentLock | None
+    shared_disk: SharedDisk | None = None
 
     @property
     def socket_path(self) -> Path | None:
@@ -157,7 +159,6 @@ def build(
     :raises InvalidConfiguration: an option, a file or the state directory cannot be used.
     :raises InvalidNodeConfiguration: the identity of this node is lost or contradictory.
     """
-    refuse_what_is_missing(conf)
     check_healing(conf)
     state_path = Path(conf.state_path)
     lock = None
@@ -201,31 +202,27 @@ def build(
     )
     setup.check_files()
     boot = faults.UNKNOWN_BOOT if driver.several_nodes else faults.boot_id(conf.host.procfs_root)
+    shared_disk = shared_disk_of(conf, report)
     node_pass = NodePass(
-        driver, report, ledger, merger, faults.DeviceFaults(ledger, boot), read_only=read_only
+        driver,
+        report,
+        ledger,
+        merger,
+        faults.DeviceFaults(ledger, boot),
+        read_only=read_only,
+        on_facts=shared_disk.measured if shared_disk else lambda _node, _facts: None,
     )
-    return AgentParts(conf, driver, report, ledger, merger, setup, node_pass, board, lock)
+    return AgentParts(
+        conf, driver, report, ledger, merger, setup, node_pass, board, lock, shared_disk
+    )
 
 
-def refuse_what_is_missing(conf: cfg.ConfigOpts) -> None:
-    """Refuse options that ask for what this version does not do, rather than ignore them.
-
-    :raises InvalidConfiguration: names all of them.
-    """
-    ours = conf.compute_agent
-    wanted = {
-        "shared_disk_provider": (
-            ours.shared_disk_provider is not None,
-            "this version always reports the disk of the host itself",
-        ),
-    }
-    refused = [f"{name}: {why}" for name, (is_set, why) in wanted.items() if is_set]
-    if refused:
-        raise errors.InvalidConfiguration(
-            "Options of group [compute_agent] ask for what is not there: "
-            + "; ".join(refused)
-            + ". Take them out of the configuration."
-        )
+def shared_disk_of(conf: cfg.ConfigOpts, report: ReportClient) -> SharedDisk | None:
+    """Return what keeps the total of a shared pool; None where none is configured."""
+    uuid = conf.compute_agent.shared_disk_provider
+    if uuid is None:
+        return None
+    return SharedDisk(report, uuid.lower(), spread=tracker_options(conf).limits().period)
 
 
 def check_healing(conf: cfg.ConfigOpts) -> None:

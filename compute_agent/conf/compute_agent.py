@@ -165,7 +165,10 @@ Start even if a CPU that was taken out of the CPU sets is still held by an insta
         type=_UUID,
         help="""
 UUID of the resource provider that holds the DISK_GB of a storage pool shared by several hosts.
-Set: this host reports no DISK_GB of its own. This version refuses to start with it.
+It is made by an operator, with trait MISC_SHARES_VIA_AGGREGATE and in an aggregate of the hosts'
+root providers; a host connected to such a provider reports no DISK_GB of its own. Set: this host
+keeps the provider's total equal to the size of the pool below instances_path. It writes only when
+they differ by more than 1 %, after a random delay, so that one host writes for all.
 """,
     ),
 ]

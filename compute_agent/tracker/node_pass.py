@@ -80,6 +80,7 @@ class NodePass:
     :param merger: what puts provider config files into the tree.
     :param faults: the marks on broken devices.
     :param read_only: a root that placement lacks is proposed and not created.
+    :param on_facts: called with the name of a node and what the driver says of it.
     """
 
     def __init__(
@@ -91,7 +92,9 @@ class NodePass:
         faults: DeviceFaults,
         *,
         read_only: bool = False,
+        on_facts: Callable[[str, Mapping[str, Any]], None] = lambda _node, _facts: None,
     ) -> None:
+        self._on_facts = on_facts
         self._driver = driver
         self._report = report
         self._ledger = ledger
@@ -114,6 +117,7 @@ class NodePass:
                 f"The driver's facts about node {target.name} lack {', '.join(missing)}. This is a "
                 "defect of the driver; nothing is reported for the node."
             )
+        self._on_facts(target.name, facts)
         # once, and again after placement could not be reached: whoever answers then may be older
         self._report.connect()
         base = self._base(target, fresh=reshape)

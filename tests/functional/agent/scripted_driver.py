@@ -4,6 +4,7 @@ It reads a JSON file before every call, named by the environment variable SCRIPT
 
     nodes       names, or names to uuids for a driver of several nodes
     raise       method to exception (name of a class in compute_agent.errors, or of a builtin)
+    local_gb    size of the disk; missing: 0
     inventory   of each root; missing: VCPU 8, MEMORY_MB 1024
     children    name suffix to inventory
     reshape     "once": VGPU on the root moves to the child "_gpu" when that may be done;
@@ -65,7 +66,7 @@ class ScriptedDriver(ComputeDriver):
             "vcpus_used": 0,
             "memory_mb": 1024,
             "memory_mb_used": 0,
-            "local_gb": 0,
+            "local_gb": script.get("local_gb", 0),
             "local_gb_used": 0,
             "cpu_info": "{}",
             "numa_topology": None,

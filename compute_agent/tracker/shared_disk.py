@@ -1,0 +1,190 @@
+"""The total of a storage pool that several hosts share, kept up to date by the agents of all.
+
+    pass: what the driver measured -- differs from what is known by more than 1 % --> a random delay
+    then, in a thread of its own: read the provider -- still differs --> write
+
+Every agent waits for another time, so that one of them writes and the others find it right.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from compute_agent import errors
+from compute_agent.inventory import InventoryRecord, complete_record
+from compute_agent.provider import SHARING_TRAIT
+
+if TYPE_CHECKING:
+    from compute_agent.provider import ProviderData
+    from compute_agent.report.client import ReportClient
+
+LOG = logging.getLogger(__name__)
+
+DISK: Final = "DISK_GB"
+TOLERANCE: Final = 0.01
+TRIES: Final = 3
+"""Looks at the provider while others write to it; the next pass looks again."""
+
+
+def differs(measured: int, total: int | None) -> bool:
+    """Whether a total, in GiB, is so far from what was measured that it is to be written.
+
+    Hosts measure the same pool at different moments: 1 % is left to that.
+
+    :param total: None: there is no record yet.
+    """
+    return total is None or abs(measured - total) > TOLERANCE * total
+
+
+def with_total(record: InventoryRecord | None, total: int) -> InventoryRecord:
+    """Return a record with another total; all else is the operator's.
+
+    A greatest unit that was the whole pool stays the whole pool.
+    """
+    if record is None:
+        return complete_record({"total": total})
+    changed = {**record, "total": total}
+    if record["max_unit"] == record["total"]:
+        changed["max_unit"] = total
+    return changed
+
+
+class SharedDisk:
+    """Keeps the total of one sharing provider. Safe for threads.
+
+    :param uuid: of the provider.
+    :param spread: seconds within which the agents that see a difference look again.
+    :param later: calls something after so many seconds, in another thread.
+    """
+
+    def __init__(
+        self,
+        report: ReportClient,
+        uuid: str,
+        *,
+        spread: float,
+        later: Callable[[float, Callable[[], None]], None] | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._report = report
+        self._uuid = uuid
+        self._spread = spread
+        self._later = later or _in_a_thread
+        self._rng = rng or random.Random()
+        self._lock = threading.Lock()
+        self._measured: dict[str, int] = {}
+        self._planned = False
+        self._seen: tuple[int, int | None] = (-1, None)
+        """Generation and total of the provider when it was looked at last."""
+        self._troubles: dict[str, str] = {}
+
+    def measured(self, node: str, facts: Mapping[str, Any]) -> None:
+        """Take in what the driver says of a node."""
+        self._measured[node] = int(facts["local_gb"])
+
+    def after_pass(self, node: str, root: str) -> None:
+        """Plan a look at the provider if its total is not what this node measured; no request."""
+        provider = self._connected(root)
+        if provider is None:
+            self._trouble(
+                f"connection of {node}",
+                "none",
+                f"Node {node}: [compute_agent]shared_disk_provider {self._uuid} shares no disk "
+                f"with it, so its total is not kept up to date: it must have trait {SHARING_TRAIT} "
+                "and be in an aggregate of the node's root provider.",
+            )
+            return
+        self._over(f"connection of {node}")
+        measured = self._measured.get(node, 0)
+        # nothing is measured where the pool is not mounted
+        if not measured or not differs(measured, self._total(provider)):
+            return
+        with self._lock:
+            if self._planned:
+                return
+            self._planned = True
+        self._later(self._rng.uniform(0.0, self._spread), lambda: self._look(node))
+
+    def _connected(self, root: str) -> ProviderData | None:
+        tree = self._report.known_tree(root)
+        if tree is None or not tree.exists(root) or not tree.exists(self._uuid):
+            return None
+        provider = tree.data(self._uuid)
+        shares = SHARING_TRAIT in provider.traits
+        return provider if shares and provider.aggregates & tree.data(root).aggregates else None
+
+    def _total(self, provider: ProviderData) -> int | None:
+        """The newest total that is known: a tree may be older than the last look."""
+        generation, total = self._seen
+        if provider.generation is not None and provider.generation > generation:
+            return _total_of(provider.inventory.get(DISK))
+        return total
+
+    def _look(self, node: str) -> None:
+        try:
+            with self._report.tracing():
+                self._bring_up_to_date(node)
+        except Exception as error:  # noqa: BLE001 - a later pass plans another look
+            self._trouble(
+                "look",
+                type(error).__name__,
+                f"The disk that provider {self._uuid} shares cannot be kept up to date now: "
+                f"{error}",
+                defect=not isinstance(error, errors.ComputeAgentError),
+            )
+        else:
+            self._over("look")
+        finally:
+            with self._lock:
+                self._planned = False
+
+    def _bring_up_to_date(self, node: str) -> None:
+        for _ in range(TRIES - 1):
+            try:
+                self._write_if_it_differs(node)
+            except errors.ResourceProviderUpdateConflict:
+                # somebody wrote first, perhaps just this
+                continue
+            return
+        self._write_if_it_differs(node)
+
+    def _write_if_it_differs(self, node: str) -> None:
+        providers, measured = self._report.providers, self._measured[node]
+        found = providers.inventories(self._uuid, self._uuid)
+        record = found.content.get(DISK)
+        total = _total_of(record)
+        self._seen = (found.generation, total)
+        if not differs(measured, total):
+            LOG.debug("The disk of provider %s is right: another agent wrote it.", self._uuid)
+            return
+        wanted = {**found.content, DISK: with_total(record, measured)}
+        written = providers.put_inventories(self._uuid, self._uuid, found.generation, wanted)
+        self._seen = (written.generation, measured)
+        LOG.info(
+            "Provider %s shares %d GiB of disk now, as node %s measured; it said %s.",
+            *(self._uuid, measured, node, "nothing" if total is None else f"{total} GiB"),
+        )
+
+    def _trouble(self, topic: str, about: str, text: str, *, defect: bool = False) -> None:
+        """Log a condition when it begins; what it is about tells it from another."""
+        before, self._troubles[topic] = self._troubles.get(topic), about
+        if before != about:
+            LOG.error("%s", text, exc_info=defect)
+
+    def _over(self, topic: str) -> None:
+        if self._troubles.pop(topic, None) is not None:
+            LOG.info("The disk that provider %s shares is kept up to date again.", self._uuid)
+
+
+def _total_of(record: InventoryRecord | None) -> int | None:
+    return None if record is None else int(record["total"])
+
+
+def _in_a_thread(seconds: float, call: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()

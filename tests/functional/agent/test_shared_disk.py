@@ -1,0 +1,86 @@
+"""Two real agents on one pool: the provider's total follows the pool, written once for both."""
+
+import uuid
+
+import pytest
+
+from tests.functional.agent.processes import claim, eventually, running
+
+SHARED = "MISC_SHARES_VIA_AGGREGATE"
+
+
+@pytest.fixture
+def pool(placement):
+    """A sharing provider as an operator makes it; returns its uuid and its aggregate."""
+    made, aggregate = str(uuid.uuid4()), str(uuid.uuid4())
+    body = {"name": f"pool-{made[:8]}", "uuid": made}
+    assert placement.request("POST", "/resource_providers", json=body).ok
+    record = {"total": 100, "reserved": 10, "allocation_ratio": 1.5}
+    put(placement, made, "inventories", inventories={"DISK_GB": record})
+    put(placement, made, "traits", traits=[SHARED])
+    put(placement, made, "aggregates", aggregates=[aggregate])
+    return made, aggregate
+
+
+def put(placement, provider, aspect, **content):
+    path = f"/resource_providers/{provider}"
+    body = {"resource_provider_generation": placement.get(path)["generation"], **content}
+    answer = placement.request("PUT", f"{path}/{aspect}", json=body)
+    assert answer.ok, answer.text
+
+
+def disk(placement, provider):
+    return placement.get(f"/resource_providers/{provider}/inventories")["inventories"]["DISK_GB"]
+
+
+def test_one_agent_writes_and_the_other_finds_it_right(placement, proxy, new_agent, pool):
+    provider, aggregate = pool
+    claim(placement, provider, {"DISK_GB": 1})
+    agents = []
+    for _ in range(2):
+        name = f"host-{uuid.uuid4().hex[:8]}"
+        agent = new_agent(
+            proxy.url,
+            DEFAULT={"host": name},
+            compute_agent={"shared_disk_provider": provider.upper()},
+            compute={"resource_provider_association_refresh": 1},
+        )
+        agent.script(nodes=[name], local_gb=100)
+        with running(agent):
+            assert "shares no disk" in agent.logged()
+        put(placement, placement.root(name)["uuid"], "aggregates", aggregates=[aggregate])
+        agents.append((agent, name))
+    (one, first), (two, second) = agents
+    with running(one), running(two):
+        for agent, name in agents:
+            agent.script(nodes=[name], local_gb=101)
+            agent.report()
+        before = placement.get(f"/resource_providers/{provider}")["generation"]
+        assert disk(placement, provider)["total"] == 100, "within a hundredth"
+        one.script(nodes=[first], local_gb=200)
+        two.script(nodes=[second], local_gb=201)
+        eventually(lambda: disk(placement, provider)["total"] >= 200, "the total follows the pool")
+        looks = f"GET /resource_providers/{provider}/inventories"
+        proxy.requests.clear()
+        for agent, _ in agents:
+            for _ in range(3):
+                agent.report()
+        eventually(
+            lambda: (
+                sum("GiB of disk now" in agent.logged() for agent, _ in agents) == 1
+                and not placement_is_asked(proxy, looks, agents)
+            ),
+            "both agree",
+        )
+        found = disk(placement, provider)
+        assert found["total"] in (200, 201)
+        assert (found["reserved"], found["allocation_ratio"]) == (10, 1.5)
+        assert placement.get(f"/resource_providers/{provider}")["generation"] == before + 1
+
+
+def placement_is_asked(proxy, request, agents):
+    """Whether more passes make agents look at the provider again."""
+    proxy.requests.clear()
+    for agent, _ in agents:
+        agent.report()
+    return request in proxy.requests
