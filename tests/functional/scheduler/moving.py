@@ -11,7 +11,7 @@ from typing import Any
 
 from compute_agent.errors import PlacementAPIConnectFailure
 from compute_agent.report.retries import Retries
-from compute_agent.report.transport import InProcessTransport, RecordingTransport, Response
+from compute_agent.report.transport import RecordingTransport, Response, Transport
 from compute_agent.scheduler.give_back import GiveBack
 from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
@@ -60,7 +60,7 @@ class Failing:
 class World:
     """Hosts, each named by a letter, and what consumers hold on them."""
 
-    transport: InProcessTransport
+    transport: Transport
     journal: Path
     names: dict[str, str] = field(default_factory=dict)
 

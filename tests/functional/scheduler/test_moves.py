@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,8 @@ from compute_agent.scheduler.move import Move, MoveKind, move_of
 from compute_agent.scheduler.moves import Begun, Mover
 from compute_agent.scheduler.placement_port import Placement
 from compute_agent.scheduler.spec import RequestSpec
-from tests.functional.report.conftest import ours
+from tests.functional.api.differential.reference import Reference, ReferenceMissing
+from tests.functional.report.conftest import PipeTransport, ours
 from tests.functional.scheduler.moving import SHARING, Failing, Held, World, together
 from tests.unit.scheduler.specs import spec
 
@@ -93,7 +94,7 @@ class Flat(Place):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         for name in "ab":
-            self.hosts[name] = world.provider(name, {"VCPU": 4}, self.trait)
+            self.hosts[name] = world.provider(name, {"VCPU": 4}, self.trait, "COMPUTE_NODE")
 
     def on(self, host: str) -> Held:
         return {host: {"VCPU": 2}}
@@ -108,7 +109,9 @@ class NestedOnPool(Place):
         # room for the guest's disk once, so that nothing fits that would count it twice
         world.provider("pool", {"DISK_GB": room}, SHARING, aggregates=(aggregate,))
         for name in "ab":
-            self.hosts[name] = world.provider(name, {}, self.trait, aggregates=(aggregate,))
+            self.hosts[name] = world.provider(
+                name, {}, self.trait, "COMPUTE_NODE", aggregates=(aggregate,)
+            )
             world.provider(
                 f"{name}0", {"VCPU": 4}, "HW_NUMA_ROOT", parent=name, aggregates=(aggregate,)
             )
@@ -534,3 +537,41 @@ def mover_that_prepared(guest: Guest, kind: MoveKind) -> Move:
 def parts_with(world: World, journal: Journal) -> tuple[Placement, Scheduler, Journal]:
     mover = world.mover()[0]
     return mover._placement, mover._scheduler, journal
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeTransport]:
+    try:
+        one = Reference(tmp_path_factory.mktemp("published"))
+    except ReferenceMissing as missing:
+        pytest.skip(f"no published placement to test against: {missing}")
+    yield PipeTransport(one)
+    one.close()
+
+
+@pytest.mark.parametrize("kind_of_place", KINDS)
+def test_the_published_placement_counts_moves_just_so(
+    published: PipeTransport, tmp_path: Path, kind_of_place: Callable[[World], Place]
+) -> None:
+    world = World(published, tmp_path / "journal")
+    guest = Guest(kind_of_place(world))
+    mover, _ = world.mover()
+    for kind in (LIVE, COLD):
+        source, moving, _ = states(guest, kind)
+        begun = guest.begin(kind)
+        assert guest.state == moving
+        mover.revert(begun.move)
+        assert guest.state == source
+    _, _, moved = states(guest, LIVE)
+    mover.finish(guest.begin(LIVE).move)
+    assert guest.state == moved
+
+    other = Guest(kind_of_place(World(published, tmp_path / "journal")))
+    source, moving, moved = states(other, EVACUATE)
+    begun = other.begin(EVACUATE)
+    assert other.state == moving
+    mover.revert(begun.move)
+    assert other.state == source
+    other.begin(EVACUATE)
+    mover.source_returned(other.instance, other.place.hosts["a"])
+    assert other.state == moved
