@@ -182,6 +182,12 @@ def test_unknown_names_are_told_whatever_earlier_groups_find(world: Client, earl
     assert told == "No such trait(s): CUSTOM_NOPE."
 
 
+def test_orphaned_keys_are_told_before_unknown_names(world: Client) -> None:
+    query = "resources1=NOPE:1&required=CUSTOM_NOPE"
+    told = error(world, query, "1.35")[0]
+    assert "Found the following orphaned traits keys: required" in " ".join(told.split())
+
+
 def test_one_suffixed_group_needs_no_policy(world: Client) -> None:
     assert found(world, "resources=MEMORY_MB:1&resources1=VCPU:1")
 

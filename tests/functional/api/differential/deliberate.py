@@ -143,7 +143,7 @@ def _duplicate_inventory(difference: Difference) -> bool:
 
 
 def _classes_given_back(difference: Difference) -> bool:
-    """They list all classes that the consumers hold; ours only those asked for."""
+    """They list classes that emptied consumers hold as well; ours only those asked for."""
     if difference.sent.method != "POST" or difference.statuses != (409, 409):
         return False
     told = [_INVALID.search(text(answer)) for answer in (difference.theirs, difference.ours)]
@@ -158,9 +158,10 @@ def _classes_given_back(difference: Difference) -> bool:
         for given in entry["allocations"].values()
         for name in given["resources"]
     }
+    emptied = [consumer for consumer, entry in entries.items() if not entry["allocations"]]
     held = {
         name
-        for consumer in entries
+        for consumer in emptied
         for given in difference.ours_now(f"/allocations/{consumer}")["allocations"].values()
         for name in given["resources"]
     }
