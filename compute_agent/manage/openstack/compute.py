@@ -62,7 +62,9 @@ class Compute:
             if error.status == 404:
                 return None
             raise
-        server: Mapping[str, Any] = body["server"]
+        server = body.get("server")
+        if not isinstance(server, dict):
+            raise _not_understood("server", body)
         return server
 
     def unfinished_migrations(self) -> list[Mapping[str, Any]]:
@@ -125,22 +127,22 @@ class NovaSource:
         """
         self._say("asking Nova for the servers and migrations of all projects")
         migrations = self._compute.unfinished_migrations()
-        moving = {str(one["instance_uuid"]) for one in migrations}
+        moving = {_text(one, "instance_uuid") for one in migrations}
         roots: dict[str, set[str]] = {}
         up: set[str] = set()
         for hypervisor in self._compute.hypervisors():
-            uuid, host = str(hypervisor["id"]), str(hypervisor["service"]["host"])
+            uuid, host = _text(hypervisor, "id"), _text(hypervisor, "service", "host")
             roots.setdefault(host, set()).add(uuid)
             up.update([uuid] if hypervisor.get("state") == "up" else [])
         known: set[str] = set()
         by_host: dict[str, set[str]] = {}
         for server in self._compute.servers():
-            known.add(str(server["id"]))
+            known.add(_text(server, "id"))
             if not _unsettled(server, moving) and server[HOST] in roots:
                 by_host.setdefault(str(server[HOST]), set()).add(str(server["id"]))
         # one that ended in error is over as soon as its server is gone
         known |= {
-            str(one["uuid"])
+            _text(one, "uuid")
             for one in migrations
             if one.get("status") != "error" or one["instance_uuid"] in known
         }
@@ -178,7 +180,7 @@ class NovaCatalogue:
         :raises ServiceUnusable: they cannot be read.
         """
         migrations = self._compute.unfinished_migrations()
-        moving = {str(one["instance_uuid"]) for one in migrations}
+        moving = {_text(one, "instance_uuid") for one in migrations}
         if only is None:
             servers: Iterator[Mapping[str, Any]] = self._compute.servers()
         else:
@@ -226,6 +228,26 @@ def _instance(server: Mapping[str, Any], unsettled: str, properties: Mapping[str
         raise ServiceUnusable(
             f"Nova's answer about server {server.get('id')} is not understood: {error}"
         ) from error
+
+
+def _text(entry: Mapping[str, Any], *path: str) -> str:
+    """A text somewhere in an answer; without it nothing can be said of what exists.
+
+    :raises ServiceUnusable: it is not there.
+    """
+    found: Any = entry
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    if not isinstance(found, str):
+        raise _not_understood(".".join(path), entry)
+    return found
+
+
+def _not_understood(name: str, entry: Mapping[str, Any]) -> ServiceUnusable:
+    return ServiceUnusable(
+        f"Nova's answer is not understood: expected {name} in {str(entry)[:200]}. Check what "
+        "answers at the endpoint of group [nova]."
+    )
 
 
 def _unsettled(server: Mapping[str, Any], moving: set[str]) -> str:

@@ -184,7 +184,7 @@ class Cloud:
         if path == "/v2.1/servers/detail":
             if query.get("all_tenants") != ["1"]:
                 return 200, {"servers": []}
-            listed = [each for each in self.servers if each["id"] not in self.unlisted]
+            listed = [each for each in self.servers if each.get("id") not in self.unlisted]
             return self._page(path, "servers", [_at(one, at) for one in listed], query)
         if path == "/v2.1/os-migrations":
             assert at >= PAGED_MIGRATIONS
@@ -218,7 +218,7 @@ class Cloud:
         key: str = "id",
     ) -> tuple[int, dict[str, Any]]:
         marker = query.get("marker", [""])[0]
-        ids = [one[key] for one in entries]
+        ids = [one.get(key) for one in entries]
         begin = ids.index(marker) + 1 if marker else 0
         size = min(self.page, int(query.get("limit", [str(self.page)])[0]))
         shown = entries[begin : begin + size]

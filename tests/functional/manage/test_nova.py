@@ -138,6 +138,26 @@ def test_1_when_nova_refuses_or_is_away_and_nothing_is_deleted(
     assert offline.placement.held(consumer)
 
 
+@pytest.mark.parametrize(
+    ("kind", "entry"),
+    [
+        ("hypervisors", {"id": 7, "service": {"host": "one"}}),
+        ("hypervisors", {"id": "7", "service": None}),
+        ("servers", {"name": "without an id"}),
+        ("migrations", {"uuid": None, "instance_uuid": "x", "status": "running"}),
+    ],
+)
+def test_1_for_an_entry_without_what_tells_who_it_is_and_nothing_is_deleted(
+    offline: Operator, cloud: Cloud, kind: str, entry: dict[str, Any]
+) -> None:
+    [consumer] = claims(offline, offline.placement.new_host("one"), 1)
+    setattr(cloud, kind, [entry])
+    result = offline.run("audit", NOW, "--delete")
+    assert result.status == 1
+    assert "not understood" in result.err
+    assert offline.placement.held(consumer)
+
+
 def test_1_when_nova_does_not_show_this_user_where_servers_run(
     offline: Operator, cloud: Cloud
 ) -> None:
