@@ -41,6 +41,7 @@ def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
         needs=_needs(fields),
         project=_text("spec.project_id", fields.get("project_id") or ""),
         user=_text("spec.user_id", fields.get("user_id") or ""),
+        spec=fields,
     )
 
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compute_agent import errors
 from compute_agent.state.claim import AssignedUnit, Claim
+from compute_agent.tracker.self_claim import Allocated, SelfClaim
 from compute_agent.tracker.units import chosen, holdings, units_of
 from compute_agent.virt.layout.application import MISSING as DEVICE_MISSING
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient
     from compute_agent.state.ledger import Ledger
     from compute_agent.tracker.resource_tracker import ResourceTracker
-    from compute_agent.tracker.self_claim import SelfClaim
     from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 
 LOG = logging.getLogger(__name__)
@@ -49,8 +49,8 @@ class ClaimRequest:
     :param providers_of: request group to the providers that serve it.
     :param node: empty: the node that the providers belong to.
     :param migration: consumer under which what the instance has here is kept meanwhile.
-    :param needs: what its flavor says, by class; with `project` and `user` for an instance that
-        comes without an allocation.
+    :param needs: what its flavor says, by class, without extra specs; with `project`, `user` and
+        the specification as it was sent, for an instance that comes without an allocation.
     """
 
     instance: str
@@ -61,6 +61,7 @@ class ClaimRequest:
     needs: Mapping[str, int] = field(default_factory=dict)
     project: str = ""
     user: str = ""
+    spec: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 class ClaimBook:
@@ -105,10 +106,15 @@ class ClaimBook:
         node = self._node_of(request)
         with self._tracker.lock_of(node), self._report.tracing():
             tree, root = self._tracker.reported(node)
-            held = self._held(request, tree, root)
-            wanted = _on_node(request, held, tree, root)
-            _check_groups(request, held, tree)
-            return self._assign(request, node, wanted, tree, root)
+            found = self._held(request, tree, root)
+            try:
+                wanted = _on_node(request, found.held, tree, root)
+                _check_groups(request, found.held, tree)
+                return self._assign(request, node, wanted, tree, root)
+            except Exception:
+                if found.by_host and self._self_claim is not None:
+                    self._self_claim.take_back(request.instance)
+                raise
 
     @contextmanager
     def claiming(self, request: ClaimRequest) -> Iterator[Claim]:
@@ -213,24 +219,26 @@ class ClaimBook:
             f"that were allocated for {request.instance}; name the node or the allocations."
         )
 
-    def _held(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Amounts:
-        """Return what placement holds for an instance."""
+    def _held(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
+        """Return what placement holds for an instance, after allocating it if need be."""
         consumer = request.instance
         record = self._report.get_allocs_for_consumer(consumer)
-        if not record["allocations"] and self._self_claim is not None:
-            return self._self_claim.allocate(request, tree, root)
-        if not record["allocations"]:
+        found = Allocated(
+            {uuid: dict(given["resources"]) for uuid, given in record["allocations"].items()}
+        )
+        if not found.held and self._self_claim is not None:
+            found = self._self_claim.allocate(request, tree, root)
+        if not found.held:
             raise errors.ComputeResourcesUnavailable(
                 f"Placement holds no allocation for {consumer}: the scheduler claims before the "
                 "host is told. Schedule the instance again."
             )
-        held = {uuid: dict(given["resources"]) for uuid, given in record["allocations"].items()}
-        if not held.keys() & set(tree.get_provider_uuids(root)):
+        if not found.held.keys() & set(tree.get_provider_uuids(root)):
             raise errors.ComputeResourcesUnavailable(
                 f"What placement holds for {consumer} is on other hosts: "
-                f"{', '.join(sorted(held))}. Nothing of node {tree.data(root).name} is."
+                f"{', '.join(sorted(found.held))}. Nothing of node {tree.data(root).name} is."
             )
-        return held
+        return found
 
     def _assign(
         self,

@@ -7,10 +7,13 @@ is allocated, or what the flavor says, on the root provider as hosts were before
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from compute_agent import errors
+from compute_agent.provider import SHARING_TRAIT
 from compute_agent.report.allocations import AlreadyClaimed, NoCapacity
 from compute_agent.report.connection import CONSUMER_TYPE
 
@@ -21,6 +24,21 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+DISK: Final = "DISK_GB"
+FLAVOR_FIELDS: Final = ("flavor", "image", "is_bfv", "numa_topology")
+"""Fields of a request specification that say what a flavor comes to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """What an instance holds, here or elsewhere.
+
+    :ivar by_host: this host has just allocated it, and may take it back.
+    """
+
+    held: Amounts
+    by_host: bool = False
+
 
 class SelfClaim:
     """Allocates for instances that come without an allocation."""
@@ -28,14 +46,15 @@ class SelfClaim:
     def __init__(self, report: ReportClient) -> None:
         self._report = report
 
-    def allocate(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Amounts:
-        """Allocate for an instance and return what it holds now.
+    def allocate(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
+        """Allocate for an instance, unless somebody was faster.
 
         :raises ComputeResourcesUnavailable: the request does not say what is needed, or there is
             not enough.
+        :raises InvalidInput: the flavor cannot be read.
         :raises PlacementError: placement could not be asked, or refused.
         """
-        wanted = request.amounts or _on_root(request.needs, tree, root)
+        wanted = request.amounts or _on_root(request.instance, needs_of(request), tree, root)
         if not wanted:
             raise errors.ComputeResourcesUnavailable(
                 f"Placement holds no allocation for {request.instance}, and the request names "
@@ -57,13 +76,86 @@ class SelfClaim:
         if isinstance(result, AlreadyClaimed):
             # the scheduler was late; what it claimed counts
             held = result.record["allocations"]
-            return {uuid: dict(given["resources"]) for uuid, given in held.items()}
+            return Allocated({uuid: dict(own["resources"]) for uuid, own in held.items()})
         LOG.info("Allocated %s for %s, which no scheduler did.", wanted, request.instance)
-        return wanted
+        return Allocated(wanted, by_host=True)
+
+    def take_back(self, instance: str) -> None:
+        """Remove what was allocated for an instance that the host cannot take after all.
+
+        Otherwise no other host could take it either: it would hold something of this one.
+        """
+        try:
+            self._report.delete_allocation(instance)
+        except errors.PlacementError as error:
+            LOG.error(
+                "What was allocated for %s, which is refused, could not be removed: %s. Whoever "
+                "asked must do it.",
+                instance,
+                error,
+            )
 
 
-def _on_root(needs: Mapping[str, int], tree: ProviderTree, root: str) -> Amounts:
-    """Return what of a flavor the root provider gives; a shared disk, say, is not its own."""
-    there = tree.data(root).inventory
-    own = {name: amount for name, amount in needs.items() if amount and name in there}
-    return {root: own} if own else {}
+def needs_of(request: ClaimRequest) -> Mapping[str, int]:
+    """Return what the flavor of a request asks for, by class, its extra specs included.
+
+    :raises InvalidInput: the flavor cannot be read.
+    """
+    if not (request.spec.get("flavor") or {}).get("extra_specs"):
+        return request.needs
+    # loaded for the time of an upgrade only
+    from compute_agent.scheduler.errors import SchedulerError
+    from compute_agent.scheduler.flavor import RequestOptions, request_of
+    from compute_agent.scheduler.spec_reader import read_spec
+
+    said = {name: request.spec[name] for name in FLAVOR_FIELDS if name in request.spec}
+    owner = {"project_id": request.project or "-", "user_id": request.user or "-"}
+    try:
+        asked = request_of(read_spec({**said, **owner}), RequestOptions(devices_are_filtered=True))
+    except SchedulerError as error:
+        raise errors.InvalidInput(
+            f"The flavor of {request.instance}, which came without an allocation, cannot be read: "
+            f"{error}"
+        ) from error
+    needs: Counter[str] = Counter()
+    for group in asked.groups.values():
+        needs.update(group.resources)
+    return needs
+
+
+def _on_root(
+    instance: str, needs: Mapping[str, int], tree: ProviderTree, root: str
+) -> dict[str, dict[str, int]]:
+    """Return where a flavor is allocated: on the root, its disk where that is shared.
+
+    :raises ComputeResourcesUnavailable: the root has nothing of a class.
+    """
+    wanted: dict[str, dict[str, int]] = {}
+    lacking = []
+    for resource_class, amount in needs.items():
+        if resource_class in tree.data(root).inventory:
+            wanted.setdefault(root, {})[resource_class] = amount
+        elif resource_class != DISK:
+            lacking.append(resource_class)
+        elif (pool := _pool_of(tree, root)) is not None:
+            wanted.setdefault(pool, {})[resource_class] = amount
+    if lacking:
+        raise errors.ComputeResourcesUnavailable(
+            f"{instance} came without an allocation, and the root provider "
+            f"{tree.data(root).name} ({root}) has no {', '.join(sorted(lacking))} to give: on a "
+            "host with NUMA cells or devices of its own the caller must name the allocations."
+        )
+    return wanted
+
+
+def _pool_of(tree: ProviderTree, root: str) -> str | None:
+    """Return the provider that shares its disk with a root, None where none does."""
+    aggregates = tree.data(root).aggregates
+    return next(
+        (
+            one.uuid
+            for one in tree.roots
+            if SHARING_TRAIT in one.traits and DISK in one.inventory and one.aggregates & aggregates
+        ),
+        None,
+    )

@@ -241,8 +241,10 @@ class TopologyDriver(ComputeDriver):
                 {
                     f"{root.name} counts its own DISK_GB although {sharing[0].name} "
                     f"({sharing[0].uuid}) shares disk with it, so the same disk is counted twice. "
-                    "Some of it is allocated on the host: move these allocations to the sharing "
-                    "provider, then the host's own record goes by itself"
+                    "Some of it is allocated on the host. For each consumer that `openstack "
+                    f"resource provider show --allocations {root.uuid}` lists, set its allocations "
+                    "again with the DISK_GB on the sharing provider (`openstack resource provider "
+                    "allocation set`), then the host's own record goes by itself"
                 }
             ),
         )

@@ -6,6 +6,7 @@ import uuid
 
 import pytest
 
+from compute_agent import errors
 from compute_agent.state.claim import AssignedUnit, Claim
 from compute_agent.state.ledger import Ledger
 from tests.functional.agent.processes import claim, running
@@ -82,6 +83,32 @@ def test_a_killed_agent_keeps_its_claims(agent_with_a_claim):
         assert [each["consumer"] for each in agent.ask("claims")] == [instance]
         assert agent.run("drop-claim", instance).returncode == 0
         assert agent.ask("claims") == []
+
+
+def test_during_an_upgrade_the_agent_allocates_on_its_root_what_the_flavor_says(
+    placement, new_agent, node
+):
+    agent = new_agent(placement.url, compute_agent={"legacy_self_claim": "auto"})
+    agent.script(nodes=[node], inventory={"VCPU": {"total": 4}, "MEMORY_MB": {"total": 1024}})
+    first, second = str(uuid.uuid4()), str(uuid.uuid4())
+    spec = {
+        "instance_uuid": first,
+        "project_id": "p",
+        "user_id": "u",
+        "flavor": {"vcpus": 3, "memory_mb": 512, "extra_specs": {"hw:cpu_policy": "shared"}},
+    }
+    with running(agent):
+        root = placement.root(node)["uuid"]
+        claimed = agent.ask("instance_claim", spec=spec)
+        assert claimed["amounts"] == {root: {"VCPU": 3, "MEMORY_MB": 512}}
+        record = placement.get(f"/allocations/{first}")
+        assert record["allocations"][root]["resources"] == {"VCPU": 3, "MEMORY_MB": 512}
+        assert (record["project_id"], record["consumer_type"]) == ("p", "INSTANCE")
+        assert agent.ask("instance_claim", spec=spec) == claimed
+        with pytest.raises(errors.ComputeAgentError, match="VCPU"):
+            agent.ask("instance_claim", spec=spec | {"instance_uuid": second})
+        assert placement.get(f"/allocations/{second}")["allocations"] == {}
+        assert [each["consumer"] for each in agent.ask("claims")] == [first]
 
 
 def test_what_is_no_claim_cannot_be_dropped(placement, new_agent):

@@ -12,7 +12,7 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.report.transport import InProcessTransport
 from compute_agent.tracker.claims import ClaimRequest
-from compute_agent.tracker.self_claim import SelfClaim
+from compute_agent.tracker.self_claim import Allocated, SelfClaim
 from tests.functional.report.conftest import ours
 from tests.functional.scheduler.moving import World
 
@@ -34,10 +34,10 @@ def test_a_flavor_is_allocated_on_the_root_once_and_not_beyond_what_there_is(wor
         needs = {"VCPU": 3, "DISK_GB": 5}
         return ClaimRequest(instance, needs=needs, project="p", user="u")
 
-    assert claims.allocate(needing(first), tree, root) == {root: {"VCPU": 3}}
+    assert claims.allocate(needing(first), tree, root).held == {root: {"VCPU": 3}}
     assert world.held(first) == {"a": {"VCPU": 3}}
     assert world.type_of(first) == "INSTANCE"
-    assert claims.allocate(needing(first), tree, root) == {root: {"VCPU": 3}}
+    assert claims.allocate(needing(first), tree, root).held == {root: {"VCPU": 3}}
     with pytest.raises(ComputeResourcesUnavailable, match="not enough for"):
         claims.allocate(needing(second), tree, root)
     assert world.used() == {"a": {"VCPU": 3}}
@@ -58,4 +58,4 @@ def test_what_a_scheduler_claimed_meanwhile_counts(world: World) -> None:
     world.call("PUT", f"/allocations/{instance}", body)
     request = ClaimRequest(instance, {root: {"VCPU": 2}}, project="p", user="u")
     held = SelfClaim(ReportClient(world.transport)).allocate(request, tree, root)
-    assert held == {root: {"VCPU": 1}}
+    assert held == Allocated({root: {"VCPU": 1}}, by_host=False)

@@ -2,6 +2,7 @@
 
 import uuid
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent import errors
-from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree import SHARING_TRAIT, ProviderTree
 from compute_agent.report.allocations import Claimed, NoCapacity
 from compute_agent.report.connection import OfferedVersions
 from compute_agent.service import claim_messages
@@ -55,6 +56,10 @@ class Report:
         wanted = allocation_request["allocations"]
         self.held[consumer] = {uuid: dict(one["resources"]) for uuid, one in wanted.items()}
         return Claimed(consumer)
+
+    def delete_allocation(self, consumer: str) -> bool:
+        self.asked.append(f"delete {consumer}")
+        return self.held.pop(consumer, None) is not None
 
     def get_allocations_for_provider(self, provider: str) -> dict[str, Any]:
         self.asked.append(f"provider {provider}")
@@ -192,6 +197,60 @@ def test_during_an_upgrade_the_host_allocates_on_its_root_what_the_flavor_says(h
     assert from_volume.needs["DISK_GB"] == 3
     host.book.claim(request)
     assert host.report.held[ONE] == {ROOT: {"VCPU": 2, "MEMORY_MB": 512}}
+
+
+def legacy_request(**extra_specs: str) -> ClaimRequest:
+    """A claim of an instance that comes without allocation, with extra specs of its flavor."""
+    flavor = {"vcpus": 2, "memory_mb": 512, "extra_specs": extra_specs}
+    spec = {"instance_uuid": ONE, "flavor": flavor, "project_id": "p", "user_id": "u"}
+    return claim_messages.request_from(spec, {}, {})
+
+
+def test_extra_specs_of_the_flavor_count_in_what_the_host_allocates_by_itself(host):
+    host.claims_by_itself()
+    host.tree.update_inventory(
+        ROOT,
+        {"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}, "PCPU": {"total": 2}},
+    )
+    host.book.claim(legacy_request(**{"hw:cpu_policy": "dedicated", "resources:MEMORY_MB": "99"}))
+    assert host.report.held[ONE] == {ROOT: {"PCPU": 2, "MEMORY_MB": 99}}
+    with pytest.raises(errors.InvalidInput, match="resources:MEMORY_MB"):
+        host.book.claim(replace(legacy_request(**{"resources:MEMORY_MB": "much"}), instance=TWO))
+
+
+def test_what_the_root_cannot_give_is_not_left_out_of_what_the_host_allocates(host):
+    host.claims_by_itself()
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="no MEMORY_MB, VCPU to give"):
+        host.book.claim(legacy_request())
+    assert host.report.held == {}
+
+
+def test_disk_that_is_shared_is_allocated_on_the_provider_that_shares_it(host):
+    host.claims_by_itself()
+    pool, aggregate = OTHER_HOST, str(uuid.UUID(int=78))
+    host.tree.update_inventory(ROOT, {"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}})
+    host.tree.update_aggregates(ROOT, {aggregate})
+    host.tree.new_root("pool", pool)
+    host.tree.update_inventory(pool, {"DISK_GB": {"total": 100}})
+    host.tree.update_aggregates(pool, {aggregate})
+    host.tree.update_traits(pool, {SHARING_TRAIT})
+    request = replace(legacy_request(), needs={"VCPU": 1, "DISK_GB": 5})
+    plain = replace(request, spec={})
+    host.book.claim(plain)
+    assert host.report.held[ONE] == {ROOT: {"VCPU": 1}, pool: {"DISK_GB": 5}}
+
+
+def test_a_host_takes_back_what_it_allocated_by_itself_when_it_refuses_the_instance(host):
+    host.claims_by_itself()
+    cpus = host.provider("PCPU")
+    host.claim(TWO, PCPU=4)
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="cannot give"):
+        host.book.claim(ClaimRequest(ONE, {cpus: {"PCPU": 1}}, project="p", user="u"))
+    assert ONE not in host.report.held
+    host.report.held[ONE] = {cpus: {"PCPU": 1}}
+    with pytest.raises(errors.ComputeResourcesUnavailable, match="cannot give"):
+        host.book.claim(ClaimRequest(ONE))
+    assert host.report.held[ONE], "what a scheduler claimed is the caller's to delete"
 
 
 def test_during_an_upgrade_too_a_claim_of_the_scheduler_counts(host):
