@@ -52,9 +52,14 @@ class Departures:
                 continue
             if self._is_settled(name, uuid):
                 self._report.drop_cache(uuid)
+                self._ledger.change_claims(drop=self._claimed_on(name))
             else:
                 kept[uuid] = name
         self._ledger.remember_nodes({**kept, **here})
+
+    def _claimed_on(self, name: str) -> list[str]:
+        claims = self._ledger.claims()
+        return [consumer for consumer, claim in claims.items() if claim.node == name]
 
     def _is_settled(self, name: str, uuid: str) -> bool:
         """Whether nothing is left to do for a node that is gone."""

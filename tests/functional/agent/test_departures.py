@@ -81,8 +81,12 @@ def test_a_node_that_is_only_elsewhere_now_keeps_its_providers(placement, new_ag
     agent.script(nodes=nodes)
     name, left = gone
     with running(agent):
+        for known in nodes:
+            held = claim(placement, nodes[known], {"VCPU": 1})
+            agent.ask("instance_claim", spec={"instance_uuid": held, "node": known})
         agent.script(nodes=left)
         eventually(lambda: len(agent.status()["nodes"]) == 1, "the node dropped")
+        eventually(lambda: [c["node"] for c in agent.ask("claims")] == list(left), "its claim too")
         eventually(lambda: f"{name} is no longer managed here" in agent.logged(), "a line")
         # it is another agent's by now, whatever this driver says of it
         agent.script(nodes=left | {f"{name}-new": str(uuid.uuid4())}, deleted=[name])
