@@ -12,6 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compute_agent import errors
+
 if TYPE_CHECKING:
     from compute_agent.agent_parts import AgentParts
     from compute_agent.manage.healing import Healer
@@ -54,7 +56,7 @@ class _Remedies:
             closing.callback(consumers.close)
             remedy = OrphanRemedy(
                 consumers,
-                self._source(closing),
+                lambda: self._source(closing),
                 self._min_age,
                 judges_migrations=self._conf.compute_agent.instance_source != "agents",
                 running=self._parts.driver.list_instance_uuids,
@@ -69,12 +71,22 @@ class _Remedies:
         yield from remedy.allocate(node, instances)
 
     def _min_age(self) -> float:
-        """What was written after a file of instances was is not known to it."""
+        """How old a consumer must be; a file knows only what is older than itself.
+
+        Whoever wrote the file began before, which the time of grace is for.
+        """
         ours = self._conf.compute_agent
+        grace = float(ours.audit_grace)
         if ours.instance_source != "file":
-            return float(ours.audit_grace)
-        file_age = time.time() - Path(ours.instance_file).stat().st_mtime
-        return max(float(ours.audit_grace), file_age)
+            return grace
+        try:
+            written = Path(ours.instance_file).stat().st_mtime
+        except OSError as error:
+            raise errors.InvalidConfiguration(
+                f"The file of instances {ours.instance_file} cannot be read: {error}. Write it, or "
+                "correct [compute_agent]instance_file."
+            ) from error
+        return grace + max(0.0, time.time() - written)
 
     def _source(self, closing: ExitStack) -> InstanceSource:
         from compute_agent.manage.instance_source import AgentsSource, FileSource

@@ -41,8 +41,7 @@ class Heals(Protocol):
 class OrphanRemedy:
     """Deletes what suspects hold that do not exist any more.
 
-    The source is asked only when there is a suspect that it could say something about.
-
+    :param open_source: opens the source, once there is a suspect that it could say something about.
     :param min_age: seconds, at the moment; a consumer written more recently is left alone.
     :param judges_migrations: whether the source knows them; otherwise only instances are judged.
     :param running: the instances that run on this host, at the moment.
@@ -51,14 +50,14 @@ class OrphanRemedy:
     def __init__(
         self,
         consumers: Consumers,
-        source: InstanceSource,
+        open_source: Callable[[], InstanceSource],
         min_age: Callable[[], float],
         *,
         judges_migrations: bool,
         running: Callable[[], Collection[str]],
     ) -> None:
         self._consumers = consumers
-        self._source = source
+        self._open_source = open_source
         self._min_age = min_age
         self._kinds = (INSTANCE, MIGRATION, None) if judges_migrations else (INSTANCE,)
         self._running = running
@@ -76,28 +75,31 @@ class OrphanRemedy:
         if not doubtful:
             return
         directory = provider_directory.read(self._consumers.connection)
-        listing = self._source.look(directory)
+        source = self._open_source()
+        listing = source.look(directory)
         here = frozenset(self._running())
         for consumer in doubtful:
             if consumer.uuid in here:
                 yield Treated(consumer.uuid, End.LEFT, "runs here by now")
             else:
                 judgement = judgement_from(root, consumer, listing, directory, min_age)
-                yield self._treated(consumer, judgement, listing)
+                yield self._treated(consumer, judgement, source, listing)
 
     def _not_judged(self, consumer: Consumer, min_age: float) -> str:
         """Why the source need not be asked about a consumer; empty where it must be."""
         if consumer.type not in self._kinds:
             return (
                 f"is a consumer of type {consumer.type or 'unknown'}, of which the source of "
-                f"instances ({self._source.name}) knows nothing: its allocations are left alone"
+                "instances knows nothing: its allocations are left alone"
             )
         if consumer.age is None:
             return "has allocations of an age that placement does not tell: they are left alone"
         return "was written too recently to be judged" if consumer.age < min_age else ""
 
-    def _treated(self, consumer: Consumer, judgement: Judgement, listing: Listing) -> Treated:
-        if judgement.verdict is Verdict.ORPHAN and not self._source.is_gone(consumer.uuid):
+    def _treated(
+        self, consumer: Consumer, judgement: Judgement, source: InstanceSource, listing: Listing
+    ) -> Treated:
+        if judgement.verdict is Verdict.ORPHAN and not source.is_gone(consumer.uuid):
             judgement = Judgement(Verdict.EXISTS)
         if judgement.verdict is not Verdict.ORPHAN or not may_be_deleted(consumer, listing):
             reason = judgement.reason or judgement.verdict.value
@@ -109,7 +111,7 @@ class OrphanRemedy:
         return Treated(
             consumer.uuid,
             End.HEALED,
-            f"does not exist any more (source of instances: {self._source.name}): its allocations "
+            f"does not exist any more (source of instances: {source.name}): its allocations "
             f"were deleted, which were {allocations(consumer.resources, str)}.",
         )
 

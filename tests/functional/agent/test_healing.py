@@ -150,13 +150,15 @@ def test_an_instance_that_the_source_has_on_another_host_gets_nothing(
 
 def test_a_source_that_fails_is_logged_once_and_passes_go_on(agent, placement, node, instances):
     agent.configure(compute_agent={"heal_orphans": True})
-    instances.write("no uuid")
+    instances.path.unlink()
     with running(agent):
         gone = claim(placement, placement.root(node)["uuid"], {"VCPU": 1})
         eventually(lambda: agent.report() and "cannot be healed now" in agent.logged(), "told")
         for _ in range(3):
             assert agent.report()["trouble"] is None
         assert agent.logged().count("cannot be healed now") == 1
+        instances.write("no uuid")
+        assert agent.report()["trouble"] is None
         assert "Traceback" not in agent.logged()
         instances.write()
         eventually(lambda: agent.report() and not held(placement, gone), "the source is back")

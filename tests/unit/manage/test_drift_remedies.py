@@ -48,10 +48,8 @@ def test_a_host_that_others_call_down_judges_what_is_on_it_all_the_same():
     assert judgement_from("mine", consumer("mine"), down, DIRECTORY, 0.0).verdict is Verdict.ORPHAN
 
 
-class Unasked:
-    """A source that must not be asked."""
-
-    name = "agents"
+def unasked():
+    raise AssertionError("there was no need to open the source")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +68,7 @@ def test_nobody_is_asked_about_what_could_not_be_judged(suspect):
             return [suspect]
 
     remedy = OrphanRemedy(
-        Consumers(), Unasked(), lambda: 300.0, judges_migrations=False, running=list
+        Consumers(), unasked, lambda: 300.0, judges_migrations=False, running=list
     )
     (treated,) = remedy.delete_gone("mine", ["c"])
     assert treated.end is End.LEFT
