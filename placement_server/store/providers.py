@@ -154,10 +154,12 @@ def update(
     ParentNotFound, ReparentingNotAllowed, UnparentingNotAllowed or ParentLoop.
     """
     provider = get(tx, uuid)
-    values: dict[str, object] = {"name": name, "updated_at": tx.now}
+    values: dict[str, object] = {"name": name}
     if parent_uuid is not KEEP and parent_uuid != provider.parent_uuid:
         values["parent_provider_id"] = _move(tx, provider, parent_uuid, reparenting_allowed)
+        values["updated_at"] = tx.now
     if name != provider.name:
+        values["updated_at"] = tx.now
         other = tx.execute(select(_C.id).where(_C.name == name, _C.id != provider.id)).first()
         if other is not None:
             raise ProviderNameTaken(name)

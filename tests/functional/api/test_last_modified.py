@@ -37,6 +37,18 @@ def test_old_puts_of_aggregates_change_a_provider_no_more_than_its_generation(
     assert changed(api, provider) == format_datetime(LATER, usegmt=True)
 
 
+@pytest.mark.parametrize("parent", [{}, {"parent_provider_uuid": None}])
+def test_a_put_of_what_a_provider_is_already_changes_nothing(
+    api: Client, clock: time_machine.Traveller, parent: dict[str, None]
+) -> None:
+    provider = api.provider("host")
+    clock.move_to(LATER)
+    for name, moment in (("host", START), ("renamed", LATER)):
+        answer = api.put(provider, {"name": name, **parent})
+        assert answer.headers["last-modified"] == format_datetime(moment, usegmt=True)
+        assert changed(api, provider) == format_datetime(moment, usegmt=True)
+
+
 @pytest.mark.parametrize("becomes_root", [True, False])
 def test_a_move_changes_every_provider_that_has_a_new_root(
     api: Client, clock: time_machine.Traveller, becomes_root: bool

@@ -175,8 +175,8 @@ def _last_modified_of_an_update(difference: Difference) -> bool:
         and re.fullmatch("/resource_providers/[^/]+", difference.sent.url) is not None
         and difference.statuses == (200, 200)
         and difference.only_in("last-modified")
-        and ours == difference.pair.moment
-        and (theirs is None or theirs < ours)
+        and ours is not None
+        and (theirs is None or (theirs < ours == difference.pair.moment))
     )
 
 
