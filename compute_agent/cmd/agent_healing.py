@@ -30,8 +30,11 @@ def remedies(parts: AgentParts, way: Transport | None = None) -> Iterator[Remedi
     :param way: to placement, instead of what is configured.
     :raises InvalidConfiguration: the source of instances cannot be used.
     """
+    from compute_agent.agent_parts import check_healing
     from compute_agent.report.keystone import KeystoneTransport
 
+    # a reload says what is wrong and goes on
+    check_healing(parts.conf)
     with ExitStack() as closing:
         yield _Remedies(parts, way or KeystoneTransport.from_conf(parts.conf), closing)
 

@@ -162,3 +162,22 @@ def test_a_source_that_fails_is_logged_once_and_passes_go_on(agent, placement, n
         assert "Traceback" not in agent.logged()
         instances.write()
         eventually(lambda: agent.report() and not held(placement, gone), "the source is back")
+
+
+def test_a_reload_that_switches_on_what_cannot_heal_says_so_and_heals_nothing(
+    agent, placement, node
+):
+    instance = str(uuid.uuid4())
+    agent.configure(compute_agent={"instance_source": "agents", "instance_file": None})
+    agent.script(nodes=[node], instances=[instance])
+    with running(agent):
+        audited(agent, "missing", instance)
+        agent.configure(compute_agent={"heal_missing": True})
+        agent.send(signal.SIGHUP)
+        eventually(lambda: "agents do not know the flavors" in agent.logged(), "the reload says so")
+        eventually(
+            lambda: agent.report() and "cannot be healed now" in agent.logged(), "so do audits"
+        )
+        assert agent.report()["trouble"] is None
+        assert held(placement, instance) == {}
+        assert "Traceback" not in agent.logged()
