@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from compute_agent.report.transport import Transport
     from compute_agent.tracker.drift_healing import Remedies, Treated
 
+BUILDING_SECONDS = 3600.0
+"""An instance whose claim is younger may still be on its way to run here."""
+
 
 @contextmanager
 def remedies(parts: AgentParts, way: Transport | None = None) -> Iterator[Remedies]:
@@ -62,7 +65,7 @@ class _Remedies:
                 lambda: self._source(closing),
                 self._min_age,
                 judges_migrations=self._conf.compute_agent.instance_source != "agents",
-                running=self._parts.driver.list_instance_uuids,
+                running=self._here,
             )
             yield from remedy.delete_gone(root, suspects)
 
@@ -72,6 +75,13 @@ class _Remedies:
         catalogue, ports = self._catalogue()
         remedy = MissingRemedy(catalogue, lambda: self._healer(ports))
         yield from remedy.allocate(node, instances)
+
+    def _here(self) -> list[str]:
+        """What runs here, and what was claimed here lately: no agent lists what is being built."""
+        since = time.time() - BUILDING_SECONDS
+        claims = self._parts.ledger.claims().values()
+        claimed = [claim.consumer for claim in claims if claim.claimed_at > since]
+        return [*self._parts.driver.list_instance_uuids(), *claimed]
 
     def _min_age(self) -> float:
         """How old a consumer must be; a file knows only what is older than itself.

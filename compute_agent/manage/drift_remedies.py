@@ -44,7 +44,7 @@ class OrphanRemedy:
     :param open_source: opens the source, once there is a suspect that it could say something about.
     :param min_age: seconds, at the moment; a consumer written more recently is left alone.
     :param judges_migrations: whether the source knows them; otherwise only instances are judged.
-    :param running: the instances that run on this host, at the moment.
+    :param running: the instances that run on this host, or are being built, at the moment.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class OrphanRemedy:
         here = frozenset(self._running())
         for consumer in doubtful:
             if consumer.uuid in here:
-                yield Treated(consumer.uuid, End.LEFT, "runs here by now")
+                yield Treated(consumer.uuid, End.LEFT, "runs here by now, or is being built here")
             else:
                 judgement = judgement_from(root, consumer, listing, directory, min_age)
                 yield self._treated(consumer, judgement, source, listing)

@@ -1,5 +1,6 @@
 """What the agent deletes and allocates by itself, with agents on a bus and with Nova as sources."""
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -32,7 +33,11 @@ def _parts(operator: Operator) -> SimpleNamespace:
     operator.arguments("audit")
     conf = agent_conf.new_config([f"--config-file={operator.directory / 'agent.conf'}"])
     driver = SimpleNamespace(list_instance_uuids=list, get_instance_devices=lambda _uuid: None)
-    return SimpleNamespace(conf=conf, driver=driver)
+    claims = SimpleNamespace(claims=lambda: CLAIMS)
+    return SimpleNamespace(conf=conf, driver=driver, ledger=claims)
+
+
+CLAIMS: dict[str, SimpleNamespace] = {}
 
 
 # -- all agents ------------------------------------------------------------------------------------
@@ -66,6 +71,21 @@ def test_what_also_holds_something_of_a_silent_host_is_never_deleted(
     assert found.end is End.LEFT
     assert "no agent answers for silent" in found.detail
     assert placement.held(both)
+
+
+def test_what_was_claimed_on_the_host_lately_may_be_being_built_and_is_not_deleted(
+    offline: Operator, on_bus: Callable[[Agent], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = offline.placement.new_host()
+    built, given_up = (offline.placement.claim({mine: {"VCPU": 1}}) for _ in range(2))
+    now = time.time()
+    for consumer, claimed_at in ((built, now - 60), (given_up, now - 7200)):
+        claim = SimpleNamespace(consumer=consumer, claimed_at=claimed_at)
+        monkeypatch.setitem(CLAIMS, consumer, claim)
+    on_bus(Agent("a", [mine]))
+    found = treated(offline, mine, built, given_up)
+    assert (found[built].end, found[given_up].end) == (End.LEFT, End.HEALED)
+    assert offline.placement.held(built)
 
 
 # -- Nova ------------------------------------------------------------------------------------------
