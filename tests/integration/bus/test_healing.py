@@ -1,0 +1,90 @@
+"""Agents that ask one another over a real RabbitMQ before one of them deletes an allocation."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.fixtures.rabbitmq import RabbitMq
+from tests.functional.agent.processes import (
+    AgentProcess,
+    PlacementProcess,
+    claim,
+    eventually,
+    running,
+)
+
+
+@pytest.fixture
+def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
+    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def agents(
+    tmp_path_factory: pytest.TempPathFactory, placement: PlacementProcess, rabbitmq: RabbitMq
+) -> Iterator[list[AgentProcess]]:
+    """Two agents, of which the first may heal."""
+    made = []
+    for name in ("healer", "other"):
+        agent = AgentProcess(
+            tmp_path_factory.mktemp(name),
+            placement.url,
+            DEFAULT={"transport_url": rabbitmq.url, "host": name, "report_interval": 1},
+            compute_agent={
+                "audit_interval": 1,
+                "audit_grace": 0,
+                "heal_orphans": name == "healer",
+            },
+        )
+        agent.script(nodes=[name])
+        made.append(agent)
+    with running(made[0]), running(made[1]):
+        yield made
+
+
+def held(placement: PlacementProcess, consumer: str) -> dict[str, Any]:
+    found: dict[str, Any] = placement.get(f"/allocations/{consumer}")["allocations"]
+    return found
+
+
+def test_only_what_no_agent_runs_and_no_silent_host_may_run_is_deleted(
+    placement: PlacementProcess, agents: list[AgentProcess]
+) -> None:
+    healer, other = agents
+    root, elsewhere = (placement.tree(name)[name]["uuid"] for name in ("healer", "other"))
+    silent = str(uuid.uuid4())
+    body = {"name": "silent", "uuid": silent}
+    assert placement.request("POST", "/resource_providers", json=body).ok
+    path = f"/resource_providers/{silent}"
+    written = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 4}}}
+    assert placement.request("PUT", f"{path}/inventories", json=written).ok
+    written = {"resource_provider_generation": 1, "traits": ["COMPUTE_NODE"]}
+    assert placement.request("PUT", f"{path}/traits", json=written).ok
+
+    running_there, wide, gone = (str(uuid.uuid4()) for _ in range(3))
+    other.script(nodes=["other"], instances=[running_there])
+    claim(placement, root, {"VCPU": 1}, running_there)
+    body = {
+        "allocations": {each: {"resources": {"VCPU": 1}} for each in (root, silent)},
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+    }
+    assert placement.request("PUT", f"/allocations/{wide}", json=body).ok
+    foreign = claim(placement, elsewhere, {"VCPU": 1})
+    claim(placement, root, {"VCPU": 1}, gone)
+
+    eventually(lambda: healer.report() and not held(placement, gone), f"deleted; {healer.logged()}")
+    assert held(placement, running_there)
+    assert held(placement, wide)
+    assert held(placement, foreign), "what is on another host is that host's to judge"
+    assert healer.node()["trouble"] is None
+    assert "cannot be healed" not in healer.logged()
