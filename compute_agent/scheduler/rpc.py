@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import bus as message_bus
 from compute_agent import conf as agent_conf
+from compute_agent import process_signals
 from compute_agent.errors import ComputeAgentError, PlacementUnavailable
 from compute_agent.report.transport import Transport
 from compute_agent.scheduler import assembly, spec_reader
@@ -38,7 +39,6 @@ from compute_agent.scheduler.fields import Fields
 from compute_agent.scheduler.move import move_kind, move_of
 from compute_agent.scheduler.selection import Selection
 from compute_agent.scheduler.spec import RequestSpec
-from compute_agent.service import signals
 
 # before the library is imported: it would settle on eventlet
 message_bus.use_threads()
@@ -300,7 +300,7 @@ def serve(
         signal.SIGINT: stopped.set,
         signal.SIGHUP: reread,
     }
-    with signals.handled(handlers):
+    with process_signals.handled(handlers):
         service.start()
         LOG.info("Serving topic %s as %s", TOPIC, conf.DEFAULT.host)
         stopped.wait()

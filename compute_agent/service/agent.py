@@ -19,8 +19,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import conf as agent_conf
-from compute_agent import errors
-from compute_agent.service import signals
+from compute_agent import errors, process_signals
 from compute_agent.service.availability import Availability
 from compute_agent.service.commands import AgentCommands
 from compute_agent.service.local_socket import Command, LocalServer
@@ -127,7 +126,7 @@ class Agent:
             signal.SIGHUP: self.request_reload,
             signal.SIGUSR2: self.commands.dump_state,
         }
-        with signals.handled(handlers):
+        with process_signals.handled(handlers):
             surfaces = self._surfaces()
             try:
                 self._open_bus()
@@ -259,7 +258,7 @@ class Agent:
     def _asked_to_stop(self) -> None:
         if self._stop.is_set():
             LOG.warning("Asked to stop a second time: the pass at work is abandoned.")
-            signals.exit_at_once(int(self._exit_code))
+            process_signals.exit_at_once(int(self._exit_code))
         LOG.info("Asked to stop; a pass at work is finished first.")
         self._begin_stop()
 
@@ -277,7 +276,7 @@ class Agent:
             "and the next start goes on from there.",
             self._graceful,
         )
-        signals.exit_at_once(int(self._exit_code))
+        process_signals.exit_at_once(int(self._exit_code))
 
     def _fatal(self, result: PassResult) -> None:
         """A pass said that the process must end."""

@@ -93,7 +93,7 @@ def test_what_was_claimed_on_the_host_lately_may_be_being_built_and_is_not_delet
 
 @pytest.fixture
 def cloud(offline: Operator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    monkeypatch.setattr("compute_agent.manage.openstack.service.TRIES", 1)
+    monkeypatch.setattr("compute_agent.openstack_service.TRIES", 1)
     with running_cloud() as found:
         offline.configure(**found.options())
         yield found
