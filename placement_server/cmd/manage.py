@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from placement_server import conf as configuration
 from placement_server.cmd.tables import text_table
-from placement_server.store import audit, data_migrations, schema
+from placement_server.store import audit, data_migrations, migration, schema
 from placement_server.store.configuration import connection, store_options
 from placement_server.store.data_migrations import Batch, Migration
 from placement_server.store.engine import Engines, create_engines
@@ -133,7 +133,7 @@ def _store(conf: cfg.ConfigOpts) -> Iterator[Store]:
 
 def _sync(conf: cfg.ConfigOpts) -> int:
     with _engines(conf) as engines:
-        schema.upgrade(engines.writer)
+        migration.upgrade(engines.writer)
     return 0
 
 
@@ -145,13 +145,13 @@ def _version(conf: cfg.ConfigOpts) -> int:
 
 def _stamp(conf: cfg.ConfigOpts) -> int:
     with _engines(conf) as engines:
-        schema.stamp(engines.writer, conf.command.version)
+        migration.stamp(engines.writer, conf.command.version)
     return 0
 
 
 def _downgrade(conf: cfg.ConfigOpts) -> int:
     with _engines(conf) as engines:
-        schema.downgrade(engines.writer, conf.command.version)
+        migration.downgrade(engines.writer, conf.command.version)
     return 0
 
 
@@ -186,11 +186,11 @@ def _run_migrations(
     while True:
         left = BATCH if max_count is None else max_count
         progress = 0
-        for name, migration in migrations:
+        for name, migrate in migrations:
             if left < 1:
                 break
             try:
-                found, done = store.write(migration, left)
+                found, done = store.write(migrate, left)
             except (StoreError, SQLAlchemyError):
                 LOG.exception("Error attempting to run %s", name)
                 failed = True

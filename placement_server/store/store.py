@@ -66,7 +66,10 @@ class Store:
         try:
             schema.await_database(engines.writer, options)
             if options.sync_on_startup or engines.in_memory:
-                schema.upgrade(engines.writer)
+                # alembic is needed here only
+                from placement_server.store import migration
+
+                migration.upgrade(engines.writer)
             schema.require_newest(engines.writer)
         except BaseException:
             store.close()

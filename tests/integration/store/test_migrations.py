@@ -22,6 +22,7 @@ from placement_server.store import (
     allocations,
     audit,
     inventories,
+    migration,
     providers,
     schema,
     traits,
@@ -150,7 +151,7 @@ def test_our_first_revision_makes_the_tables_of_openstack_placement(
         reflected.drop_all(engine)
         engine.dispose()
     engines = create_engines(ours_url, OPTIONS)
-    schema.upgrade(engines.writer, schema.OPENSTACK_REVISION)
+    migration.upgrade(engines.writer, schema.OPENSTACK_REVISION)
     engines.dispose()
     assert structure(ours_url) == theirs
 
@@ -162,10 +163,10 @@ def test_a_database_of_openstack_placement_keeps_all_its_data_going_forward_and_
     engines = create_engines(openstack_url, OPTIONS)
     assert schema.current_revision(engines.reader) == schema.OPENSTACK_REVISION
     for _ in range(2):
-        schema.upgrade(engines.writer)
+        migration.upgrade(engines.writer)
         schema.require_newest(engines.reader)
         assert contents(openstack_url) == before_rows
-        schema.downgrade(engines.writer, schema.OPENSTACK_REVISION)
+        migration.downgrade(engines.writer, schema.OPENSTACK_REVISION)
         assert contents(openstack_url) == before_rows
         assert structure(openstack_url) == before_structure
     engines.dispose()
@@ -248,13 +249,13 @@ def test_a_database_of_an_older_openstack_placement_is_refused_with_the_way_out(
 
 def test_an_interrupted_first_sync_on_mysql_is_taken_up_again(mariadb_url: str) -> None:
     engines = create_engines(mariadb_url, OPTIONS)
-    schema.upgrade(engines.writer, schema.OPENSTACK_REVISION)
+    migration.upgrade(engines.writer, schema.OPENSTACK_REVISION)
     with engines.writer.begin() as connection:
         connection.exec_driver_sql("DELETE FROM alembic_version")
         for table in ("resource_provider_traits", "traits", "users"):
             connection.exec_driver_sql(f"DROP TABLE {table}")
         connection.exec_driver_sql("DROP INDEX allocations_consumer_id_idx ON allocations")
-    schema.upgrade(engines.writer)
+    migration.upgrade(engines.writer)
     engines.dispose()
     store = Store.open(mariadb_url, options=OPTIONS)
     store.synchronise_standard_names()
@@ -271,3 +272,7 @@ def test_text_is_compared_exactly_on_mariadb_too(mariadb_url: str) -> None:
     with pytest.raises(ProviderNotFound):
         store.read(providers.get, name("host").upper())
     store.close()
+
+
+def test_the_schema_that_is_demanded_is_the_one_that_the_migrations_make() -> None:
+    assert migration.newest_revision() == schema.NEWEST_REVISION

@@ -1,0 +1,102 @@
+"""Taking the schema from one revision to another.
+
+Apart from reading which one a database has, because only those who migrate need alembic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy import Connection, Engine, text
+
+from placement_server.store.errors import SchemaRevisionUnknown, StoreUnavailable
+from placement_server.store.schema import revision_of
+
+_LOCK_NAME: Final = "placement-server schema"
+_LOCK_NUMBER: Final = 0x706C6163
+_LOCK_WAIT: Final = 600
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.attributes["connection"] = connection
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    return config
+
+
+def newest_revision() -> str:
+    """The end of the chain of migrations."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None, "the migrations have exactly one head"
+    return head
+
+
+def upgrade(engine: Engine, revision: str = "head") -> None:
+    """Take the database forward. Any number of processes may ask for it at the same time."""
+    with _alone(engine) as connection, _known_revisions(connection):
+        command.upgrade(_config(connection), revision)
+
+
+def downgrade(engine: Engine, revision: str) -> None:
+    """Take the database back to an older revision."""
+    with _alone(engine) as connection, _known_revisions(connection):
+        command.downgrade(_config(connection), revision)
+
+
+def stamp(engine: Engine, revision: str) -> None:
+    """Record a revision without changing anything else."""
+    with _alone(engine) as connection, _known_revisions(connection):
+        command.stamp(_config(connection), revision)
+
+
+@contextlib.contextmanager
+def _known_revisions(connection: Connection) -> Iterator[None]:
+    """Turns alembic's complaint about a revision into one that says what to do."""
+    try:
+        yield
+    except CommandError as error:
+        raise SchemaRevisionUnknown(revision_of(connection), str(error)) from error
+
+
+@contextlib.contextmanager
+def _alone(engine: Engine) -> Iterator[Connection]:
+    """A connection in a transaction, while no other process changes the schema.
+
+    SQLite: the write transaction itself. PostgreSQL: an advisory lock that ends with the
+    transaction. MySQL, whose DDL commits by itself: a named lock of the session.
+    """
+    family = engine.dialect.name
+    with engine.connect() as connection:
+        if family in ("mysql", "mariadb"):
+            database = engine.url.database or ""
+            name = f"{_LOCK_NAME} {database}"[:64]
+            got = connection.scalar(
+                text("SELECT GET_LOCK(:name, :wait)"), {"name": name, "wait": _LOCK_WAIT}
+            )
+            if got != 1:
+                raise StoreUnavailable(
+                    f"Another process has been changing the schema for {_LOCK_WAIT} s; when it "
+                    "is not at work any more, try again."
+                )
+            connection.commit()
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                connection.execute(text("SELECT RELEASE_LOCK(:name)"), {"name": name})
+                connection.commit()
+            return
+        with connection.begin():
+            if family == "postgresql":
+                connection.execute(text("SET LOCAL lock_timeout = 0"))
+                connection.execute(
+                    text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK_NUMBER}
+                )
+            yield connection
