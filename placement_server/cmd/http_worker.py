@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import select
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
 
 from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.message import Request
@@ -13,6 +14,9 @@ from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import ThreadWorker
 
 from placement_server.cmd.clients import Deadlines, received
+
+#: How long a thread stays with a connection after an answer. It keeps nobody waiting.
+LINGER_MS: Final = 50
 
 
 class LenientRequest(Request):  # type: ignore[misc]
@@ -59,6 +63,23 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         self.wsgi = self._in_turn
 
     def handle(self, conn: Any) -> Any:
+        while True:
+            result = self._handle_one(conn)
+            if result is not True or not self._asks_again(conn):
+                return result
+
+    def _asks_again(self, conn: Any) -> bool:
+        """Wait a moment for the next request of a client that keeps its connection.
+
+        Handing the connection to the main thread and back costs as much as a small request.
+        """
+        if not self.alive or conn.is_http2 or conn.parser.unreader.buf.getvalue():
+            return False
+        waiting = select.poll()
+        waiting.register(conn.sock, select.POLLIN)
+        return bool(waiting.poll(LINGER_MS))
+
+    def _handle_one(self, conn: Any) -> Any:
         self._connection.value = conn
         self._deadlines.begin(conn)
         try:
