@@ -23,7 +23,7 @@ def list_(request: Request) -> Response:
     request.require_version(1)
     request.authorise(operations.AGGREGATES_LIST)
     try:
-        provider, found = request.store.read(aggregates.of_provider, provider_uuid)
+        provider, found = request.store.read_single(aggregates.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider(provider_uuid) from error
     return _answer(request, provider, found)

@@ -205,7 +205,7 @@ def delete(request: Request) -> Response:
 
 def _why_not_found(request: Request, resource_class: str) -> str:
     try:
-        request.store.read(resource_classes.get, resource_class)
+        request.store.read_single(resource_classes.get, resource_class)
     except store_errors.ResourceClassNotFound:
         return f"No such resource class {resource_class}."
     return f"No inventory of class {resource_class} found for delete"
@@ -258,7 +258,7 @@ def _reserved_may_equal_total(request: Request) -> bool:
 
 def _stored(request: Request, provider_uuid: str) -> tuple[Provider, Mapping[str, StoredInventory]]:
     try:
-        return request.store.read(inventories.of_provider, provider_uuid)
+        return request.store.read_single(inventories.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider_for(provider_uuid, " : ") from error
 

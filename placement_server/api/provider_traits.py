@@ -23,7 +23,7 @@ def list_(request: Request) -> Response:
     request.require_json_accepted()
     request.authorise(operations.PROVIDER_TRAITS_LIST)
     try:
-        provider, found = request.store.read(traits.of_provider, provider_uuid)
+        provider, found = request.store.read_single(traits.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider_for(provider_uuid) from error
     return _answer(request, provider, found)

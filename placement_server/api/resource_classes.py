@@ -19,7 +19,7 @@ def list_(request: Request) -> Response:
     request.require_version(2)
     request.require_json_accepted()
     request.authorise(operations.CLASSES_LIST)
-    found = request.store.read(resource_classes.list_all)
+    found = request.store.read_single(resource_classes.list_all)
     return json_response(
         {"resource_classes": [_representation(request, row.name) for row in found]},
         *cache_headers(request.version, *(row.last_modified for row in found)),
@@ -46,7 +46,7 @@ def show(request: Request) -> Response:
     request.require_json_accepted()
     request.authorise(operations.CLASSES_SHOW)
     try:
-        row = request.store.read(resource_classes.get, name)
+        row = request.store.read_single(resource_classes.get, name)
     except store_errors.ResourceClassNotFound as error:
         raise _no_such_class(name) from error
     return json_response(

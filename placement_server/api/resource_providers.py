@@ -220,7 +220,7 @@ def look_up(request: Request, provider_uuid: str) -> Provider:
     :raises errors.NotFound: there is none.
     """
     try:
-        return request.store.read(providers.get, provider_uuid)
+        return request.store.read_single(providers.get, provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider(provider_uuid) from error
 

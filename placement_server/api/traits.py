@@ -82,7 +82,7 @@ def show(request: Request) -> Response:
     request.require_version(6)
     request.authorise(operations.TRAITS_SHOW)
     try:
-        trait = request.store.read(traits.get, name)
+        trait = request.store.read_single(traits.get, name)
     except store_errors.TraitNotFound as error:
         raise _no_such_trait(name) from error
     return empty_response(204, *cache_headers(request.version, trait.last_modified))

@@ -19,7 +19,7 @@ def of_provider(request: Request) -> Response:
     request.require_json_accepted()
     request.authorise(operations.PROVIDER_USAGES)
     try:
-        provider, used = request.store.read(usages.of_provider, provider_uuid)
+        provider, used = request.store.read_single(usages.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider_for(provider_uuid) from error
     return json_response(

@@ -16,12 +16,11 @@ from placement_server.store.tables import placement_aggregates, resource_provide
 from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
 
 _LINKS: Final = resource_provider_aggregates
-_OF_PROVIDER: Final = (
-    select(placement_aggregates.c.uuid)
-    .join(_LINKS, _LINKS.c.aggregate_id == placement_aggregates.c.id)
-    .where(_LINKS.c.resource_provider_id == bindparam("provider_id"))
-    .order_by(placement_aggregates.c.id)
-)
+_OF_PROVIDER: Final = provider_rows.select_with(
+    _LINKS.join(placement_aggregates, _LINKS.c.aggregate_id == placement_aggregates.c.id),
+    _LINKS.c.resource_provider_id,
+    placement_aggregates.c.uuid,
+).order_by(placement_aggregates.c.id)
 _LINKED: Final = select(_LINKS.c.aggregate_id).where(
     _LINKS.c.resource_provider_id == bindparam("provider_id")
 )
@@ -32,8 +31,8 @@ _IDS: Final = select(placement_aggregates.c.uuid, placement_aggregates.c.id).whe
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[str]]:
     """The provider and the uuids of its aggregates. Raises ProviderNotFound."""
-    provider = provider_rows.get(tx, uuid)
-    return provider, list(tx.execute(_OF_PROVIDER, {"provider_id": provider.id}).scalars())
+    provider, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
+    return provider, [row[0] for row in rows]
 
 
 def replace(

@@ -31,8 +31,7 @@ GENERATION_CONFLICT = "resource provider generation conflict"
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, StoredInventory]]:
     """The provider with all its inventories by class name. Raises ProviderNotFound."""
-    provider = provider_rows.get(tx, uuid)
-    return provider, inventory_rows.of_provider_id(tx, provider.id)
+    return inventory_rows.of_provider(tx, uuid)
 
 
 def get(tx: ReadTransaction, uuid: str, resource_class: str) -> tuple[Provider, StoredInventory]:

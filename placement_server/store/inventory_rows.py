@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
+from placement_server.store import provider_rows
 from placement_server.store.capacity import single_precision, usable
-from placement_server.store.records import InventoryRecord, StoredInventory
+from placement_server.store.records import InventoryRecord, Provider, StoredInventory
 from placement_server.store.tables import inventories, resource_classes, resource_providers
 from placement_server.store.transaction import AnyRow, ReadTransaction, WriteTransaction, aware
 
@@ -33,23 +34,30 @@ class HeldInventory(NamedTuple):
     used: int
 
 
-SELECT_STORED: Final = (
-    select(
-        resource_classes.c.name,
-        _C.total,
-        _C.reserved,
-        _C.min_unit,
-        _C.max_unit,
-        _C.step_size,
-        _C.allocation_ratio,
-        _C.created_at,
-        _C.updated_at,
-    )
-    .join(resource_classes, resource_classes.c.id == _C.resource_class_id)
-    .where(_C.resource_provider_id == bindparam("provider_id"))
+_STORED: Final = (
+    resource_classes.c.name,
+    _C.total,
+    _C.reserved,
+    _C.min_unit,
+    _C.max_unit,
+    _C.step_size,
+    _C.allocation_ratio,
+    _C.created_at,
+    _C.updated_at,
 )
-_ONE: Final = SELECT_STORED.where(resource_classes.c.name == bindparam("name"))
-_ALL: Final = SELECT_STORED.order_by(_C.resource_class_id)
+_ONE: Final = (
+    select(*_STORED)
+    .join(resource_classes, resource_classes.c.id == _C.resource_class_id)
+    .where(
+        _C.resource_provider_id == bindparam("provider_id"),
+        resource_classes.c.name == bindparam("name"),
+    )
+)
+_ALL: Final = provider_rows.select_with(
+    inventories.join(resource_classes, resource_classes.c.id == _C.resource_class_id),
+    _C.resource_provider_id,
+    *_STORED,
+).order_by(_C.resource_class_id)
 
 _HELD_COLUMNS: Final = (
     _C.id,
@@ -104,17 +112,21 @@ _UPDATE: Final = (
 _DELETE: Final = sa.delete(inventories).where(_C.id.in_(bindparam("ids", expanding=True)))
 
 
-def stored(row: AnyRow) -> tuple[str, StoredInventory]:
-    """Class name and inventory of a row of SELECT_STORED."""
+def stored(row: AnyRow | tuple[Any, ...]) -> tuple[str, StoredInventory]:
+    """Class name and inventory of a row of these statements."""
     name, total, reserved, min_unit, max_unit, step_size, ratio, created, updated = row
     return name, StoredInventory(
         total, reserved, min_unit, max_unit, step_size, ratio, aware(updated or created)
     )
 
 
-def of_provider_id(tx: ReadTransaction, provider_id: int) -> dict[str, StoredInventory]:
-    """All inventories of a provider by class name, in the order of the class ids."""
-    return dict(map(stored, tx.execute(_ALL, {"provider_id": provider_id}).all()))
+def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, StoredInventory]]:
+    """The provider with all its inventories by class name, in the order of the class ids.
+
+    Raises ProviderNotFound.
+    """
+    provider, rows = provider_rows.get_with(tx, _ALL, uuid)
+    return provider, dict(map(stored, rows))
 
 
 def one(tx: ReadTransaction, provider_id: int, resource_class: str) -> StoredInventory | None:

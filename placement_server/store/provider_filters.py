@@ -50,14 +50,13 @@ def find(
     if uuid is not None:
         conditions.append(PROVIDER.c.uuid == uuid)
     if in_tree is not None:
-        root_id = tx.execute(
-            select(resource_providers.c.root_provider_id).where(
-                resource_providers.c.uuid == in_tree
-            )
-        ).scalar()
-        if root_id is None:
+        root_id = select(resource_providers.c.root_provider_id).where(
+            resource_providers.c.uuid == in_tree
+        )
+        if (required or forbidden or resources) and tx.execute(root_id).scalar() is None:
+            # before anything is said of unknown names
             return []
-        conditions.append(PROVIDER.c.root_provider_id == root_id)
+        conditions.append(PROVIDER.c.root_provider_id == root_id.scalar_subquery())
 
     has_required: list[Condition] = []
     if required:

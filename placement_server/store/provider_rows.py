@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final, TypeAlias
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import ColumnElement, FromClause, Select, bindparam, select
 
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import Provider
 from placement_server.store.tables import resource_providers
 from placement_server.store.transaction import AnyRow, ReadTransaction, aware
+
+AnySelect: TypeAlias = "Select[*tuple[Any, ...]]"
 
 PROVIDER: Final = resource_providers.alias("p")
 _PARENT: Final = resource_providers.alias("parent")
@@ -32,9 +34,10 @@ SELECT_PROVIDERS: Final = select(
     )
 )
 _BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid == bindparam("uuid"))
+_WIDTH: Final = len(SELECT_PROVIDERS.selected_columns)
 
 
-def provider_of(row: AnyRow) -> Provider:
+def provider_of(row: AnyRow | tuple[Any, ...]) -> Provider:
     """The provider in a row of SELECT_PROVIDERS."""
     provider_id, uuid, name, generation, parent, root, created, updated, root_id = row
     return Provider(
@@ -56,3 +59,27 @@ def get(tx: ReadTransaction, uuid: str) -> Provider:
     if row is None:
         raise ProviderNotFound(uuid)
     return provider_of(row)
+
+
+def select_with(
+    source: FromClause, link: ColumnElement[int], *columns: ColumnElement[Any]
+) -> AnySelect:
+    """The statement for :func:`get_with`: columns of ``source``, where ``link`` is the provider.
+
+    The first column must not be nullable.
+    """
+    return (
+        SELECT_PROVIDERS.add_columns(*columns)
+        .outerjoin(source, link == PROVIDER.c.id)
+        .where(PROVIDER.c.uuid == bindparam("uuid"))
+    )
+
+
+def get_with(
+    tx: ReadTransaction, statement: AnySelect, uuid: str
+) -> tuple[Provider, list[tuple[Any, ...]]]:
+    """The provider and the rows that belong to it, in one statement. Raises ProviderNotFound."""
+    rows = tx.execute(statement, {"uuid": uuid}).all()
+    if not rows:
+        raise ProviderNotFound(uuid)
+    return provider_of(rows[0][:_WIDTH]), [row[_WIDTH:] for row in rows if row[_WIDTH] is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
@@ -32,17 +32,17 @@ _LINKS: Final = resource_provider_traits
 
 _ROWS: Final = select(_T.id, _T.name, _T.created_at, _T.updated_at)
 _ONE: Final = _ROWS.where(_T.name == bindparam("name"))
-_OF_PROVIDER: Final = (
-    _ROWS.join(_LINKS, _LINKS.c.trait_id == _T.id)
-    .where(_LINKS.c.resource_provider_id == bindparam("provider_id"))
-    .order_by(_T.id)
-)
+_OF_PROVIDER: Final = provider_rows.select_with(
+    _LINKS.join(traits, _LINKS.c.trait_id == _T.id),
+    _LINKS.c.resource_provider_id,
+    *_ROWS.selected_columns,
+).order_by(_T.id)
 _LINKED: Final = select(_LINKS.c.trait_id).where(
     _LINKS.c.resource_provider_id == bindparam("provider_id")
 )
 
 
-def _trait(row: AnyRow) -> TraitRow:
+def _trait(row: AnyRow | tuple[Any, ...]) -> TraitRow:
     return NameRow(row[0], row[1], aware(row[3] or row[2]))
 
 
@@ -101,8 +101,7 @@ def delete(tx: WriteTransaction, name: str) -> None:
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[TraitRow]]:
     """The provider and its traits. Raises ProviderNotFound."""
-    provider = provider_rows.get(tx, uuid)
-    rows = tx.execute(_OF_PROVIDER, {"provider_id": provider.id}).all()
+    provider, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
     return provider, [_trait(row) for row in rows]
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from sqlalchemy import Select, bindparam, distinct, func, select
+from sqlalchemy import distinct, func, select
 
 from placement_server.store import provider_rows
+from placement_server.store.provider_rows import AnySelect
 from placement_server.store.records import Provider, TypeUsage
 from placement_server.store.tables import (
     allocations,
@@ -19,25 +20,22 @@ from placement_server.store.tables import (
 )
 from placement_server.store.transaction import ReadTransaction
 
-AnySelect: TypeAlias = "Select[*tuple[Any, ...]]"
-
 UNKNOWN: Final = "unknown"
 """What consumers without a type are shown as."""
 ALL: Final = "all"
 """Asks for one sum over the consumers of all types."""
 
-_OF_PROVIDER: Final = (
-    select(resource_classes.c.name, inventories.c.used)
-    .join(resource_classes, resource_classes.c.id == inventories.c.resource_class_id)
-    .where(inventories.c.resource_provider_id == bindparam("provider_id"))
-    .order_by(inventories.c.resource_class_id)
-)
+_OF_PROVIDER: Final = provider_rows.select_with(
+    inventories.join(resource_classes, resource_classes.c.id == inventories.c.resource_class_id),
+    inventories.c.resource_provider_id,
+    resource_classes.c.name,
+    inventories.c.used,
+).order_by(inventories.c.resource_class_id)
 
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, int]]:
     """The use of every class that the provider has inventory of. Raises ProviderNotFound."""
-    provider = provider_rows.get(tx, uuid)
-    rows = tx.execute(_OF_PROVIDER, {"provider_id": provider.id}).all()
+    provider, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
     return provider, {name: int(used) for name, used in rows}
 
 

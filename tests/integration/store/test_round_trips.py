@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from placement_server.store import allocations, inventories, providers, reshape
+from placement_server.store import (
+    aggregates,
+    allocations,
+    inventories,
+    providers,
+    reshape,
+    traits,
+    usages,
+)
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (
@@ -79,7 +87,10 @@ def test_a_claim_of_fifty_consumers_costs_no_more_than_that_of_one(store: Store)
     ("read", "limit"),
     [
         (providers.get, 1),
-        (inventories.of_provider, 2),
+        (inventories.of_provider, 1),
+        (traits.of_provider, 1),
+        (aggregates.of_provider, 1),
+        (usages.of_provider, 1),
         (allocations.of_provider, 2),
     ],
 )
