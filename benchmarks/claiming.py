@@ -1,6 +1,5 @@
 """Clients that claim: what they do, and what came of it."""
 
-import json
 import multiprocessing
 import statistics
 import time
@@ -8,6 +7,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.queues import Queue
+
+import orjson
 
 from benchmarks.client import Client
 from benchmarks.servers import Server, cpu_seconds
@@ -86,7 +87,7 @@ def claim(client: Client, allocations: dict[str, dict[str, int]]) -> tuple[int, 
     status, raw = client.send("PUT", f"/allocations/{uuid.uuid4()}", body)
     if status == 204:
         return status, ""
-    return status, json.loads(raw)["errors"][0].get("code", "")
+    return status, orjson.loads(raw)["errors"][0].get("code", "")
 
 
 @dataclass(frozen=True)
