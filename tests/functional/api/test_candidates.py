@@ -368,3 +368,21 @@ def test_a_candidate_can_be_claimed_as_it_is(world: Client) -> None:
     consumer = "aaaaaaaa-0000-4000-8000-0000000000cc"
     body = {**claim_body({}), **candidate}
     assert world.put(f"/allocations/{consumer}", body).status == 204
+
+
+def test_more_reserved_than_there_is_takes_nothing_from_others_of_the_tree(api: Client) -> None:
+    root = api.provider("root").rpartition("/")[2]
+    child = api.provider("child", parent_provider_uuid=root).rpartition("/")[2]
+    api.inventory(path_of(root), DISK_GB=100)
+    body = {
+        "inventories": {
+            child: {
+                "resource_provider_generation": 0,
+                "inventories": {"DISK_GB": {"total": 4, "reserved": 200}},
+            }
+        },
+        "allocations": {},
+    }
+    assert api.post("/reshaper", body).status == 204
+    answer = api.get(f"{PATH}?resources=DISK_GB:1&resources2=DISK_GB:2&group_policy=none").json
+    assert [list(each["allocations"]) for each in answer["allocation_requests"]] == [[root]]

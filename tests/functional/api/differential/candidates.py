@@ -8,6 +8,7 @@ be another one.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
@@ -44,6 +45,31 @@ def lost_anchors(difference: Difference) -> bool:
     shared = definition.keys_of(filter(asked.is_shared_alone, asked.results), asked.minor)
     missing = asked.expected - theirs
     return asked.ours_is_right() and not theirs - asked.expected and not missing - shared
+
+
+def hidden_by_debt(difference: Difference) -> bool:
+    """Only trees are missing in which an inventory of a class asked for has less than nothing.
+
+    They add the free amounts of a tree up, and where more is reserved than there is that takes
+    away from what others have.
+    """
+    asked = _Asked.of(difference, (200, 200))
+    if asked is None or not asked.ours_is_right():
+        return False
+    wanted = {name for group in asked.groups.values() for name, _ in group.resources}
+    parents = {each.name: each.parent for each in asked.world}
+    indebted = {
+        _root(each.name, parents)
+        for each in asked.world
+        for name, stock in each.stock().items()
+        if name in wanted and (stock.total - stock.reserved) * stock.ratio < 0
+    }
+    theirs = definition.keys(difference.theirs)
+    missing = asked.expected - theirs
+    return not theirs - asked.expected and all(
+        indebted & {_root(provider, parents) for provider, _, _ in json.loads(key)[0]}
+        for key in missing
+    )
 
 
 def groups_without_resources(difference: Difference) -> bool:

@@ -196,6 +196,10 @@ DELIBERATE = [
         candidates.lost_anchors,
     ),
     Deliberate(
+        "where more is reserved than there is they take the debt from what the tree has elsewhere",
+        candidates.hidden_by_debt,
+    ),
+    Deliberate(
         "groups without resources match by the same rules as others here; there not at all without "
         "a positive filter, and otherwise whatever their in_tree says",
         candidates.groups_without_resources,
