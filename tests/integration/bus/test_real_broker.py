@@ -194,9 +194,26 @@ def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
         )
     try:
         eventually(lambda: "Serving topic scheduler" in log.read_text(), log.read_text())
-        from compute_agent.scheduler.rpc import SchedulerClient, oslo_messaging
+        from compute_agent.scheduler.announcements import Announcements
+        from compute_agent.scheduler.rpc import (
+            STATE_TOPIC,
+            SchedulerClient,
+            StateEndpoint,
+            oslo_messaging,
+        )
 
         transport = bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
+        # a scheduler that never heard of an agent does not miss it: the kill comes after that
+        overheard = Announcements()
+        listener = oslo_messaging.get_rpc_server(
+            transport,
+            oslo_messaging.Target(topic=STATE_TOPIC, server="listener"),
+            [StateEndpoint(overheard)],
+        )
+        listener.start()
+        eventually(overheard.all, "an announcement")
+        listener.stop()
+        listener.wait()
         client = SchedulerClient(transport)
         spec = {
             "project_id": "p",
