@@ -60,10 +60,8 @@ def look(tx: ReadTransaction, writes: Sequence[ConsumerWrite], *, providers: boo
     consumers = {write.uuid: SeenConsumer(write) for write in writes}
     scene = Scene(list(consumers.values()), {}, {}, {})
     named = sorted({uuid for write in writes for uuid in write.allocations}) if providers else []
-    # who writes a new consumer holds nothing, or is refused before anyone asks of what
-    in_use = providers and any(write.expected_generation is not None for write in writes)
     for some, some_named in zip_longest(chunks(sorted(consumers)), chunks(named), fillvalue=()):
-        text, parameters = _statement(tx.batches, some, some_named, in_use=in_use)
+        text, parameters = _statement(tx.batches, some, some_named, in_use=providers)
         for kind, first, second, third, *numbers, uuid in tx.connection.exec_driver_sql(
             text, parameters
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import sqlalchemy as sa
 
 from placement_server.store import allocations, audit, inventories
 from placement_server.store.errors import (
@@ -158,6 +159,17 @@ def test_an_emptied_consumer_is_unknown_again(store: Store) -> None:
     write(store, set_of(consumer, {provider: {"VCPU": 1}}, None))
     write(store, set_of(consumer, {}, 1))
     write(store, set_of(consumer, {provider: {"VCPU": 1}}, None))
+
+
+def test_a_consumer_whose_record_was_lost_gives_back_what_it_held(store: Store) -> None:
+    before, after = (new_provider(store, {"VCPU": 4}) for _ in range(2))
+    consumer = new_uuid()
+    write(store, set_of(consumer, {before: {"VCPU": 3}}, None))
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM consumers WHERE uuid = :uuid"), {"uuid": consumer})
+    write(store, set_of(consumer, {after: {"VCPU": 1}}, None))
+    assert held(store, consumer) == {after: {"VCPU": 1}}
+    assert (use_of(store, before), use_of(store, after)) == ({"VCPU": 0}, {"VCPU": 1})
 
 
 def test_project_user_and_type_follow_the_write_and_an_old_writer_keeps_the_type(
