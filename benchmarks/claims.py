@@ -11,7 +11,7 @@ import dataclasses
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -202,9 +202,6 @@ def reshapes(target: Target, consumers: int, children: int, classes: int) -> Ite
             after[1] - before[1],
             1000 * seconds,
         )
-
-
-Scenarios = Callable[[Target, Size], Iterator[Outcome]]
 
 
 def measure(size: Size) -> dict[str, list[Outcome]]:

@@ -31,6 +31,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from compute_agent import __version__
+from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
 
 if TYPE_CHECKING:
@@ -177,17 +178,7 @@ def _command(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.set_defaults(function=function)
-    parser.add_argument(
-        "--config-file",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="configuration file; may be given several times; default: "
-        "/etc/compute-agent/compute-agent.conf",
-    )
-    parser.add_argument(
-        "--config-dir", action="append", default=[], metavar="DIR", help="directory of *.conf files"
-    )
+    add_configuration_files(parser)
     parser.add_argument("--debug", action="store_true", help="log everything")
     return parser
 

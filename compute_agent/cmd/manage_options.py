@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from compute_agent import errors
+from compute_agent.cmd.configuration_files import add_configuration_files
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -59,17 +60,7 @@ def add_common(
     """Give a command the options that all have, its function, and what its failures end with."""
     parser.set_defaults(function=function, exit_of=exit_of)
     common = parser.add_argument_group("options of every command")
-    common.add_argument(
-        "--config-file",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="the agent's configuration; may be given several times; default: "
-        "/etc/compute-agent/compute-agent.conf",
-    )
-    common.add_argument(
-        "--config-dir", action="append", default=[], metavar="DIR", help="directory of *.conf files"
-    )
+    add_configuration_files(common, what="the agent's configuration")
     common.add_argument(
         "--placement-config",
         metavar="FILE",

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import __version__, errors
 from compute_agent import bus as message_bus
 from compute_agent.cmd import scheduler_moves
+from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
 
 if TYPE_CHECKING:
@@ -132,17 +133,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
-    parser.add_argument(
-        "--config-file",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="configuration file; may be given several times; default: "
-        "/etc/compute-agent/compute-agent.conf",
-    )
-    parser.add_argument(
-        "--config-dir", action="append", default=[], metavar="DIR", help="directory of *.conf files"
-    )
+    add_configuration_files(parser)
     parser.add_argument("--debug", action="store_true", help="log everything, also each request")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_claim(commands)

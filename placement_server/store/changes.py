@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
@@ -12,15 +11,10 @@ from sqlalchemy import func, select
 from placement_server.store.tables import changes
 from placement_server.store.transaction import NAMES, STRUCTURE, USAGE, WriteTransaction
 
-__all__ = ["NAMES", "STRUCTURE", "USAGE", "append", "prune"]
+__all__ = ["NAMES", "STRUCTURE", "USAGE", "prune"]
 
 KEPT_ROWS: Final = 20_000
 KEPT_FOR: Final = timedelta(minutes=10)
-
-
-def append(tx: WriteTransaction, root_ids: Iterable[int], kind: int) -> None:
-    """Note that trees were touched; the rows are written when the transaction ends."""
-    tx.touch(root_ids, kind)
 
 
 def prune(tx: WriteTransaction) -> int:

@@ -33,6 +33,17 @@ class Inventory(Protocol):
     def used(self) -> int: ...
 
 
+class KnownInventory(NamedTuple):
+    """An inventory as far as claims are checked against it."""
+
+    id: int
+    min_unit: int
+    max_unit: int
+    step_size: int
+    capacity: int
+    used: int
+
+
 class Asked(NamedTuple):
     """One new allocation, in the order of the request."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import bindparam
 
@@ -16,7 +16,7 @@ from placement_server.store.allocations import (
     sum_of_old,
 )
 from placement_server.store.capacity import usable
-from placement_server.store.claims import Key, Taken
+from placement_server.store.claims import Key, KnownInventory, Taken
 from placement_server.store.dialects import InventoryChange
 from placement_server.store.errors import (
     InventoryInUse,
@@ -37,17 +37,6 @@ Wanted = Mapping[str, tuple[int, Mapping[str, InventoryRecord]]]
 
 _BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid.in_(bindparam("uuids", expanding=True)))
 _BY_ID: Final = SELECT_PROVIDERS.where(PROVIDER.c.id.in_(bindparam("ids", expanding=True)))
-
-
-class InterimInventory(NamedTuple):
-    """An inventory while allocations move: as it will be, or as it still is where it goes away."""
-
-    id: int
-    min_unit: int
-    max_unit: int
-    step_size: int
-    capacity: int
-    used: int
 
 
 def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWrite]) -> None:
@@ -149,7 +138,7 @@ def _interim(
     for provider_id, records in wanted.items():
         for class_id, record in records.items():
             old = stock.get((provider_id, class_id))
-            interim[provider_id, class_id] = InterimInventory(
+            interim[provider_id, class_id] = KnownInventory(
                 0 if old is None else old.id,
                 record.min_unit,
                 record.max_unit,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from placement_server.store.claims import Key
+from placement_server.store.claims import Key, KnownInventory
 from placement_server.store.consumers import SeenConsumer
 from placement_server.store.dialects import Batches, chunks
 from placement_server.store.records import ConsumerWrite
@@ -33,17 +33,6 @@ _IN_USE: Final = (
 )
 
 
-class SeenInventory(NamedTuple):
-    """An inventory as it was read, not locked."""
-
-    id: int
-    min_unit: int
-    max_unit: int
-    step_size: int
-    capacity: int
-    used: int
-
-
 class Scene(NamedTuple):
     """The consumers of a write in the order of the request, and the providers that it touches:
     ids by uuid, root ids by id, and their inventories."""
@@ -51,7 +40,7 @@ class Scene(NamedTuple):
     consumers: list[SeenConsumer]
     provider_ids: dict[str, int]
     root_ids: dict[int, int]
-    inventories: dict[Key, SeenInventory]
+    inventories: dict[Key, KnownInventory]
 
 
 def look(tx: ReadTransaction, writes: Sequence[ConsumerWrite], *, providers: bool = True) -> Scene:
@@ -75,7 +64,7 @@ def look(tx: ReadTransaction, writes: Sequence[ConsumerWrite], *, providers: boo
                 scene.root_ids[first] = second
                 if third is not None:
                     class_id, *rest = numbers
-                    scene.inventories[first, class_id] = SeenInventory(third, *rest)
+                    scene.inventories[first, class_id] = KnownInventory(third, *rest)
     return scene
 
 

@@ -57,6 +57,8 @@ class Batches(ABC):
     """Batched statements in the words of one database."""
 
     family: ClassVar[Literal["sqlite", "postgresql", "mysql"]]
+    in_key_order: ClassVar[tuple[str, str]] = ("", "")
+    """What an UPDATE says behind its table and at its end to lock rows by their primary key."""
 
     @abstractmethod
     def among(self, values: Sequence[str]) -> tuple[str, tuple[object, ...]]:
@@ -75,7 +77,6 @@ class Batches(ABC):
         Rows are locked in the order of ``changes``, which must be (provider id, class id).
         """
 
-    @abstractmethod
     def bump_generations(
         self,
         connection: Connection,
@@ -88,12 +89,32 @@ class Batches(ABC):
 
         Only providers that still are in one of the trees ``root_ids`` count; returns how many.
         """
+        if bumped:
+            some_ids = ", ".join(map(str, sorted(bumped)))
+            change = (
+                f"generation = CASE WHEN id IN ({some_ids}) THEN generation + 1 "
+                "ELSE generation END, updated_at = "
+                f"CASE WHEN id IN ({some_ids}) THEN '{stamp(now)}' ELSE updated_at END"
+            )
+        else:
+            change = "generation = generation"
+        hint, order = self.in_key_order
+        cursor = connection.exec_driver_sql(
+            f"UPDATE resource_providers {hint} SET {change} "
+            f"WHERE id IN ({', '.join(map(str, sorted(provider_ids)))}) "
+            f"AND root_provider_id IN ({', '.join(map(str, sorted(root_ids)))}) {order}"
+        )
+        return int(cursor.rowcount)
 
-    @abstractmethod
     def append_changes(
         self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime
     ) -> int:
         """Insert rows (root id, kind) into ``changes``; returns the id of one of them."""
+        values = ", ".join(f"('{stamp(now)}', {root}, {kind}, {write_id})" for root, kind in rows)
+        cursor = connection.exec_driver_sql(
+            f"INSERT INTO changes (created_at, root_provider_id, kind, write_id) VALUES {values}"
+        )
+        return int(cursor.lastrowid)
 
     def bump_and_append(
         self,
@@ -114,34 +135,3 @@ class Batches(ABC):
 def stamp(now: datetime) -> str:
     """A time as SQLAlchemy stores it on SQLite; MySQL reads it too."""
     return now.strftime("%Y-%m-%d %H:%M:%S.000000")
-
-
-def bump_statement(
-    provider_ids: Collection[int],
-    bumped: Collection[int],
-    root_ids: Collection[int],
-    now: datetime,
-    *,
-    hint: str = "",
-    order: str = "",
-) -> str:
-    """The UPDATE of :meth:`Batches.bump_generations` with everything written out."""
-    if bumped:
-        some_ids = ", ".join(map(str, sorted(bumped)))
-        change = (
-            f"generation = CASE WHEN id IN ({some_ids}) THEN generation + 1 ELSE generation END, "
-            f"updated_at = CASE WHEN id IN ({some_ids}) THEN '{stamp(now)}' ELSE updated_at END"
-        )
-    else:
-        change = "generation = generation"
-    return (
-        f"UPDATE resource_providers {hint} SET {change} "
-        f"WHERE id IN ({', '.join(map(str, sorted(provider_ids)))}) "
-        f"AND root_provider_id IN ({', '.join(map(str, sorted(root_ids)))}) {order}"
-    )
-
-
-def append_statement(rows: Sequence[tuple[int, int]], write_id: int, now: datetime) -> str:
-    """The INSERT of :meth:`Batches.append_changes` with everything written out."""
-    values = ", ".join(f"('{stamp(now)}', {root}, {kind}, {write_id})" for root, kind in rows)
-    return f"INSERT INTO changes (created_at, root_provider_id, kind, write_id) VALUES {values}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -13,8 +13,6 @@ from placement_server.store.dialects.batches import (
     Insertion,
     InventoryChange,
     Value,
-    append_statement,
-    bump_statement,
     chunks,
     stamp,
 )
@@ -42,6 +40,7 @@ class MysqlBatches(Batches):
     """Locks are taken in the order in which a statement walks the index it is forced to use."""
 
     family = "mysql"
+    in_key_order = ("FORCE INDEX (PRIMARY)", "ORDER BY id")
 
     def among(self, values: Sequence[str]) -> tuple[str, tuple[object, ...]]:
         return f"IN ({', '.join(['%s'] * len(values))})", tuple(values)
@@ -87,27 +86,3 @@ class MysqlBatches(Batches):
             "ORDER BY resource_provider_id, resource_class_id"
         )
         return int(cursor.rowcount)
-
-    def bump_generations(
-        self,
-        connection: Connection,
-        provider_ids: Sequence[int],
-        bumped: Collection[int],
-        root_ids: Collection[int],
-        now: datetime,
-    ) -> int:
-        statement = bump_statement(
-            provider_ids,
-            bumped,
-            root_ids,
-            now,
-            hint="FORCE INDEX (PRIMARY)",
-            order="ORDER BY id",
-        )
-        return int(connection.exec_driver_sql(statement).rowcount)
-
-    def append_changes(
-        self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime
-    ) -> int:
-        cursor = connection.exec_driver_sql(append_statement(rows, write_id, now))
-        return int(cursor.lastrowid)

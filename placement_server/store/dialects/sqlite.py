@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -11,8 +11,6 @@ from placement_server.store.dialects.batches import (
     Batches,
     Insertion,
     InventoryChange,
-    append_statement,
-    bump_statement,
     stamp,
 )
 
@@ -61,20 +59,3 @@ class SqliteBatches(Batches):
             ],
         )
         return int(cursor.rowcount)
-
-    def bump_generations(
-        self,
-        connection: Connection,
-        provider_ids: Sequence[int],
-        bumped: Collection[int],
-        root_ids: Collection[int],
-        now: datetime,
-    ) -> int:
-        statement = bump_statement(provider_ids, bumped, root_ids, now)
-        return int(connection.exec_driver_sql(statement).rowcount)
-
-    def append_changes(
-        self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime
-    ) -> int:
-        cursor = connection.exec_driver_sql(append_statement(rows, write_id, now))
-        return int(cursor.lastrowid)
