@@ -7,12 +7,12 @@ A write replaces all allocations of the consumers it names, in one transaction:
    what does not fit;
 3. write consumers and allocations, the consumers only if they still are as they were read;
 4. add to the use of the inventories, each only where it still fits: here, late, the contended
-   rows are locked, in the order of (provider id, class id);
-5. raise the providers' generations, in the order of their ids; append to the changes; commit.
+   rows are locked, in the order of (provider id, class id); raise the providers' generations, in
+   the order of their ids; append to the changes; commit.
 
-When a condition of 3, 4 or 5 does not hold any more, something changed since 2: roll back, and
-begin anew. No generation of a provider is compared, so writers of one provider wait for each other
-only from 4 to the commit, and none has to try again while there is room.
+When a condition of 3 or 4 does not hold any more, something changed since 2: roll back, and begin
+anew. No generation of a provider is compared, so writers of one provider wait for each other only
+from 4 to the commit, and none has to try again while there is room.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from placement_server.store import claims, consumers
 from placement_server.store.allocation_rows import of_consumer, of_provider
 from placement_server.store.claims import Asked, Key
 from placement_server.store.consumers import SeenConsumer
-from placement_server.store.dialects import Insertion
+from placement_server.store.dialects import Insertion, Rise
 from placement_server.store.errors import NoAllocations, ProviderNotFound
 from placement_server.store.names import class_ids
 from placement_server.store.records import ANY, ConsumerWrite
@@ -74,16 +74,16 @@ def _apply(tx: WriteTransaction, scene: Scene, *, raise_emptied: bool) -> None:
 
     replace_holdings(tx, scene.consumers, asked)
 
+    if not scene.root_ids:
+        return
+    raised = raised_providers(scene.consumers, asked, emptied_too=raise_emptied)
+    rises = [Rise(one, root, one in raised) for one, root in sorted(scene.root_ids.items())]
     wanted = claims.changes(taken, scene.inventories, given_back)
-    if tx.batches.change_inventories(tx.connection, wanted) != len(wanted):
+    settled = tx.settle(wanted, rises)
+    if settled.applied != len(wanted):
         raise LostRace("An inventory of the request changed since it was checked.")
-
-    touched = sorted(scene.root_ids)
-    if touched:
-        raised = raised_providers(scene.consumers, asked, emptied_too=raise_emptied)
-        raised &= scene.root_ids.keys()
-        if tx.bump_and_append(touched, raised, set(scene.root_ids.values())) != len(touched):
-            raise LostRace("A provider of the request moved or was deleted since it was read.")
+    if settled.found != len(rises):
+        raise LostRace("A provider of the request moved or was deleted since it was read.")
 
 
 def sum_of_old(seen: Sequence[SeenConsumer]) -> dict[Key, int]:

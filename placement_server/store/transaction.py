@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, CursorResult, Executable, Row
 
-from placement_server.store.dialects import batches_of
+from placement_server.store.dialects import InventoryChange, Rise, Settled, batches_of
 from placement_server.store.owners import KnownOwners
 
 # Kinds of rows in ``changes``. A lower number says more: a reader that sees STRUCTURE reads the
@@ -77,25 +77,19 @@ class WriteTransaction(ReadTransaction):
         assert key is not None, "one row was inserted into a table with a key"
         return int(key[0])
 
-    def bump_and_append(
-        self, provider_ids: Sequence[int], bumped: Collection[int], root_ids: Collection[int]
-    ) -> int:
-        """Raise the generations of providers and note that their trees' use changed.
+    def settle(self, changes: Sequence[InventoryChange], rises: Sequence[Rise]) -> Settled:
+        """Change inventories, raise the generations of providers, note that their trees' use
+        changed.
 
         Nothing may be touched after it: it also writes the notes. The rest is said at
-        :meth:`Batches.bump_and_append`.
+        :meth:`Batches.settle`.
         """
-        self.touch(root_ids, USAGE)
-        found, self.change_id = self.batches.bump_and_append(
-            self.connection,
-            provider_ids,
-            bumped,
-            root_ids,
-            sorted(self._touched.items()),
-            self.write_id,
-            self.now,
+        self.touch((rise.root_id for rise in rises), USAGE)
+        settled = self.batches.settle(
+            self.connection, changes, rises, sorted(self._touched.items()), self.write_id, self.now
         )
-        return found
+        self.change_id = settled.change_id
+        return settled
 
     def append_changes(self) -> None:
         """Write the notes into ``changes``, unless that is done. The last statement."""

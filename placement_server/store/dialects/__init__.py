@@ -13,6 +13,8 @@ from placement_server.store.dialects.batches import (
     Batches,
     Insertion,
     InventoryChange,
+    Rise,
+    Settled,
     Value,
     chunks,
 )
@@ -20,7 +22,17 @@ from placement_server.store.dialects.mysql import MysqlBatches
 from placement_server.store.dialects.postgresql import PostgresqlBatches
 from placement_server.store.dialects.sqlite import SqliteBatches
 
-__all__ = ["CHUNK", "Batches", "Insertion", "InventoryChange", "Value", "batches_of", "chunks"]
+__all__ = [
+    "CHUNK",
+    "Batches",
+    "Insertion",
+    "InventoryChange",
+    "Rise",
+    "Settled",
+    "Value",
+    "batches_of",
+    "chunks",
+]
 
 _SQLITE = SqliteBatches()
 _POSTGRESQL = PostgresqlBatches()

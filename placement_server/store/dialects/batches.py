@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Literal, NamedTuple, TypeVar
@@ -53,6 +53,23 @@ class Insertion(NamedTuple):
     rows: Sequence[tuple[Value, ...]]
 
 
+class Rise(NamedTuple):
+    """A provider to lock; it only counts as found while it is in the tree of ``root_id``."""
+
+    provider_id: int
+    root_id: int
+    raised: bool
+    """Whether its generation rises."""
+
+
+class Settled(NamedTuple):
+    """How many inventories were changed, how many providers found, and the id of a note."""
+
+    applied: int
+    found: int
+    change_id: int
+
+
 class Batches(ABC):
     """Batched statements in the words of one database."""
 
@@ -77,35 +94,6 @@ class Batches(ABC):
         Rows are locked in the order of ``changes``, which must be (provider id, class id).
         """
 
-    def bump_generations(
-        self,
-        connection: Connection,
-        provider_ids: Sequence[int],
-        bumped: Collection[int],
-        root_ids: Collection[int],
-        now: datetime,
-    ) -> int:
-        """Lock the providers in the order of their ids and raise the generation of ``bumped``.
-
-        Only providers that still are in one of the trees ``root_ids`` count; returns how many.
-        """
-        if bumped:
-            some_ids = ", ".join(map(str, sorted(bumped)))
-            change = (
-                f"generation = CASE WHEN id IN ({some_ids}) THEN generation + 1 "
-                "ELSE generation END, updated_at = "
-                f"CASE WHEN id IN ({some_ids}) THEN '{stamp(now)}' ELSE updated_at END"
-            )
-        else:
-            change = "generation = generation"
-        hint, order = self.in_key_order
-        cursor = connection.exec_driver_sql(
-            f"UPDATE resource_providers {hint} SET {change} "
-            f"WHERE id IN ({', '.join(map(str, sorted(provider_ids)))}) "
-            f"AND root_provider_id IN ({', '.join(map(str, sorted(root_ids)))}) {order}"
-        )
-        return int(cursor.rowcount)
-
     def append_changes(
         self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime
     ) -> int:
@@ -116,20 +104,43 @@ class Batches(ABC):
         )
         return int(cursor.lastrowid)
 
-    def bump_and_append(
+    def settle(
         self,
         connection: Connection,
-        provider_ids: Sequence[int],
-        bumped: Collection[int],
-        root_ids: Collection[int],
-        rows: Sequence[tuple[int, int]],
+        changes: Sequence[InventoryChange],
+        rises: Sequence[Rise],
+        notes: Sequence[tuple[int, int]],
         write_id: int,
         now: datetime,
-    ) -> tuple[int, int]:
-        """``bump_generations`` and ``append_changes`` with their results, in as few round trips
-        as the database allows."""
-        found = self.bump_generations(connection, provider_ids, bumped, root_ids, now)
-        return found, self.append_changes(connection, rows, write_id, now)
+    ) -> Settled:
+        """``change_inventories``, then raise generations, then ``append_changes`` of ``notes``.
+
+        In as few round trips as the database allows: from the first of them to the commit others
+        wait. Providers are locked in the order of their ids. When a number in the result is not
+        that of what was asked for, the caller rolls back.
+        """
+        applied = self.change_inventories(connection, changes)
+        found = self._raise_generations(connection, rises, now)
+        return Settled(applied, found, self.append_changes(connection, notes, write_id, now))
+
+    def _raise_generations(
+        self, connection: Connection, rises: Sequence[Rise], now: datetime
+    ) -> int:
+        change = "generation = generation"
+        raised = ", ".join(str(rise.provider_id) for rise in rises if rise.raised)
+        if raised:
+            change = (
+                f"generation = CASE WHEN id IN ({raised}) THEN generation + 1 ELSE generation END, "
+                f"updated_at = CASE WHEN id IN ({raised}) THEN '{stamp(now)}' ELSE updated_at END"
+            )
+        hint, order = self.in_key_order
+        ids = ", ".join(str(rise.provider_id) for rise in rises)
+        roots = ", ".join(map(str, sorted({rise.root_id for rise in rises})))
+        cursor = connection.exec_driver_sql(
+            f"UPDATE resource_providers {hint} SET {change} "
+            f"WHERE id IN ({ids}) AND root_provider_id IN ({roots}) {order}"
+        )
+        return int(cursor.rowcount)
 
 
 def stamp(now: datetime) -> str:

@@ -6,29 +6,22 @@ cost less to send, and long ones would be a new statement for every length.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
 from sqlalchemy import Connection
 
-from placement_server.store.dialects.batches import Batches, Insertion, InventoryChange
+from placement_server.store.dialects.batches import (
+    Batches,
+    Insertion,
+    InventoryChange,
+    Rise,
+    Settled,
+)
 
 _LISTED: Final = 8
 
-# An UPDATE of many rows promises no order of its locks, a sorted FOR UPDATE does.
-_BUMP: Final = (
-    "held AS MATERIALIZED (SELECT id AS held_id FROM resource_providers "
-    "WHERE id = ANY(%s::int[]) ORDER BY id FOR NO KEY UPDATE), "
-    "raised AS (UPDATE resource_providers "
-    "SET generation = generation + (id = ANY(%s::int[]))::int, "
-    "updated_at = CASE WHEN id = ANY(%s::int[]) THEN %s::timestamp ELSE updated_at END "
-    "FROM held WHERE id = held_id AND root_provider_id = ANY(%s::int[]) RETURNING 1)"
-)
-_BUMP_ONE: Final = (
-    "raised AS (UPDATE resource_providers SET generation = generation + 1, "
-    "updated_at = %s::timestamp WHERE id = %s AND root_provider_id = %s RETURNING 1)"
-)
 _APPEND: Final = (
     "INSERT INTO changes (created_at, write_id, root_provider_id, kind) "
     "SELECT %s::timestamp, %s::bigint, * FROM "
@@ -38,14 +31,35 @@ _CHANGE_ONE: Final = (
     "AND (%s <= 0 OR used + %s <= capacity) "
     "AND min_unit <= %s AND max_unit >= %s AND (%s = 0 OR step_size = %s)"
 )
-_CHANGE: Final = (
-    "WITH wanted (wanted_id, delta, smallest, largest, step) AS (SELECT * FROM {wanted}), "
+# An UPDATE of many rows promises no order of its locks, a sorted FOR UPDATE does.
+_HOLD: Final = (
+    "wanted (wanted_id, delta, smallest, largest, step) AS (SELECT * FROM {wanted}), "
     "held AS MATERIALIZED (SELECT wanted.* FROM inventories JOIN wanted ON id = wanted_id "
-    "ORDER BY resource_provider_id, resource_class_id FOR NO KEY UPDATE OF inventories) "
+    "ORDER BY resource_provider_id, resource_class_id FOR NO KEY UPDATE OF inventories)"
+)
+_CHANGE: Final = (
     "UPDATE inventories SET used = used + delta FROM held WHERE id = wanted_id "
     "AND (delta <= 0 OR used + delta <= capacity) "
     "AND min_unit <= smallest AND max_unit >= largest AND (step = 0 OR step_size = step)"
 )
+# That all inventories were changed is asked first: so no provider is locked before them.
+_RAISE_ONE: Final = (
+    "raised AS (UPDATE resource_providers SET generation = generation + 1, "
+    "updated_at = %s::timestamp WHERE id = %s AND root_provider_id = %s "
+    "AND (SELECT count(*) FROM applied) = %s RETURNING 1)"
+)
+_RAISE: Final = (
+    "rising (rising_id, rising_root, raised) AS (SELECT * FROM {rising}), "
+    "found AS MATERIALIZED (SELECT rising.* FROM resource_providers "
+    "JOIN rising ON id = rising_id AND root_provider_id = rising_root "
+    "WHERE (SELECT count(*) FROM applied) = %s ORDER BY id FOR NO KEY UPDATE OF "
+    "resource_providers), "
+    "raised AS (UPDATE resource_providers SET generation = generation + found.raised::int, "
+    "updated_at = CASE WHEN found.raised THEN %s::timestamp ELSE updated_at END "
+    "FROM found WHERE id = rising_id AND root_provider_id = rising_root RETURNING 1)"
+)
+_RISE_KINDS: Final = ("int", "int", "boolean")
+_NOTE_KINDS: Final = ("int", "smallint")
 _CHANGE_KINDS: Final = ("int", "bigint", "int", "int", "int")
 
 
@@ -83,71 +97,38 @@ class PostgresqlBatches(Batches):
     def change_inventories(self, connection: Connection, changes: Sequence[InventoryChange]) -> int:
         if not changes:
             return 0
-        if len(changes) == 1:
-            (one,) = changes
-            cursor = connection.exec_driver_sql(
-                _CHANGE_ONE,
-                (
-                    one.delta,
-                    one.inventory_id,
-                    one.delta,
-                    one.delta,
-                    one.smallest,
-                    one.largest,
-                    one.step_size,
-                    one.step_size,
-                ),
-            )
-        else:
-            wanted, values = _rows(
-                _CHANGE_KINDS,
-                [
-                    (one.inventory_id, one.delta, one.smallest, one.largest, one.step_size)
-                    for one in changes
-                ],
-            )
-            cursor = connection.exec_driver_sql(_CHANGE.format(wanted=wanted), values)
-        return int(cursor.rowcount)
-
-    def bump_generations(
-        self,
-        connection: Connection,
-        provider_ids: Sequence[int],
-        bumped: Collection[int],
-        root_ids: Collection[int],
-        now: datetime,
-    ) -> int:
-        bump, parameters = _bump(provider_ids, bumped, root_ids, now)
-        cursor = connection.exec_driver_sql(f"WITH {bump} SELECT count(*) FROM raised", parameters)
-        return int(cursor.scalar_one())
+        first, change, parameters = _change(changes)
+        head = f"WITH {first} " if first else ""
+        return int(connection.exec_driver_sql(head + change, parameters).rowcount)
 
     def append_changes(
         self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime
     ) -> int:
-        source, values = _rows(("int", "smallint"), rows)
+        source, values = _rows(_NOTE_KINDS, rows)
         cursor = connection.exec_driver_sql(
             f"{_APPEND}{source} RETURNING id", (now, write_id, *values)
         )
         return int(cursor.all()[0][0])
 
-    def bump_and_append(
+    def settle(
         self,
         connection: Connection,
-        provider_ids: Sequence[int],
-        bumped: Collection[int],
-        root_ids: Collection[int],
-        rows: Sequence[tuple[int, int]],
+        changes: Sequence[InventoryChange],
+        rises: Sequence[Rise],
+        notes: Sequence[tuple[int, int]],
         write_id: int,
         now: datetime,
-    ) -> tuple[int, int]:
-        bump, parameters = _bump(provider_ids, bumped, root_ids, now)
-        source, values = _rows(("int", "smallint"), rows)
+    ) -> Settled:
+        applying, change_values = _applying(changes)
+        raising, raise_values = _raising(rises, len(changes), now)
+        source, note_values = _rows(_NOTE_KINDS, notes)
         cursor = connection.exec_driver_sql(
-            f"WITH {bump} {_APPEND}{source} RETURNING id, (SELECT count(*) FROM raised)",
-            (*parameters, now, write_id, *values),
+            f"WITH {applying}, {raising} {_APPEND}{source} "
+            "RETURNING id, (SELECT count(*) FROM applied), (SELECT count(*) FROM raised)",
+            (*change_values, *raise_values, now, write_id, *note_values),
         )
-        change_id, found = cursor.all()[0]
-        return int(found), int(change_id)
+        change_id, applied, found = cursor.all()[0]
+        return Settled(int(applied), int(found), int(change_id))
 
 
 def _rows(
@@ -163,11 +144,46 @@ def _rows(
     return f"(VALUES {', '.join([row] * len(rows))}) AS new_rows", values
 
 
-def _bump(
-    provider_ids: Sequence[int], bumped: Collection[int], root_ids: Collection[int], now: datetime
-) -> tuple[str, tuple[object, ...]]:
+def _change(changes: Sequence[InventoryChange]) -> tuple[str, str, tuple[object, ...]]:
+    """Common table expressions to write in front, the UPDATE, and the parameters of both."""
+    if len(changes) == 1:
+        (one,) = changes
+        return (
+            "",
+            _CHANGE_ONE,
+            (
+                one.delta,
+                one.inventory_id,
+                one.delta,
+                one.delta,
+                one.smallest,
+                one.largest,
+                one.step_size,
+                one.step_size,
+            ),
+        )
+    wanted, values = _rows(
+        _CHANGE_KINDS,
+        [
+            (one.inventory_id, one.delta, one.smallest, one.largest, one.step_size)
+            for one in changes
+        ],
+    )
+    return _HOLD.format(wanted=wanted), _CHANGE, values
+
+
+def _applying(changes: Sequence[InventoryChange]) -> tuple[str, tuple[object, ...]]:
+    """The common table expression ``applied``, one row for each inventory changed."""
+    if not changes:
+        return "applied AS (SELECT 1 LIMIT 0)", ()
+    first, change, values = _change(changes)
+    return f"{first}{', ' if first else ''}applied AS ({change} RETURNING 1)", values
+
+
+def _raising(rises: Sequence[Rise], applied: int, now: datetime) -> tuple[str, tuple[object, ...]]:
     """The common table expression ``raised``, one row for each provider found."""
-    if len(provider_ids) == len(bumped) == len(root_ids) == 1:
-        return _BUMP_ONE, (now, *provider_ids, *root_ids)
-    some = sorted(bumped)
-    return _BUMP, (sorted(provider_ids), some, some, now, sorted(root_ids))
+    if len(rises) == 1 and rises[0].raised:
+        provider_id, root_id, _ = rises[0]
+        return _RAISE_ONE, (now, provider_id, root_id, applied)
+    rising, values = _rows(_RISE_KINDS, rises)
+    return _RAISE.format(rising=rising), (*values, applied, now)
