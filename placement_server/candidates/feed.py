@@ -26,7 +26,13 @@ from placement_server.store import changes, snapshot
 from placement_server.store.errors import StoreError
 from placement_server.store.snapshot import ChangeRow, NameRows, TreeRows
 from placement_server.store.store import Store
-from placement_server.store.transaction import NAMES, NO_ROOT, STRUCTURE, ReadTransaction
+from placement_server.store.transaction import (
+    NAMES,
+    NO_ROOT,
+    STRUCTURE,
+    USAGE,
+    ReadTransaction,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -34,6 +40,8 @@ GAP_SECONDS = 60.0
 PRUNE_SECONDS = 900.0
 # Gaps are listed one by one up to here; beyond, everything from the first of them on is read.
 _LISTED_GAPS = 300
+# Where one statement stops reading notes and a transaction takes over.
+_READ_AT_ONCE = 500
 # How far back a fresh feed looks for ids that are still to appear.
 _FIRST_LOOK = 10_000
 # More changed trees than this share of all are not worth reading one by one.
@@ -53,6 +61,14 @@ class Position:
 
     last: int = 0
     gaps: Mapping[int, float] = field(default_factory=dict)
+
+    def is_lost_in(self, rows: Iterable[ChangeRow]) -> bool:
+        """Tell whether the note that it points to is no longer there."""
+        return bool(self.last) and not any(row.id == self.last for row in rows)
+
+    def new_in(self, rows: Iterable[ChangeRow]) -> list[ChangeRow]:
+        """Return the notes that have not been read before."""
+        return [row for row in rows if row.id > self.last or row.id in self.gaps]
 
     def after(self, ids: Iterable[int], now: float, gap_seconds: float) -> "Position":
         """Return the position once these ids have appeared as well."""
@@ -138,12 +154,7 @@ class Feed:
 
     def _follow(self) -> None:
         now = self._clock()
-        if self._writer is not None and self._has_nothing_new(self._position, now):
-            self._position = self._position.after((), now, self._gap_seconds)
-            self._followed_at = now
-            self._prune_now_and_then(now)
-            return
-        read = self._store.read(self._read, now)
+        read = self._read_use(now) or self._store.read(self._read, now)
         if isinstance(read, Everything):
             if self._writer is None:
                 self._writer = IndexWriter(read.names, read.trees)
@@ -162,15 +173,28 @@ class Feed:
         self._followed_at = now
         self._prune_now_and_then(now)
 
-    def _has_nothing_new(self, position: Position, now: float) -> bool:
-        """Look for notes without a transaction, where that is cheaper: most searches find none."""
-        if not self._store.has_single_reads or self._overslept(now):
-            return False
-        gaps = sorted(position.gaps)
-        if len(gaps) > _LISTED_GAPS:
-            return False
-        rows = self._store.read_single(snapshot.changes_since, position.last, gaps)
-        return [row.id for row in rows] == ([position.last] if position.last else [])
+    def _read_use(self, now: float) -> News | None:
+        """Read what is new in one statement; None when that does not tell all.
+
+        It nearly always does: most searches find nothing new, or claims only.
+        """
+        writer, position = self._writer, self._position
+        if writer is None or self._overslept(now) or len(position.gaps) > _LISTED_GAPS:
+            return None
+        rows, used = self._store.read_single(
+            snapshot.news, position.last, sorted(position.gaps), _READ_AT_ONCE
+        )
+        if len(rows) == _READ_AT_ONCE or position.is_lost_in(rows):
+            return None
+        rows = position.new_in(rows)
+        trees: dict[int, TreeRows | None] = {}
+        for row in rows:
+            tree = writer.tree(row.root_id) if row.kind == USAGE else None
+            used_now = used.get(row.root_id, {})
+            if tree is None or _inventory_keys(tree) != used_now.keys():
+                return None
+            trees[row.root_id] = _with_usage(tree, used_now)
+        return News(position.after((row.id for row in rows), now, self._gap_seconds), trees=trees)
 
     def _overslept(self, now: float) -> bool:
         """Tell whether a gap may have been filled and pruned since the notes were read."""
@@ -187,10 +211,10 @@ class Feed:
         if len(gaps) > _LISTED_GAPS:
             start, gaps = gaps[0], []
         rows = snapshot.changes_since(tx, start, gaps)
-        if position.last and not any(row.id == position.last for row in rows):
+        if position.is_lost_in(rows):
             LOG.info("Change %d has been pruned, reading all trees again", position.last)
             return self._read_everything(tx, now)
-        rows = [row for row in rows if row.id > position.last or row.id in position.gaps]
+        rows = position.new_in(rows)
         reached = position.after((row.id for row in rows), now, self._gap_seconds)
         return self._read_news(tx, writer, rows, reached, now) if rows else News(reached)
 

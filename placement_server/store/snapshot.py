@@ -12,7 +12,7 @@ from sqlalchemy import BindParameter, Select, bindparam, or_, select
 
 from placement_server.store import tables
 from placement_server.store.dialects import chunks
-from placement_server.store.transaction import ReadTransaction
+from placement_server.store.transaction import USAGE, ReadTransaction
 
 _P = tables.resource_providers.c
 _I = tables.inventories.c
@@ -57,7 +57,19 @@ _USAGE_OF_ROOTS = _USAGE.where(_P.root_provider_id.in_(_ROOTS))
 _INVENTORIES_OF = _INVENTORIES.where(_I.resource_provider_id.in_(_IDS))
 _TRAITS_OF = _TRAITS.where(_T.resource_provider_id.in_(_IDS))
 _AGGREGATES_OF = _AGGREGATES.where(_A.resource_provider_id.in_(_IDS))
+# Rows of two kinds in the same four columns.
+_NEWS = (
+    "WITH news AS (SELECT id, root_provider_id, kind FROM changes WHERE {condition} "
+    "ORDER BY id LIMIT {limit}) "
+    "SELECT NULL AS provider_id, id, root_provider_id, kind FROM news UNION ALL "
+    "SELECT p.id, p.root_provider_id, i.resource_class_id, i.used FROM resource_providers p "
+    "JOIN inventories i ON i.resource_provider_id = p.id WHERE p.root_provider_id {few}"
+)
 _NEWEST_IDS = select(_C.id).order_by(_C.id.desc())
+
+
+Usage = dict[int, dict[tuple[int, int], int]]
+"""What is used, by root id and then by (provider id, class id)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +170,9 @@ def trees(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, TreeRows 
     return found
 
 
-def usage(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, dict[tuple[int, int], int]]:
-    """Read what is used in some trees, by (provider id, class id)."""
-    found: dict[int, dict[tuple[int, int], int]] = {root_id: {} for root_id in root_ids}
+def usage(tx: ReadTransaction, root_ids: Collection[int]) -> Usage:
+    """Read what is used in some trees."""
+    found: Usage = {root_id: {} for root_id in root_ids}
     for roots in chunks(sorted(root_ids), 1000):
         for root_id, provider_id, class_id, used in tx.execute(_USAGE_OF_ROOTS, {"roots": roots}):
             found[root_id][provider_id, class_id] = used
@@ -174,6 +186,40 @@ def changes_since(tx: ReadTransaction, last: int, gaps: Collection[int]) -> list
     else:
         rows = tx.execute(_CHANGES_FROM, {"last": last})
     return [ChangeRow(*row) for row in rows]
+
+
+def news(
+    tx: ReadTransaction, last: int, gaps: Sequence[int], limit: int
+) -> tuple[list[ChangeRow], Usage]:
+    """As :func:`changes_since`, with :func:`usage` of the trees of which only that changed.
+
+    One statement, so that it needs no transaction. With more than ``limit`` changes it is not
+    said which are returned.
+    """
+    batches = tx.batches
+    condition = f"id >= {batches.mark}"
+    parameters: tuple[object, ...] = (last,)
+    if gaps:
+        among, values = batches.among(gaps)
+        condition += f" OR id {among}"
+        parameters += values
+    statement = _NEWS.format(
+        condition=condition,
+        limit=limit,
+        few=batches.few.format(
+            f"SELECT root_provider_id FROM news WHERE kind = {USAGE} AND id <> {batches.mark}"
+        ),
+    )
+    changes: list[ChangeRow] = []
+    used: Usage = defaultdict(dict)
+    for provider_id, first, second, third in tx.connection.exec_driver_sql(
+        statement, (*parameters, last)
+    ):
+        if provider_id is None:
+            changes.append(ChangeRow(first, second, third))
+        else:
+            used[first][provider_id, second] = third
+    return changes, used
 
 
 def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:

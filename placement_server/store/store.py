@@ -121,11 +121,6 @@ class Store:
 
         return retry.retrying(once, tries=READ_TRIES, doing=_doing(function))
 
-    @property
-    def has_single_reads(self) -> bool:
-        """Whether :meth:`read_single` saves anything on this database."""
-        return self._engines.single is not None
-
     def read_single(
         self,
         function: Callable[Concatenate[ReadTransaction, _Arguments], _Result],

@@ -76,9 +76,13 @@ class Batches(ABC):
     family: ClassVar[Literal["sqlite", "postgresql", "mysql"]]
     in_key_order: ClassVar[tuple[str, str]] = ("", "")
     """What an UPDATE says behind its table and at its end to lock rows by their primary key."""
+    mark: ClassVar[str] = "%s"
+    """What stands for a parameter."""
+    few: ClassVar[str] = "IN ({})"
+    """A condition to write behind a column: that it is among the few results of a subquery."""
 
     @abstractmethod
-    def among(self, values: Sequence[str]) -> tuple[str, tuple[object, ...]]:
+    def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
         """A condition to write behind a column, true for any of ``values``, and its parameters."""
 
     @abstractmethod

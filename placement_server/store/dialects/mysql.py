@@ -42,7 +42,7 @@ class MysqlBatches(Batches):
     family = "mysql"
     in_key_order = ("FORCE INDEX (PRIMARY)", "ORDER BY id")
 
-    def among(self, values: Sequence[str]) -> tuple[str, tuple[object, ...]]:
+    def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
         return f"IN ({', '.join(['%s'] * len(values))})", tuple(values)
 
     def insert(

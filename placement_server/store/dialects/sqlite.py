@@ -11,6 +11,7 @@ from placement_server.store.dialects.batches import (
     Batches,
     Insertion,
     InventoryChange,
+    Value,
     stamp,
 )
 
@@ -19,8 +20,9 @@ class SqliteBatches(Batches):
     """One writer at a time: no order of locks to keep."""
 
     family = "sqlite"
+    mark = "?"
 
-    def among(self, values: Sequence[str]) -> tuple[str, tuple[object, ...]]:
+    def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
         return f"IN ({', '.join('?' * len(values))})", tuple(values)
 
     def insert(

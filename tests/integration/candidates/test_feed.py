@@ -35,6 +35,7 @@ from placement_server.store.transaction import STRUCTURE, WriteTransaction
 from tests.integration.candidates import feed_worker
 
 AGGREGATE = str(uuid.uuid4())
+CONSUMER = str(uuid.uuid4())
 
 
 @pytest.fixture
@@ -290,15 +291,41 @@ def test_a_root_that_was_noted_but_never_existed_is_harmless(store: Store) -> No
     assert uuids(feed) == []
 
 
-def test_on_postgresql_a_search_that_finds_nothing_new_begins_no_transaction(
+def test_on_postgresql_a_search_that_finds_nothing_new_or_claims_begins_no_transaction(
     store: Store,
 ) -> None:
-    if not store.has_single_reads:
+    if store.engine.dialect.name != "postgresql":
         pytest.skip("on this database a transaction costs no more than its statement")
-    name = create(store, {"VCPU": 1})
+    name = create(store, {"VCPU": 8})
     feed = Feed(store)
     feed.index()
     with mock.patch.object(store, "read", side_effect=AssertionError("a transaction")):
         feed.index()
-    restock(store, name, {"VCPU": 2})
-    assert total(feed, name) == 2
+        for in_use in (3, 5):
+            claim(store, CONSUMER, {name: {"VCPU": in_use}})
+            assert used(feed, name) == [in_use]
+    restock(store, name, {"VCPU": 9})
+    assert total(feed, name) == 9
+
+
+def test_more_claims_than_one_statement_reads_are_seen_all(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placement_server.candidates.feed._READ_AT_ONCE", 3)
+    names = [create(store, {"VCPU": 8}) for _ in range(5)]
+    feed = Feed(store)
+    feed.index()
+    for number, name in enumerate(names, start=1):
+        claim(store, str(uuid.uuid4()), {name: {"VCPU": number}})
+    assert [used(feed, name) for name in names] == [[1], [2], [3], [4], [5]]
+
+
+def test_a_claim_and_a_new_inventory_in_one_tree_are_seen_together(store: Store) -> None:
+    name = create(store, {"VCPU": 8})
+    feed = Feed(store)
+    feed.index()
+    claim(store, CONSUMER, {name: {"VCPU": 3}})
+    restock(store, name, {"VCPU": 8, "DISK_GB": 5})
+    assert used(feed, name) == [3, 0]
+    claim(store, CONSUMER, {name: {"VCPU": 4, "DISK_GB": 1}})
+    assert used(feed, name) == [4, 1]
