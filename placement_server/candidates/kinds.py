@@ -9,7 +9,10 @@ solved once, however many hosts there are.
     word 1.. per contested class: how much it can give, rounded down to what items can come to
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +39,10 @@ class TreeView(NamedTuple):
     def slot(self, position: int) -> int:
         """Return the slot at a position of the problem."""
         return self.root + position if position < self.size else self.shares[position - self.size]
+
+
+# An answer of a thousand hosts consists of such calls; calling the class costs twice this.
+_view: Callable[[tuple[int, int, tuple[int, ...]]], TreeView] = partial(tuple.__new__, TreeView)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +80,8 @@ class KindFinder:
         """Return for each root, in order, its view and the number of its kind."""
         shapes = self.index.shape[roots]
         shares = self._shares(roots)
-        if (shapes == shapes[0]).all() and shares is None:
-            return self._alike(roots, int(shapes[0]), [()] * len(roots))
-        if shares is None:
-            shares = [()] * len(roots)
+        if (shapes == shapes[0]).all() and len(set(map(len, shares))) == 1:
+            return self._alike(roots, int(shapes[0]), shares)
         groups: dict[tuple[int, int], list[int]] = {}
         for at, (shape, shared) in enumerate(zip(shapes.tolist(), shares, strict=True)):
             groups.setdefault((shape, len(shared)), []).append(at)
@@ -96,14 +101,9 @@ class KindFinder:
         if shares[0]:
             linked = self._words(np.array(shares, dtype=np.int64), foreign=True)
             words = np.ascontiguousarray(np.concatenate((words, linked), axis=1))
-        # An answer of a thousand hosts consists of such loops; calling the class costs twice this.
-        make = tuple.__new__
-        views = [
-            make(TreeView, (root, size, shared))
-            for root, shared in zip(roots.tolist(), shares, strict=True)
-        ]
+        views = list(map(_view, zip(roots.tolist(), repeat(size), shares, strict=False)))
         flat = words.reshape(len(roots), -1)
-        if not shares[0] and (flat == flat[0]).all():
+        if shares.count(shares[0]) == len(shares) and (flat == flat[0]).all():
             return views, [self._number(shape, views[0], words[0])] * len(views)
         rows = flat.view(f"V{words[0].nbytes}").ravel().tolist()
         known: dict[tuple[object, bytes], int] = {}
@@ -123,15 +123,17 @@ class KindFinder:
             self.problems.append(self._problem(view, row))
         return number
 
-    def _shares(self, roots: IntArray) -> list[tuple[int, ...]] | None:
+    def _shares(self, roots: IntArray) -> list[tuple[int, ...]]:
         links = self.eligible.links
         if not len(links.share):
-            return None
-        starts = np.searchsorted(links.anchor, roots, side="left").tolist()
-        stops = np.searchsorted(links.anchor, roots, side="right").tolist()
+            return [()] * len(roots)
+        starts = np.searchsorted(links.anchor, roots, side="left")
+        stops = np.searchsorted(links.anchor, roots, side="right")
+        first = int(starts.min())
+        slots = links.share[first : int(stops.max())].tolist()
         return [
-            tuple(links.share[start:stop].tolist())
-            for start, stop in zip(starts, stops, strict=True)
+            tuple(slots[start:stop])
+            for start, stop in zip((starts - first).tolist(), (stops - first).tolist(), strict=True)
         ]
 
     def _words(self, slots: IntArray, *, foreign: bool) -> Words:

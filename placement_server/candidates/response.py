@@ -5,9 +5,10 @@ made a template to be filled in. One that comes once (a host with many ways to s
 put together from the texts of its items.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import getitem
+from itertools import groupby
+from operator import getitem, itemgetter
 
 from placement_server.candidates.filters import Microversion
 from placement_server.candidates.index import Index
@@ -56,6 +57,8 @@ class _Alone:
 
 
 _SEEN_ONCE = object()
+_placement: Callable[[Candidate], Placement] = itemgetter(0)
+_shares: Callable[[TreeView], tuple[int, ...]] = itemgetter(2)
 
 
 class Renderer:
@@ -87,28 +90,21 @@ class Renderer:
 
     def body(self, candidates: Iterable[Candidate]) -> bytes:
         """Return the whole JSON body."""
-        nested = self._nested
-        # Most answers are of trees by themselves, so that case is kept short.
-        uuid = self.index.columns.uuid
         requests: list[str] = []
         seen: dict[int, None] = {}
-        for placement, tree in candidates:
-            template = placement.form
-            if template is None:
+        # Candidates come in long runs of one placement: tree after tree of one kind.
+        for placement, run in groupby(candidates, _placement):
+            trees = [tree for _, tree in run]
+            if placement.form is None:
                 placement.form = _SEEN_ONCE
-                requests.append(self._written(placement, tree, seen))
-                continue
-            if template is _SEEN_ONCE:
-                template = placement.form = self._template(placement)
-            if tree.shares or not nested:
-                for place in template.contributing:
-                    seen[self._summarised_by(tree.slot(place), tree)] = None
-                uuids = [uuid[tree.slot(place)] for place in template.places]
-            else:
-                root = tree.root
-                seen[root] = None
-                uuids = [uuid[root + place] for place in template.places]
-            requests.append(template.text % tuple(uuids))
+                if len(trees) == 1:
+                    requests.append(self._written(placement, trees[0], seen))
+                    continue
+            if placement.form is _SEEN_ONCE:
+                placement.form = self._template(placement)
+            for shares, alike in groupby(trees, _shares):
+                roots = [tree.root for tree in alike]
+                requests += self._filled(placement.form, roots, trees[0].size, shares, seen)
         summaries = self._summaries(seen)
         if summaries:
             summaries[0] = summaries[0].removeprefix(b",")
@@ -117,6 +113,33 @@ class Renderer:
         return b"".join(
             (b'{"allocation_requests":[', listed, b'],"provider_summaries":{', *summaries, b"}}")
         )
+
+    def _filled(
+        self,
+        template: _Template,
+        roots: Sequence[int],
+        size: int,
+        shares: tuple[int, ...],
+        seen: dict[int, None],
+    ) -> list[str]:
+        """Write the candidates of one template in trees that may use the same sharing providers."""
+        uuid = self.index.columns.uuid
+        text, places = template.text, template.places
+        if shares:
+            text %= tuple(["%s" if at < size else uuid[shares[at - size]] for at in places])
+            places = tuple([at for at in places if at < size])
+        for place in template.contributing:
+            if place >= size:
+                foreign = shares[place - size]
+                seen[int(self.index.root[foreign]) if self._nested else foreign] = None
+            elif self._nested:
+                seen.update(dict.fromkeys(roots))
+            else:
+                seen.update(dict.fromkeys([root + place for root in roots]))
+        if len(set(places)) == 1:
+            at, pieces = places[0], text.split("%s")
+            return [uuid[root + at].join(pieces) for root in roots]
+        return [text % tuple([uuid[root + at] for at in places]) for root in roots]
 
     def _summaries(self, seen: Iterable[int]) -> list[bytes]:
         if self._nested:

@@ -15,7 +15,9 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from placement_server.candidates.eligible import Eligible, find_eligible
@@ -65,6 +67,13 @@ class Candidate(NamedTuple):
         return tuple([self.tree.slot(position) for position in self.placement.positions])
 
 
+_placement: Callable[[tuple[Placement | None, TreeView]], Placement | None] = itemgetter(0)
+# Calling the class costs twice this.
+_candidate: Callable[[tuple[Placement | None, TreeView]], Candidate] = partial(
+    tuple.__new__, Candidate
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How far a search goes.
@@ -109,6 +118,17 @@ class _Series:
             positions, bool(shared) and all(shared >> each & 1 for each in positions)
         )
         self.found.append(placement)
+        return placement
+
+
+class _Numbered(dict[_Series, Placement | None]):
+    """The placement with one number of each series, None where there are not so many."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __missing__(self, series: _Series) -> Placement | None:
+        placement = self[series] = series.get(self._number)
         return placement
 
 
@@ -240,39 +260,45 @@ class Search:
                     number += 1
 
     def _breadth_first(self) -> Iterator[Candidate]:
-        distinct: list[tuple[TreeView, _Series]] = []
-        exchanges: list[tuple[TreeView, _Series]] = []
-        make = tuple.__new__
-        for tree, kind in self._trees():
-            placement = kind.distinct.get(0)
-            if placement is not None:
-                distinct.append((tree, kind.distinct))
-                if kind.swaps is not None:
-                    exchanges.append((tree, kind.swaps))
-                self._found += 1
-                # Calling the class costs twice this.
-                yield make(Candidate, (placement, tree))
-        yield from self._rounds(distinct, 1)
-        yield from self._rounds(exchanges, 0)
+        views: list[TreeView] = []
+        kinds: list[_Kind] = []
+        firsts = _Numbered(0)
+        for some_views, some_kinds in self._chunks():
+            views += some_views
+            kinds += some_kinds
+            yield from self._placed(some_views, [kind.distinct for kind in some_kinds], firsts)
+        yield from self._rounds(views, [kind.distinct for kind in kinds], 1)
+        exchanges = [(at, kind.swaps) for at, kind in enumerate(kinds) if kind.swaps is not None]
+        yield from self._rounds([views[at] for at, _ in exchanges], [each for _, each in exchanges])
 
-    def _rounds(self, left: list[tuple[TreeView, _Series]], number: int) -> Iterator[Candidate]:
-        every = list(dict.fromkeys(series for _tree, series in left))
+    def _rounds(
+        self, views: list[TreeView], series: list[_Series], number: int = 0
+    ) -> Iterator[Candidate]:
         # Asking the few kinds first spares a last round over the many trees.
-        while left and any(series.get(number) is not None for series in every):
+        while any(each.get(number) is not None for each in dict.fromkeys(series)):
             self._tick()
-            going_on = []
-            for each in left:
-                tree, series = each
-                placement = series.get(number)
-                if placement is not None:
-                    going_on.append(each)
-                    self._found += 1
-                    yield Candidate(placement, tree)
-            left = going_on
+            numbered = _Numbered(number)
+            yield from self._placed(views, series, numbered)
+            left = [at for at, each in enumerate(series) if numbered[each] is not None]
+            views, series = [views[at] for at in left], [series[at] for at in left]
             number += 1
+
+    def _placed(
+        self, views: list[TreeView], series: list[_Series], numbered: _Numbered
+    ) -> Iterator[Candidate]:
+        """Yield the candidates of those trees that have a placement with this number."""
+        # An answer of a thousand hosts is made here: all that is done for each is done in C.
+        pairs = zip(map(numbered.__getitem__, series), views, strict=True)
+        yield from map(_candidate, filter(_placement, pairs))
+        self._found += len(series) - [numbered[each] for each in series].count(None)
 
     def _trees(self) -> Iterator[tuple[TreeView, _Kind]]:
         """Yield the trees that may have candidates, each with the placements of its kind."""
+        for views, kinds in self._chunks():
+            yield from zip(views, kinds, strict=True)
+
+    def _chunks(self) -> Iterator[tuple[list[TreeView], list[_Kind]]]:
+        """Yield what :meth:`_trees` does in chunks: only as many as are asked for are sorted."""
         finder = KindFinder(self.index, self.plan, self._eligible)
         roots = self._eligible.roots
         if self.shuffle is not None:
@@ -280,23 +306,19 @@ class Search:
             self.shuffle.shuffle(order)
             roots = roots[order]
         kinds = _Kinds(lambda number: self._kind(finder, number))
-        start, chunk = 0, max(_FIRST_CHUNK, min(self.limits.limit or 0, _LARGEST_CHUNK))
+        pick = kinds.in_any_order(self.shuffle) if self.shuffle else kinds.__getitem__
+        limit = _LARGEST_CHUNK if self.limits.limit is None else self.limits.limit
+        start, chunk = 0, max(_FIRST_CHUNK, min(limit, _LARGEST_CHUNK))
         while start < len(roots):
             self._tick()
             views, numbers = finder.kinds(roots[start : start + chunk])
-            pairs = zip(views, map(kinds.__getitem__, numbers), strict=True)
-            if self.shuffle is not None:
-                pairs = zip(views, map(kinds.in_any_order(self.shuffle), numbers), strict=True)
-            yield from self._reported(pairs) if self.reporter.wants else pairs
+            picked = list(map(pick, numbers))
+            if self.reporter.wants:
+                for view, kind in zip(views, picked, strict=True):
+                    self._report(view, kind)
+            yield views, picked
             start += chunk
             chunk = min(2 * chunk, _LARGEST_CHUNK)
-
-    def _reported(
-        self, pairs: Iterable[tuple[TreeView, _Kind]]
-    ) -> Iterator[tuple[TreeView, _Kind]]:
-        for tree, kind in pairs:
-            self._report(tree, kind)
-            yield tree, kind
 
     def _kind(self, finder: KindFinder, number: int) -> _Kind:
         return _Kind(Solver(self.plan, finder.problems[number], self._tick, self.shuffle))
