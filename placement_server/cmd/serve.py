@@ -154,6 +154,8 @@ def _serve(arguments: argparse.Namespace) -> None:
                 "worker_connections": _CONNECTIONS,
                 "worker_class": "placement_server.cmd.http_worker.HttpWorker",
                 "graceful_timeout": _GRACE,
+                # The other parser answers a Content-Length that is no number by itself.
+                "http_parser": "python",
                 "keepalive": 75,
                 # Candidate queries are long. Longer lines than the server reads (1 MiB) are 414.
                 "limit_request_line": 0,
