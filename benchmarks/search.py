@@ -6,6 +6,9 @@ published package takes minutes.
 """
 
 import contextlib
+import dataclasses
+import json
+import statistics
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -42,15 +45,24 @@ class Line:
     mitigated: Measured | None
     ours: Measured
 
-    def bound_ms(self, *, ratios: bool) -> float | None:
-        """The strictest bound; None when the row has none that can be told."""
-        bounds = [] if self.row.bound_ms is None else [self.row.bound_ms]
+    def pace(self) -> float | None:
+        """How many times slower than where the bounds were set the published package is here."""
+        if self.row.known_ms is None or self.published is None or self.published.failed:
+            return None
+        return self.published.cpu_ms / self.row.known_ms
+
+    def bound_ms(self, pace: float | None) -> float | None:
+        """The strictest bound at this pace of the machine; None when the row has none.
+
+        With small data (no pace) only absolute bounds count.
+        """
+        bounds = [] if self.row.bound_ms is None else [self.row.bound_ms * (pace or 1.0)]
         theirs = self.published
-        if ratios and self.row.ratio and theirs and not theirs.failed:
+        if pace and self.row.ratio and theirs and not theirs.failed:
             bounds.append(theirs.cpu_ms / self.row.ratio)
         return min(bounds, default=None)
 
-    def verdict(self, *, ratios: bool) -> str:
+    def verdict(self, pace: float | None) -> str:
         """`holds`, `FAILS` with the reason, or nothing where there is no bound."""
         if self.ours.failed:
             return f"FAILS: {self.ours.failed}"
@@ -59,7 +71,7 @@ class Line:
             found = self.ours.candidates, theirs.candidates
             if found[0] != found[1]:
                 return f"FAILS: {found[0]} candidates, not {found[1]}"
-        bound = self.bound_ms(ratios=ratios)
+        bound = self.bound_ms(pace)
         if bound is None:
             return ""
         return "holds" if self.ours.cpu_ms <= bound else "FAILS"
@@ -76,7 +88,7 @@ class Load:
 class Bench:
     """The databases and servers of one run.
 
-    :ivar loads: what was loaded in this run, by data set and server.
+    :ivar loads: what was loaded, in this run or when it was, by data set and server.
     """
 
     def __init__(self, cluster: str, directory: Path, quick: bool) -> None:
@@ -101,8 +113,9 @@ class Bench:
             else ours(Path(name), connection, WORKERS, extra) as server,
         ):
             if not done.exists():
-                self.loads[world, label] = self._load(server, world)
-                done.touch()
+                load = self._load(server, world)
+                done.write_text(json.dumps(dataclasses.asdict(load)))
+            self.loads[world, label] = Load(**json.loads(done.read_text()))
             yield server
 
     def _load(self, server: Server, world: World) -> Load:
@@ -149,11 +162,23 @@ def run(console: Console, title: str, rows: list[Row], *, quick: bool, keep: Pat
                 console.print(f"{world.title(quick)} ...", style="dim")
                 lines += bench.lines(world, wanted)
                 for line in lines[-len(wanted) :]:
-                    console.print("  ".join(_cells(line, quick)), style="dim")
-    console.print(_table(title, lines, quick))
+                    console.print("  ".join(_cells(line, None if quick else 1.0)), style="dim")
+    pace = None if quick else pace_of(lines)
+    console.print(_table(title, lines, quick, pace))
+    if pace:
+        console.print(
+            f"Absolute bounds times {pace:.2f}: so much slower is the published package here "
+            "than where they were set (median of the rows for which that is known)."
+        )
     held = _at_once(console, lines)
     held &= _loads(console, bench, {line.row.world: None for line in lines})
-    return held and all("FAILS" not in line.verdict(ratios=not quick) for line in lines)
+    return held and all("FAILS" not in line.verdict(pace) for line in lines)
+
+
+def pace_of(lines: Iterable[Line]) -> float:
+    """How many times slower than where the bounds were set this machine is, 1 if unknown."""
+    known = [pace for line in lines if (pace := line.pace()) is not None]
+    return statistics.median(known) if known else 1.0
 
 
 def _cpu(measured: Measured | None) -> str:
@@ -162,7 +187,7 @@ def _cpu(measured: Measured | None) -> str:
     return measured.failed or f"{measured.cpu_ms:,.2f}"
 
 
-def _table(title: str, lines: list[Line], quick: bool) -> Table:
+def _table(title: str, lines: list[Line], quick: bool, pace: float | None) -> Table:
     table = Table(
         title=f"{title}: PostgreSQL, {WORKERS} worker processes each, one client; "
         "CPU and median latency in ms a request, resident memory of the server in MiB"
@@ -188,14 +213,14 @@ def _table(title: str, lines: list[Line], quick: bool) -> Table:
             world = line.row.world
             table.add_section()
             table.add_row(f"[bold]{world.title(quick)}")
-        table.add_row(*_cells(line, quick))
+        table.add_row(*_cells(line, pace))
     return table
 
 
-def _cells(line: Line, quick: bool) -> list[str]:
+def _cells(line: Line, pace: float | None) -> list[str]:
     theirs, mine = line.published, line.ours
     both = theirs and not theirs.failed
-    bound = line.bound_ms(ratios=not quick)
+    bound = line.bound_ms(pace)
     ratio = f"{theirs.cpu_ms / mine.cpu_ms:,.0f}x" if theirs and both and mine.cpu_ms else "-"
     return [
         f"  {line.row.name}",
@@ -211,7 +236,7 @@ def _cells(line: Line, quick: bool) -> list[str]:
         f"{theirs.runs} / {mine.runs}" if theirs and both else f"- / {mine.runs}",
         ratio,
         "" if bound is None else f"{bound:.2f}",
-        line.verdict(ratios=not quick),
+        line.verdict(pace),
     ]  # fmt: skip
 
 
@@ -239,11 +264,8 @@ def _loads(console: Console, bench: Bench, worlds: Iterable[World]) -> bool:
     """Print what loading cost; whether it cost at most a third."""
     held = True
     for world in worlds:
-        theirs, mine = (bench.loads.get((world, label)) for label in _SCHEMES)
+        theirs, mine = (bench.loads[world, label] for label in _SCHEMES)
         title = world.title(bench.quick)
-        if theirs is None or mine is None:
-            console.print(f"{title}: kept from an earlier run")
-            continue
         ratio = theirs.cpu_ms / mine.cpu_ms
         few = mine.requests < 500
         verdict = "few requests" if few else "holds" if ratio >= LOAD_RATIO else "FAILS"
