@@ -49,7 +49,9 @@ class Ledger:
         self._additions: Additions = self._additions_file.load()
         self._service = self._service_file.load()
         self._nodes: dict[str, str] = self._nodes_file.load().get("nodes", {})
-        self._faults: dict[str, str] = self._faults_file.load().get("faults", {})
+        broken = self._faults_file.load()
+        self._faults: dict[str, str] = broken.get("faults", {})
+        self._reserves: dict[str, dict[str, int]] = broken.get("reserves", {})
         self._claims: dict[str, Claim] = {
             consumer: Claim.of(document)
             for consumer, document in self._claims_file.load().get("claims", {}).items()
@@ -127,21 +129,36 @@ class Ledger:
         with self._mutex:
             return dict(self._faults)
 
+    def reserves(self) -> dict[str, dict[str, int]]:
+        """Return providers of broken devices, with what was reserved of each class before."""
+        with self._mutex:
+            return {uuid: dict(amounts) for uuid, amounts in self._reserves.items()}
+
     def change_faults(
         self,
         *,
+        reserved: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
         seen: Mapping[str, str] = MappingProxyType({}),
         cleared: Iterable[str] = (),
         forgotten: Iterable[str] = (),
     ) -> None:
-        """Note broken devices that were seen, cleared by an operator, or are broken no more."""
+        """Note broken devices that were seen, cleared by an operator, or are broken no more.
+
+        :param reserved: what was reserved of them before all was, by provider and class.
+        """
         with self._mutex:
             gone = frozenset(forgotten)
             wanted = {u: boot for u, boot in self._faults.items() if u not in gone}
             wanted |= {**seen, **dict.fromkeys(cleared, "")}
-            if wanted != self._faults:
-                self._save(self._faults_file, {"faults": dict(sorted(wanted.items()))})
-                self._faults = wanted
+            reserves = {u: amounts for u, amounts in self._reserves.items() if u not in gone}
+            reserves |= {uuid: dict(amounts) for uuid, amounts in reserved.items()}
+            if (wanted, reserves) != (self._faults, self._reserves):
+                document = {
+                    "faults": dict(sorted(wanted.items())),
+                    "reserves": dict(sorted(reserves.items())),
+                }
+                self._save(self._faults_file, document)
+                self._faults, self._reserves = wanted, reserves
 
     def service_state(self, *, default_enabled: bool) -> ServiceState:
         """Return whether the host is enabled; a first start takes the default and keeps it."""

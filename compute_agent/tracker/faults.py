@@ -1,7 +1,9 @@
 """Broken devices: a mark that stays until an operator clears it, or the machine was booted again.
 
 The driver marks the provider of a broken device with a trait and reserves all of it. Placement
-keeps the mark; the ledger keeps in which boot of the machine it was seen first.
+keeps the mark; the ledger keeps in which boot of the machine it was seen first, and what was
+reserved before: of a device that is passed through the reserve in placement counts, and only who
+remembers it can give the device out again.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from compute_agent.inventory import InventoryRecord
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.layout.application import UNHEALTHY
 
@@ -46,8 +49,12 @@ class DeviceFaults:
         self._boot = boot
 
     def take_off(self, tree: ProviderTree, root_uuid: str) -> frozenset[str]:
-        """Take marks off that are over, before the driver sees the tree; return their providers."""
+        """Take marks off that are over, before the driver sees the tree; return their providers.
+
+        What was reserved because of them is given back.
+        """
         marks = self._ledger.faults()
+        reserves = self._ledger.reserves()
         over = frozenset(
             uuid
             for uuid in tree.get_provider_uuids(root_uuid)
@@ -55,7 +62,25 @@ class DeviceFaults:
         )
         for uuid in sorted(over):
             tree.remove_traits(uuid, UNHEALTHY)
+            inventory = tree.data(uuid).inventory
+            before = reserves.get(uuid, {})
+            tree.update_inventory(
+                uuid, {rc: _given_back(one, before.get(rc)) for rc, one in inventory.items()}
+            )
         return over
+
+    def before_flush(self, base: ProviderTree, tree: ProviderTree, root_uuid: str) -> None:
+        """Take note of what is reserved of devices that are about to be taken out of use.
+
+        :param base: the tree as placement has it.
+        """
+        known = self._ledger.reserves()
+        new = {
+            uuid: {rc: _reserve_of(base, uuid, rc) for rc in tree.data(uuid).inventory}
+            for uuid in tree.get_provider_uuids(root_uuid)
+            if uuid not in known and UNHEALTHY in tree.data(uuid).traits
+        }
+        self._ledger.change_faults(reserved=new)
 
     def remember(self, tree: ProviderTree, root_uuid: str, taken_off: frozenset[str]) -> None:
         """Take note of the marks on a tree that placement has now.
@@ -63,9 +88,22 @@ class DeviceFaults:
         :param taken_off: what `take_off` returned for it.
         """
         marks = self._ledger.faults()
+        known = marks.keys() | self._ledger.reserves().keys()
         members = tree.get_provider_uuids(root_uuid)
         marked = [uuid for uuid in members if UNHEALTHY in tree.data(uuid).traits]
         self._ledger.change_faults(
             seen={uuid: self._boot for uuid in marked if uuid not in marks or uuid in taken_off},
-            forgotten=[uuid for uuid in members if uuid in marks and uuid not in marked],
+            forgotten=[uuid for uuid in members if uuid in known and uuid not in marked],
         )
+
+
+def _reserve_of(base: ProviderTree, uuid: str, resource_class: str) -> int:
+    record = base.data(uuid).inventory.get(resource_class) if base.exists(uuid) else None
+    return int(record["reserved"]) if record else 0
+
+
+def _given_back(record: InventoryRecord, before: int | None) -> InventoryRecord:
+    """Return the record without the reserve for a fault, unless that was changed meanwhile."""
+    if before is None or record["reserved"] != record["total"]:
+        return record
+    return {**record, "reserved": min(before, record["total"])}

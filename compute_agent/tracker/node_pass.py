@@ -150,6 +150,7 @@ class NodePass:
         has = set(proposal.wanted.get_provider_uuids())
         self._ledger.remember_providers(added=has - had)
         self._merger.before_flush(proposal.merged)
+        self._faults.before_flush(proposal.base, proposal.wanted, proposal.root_uuid)
         done = self._report.update_from_provider_tree(
             proposal.base,
             proposal.wanted,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,12 +15,21 @@ from compute_agent.tracker.faults import UNKNOWN_BOOT, boot_id
 from compute_agent.virt.layout.application import UNHEALTHY
 from tests.functional.agent.in_process import Node, placement_app
 
+WHOLE = (
+    '[pci]\nreport_in_placement = true\ndevice_spec = {"vendor_id": "10de", '
+    '"resource_class": "PGPU"%s}\n'
+)
+
 
 class Host:
-    """A node with a GPU, whose machine can be booted again."""
+    """A node with a GPU, whose machine can be booted again.
 
-    def __init__(self, app: Any, directory: Path) -> None:
-        self._app, self._directory = app, directory
+    :param extra: configuration; with a device specification the GPU is passed through as a whole.
+    """
+
+    def __init__(self, app: Any, directory: Path, extra: str = "") -> None:
+        self._app, self._directory, self._extra = app, directory, extra
+        self.resource_class = "PGPU" if extra else "VGPU"
         (directory / "proc/sys/kernel/random").mkdir(parents=True)
         self.node: Any = None
         self.start(boot="boot-1")
@@ -30,9 +40,13 @@ class Host:
         if self.node is not None:
             self.node.parts.close()
         name = None if self.node is None else self.node.name
-        extra = f"[host]\nprocfs_root = {self._directory}/proc\n"
+        extra = f"[host]\nprocfs_root = {self._directory}/proc\n{self._extra}"
         self.node = Node(self._app, self._directory, name=name, extra=extra)
         self.node.gain_a_gpu()
+        if self._extra:
+            options = self.node.driver.options
+            uncut = replace(options.gpu, mdev_types=())
+            self.node.driver.options = replace(options, gpu=uncut)
         assert self.node.run().completed
         schedule = SimpleNamespace(trigger=lambda *_asked: True)
         self.commands = AgentCommands(
@@ -51,7 +65,7 @@ class Host:
         return next(
             tree.data(uuid)
             for uuid in tree.get_provider_uuids()
-            if "VGPU" in tree.data(uuid).inventory
+            if self.resource_class in tree.data(uuid).inventory
         )
 
     def break_down(self) -> None:
@@ -63,9 +77,19 @@ class Host:
 
     def is_out_of_use(self) -> bool:
         gpu = self.gpu
-        reserved = gpu.inventory["VGPU"]["reserved"] == gpu.inventory["VGPU"]["total"]
+        record = gpu.inventory[self.resource_class]
+        reserved = bool(record["reserved"] == record["total"])
         assert (UNHEALTHY in gpu.traits) is reserved
         return reserved
+
+    def reserve(self, amount: int) -> None:
+        """An operator, or a cleaning tool, reserves some of the GPU in placement."""
+        gpu = self.gpu
+        inventory = {rc: {**record, "reserved": amount} for rc, record in gpu.inventory.items()}
+        self.node.parts.report.providers.put_inventories(
+            gpu.uuid, gpu.name, gpu.generation, inventory
+        )
+        self.node.parts.report.drop_cache()
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +100,20 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture
 def host(app, tmp_path):
     made = Host(app, tmp_path)
+    yield made
+    made.node.parts.close()
+
+
+@pytest.fixture
+def passed_whole(app, tmp_path):
+    made = Host(app, tmp_path, WHOLE % "")
+    yield made
+    made.node.parts.close()
+
+
+@pytest.fixture
+def used_once(app, tmp_path):
+    made = Host(app, tmp_path, WHOLE % ', "one_time_use": "true"')
     yield made
     made.node.parts.close()
 
@@ -137,3 +175,27 @@ def test_a_provider_that_is_not_of_this_agent_has_no_fault_to_clear(host):
 
 def test_without_a_boot_id_marks_outlast_a_reboot(tmp_path):
     assert boot_id(str(tmp_path)) == UNKNOWN_BOOT
+
+
+def test_a_gpu_passed_through_whole_is_given_out_again_when_its_fault_is_cleared(passed_whole):
+    passed_whole.break_down()
+    assert passed_whole.is_out_of_use()
+    passed_whole.start(boot="boot-1")
+    assert passed_whole.is_out_of_use()
+    assert passed_whole.commands.clear_fault(passed_whole.gpu.uuid)
+    assert passed_whole.node.run().completed
+    assert not passed_whole.is_out_of_use()
+    passed_whole.break_down()
+    passed_whole.start(boot="boot-2")
+    assert not passed_whole.is_out_of_use(), "a reboot clears the fault as an operator does"
+
+
+def test_a_device_that_was_used_up_stays_so_when_its_fault_is_cleared(used_once):
+    used_once.reserve(1)
+    assert used_once.node.run().completed
+    used_once.break_down()
+    assert used_once.commands.clear_fault(used_once.gpu.uuid)
+    assert used_once.node.run().completed
+    gpu = used_once.gpu
+    assert UNHEALTHY not in gpu.traits
+    assert gpu.inventory["PGPU"]["reserved"] == 1, "who cleans it has not said that it is clean"
