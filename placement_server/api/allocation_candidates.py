@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from placement_server import errors, metrics
-from placement_server.api.request import Request
+from placement_server.api.request import Request, check_query, read_query
 from placement_server.api.response import Response, cache_headers, encoded_response
 from placement_server.candidates import query
 from placement_server.candidates.errors import QueryError, SearchGaveUp
@@ -42,9 +43,9 @@ def searched(
     request.require_version(10)
     request.require_json_accepted()
     request.authorise(operations.CANDIDATES_LIST)
-    request.query(_EXTENDED if request.extensions else _LIST)
+    read = _remembered if len(request.query_string) <= _REMEMBERED_LENGTH else _read
     try:
-        wanted = query.parse(request.params(), request.version, extensions=request.extensions)
+        wanted = read(request.query_string, request.version, request.extensions)
         with metrics.SEARCH_SECONDS.time():
             answer = search(wanted, request.version)
     except QueryError as error:
@@ -55,3 +56,15 @@ def searched(
         raise errors.ServiceUnavailable(str(error)) from error
     metrics.SEARCHES.labels(result).inc()
     return answer
+
+
+def _read(query_string: str, version: Microversion, extensions: bool) -> query.CandidateQuery:
+    """The query of a request, once it has passed the schema."""
+    params = read_query(query_string)
+    check_query(dict(params), _EXTENDED if extensions else _LIST, version)
+    return query.parse(params, version, extensions=extensions)
+
+
+# Schedulers ask for the same few flavors again and again.
+_remembered: Final = lru_cache(maxsize=500)(_read)
+_REMEMBERED_LENGTH: Final = 4000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, quote
@@ -100,19 +100,14 @@ class Request:
     def params(self) -> list[tuple[str, str]]:
         """The parameters of the query string, in order and with repetitions."""
         if self._params is None:
-            self._params = list(self._decoded_params())
+            self._params = read_query(self.query_string)
         return self._params
 
-    def _decoded_params(self) -> Iterator[tuple[str, str]]:
-        query = self.environ.get("QUERY_STRING", "")
-        if not query:
-            return
-        try:
-            # As Latin-1 first, one character per byte: then a wrong byte is told by its place.
-            for name, value in parse_qsl(query, keep_blank_values=True, encoding="latin-1"):
-                yield _decoded(name), _decoded(value)
-        except UnicodeDecodeError as error:
-            raise errors.BadRequest(f"Invalid query string parameters: {error}") from error
+    @property
+    def query_string(self) -> str:
+        """The query as it was sent."""
+        text: str = self.environ.get("QUERY_STRING", "")
+        return text
 
     def last_params(self) -> dict[str, str]:
         """The parameters by name; of repeated ones the last."""
@@ -125,10 +120,7 @@ class Request:
     def query(self, schema: SchemaByVersion) -> dict[str, str]:
         """The valid parameters by name; of repeated ones the last."""
         params = self.last_params()
-        try:
-            schema.check(params, self.version)
-        except InvalidInstance as error:
-            raise errors.BadRequest(f"Invalid query string parameters: {error}") from error
+        check_query(params, schema, self.version)
         return params
 
     def json(self, schema: SchemaByVersion) -> Any:
@@ -220,6 +212,32 @@ def shown_uri(environ: errors.Environ) -> str:
 
 def _quoted(text: str, plain: str) -> str:
     return quote(text[:_URI_SHOWN].encode("latin-1", "replace"), safe=plain)
+
+
+def read_query(text: str) -> list[tuple[str, str]]:
+    """The parameters of a query string, in order and with repetitions.
+
+    :raises errors.BadRequest: it is not UTF-8.
+    """
+    try:
+        # As Latin-1 first, one character per byte: then a wrong byte is told by its place.
+        return [
+            (_decoded(name), _decoded(value))
+            for name, value in parse_qsl(text, keep_blank_values=True, encoding="latin-1")
+        ]
+    except UnicodeDecodeError as error:
+        raise errors.BadRequest(f"Invalid query string parameters: {error}") from error
+
+
+def check_query(params: Mapping[str, str], schema: SchemaByVersion, version: Microversion) -> None:
+    """Do nothing when parameters are valid.
+
+    :raises errors.BadRequest: with the text for the client.
+    """
+    try:
+        schema.check(params, version)
+    except InvalidInstance as error:
+        raise errors.BadRequest(f"Invalid query string parameters: {error}") from error
 
 
 def _decoded(latin: str) -> str:

@@ -55,7 +55,7 @@ class _Filter:
         self.reporter = reporter
         self.roots = index.roots
         self.found = Eligible()
-        self._kinds: dict[RequestGroup, tuple[BoolArray, BoolArray]] = {}
+        self._kinds: dict[tuple[object, ...], tuple[BoolArray, BoolArray]] = {}
 
     def run(self) -> Eligible:
         """Return what is eligible; with no roots when nothing can be."""
@@ -145,8 +145,8 @@ class _Filter:
         return view.slots_fitting(amount) if view is not None else np.empty(0, dtype=np.int32)
 
     def _suffixed(self, group: RequestGroup) -> None:
-        kind = RequestGroup(
-            "", tuple(sorted(group.resources)), group.required, group.forbidden, group.member_of,
+        kind = (
+            tuple(sorted(group.resources)), group.required, group.forbidden, group.member_of,
             group.forbidden_aggregates, group.in_tree,
         )  # fmt: skip
         if kind in self._kinds:

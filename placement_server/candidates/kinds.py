@@ -27,6 +27,7 @@ from placement_server.candidates.sharing import SHARING_TRAIT
 
 Words = npt.NDArray[np.uint64]
 _WORD_BITS = 64
+_FULL_WORD = (1 << _WORD_BITS) - 1
 
 
 class TreeView(NamedTuple):
@@ -140,23 +141,25 @@ class KindFinder:
         rows, size = slots.shape
         words = np.zeros((rows, size, self._flag_words + len(self.plan.contested)), np.uint64)
         masks = self.eligible.foreign if foreign else self.eligible.own
-        done: dict[int, BoolArray] = {}
-        flags = [*masks, *self.eligible.terms]
-        for flag, mask in enumerate(flags):
-            gathered = done.get(id(mask))
-            if gathered is None:
-                gathered = done[id(mask)] = mask[slots]
-            self._set_flag(words, flag, gathered)
+        # Groups that want the same have one mask: their flags are set together.
+        flags: dict[int, tuple[BoolArray, list[int]]] = {}
+        for flag, mask in enumerate([*masks, *self.eligible.terms]):
+            flags.setdefault(id(mask), (mask, []))[1].append(flag)
+        for mask, numbers in flags.values():
+            self._set_flags(words, numbers, mask[slots])
         if self._sharing_sets is not None:
-            self._set_flag(words, len(flags), self._sharing_sets[self.index.trait_set[slots]])
+            shares = self._sharing_sets[self.index.trait_set[slots]]
+            self._set_flags(words, [self._flags - 1], shares)
         for number, contested in enumerate(self.plan.contested):
             words[:, :, self._flag_words + number] = self._caps(contested, slots)
         return words
 
-    @staticmethod
-    def _set_flag(words: Words, flag: int, values: BoolArray) -> None:
-        word, bit = divmod(flag, _WORD_BITS)
-        words[:, :, word] |= values.astype(np.uint64) << np.uint64(bit)
+    def _set_flags(self, words: Words, flags: list[int], values: BoolArray) -> None:
+        bits = sum(1 << flag for flag in flags)
+        for word in range(self._flag_words):
+            some = bits >> (word * _WORD_BITS) & _FULL_WORD
+            if some:
+                words[:, :, word] |= values * np.uint64(some)
 
     def _caps(self, contested: Contested, slots: IntArray) -> Words:
         view = self.index.classes[contested.class_id]
@@ -198,12 +201,8 @@ class KindFinder:
             for position, value in enumerate(row[:, word].tolist()):
                 flags[position] |= value << (word * _WORD_BITS)
         items, terms = len(plan.items), len(self.eligible.terms)
-        eligible = [0] * items
-        shared = 0
-        for position, value in enumerate(flags):
-            for item in range(items):
-                eligible[item] |= (value >> item & 1) << position
-            shared |= (value >> (items + terms) & 1) << position
+        columns = _transposed(flags, self._flags)
+        eligible, shared = columns[:items], columns[-1]
         caps = tuple(
             tuple(row[:, self._flag_words + number].tolist())
             for number in range(len(plan.contested))
@@ -220,3 +219,18 @@ class KindFinder:
             own=size,
             shared=shared,
         )
+
+
+def _transposed(rows: list[int], width: int) -> list[int]:
+    """Turn rows of bits into columns of bits."""
+    columns = [0] * width
+    # Many rows are alike: each is taken apart once.
+    places: dict[int, int] = {}
+    for position, row in enumerate(rows):
+        places[row] = places.get(row, 0) | 1 << position
+    for row, positions in places.items():
+        while row:
+            lowest = row & -row
+            columns[lowest.bit_length() - 1] |= positions
+            row ^= lowest
+    return columns

@@ -121,17 +121,6 @@ class _Series:
         return placement
 
 
-class _Numbered(dict[_Series, Placement | None]):
-    """The placement with one number of each series, None where there are not so many."""
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __missing__(self, series: _Series) -> Placement | None:
-        placement = self[series] = series.get(self._number)
-        return placement
-
-
 class _Kind:
     """What one kind of tree has: placements of distinct amounts, and exchanges of alike items."""
 
@@ -147,6 +136,14 @@ class _Kind:
             exchanges = (swap for each in known for swap in swaps(solver.alike, each.positions))
             self.swaps = _Series(exchanges, shared)
         self.reason = solver.reason or "no combination of the providers that fit"
+
+
+class _Firsts(dict[_Kind, Placement | None]):
+    """The first placement of each kind, None where there is none."""
+
+    def __missing__(self, kind: _Kind) -> Placement | None:
+        placement = self[kind] = kind.distinct.get(0)
+        return placement
 
 
 class _Kinds(dict[int, _Kind]):
@@ -260,37 +257,33 @@ class Search:
                     number += 1
 
     def _breadth_first(self) -> Iterator[Candidate]:
-        views: list[TreeView] = []
-        kinds: list[_Kind] = []
-        firsts = _Numbered(0)
-        for some_views, some_kinds in self._chunks():
-            views += some_views
-            kinds += some_kinds
-            yield from self._placed(some_views, [kind.distinct for kind in some_kinds], firsts)
-        yield from self._rounds(views, [kind.distinct for kind in kinds], 1)
-        exchanges = [(at, kind.swaps) for at, kind in enumerate(kinds) if kind.swaps is not None]
-        yield from self._rounds([views[at] for at, _ in exchanges], [each for _, each in exchanges])
+        visited: list[tuple[TreeView, _Kind]] = []
+        firsts = _Firsts()
+        for views, kinds in self._chunks():
+            # An answer of a thousand hosts is made here: what is done for each is done in C.
+            pairs = zip(map(firsts.__getitem__, kinds), views, strict=True)
+            yield from map(_candidate, filter(_placement, pairs))
+            self._found += len(kinds) - [firsts[kind] for kind in kinds].count(None)
+            visited += zip(views, kinds, strict=True)
+        yield from self._rounds([(view, kind.distinct) for view, kind in visited], 1)
+        yield from self._rounds([(view, kind.swaps) for view, kind in visited if kind.swaps], 0)
 
-    def _rounds(
-        self, views: list[TreeView], series: list[_Series], number: int = 0
-    ) -> Iterator[Candidate]:
+    def _rounds(self, left: list[tuple[TreeView, _Series]], number: int) -> Iterator[Candidate]:
+        make = tuple.__new__
+        every = list(dict.fromkeys(series for _tree, series in left))
         # Asking the few kinds first spares a last round over the many trees.
-        while any(each.get(number) is not None for each in dict.fromkeys(series)):
+        while any(series.get(number) is not None for series in every):
             self._tick()
-            numbered = _Numbered(number)
-            yield from self._placed(views, series, numbered)
-            left = [at for at, each in enumerate(series) if numbered[each] is not None]
-            views, series = [views[at] for at in left], [series[at] for at in left]
+            going_on = []
+            for each in left:
+                tree, series = each
+                placement = series.get(number)
+                if placement is not None:
+                    going_on.append(each)
+                    self._found += 1
+                    yield make(Candidate, (placement, tree))
+            left = going_on
             number += 1
-
-    def _placed(
-        self, views: list[TreeView], series: list[_Series], numbered: _Numbered
-    ) -> Iterator[Candidate]:
-        """Yield the candidates of those trees that have a placement with this number."""
-        # An answer of a thousand hosts is made here: all that is done for each is done in C.
-        pairs = zip(map(numbered.__getitem__, series), views, strict=True)
-        yield from map(_candidate, filter(_placement, pairs))
-        self._found += len(series) - [numbered[each] for each in series].count(None)
 
     def _trees(self) -> Iterator[tuple[TreeView, _Kind]]:
         """Yield the trees that may have candidates, each with the placements of its kind."""
