@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
@@ -31,7 +31,7 @@ from placement_server.store.tables import (
     resource_provider_traits,
     resource_providers,
 )
-from placement_server.store.transaction import STRUCTURE, WriteTransaction
+from placement_server.store.transaction import STRUCTURE, WriteTransaction, aware
 
 __all__ = ["bump", "create", "delete", "find", "get", "update"]
 
@@ -55,7 +55,7 @@ _TREE_ROWS: Final = (
 _HOLD_TREES: Final = _TREE_ROWS.with_for_update(key_share=True)
 _PARENT: Final = select(_C.id, _C.root_provider_id).where(_C.uuid == bindparam("uuid"))
 _PARENT_AND_ROOT: Final = (
-    select(_C.id, _C.root_provider_id)
+    select(_C.id, _C.root_provider_id, _C.uuid)
     .where(_C.id.in_(bindparam("ids", expanding=True)))
     .order_by(_C.id)
     .with_for_update(key_share=True)
@@ -97,7 +97,7 @@ def create(
         raise ProviderNameMissing
     if parent_uuid is not None and parent_uuid == uuid:
         raise ParentIsSelf(uuid)
-    parent_id, root_id = (None, None) if parent_uuid is None else _hold_parent(tx, parent_uuid)
+    parent = None if parent_uuid is None else _hold_parent(tx, parent_uuid)
     taken = tx.execute(select(_C.uuid).where(sa.or_(_C.uuid == uuid, _C.name == name))).scalars()
     holders = taken.all()
     if uuid in holders:
@@ -109,34 +109,45 @@ def create(
             uuid=uuid,
             name=name,
             generation=0,
-            parent_provider_id=parent_id,
-            root_provider_id=root_id,
+            parent_provider_id=parent and parent.id,
+            root_provider_id=parent and parent.root_id,
             created_at=tx.now,
             updated_at=tx.now,
         )
     )
     provider_id = tx.new_id(inserted)
-    if root_id is None:
+    if parent is None:
         tx.execute(
             sa.update(resource_providers)
             .where(_C.id == provider_id)
             .values(root_provider_id=provider_id)
         )
-    provider = get(tx, uuid)
-    tx.touch([provider.root_id], STRUCTURE)
-    return provider
+    _, above, root_id, root_uuid = parent or (None, None, provider_id, uuid)
+    tx.touch([root_id], STRUCTURE)
+    now = aware(tx.now)
+    return Provider(provider_id, uuid, name, 0, above, root_uuid, now, now, root_id)
 
 
-def _hold_parent(tx: WriteTransaction, parent_uuid: str) -> tuple[int, int]:
-    """The ids of the parent and of its root, neither of which can move or vanish until the end."""
+class _Parent(NamedTuple):
+    """What a new child must know."""
+
+    id: int
+    uuid: str
+    root_id: int
+    root_uuid: str
+
+
+def _hold_parent(tx: WriteTransaction, parent_uuid: str) -> _Parent:
+    """The parent; neither it nor its root can move or vanish until the end."""
     row = tx.execute(_PARENT, {"uuid": parent_uuid}).first()
     if row is None:
         raise ParentNotFound(parent_uuid)
     parent_id, root_id = row
-    held: dict[int, int] = dict(tx.execute(_PARENT_AND_ROOT, {"ids": [parent_id, root_id]}).all())
-    if held.get(parent_id) != root_id or held.get(root_id) != root_id:
+    rows = tx.execute(_PARENT_AND_ROOT, {"ids": [parent_id, root_id]}).all()
+    held = {held_id: (held_root, uuid) for held_id, held_root, uuid in rows}
+    if any(held.get(one, (None,))[0] != root_id for one in row):
         raise LostRace(f"Provider {parent_uuid} moved meanwhile.")
-    return parent_id, root_id
+    return _Parent(parent_id, held[parent_id][1], root_id, held[root_id][1])
 
 
 def update(
