@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.conf.compute import provider_config_location
+from compute_agent.conf.networks import physnet_group
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.report.client import ReportClient
 from compute_agent.report.transport import KeystoneTransport, ReadOnlyTransport
@@ -19,12 +20,14 @@ from compute_agent.state import identity
 from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker import faults
+from compute_agent.tracker.cell_choice import CellPolicy
 from compute_agent.tracker.claims import ClaimBook
 from compute_agent.tracker.departures import Departures
 from compute_agent.tracker.drift import Auditor
 from compute_agent.tracker.drift_healing import Wanted
 from compute_agent.tracker.node_pass import NodePass
 from compute_agent.tracker.node_setup import NodeSetup
+from compute_agent.tracker.numa_fit import HostNetworks
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.self_claim import SelfClaim
@@ -102,6 +105,7 @@ class AgentParts:
             self.driver,
             self.ledger,
             self_claim=SelfClaim(self.report) if self_claims else None,
+            policy=cell_policy(self.conf),
         )
 
     def departures(self) -> Departures:
@@ -267,6 +271,17 @@ def tracker_options(conf: cfg.ConfigOpts) -> TrackerOptions:
         startup_placement_timeout=float(conf.compute_agent.startup_placement_timeout),
         rename_allowed=conf.compute_agent.on_hostname_change == "rename",
         fuzzy_delay=float(conf.periodic_fuzzy_delay),
+    )
+
+
+def cell_policy(conf: cfg.ConfigOpts) -> CellPolicy:
+    """Return how claims choose NUMA cells."""
+    physnets = {
+        name: frozenset(conf[physnet_group(name)].numa_nodes) for name in conf.neutron.physnets
+    }
+    return CellPolicy(
+        HostNetworks(physnets, frozenset(conf.neutron_tunnel.numa_nodes)),
+        packing=conf.compute.packing_host_numa_cells_allocation_strategy,
     )
 
 

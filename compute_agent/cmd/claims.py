@@ -43,6 +43,9 @@ def show(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
             print(f"  provider {uuid}: {held}")
         for unit in claim["units"]:
             print(f"  {unit['resource_class']} {unit['name']}")
+        for cell in claim.get("cells", ()):
+            pages = f" in pages of {cell['page_size_kib']} KiB" if cell["page_size_kib"] else ""
+            print(f"  NUMA cell {cell['cell']}: {cell['memory_mib']} MiB{pages}")
     if not claims:
         print("no claims")
     return 0

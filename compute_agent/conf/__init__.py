@@ -30,6 +30,7 @@ MODULES = (
     "scheduler",
     "upgrade_levels",
     "openstack",
+    "networks",
 )
 """Modules of this package, one per group of options; each has `register_opts` and `list_opts`.
 

@@ -136,8 +136,8 @@ file so that it stays valid; this agent stops no guests itself.
         "packing_host_numa_cells_allocation_strategy",
         default=False,
         help="""
-Whether a guest is put on the NUMA cell with the least room left (True) or with the most (False).
-Read from an existing configuration file so that it stays valid; this agent places no guests itself.
+Whether a guest is put on the NUMA cell with the least room left (True) or with the most (False),
+where its allocation leaves the choice: on a host that does not report its cells.
 """,
     ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Callable
@@ -31,6 +32,10 @@ LOG = logging.getLogger(__name__)
 REPORT_TIMEOUT = 300.0
 SERVICE_VERSION = 1
 """Rises when what an agent can do for a scheduler changes."""
+
+ANNOUNCED_FACTS = ("hypervisor_hostname", "hypervisor_type", "hypervisor_version")
+PARSED_FACTS = ("cpu_info", "supported_instances")
+"""Facts of a driver that schedulers compare with flavors and images; the latter may be JSON."""
 
 
 class AgentCommands:
@@ -184,11 +189,29 @@ class AgentCommands:
         }
         return {
             "host": document["host"],
-            "nodes": [{key: node[key] for key in wanted} | same for node in document["nodes"]],
+            "nodes": [
+                {key: node[key] for key in wanted} | same | self._announced_facts(node["name"])
+                for node in document["nodes"]
+            ],
             "service_version": SERVICE_VERSION,
             "placement_max_version": document["placement"]["max_version"],
             "seq": sequence,
         }
+
+    def _announced_facts(self, node: str) -> dict[str, Any]:
+        """What schedulers compare besides: the hypervisor, its address, the NUMA cells."""
+        announced: dict[str, Any] = {"host_ip": self._conf.my_ip}
+        try:
+            facts = self._tracker.facts(node)
+            announced |= {name: facts[name] for name in ANNOUNCED_FACTS if name in facts}
+            announced |= {name: _parsed(facts[name]) for name in PARSED_FACTS if facts.get(name)}
+            if cells := self._claims.free_cells(node):
+                announced["cells"] = cells
+        except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
+            LOG.debug("Node %s: its cells are not announced, they cannot be asked for now.", node)
+        except (errors.ComputeHostNotFound, errors.ComputeResourcesUnavailable) as error:
+            LOG.debug("Node %s is announced without its facts: %s", node, error)
+        return announced
 
     def _instance_count(self) -> int | None:
         """How many instances run here; None: unknown, which a host that is away must tell too."""
@@ -229,6 +252,11 @@ class AgentCommands:
                 f"Node {node} is not managed by this agent; it manages: "
                 f"{', '.join(self._tracker.nodes()) or 'none yet'}."
             )
+
+
+def _parsed(fact: Any) -> Any:
+    """Return a fact that drivers give as JSON, or as what that stands for."""
+    return json.loads(fact) if isinstance(fact, str) else fact
 
 
 class _Lines:

@@ -16,6 +16,30 @@ class AssignedUnit:
     name: str
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ClaimedCell:
+    """What of one NUMA cell of the host a guest was given.
+
+    :param cell: id of the cell.
+    :param vcpus: CPUs of the guest that float over `shared_cpus`, the cell's for such guests.
+    :param pinned_cpus: CPUs of the host that are its own.
+    :param page_size_kib: of the huge pages its memory is in; None: ordinary memory.
+    """
+
+    cell: int
+    vcpus: int = 0
+    shared_cpus: tuple[int, ...] = ()
+    pinned_cpus: tuple[int, ...] = ()
+    memory_mib: int = 0
+    page_size_kib: int | None = None
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> ClaimedCell:
+        """Return the cell that `document` was made from."""
+        lists = {key: tuple(document[key]) for key in ("shared_cpus", "pinned_cpus")}
+        return cls(**{**document, **lists})
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """What one consumer holds on a node of this agent.
@@ -26,6 +50,8 @@ class Claim:
     :param instance: the instance behind a migration; the consumer itself otherwise.
     :param migration: the move under way for which the instance was claimed anew; empty for none.
     :param claimed_at: seconds since the epoch.
+    :param cells: NUMA cells of the host, one for each NUMA node of the guest, in their order; empty
+        for a guest that floats over the whole host.
     """
 
     consumer: str
@@ -36,12 +62,14 @@ class Claim:
     units: tuple[AssignedUnit, ...] = ()
     providers_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     migration: str = ""
+    cells: tuple[ClaimedCell, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return the claim as plain JSON types."""
         return {
             **asdict(self),
             "units": [asdict(unit) for unit in sorted(self.units)],
+            "cells": [asdict(cell) for cell in self.cells],
             "providers_of": {group: list(uuids) for group, uuids in self.providers_of.items()},
         }
 
@@ -52,6 +80,8 @@ class Claim:
             **{
                 **document,
                 "units": tuple(AssignedUnit(**unit) for unit in document["units"]),
+                # a claim of an agent that did not choose cells has none
+                "cells": tuple(ClaimedCell.of(cell) for cell in document.get("cells", ())),
                 "providers_of": {
                     group: tuple(uuids) for group, uuids in document["providers_of"].items()
                 },

@@ -2,7 +2,8 @@
 
 The scheduler has allocated in placement before the host is told. Here it is verified that placement
 holds that, that every provider named exists on the node, and that as many named units are free as
-were allocated; certain units are chosen and remembered. Nothing is written to placement.
+were allocated. Certain units are chosen, and a NUMA cell for each node of the guest; both are
+remembered. Nothing is written to placement.
 
     no claim --claim--> held --drop--> no claim
                          |  claim with a migration: what was held before is kept under the migration
@@ -16,16 +17,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compute_agent import errors
-from compute_agent.state.claim import AssignedUnit, Claim
+from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
+from compute_agent.tracker.cell_choice import (
+    CellPolicy,
+    CellUse,
+    cell_providers,
+    choose_cells,
+    free_on_root,
+)
+from compute_agent.tracker.claim_checks import check_groups, on_node, stale
+from compute_agent.tracker.host_cells import HostCell, cells_of, cells_of_guest
 from compute_agent.tracker.self_claim import Allocated, SelfClaim
-from compute_agent.tracker.units import chosen, holdings, units_of
-from compute_agent.virt.layout.application import MISSING as DEVICE_MISSING
+from compute_agent.tracker.units import PCPU, chosen, holdings, units_of
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
@@ -68,6 +77,7 @@ class ClaimBook:
     """The claims on all nodes of this agent. Safe for several threads.
 
     :param self_claim: allocates where no scheduler did; None: such an instance is refused.
+    :param policy: how cells are chosen, and the networks they are near.
     """
 
     def __init__(
@@ -78,8 +88,10 @@ class ClaimBook:
         ledger: Ledger,
         *,
         self_claim: SelfClaim | None = None,
+        policy: CellPolicy | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._policy = policy or CellPolicy()
         self._self_claim = self_claim
         self._tracker = tracker
         self._report = report
@@ -108,8 +120,8 @@ class ClaimBook:
             tree, root = self._tracker.reported(node)
             found = self._held(request, tree, root)
             try:
-                wanted = _on_node(request, found.held, tree, root)
-                _check_groups(request, found.held, tree)
+                wanted = on_node(request, found.held, tree, root)
+                check_groups(request, found.held, tree)
                 return self._assign(request, node, wanted, tree, root)
             except Exception:
                 if found.by_host and self._self_claim is not None:
@@ -253,14 +265,23 @@ class ClaimBook:
         if known is not None and moving and known.migration == request.migration:
             moving = False  # asked again: the answer was lost
         units = units_of(tree, root)
+        cells = cells_of(self._tracker.facts(node))
+        guests = self._guests() if units or cells else {}
         own = frozenset(known.units) if known is not None and not moving else frozenset()
-        taken = self._taken(request.instance, units, moving=moving) if units else frozenset()
+        taken = self._taken(request.instance, units, guests, moving=moving)
         found, short = chosen(wanted, units, taken, own)
         if short:
             raise errors.ComputeResourcesUnavailable(
                 f"Node {node} cannot give {request.instance} what was allocated: "
                 f"{'; '.join(short)}. `compute-agent claims` shows who has them."
             )
+        if known is not None and not moving and known.amounts == wanted:
+            places = known.cells
+        else:
+            others = self._cells_used(node, cells, guests, but="" if moving else request.instance)
+            use = CellUse(cells, others, taken)
+            places = choose_cells(request, wanted, tree, root, use, self._policy)
+            found, _short = chosen(wanted, units, taken, _preferred(own, units, places))
         claim = Claim(
             consumer=request.instance,
             node=node,
@@ -270,25 +291,78 @@ class ClaimBook:
             units=found,
             providers_of={group: tuple(uuids) for group, uuids in request.providers_of.items()},
             migration=request.migration or (known.migration if known else ""),
+            cells=places,
         )
         old = [replace(known, consumer=request.migration, migration="")] if known and moving else []
         self._ledger.change_claims(add=[*old, claim])
         return claim
 
+    def free_cells(self, node: str) -> list[dict[str, Any]]:
+        """Return what is free of each NUMA cell, and its networks, as it is announced.
+
+        Empty where placement counts cells by themselves, and where the driver knows of none.
+
+        :raises ComputeHostNotFound: the node is not managed here any more.
+        :raises ComputeResourcesUnavailable: it has not been reported yet.
+        """
+        tree, root = self._tracker.reported(node)
+        cells = cells_of(self._tracker.facts(node))
+        if not cells or cell_providers(tree, root):
+            return []
+        guests = self._guests()
+        taken = self._taken("", units_of(tree, root), guests, moving=False)
+        use = CellUse(cells, self._cells_used(node, cells, guests), taken)
+        return [
+            {
+                "id": cell.id,
+                "vcpu": max(min(cell.vcpus, len(cell.shared_cpus)), 0),
+                "pcpu": len(cell.pinnable),
+                "memory_mb": max(cell.memory_mib, 0),
+                **self._policy.networks.near(cell.id),
+            }
+            for cell in free_on_root(tree, root, use)
+        ]
+
     def _taken(
-        self, instance: str, units: frozenset[AssignedUnit], *, moving: bool
+        self,
+        instance: str,
+        units: frozenset[AssignedUnit],
+        guests: Mapping[str, InstanceDevices],
+        *,
+        moving: bool,
     ) -> frozenset[AssignedUnit]:
         """Return the units that the instance cannot have.
 
+        :param guests: what runs here.
         :param moving: what it has already is kept for the migration, and so taken as well.
         """
         given: dict[str, set[AssignedUnit]] = {}
         for claim in self._ledger.claims().values():
             if claim.consumer != instance or moving:
                 given.setdefault(claim.instance, set()).update(claim.units)
-        holders = holdings(given, self._guests(), units)
+        holders = holdings(given, guests, units)
         others = (held for holder, held in holders.items() if holder != instance)
         return frozenset(given.get(instance, ())).union(*others)
+
+    def _cells_used(
+        self,
+        node: str,
+        cells: Sequence[HostCell],
+        guests: Mapping[str, InstanceDevices],
+        *,
+        but: str = "",
+    ) -> list[ClaimedCell]:
+        """Return what claims have of the cells, and guests that run without one.
+
+        :param but: a consumer that is left out.
+        """
+        claims = [c for c in self._ledger.claims().values() if c.node == node and c.consumer != but]
+        used = [cell for claim in claims for cell in claim.cells]
+        known = {but, *(claim.instance for claim in claims if claim.cells)}
+        for guest, devices in sorted(guests.items()):
+            if guest not in known:
+                used += cells_of_guest(devices, cells)
+        return used
 
     def _guests(self) -> dict[str, InstanceDevices]:
         devices = {
@@ -297,71 +371,14 @@ class ClaimBook:
         return {uuid: held for uuid, held in devices.items() if held is not None}
 
 
-def stale(
-    suspects: Iterable[Claim],
-    held: Mapping[str, Mapping[str, Mapping[str, Any]]],
-    others: Collection[str],
-) -> list[Claim]:
-    """Return the claims behind which nobody stands any more.
-
-    :param suspects: claims of instances that do not run here.
-    :param held: provider uuid to consumers with their ``resources`` there, as placement has it.
-    :param others: consumers that are known for themselves: they are no unknown migration.
-    """
-
-    def stands_behind(consumer: str, claim: Claim) -> bool:
-        if consumer in (claim.consumer, claim.instance):
-            return any(consumer in held.get(uuid, {}) for uuid in claim.amounts)
-        return consumer not in others and all(
-            held.get(uuid, {}).get(consumer, {}).get("resources") == dict(amounts)
-            for uuid, amounts in claim.amounts.items()
-        )
-
-    consumers = {consumer for per in held.values() for consumer in per}
-    return [claim for claim in suspects if not any(stands_behind(one, claim) for one in consumers)]
-
-
-def _on_node(request: ClaimRequest, held: Amounts, tree: ProviderTree, root: str) -> Amounts:
-    """Return the amounts on this node, checked against what placement holds."""
-    asked = request.amounts or held
-    lacking = [
-        f"{amount} {resource_class} on provider {uuid}"
-        for uuid, classes in asked.items()
-        for resource_class, amount in classes.items()
-        if held.get(uuid, {}).get(resource_class, 0) < amount
-    ]
-    if lacking:
-        raise errors.ComputeResourcesUnavailable(
-            f"Placement does not hold for {request.instance} what the host was told: "
-            f"{', '.join(lacking)}. Schedule the instance again."
-        )
-    members = set(tree.get_provider_uuids(root))
-    own = {uuid: dict(classes) for uuid, classes in asked.items() if uuid in members}
-    for uuid, classes in own.items():
-        provider = tree.data(uuid)
-        gone = sorted(classes.keys() - provider.inventory.keys())
-        if DEVICE_MISSING in provider.traits or gone:
-            raise errors.AssignedResourceNotFound(
-                f"{', '.join(gone or sorted(classes))} of provider {provider.name} ({uuid}) was "
-                f"allocated for {request.instance}, and this host does not have it any more. "
-                "Schedule the instance again."
-            )
-    return own
-
-
-def _check_groups(request: ClaimRequest, held: Amounts, tree: ProviderTree) -> None:
-    """Check that every group is served by providers that the instance holds something of.
-
-    A group that asks for no resources is served by a provider of the host all the same.
-    """
-    wrong = sorted(
-        f"{uuid} (group {group!r})"
-        for group, uuids in request.providers_of.items()
-        for uuid in uuids
-        if uuid not in held and not tree.exists(uuid)
-    )
-    if wrong:
-        raise errors.AssignedResourceNotFound(
-            f"Request groups of {request.instance} are mapped to providers of which it holds "
-            f"nothing: {', '.join(wrong)}. Schedule the instance again."
-        )
+def _preferred(
+    own: frozenset[AssignedUnit],
+    units: frozenset[AssignedUnit],
+    places: Sequence[ClaimedCell],
+) -> frozenset[AssignedUnit]:
+    """Return the units to choose first: the CPUs of the places, else what there was before."""
+    cpus = {str(cpu) for place in places for cpu in place.pinned_cpus}
+    if not cpus:
+        return own
+    pinned = {unit for unit in units if unit.resource_class == PCPU and unit.name in cpus}
+    return frozenset(pinned).union(unit for unit in own if unit.resource_class != PCPU)

@@ -72,6 +72,8 @@ class Proposal:
     problems: list[Exception] = field(default_factory=list)
     faults_over: frozenset[str] = frozenset()
     """Providers of devices whose mark as broken was taken off."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the driver said of the node."""
 
 
 class NodePass:
@@ -137,7 +139,15 @@ class NodePass:
         if before is not None and allocations is not None:
             reshape_check.check(base, wanted, before, allocations, target.uuid)
         return Proposal(
-            base, wanted, allocations, before, merged, target.uuid, problems, faults_over=over
+            base,
+            wanted,
+            allocations,
+            before,
+            merged,
+            target.uuid,
+            problems,
+            faults_over=over,
+            facts=facts,
         )
 
     def flush(self, proposal: Proposal) -> list[Operation]:

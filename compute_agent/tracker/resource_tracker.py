@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.tracker import decisions
@@ -67,6 +67,8 @@ class _Node:
     lock: FairLock = field(default_factory=FairLock)
     reported: ProviderTree | None = None
     """The tree as the last flush left it, with the named units of the driver."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the driver said of the node when that tree was made."""
 
 
 @dataclass(slots=True)
@@ -169,6 +171,13 @@ class ResourceTracker:
             )
         return node.reported, node.uuid
 
+    def facts(self, name: str) -> Mapping[str, Any]:
+        """Return what the driver said of a node in the pass that reported it last.
+
+        :raises ComputeHostNotFound: the node is not managed here any more.
+        """
+        return self._known(name).facts
+
     def _known(self, name: str) -> _Node:
         node = self._nodes.get(name)
         if node is None:
@@ -266,7 +275,7 @@ class ResourceTracker:
         done = self._pass.flush(proposal)
         attempt.changes = len(done)
         self._log_changes(node, done)
-        node.reported = proposal.wanted
+        node.reported, node.facts = proposal.wanted, proposal.facts
         if node.state.startup:
             self._check_assigned(node.name)
 

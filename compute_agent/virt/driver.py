@@ -166,6 +166,11 @@ class ComputeDriver(ABC):
         None); optional uuid, pci_passthrough_devices, stats, supported_instances,
         disk_available_least. A driver of several nodes gives `uuid`.
 
+        numa_topology lists the cells: ``{"id": N, "guests": {"shared_cpus": [...],
+        "dedicated_cpus": [...], "reserved_cpus": N, "memory_mib": N, "pages_mib": {KiB: N}}}``,
+        with other keys as the driver likes; claims choose cells by it. ``guests`` None, or absent:
+        the cell has nothing of its own for guests.
+
         :raises ComputeHostNotFound: no such node.
         """
 

@@ -21,7 +21,7 @@ from compute_agent.virt.guest_checks import cpu_set_faults, mdev_type_faults
 from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
-from compute_agent.virt.layout.cells import host_memory_mib
+from compute_agent.virt.layout.cells import cell_facts, host_memory_mib
 from compute_agent.virt.reshape.moves import Situation, held_by_provider
 from compute_agent.virt.reshape.pci import no_longer_reported
 from compute_agent.virt.settings import layout_options
@@ -144,17 +144,7 @@ class TopologyDriver(ComputeDriver):
                     "topology": {"cells": len(topology.cells)},
                 }
             ),
-            "numa_topology": json.dumps(
-                [
-                    {
-                        "id": cell.id,
-                        "cpus": list(cell.cpus),
-                        "memory_kib": cell.memory_kib,
-                        "huge_pages": {p.size_kib: p.total for p in cell.huge_pages},
-                    }
-                    for cell in topology.cells
-                ]
-            ),
+            "numa_topology": json.dumps(cell_facts(topology, cpus, options)),
             "pci_passthrough_devices": json.dumps(
                 [
                     {

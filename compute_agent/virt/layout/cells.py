@@ -144,6 +144,39 @@ def reserved_cpus(cells: Sequence[GuestCell], count: int) -> dict[int, int]:
     return reserved
 
 
+def cell_facts(
+    topology: HostTopology, cpus: GuestCpus, options: LayoutOptions
+) -> list[dict[str, object]]:
+    """Return the cells of the machine, and what each of them has for guests, as JSON types.
+
+    ``guests`` is None for a cell that has nothing of its own for them. Memory in MiB, without
+    what is kept for the host.
+    """
+    guests = guest_cells(topology, cpus, options).cells
+    memory = reserved_memory(guests, options)
+    host_cpus = reserved_cpus(guests, options.reserved_cpus)
+    for_guests = {
+        cell.id: {
+            "shared_cpus": sorted(cell.shared),
+            "dedicated_cpus": sorted(cell.dedicated),
+            "reserved_cpus": host_cpus[cell.id],
+            "memory_mib": max(cell.memory_mib - memory[cell.id], 0),
+            "pages_mib": {p.size_kib: max(p.total_mib - p.reserved_mib, 0) for p in cell.pools},
+        }
+        for cell in guests
+    }
+    return [
+        {
+            "id": cell.id,
+            "cpus": list(cell.cpus),
+            "memory_kib": cell.memory_kib,
+            "huge_pages": {p.size_kib: p.total for p in cell.huge_pages},
+            "guests": for_guests.get(int(cell.id)),
+        }
+        for cell in topology.cells
+    ]
+
+
 def _excessive_reserve(cells: Sequence[GuestCell], wanted: int, total: int) -> dict[int, int]:
     reserved = {cell.id: cell.memory_mib for cell in cells}
     reserved[cells[0].id] += wanted - total

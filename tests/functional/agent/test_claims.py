@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from compute_agent import errors
-from compute_agent.state.claim import AssignedUnit, Claim
+from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
 from compute_agent.state.ledger import Ledger
 from tests.functional.agent.processes import claim, running
 
@@ -33,6 +33,7 @@ def agent_with_a_claim(placement, new_agent, node):
                 instance=instance,
                 claimed_at=1.0,
                 units=(AssignedUnit(root, "PCPU", "2"),),
+                cells=(ClaimedCell(1, pinned_cpus=(2,), memory_mib=64, page_size_kib=2048),),
             )
         ]
     )
@@ -46,7 +47,9 @@ def test_a_claim_outlives_the_agent_and_is_listed_with_and_without_it(agent_with
     with running(agent):
         (told,) = json.loads(agent.run("claims", "--json").stdout)["claims"]
         assert told == listed
-        assert instance in agent.run("claims").stdout
+        shown = agent.run("claims").stdout
+        assert instance in shown
+        assert "NUMA cell 1: 64 MiB in pages of 2048 KiB" in shown
 
 
 def test_a_start_without_what_an_instance_was_given_ends_with_4_until_its_claim_is_dropped(

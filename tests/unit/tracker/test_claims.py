@@ -1,139 +1,19 @@
 """Claims on a machine with dedicated CPUs, GPUs that make vGPUs, and functions given whole."""
 
 import uuid
-from contextlib import contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from compute_agent import conf as agent_conf
 from compute_agent import errors
-from compute_agent.provider_tree import SHARING_TRAIT, ProviderTree
-from compute_agent.report.allocations import Claimed, NoCapacity
-from compute_agent.report.connection import OfferedVersions
+from compute_agent.provider_tree import SHARING_TRAIT
 from compute_agent.service import claim_messages
 from compute_agent.state.claim import AssignedUnit
-from compute_agent.state.ledger import Ledger
-from compute_agent.tracker.claims import ClaimBook, ClaimRequest
-from compute_agent.tracker.node_lock import FairLock
-from compute_agent.tracker.self_claim import SelfClaim
+from compute_agent.tracker.claims import ClaimRequest
 from compute_agent.tracker.units import holdings
 from compute_agent.virt.driver import InstanceDevices, MdevUse
-from compute_agent.virt.fake.topology_drivers import FakeNumaDriver
 from compute_agent.virt.layout.application import MISSING
-
-ROOT = "00000000-0000-4000-8000-00000000aaaa"
-OTHER_HOST = str(uuid.UUID(int=77))
-ONE, TWO, MOVE = (str(uuid.UUID(int=number)) for number in (1, 2, 3))
-
-
-class Report:
-    """A placement that holds what it is told, and counts what it is asked."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, dict[str, dict[str, int]]] = {}
-        self.asked: list[str] = []
-        self.lacking = ""
-
-    @contextmanager
-    def tracing(self):
-        yield SimpleNamespace(requests=1, writes=0, global_request_id="req-1")
-
-    def get_allocs_for_consumer(self, consumer: str) -> dict[str, Any]:
-        self.asked.append(f"consumer {consumer}")
-        held = self.held.get(consumer, {})
-        return {"allocations": {rp: {"resources": dict(r)} for rp, r in held.items()}}
-
-    def connect(self) -> OfferedVersions:
-        return OfferedVersions((1, 0), (1, 39))
-
-    def claim_resources(self, consumer, allocation_request, project, user, version):
-        self.asked.append(f"claim {consumer} {project} {user} {version}")
-        if self.lacking:
-            return NoCapacity(ROOT, self.lacking, f"there is too little {self.lacking}")
-        wanted = allocation_request["allocations"]
-        self.held[consumer] = {uuid: dict(one["resources"]) for uuid, one in wanted.items()}
-        return Claimed(consumer)
-
-    def delete_allocation(self, consumer: str) -> bool:
-        self.asked.append(f"delete {consumer}")
-        return self.held.pop(consumer, None) is not None
-
-    def get_allocations_for_provider(self, provider: str) -> dict[str, Any]:
-        self.asked.append(f"provider {provider}")
-        return {
-            consumer: {"resources": dict(held[provider])}
-            for consumer, held in self.held.items()
-            if provider in held
-        }
-
-
-class Host:
-    """One node of 2 cells with 4 dedicated CPUs each, a GPU of 2 vGPUs, and 4 VFs of one port."""
-
-    def __init__(self, tmp_path) -> None:
-        path = tmp_path / "agent.conf"
-        path.write_text(
-            "[DEFAULT]\nhost = h\n[compute]\ncpu_dedicated_set = 4-7,20-23\n"
-            "cpu_shared_set = 0-3,16-19\n[fake]\ngpus = 1\nvgpus_per_gpu = 2\nnics = 1\n"
-            "pfs_per_nic = 1\nvfs_per_pf = 4\n"
-            '[pci]\nreport_in_placement = true\ndevice_spec = {"address": "*:*:*.*", '
-            '"vendor_id": "8086", "product_id": "1889", "resource_class": "CUSTOM_VF"}\n'
-        )
-        self.conf = agent_conf.new_config([f"--config-file={path}"])
-        self.driver = FakeNumaDriver(self.conf)
-        self.report = Report()
-        self.state = tmp_path / "state"
-        self.state.mkdir()
-        self.lock = FairLock()
-        self.tree = ProviderTree()
-        self.tree.new_root("h", ROOT)
-        self.driver.update_provider_tree(self.tree, "h")
-        self.restart()
-
-    def restart(self) -> None:
-        tracker = SimpleNamespace(
-            nodes=lambda: {"h": ROOT},
-            lock_of=lambda _name: self.lock,
-            reported=lambda _name: (self.tree, ROOT),
-        )
-        self.ledger = Ledger(self.state)
-        self.tracker = tracker
-        self.book = ClaimBook(tracker, self.report, self.driver, self.ledger, clock=lambda: 1000.0)
-
-    def claims_by_itself(self) -> None:
-        """From now on allocate where no scheduler did."""
-        self.book = ClaimBook(
-            self.tracker,
-            self.report,
-            self.driver,
-            self.ledger,
-            self_claim=SelfClaim(self.report),
-            clock=lambda: 1000.0,
-        )
-
-    def provider(self, resource_class: str, name: str = "") -> str:
-        """Return the first provider that counts a class and whose name ends so."""
-        return next(
-            each
-            for each in self.tree.get_provider_uuids(ROOT)
-            if resource_class in self.tree.data(each).inventory
-            and self.tree.data(each).name.endswith(name)
-        )
-
-    def claim(self, consumer: str, *, migration: str = "", **amounts: int) -> list[str]:
-        """Allocate in placement and claim here; returns the names of the units given."""
-        self.allocate(consumer, **amounts)
-        request = ClaimRequest(consumer, self.report.held[consumer], migration=migration)
-        return [unit.name for unit in self.book.claim(request).units]
-
-    def allocate(self, consumer: str, **amounts: int) -> None:
-        held: dict[str, dict[str, int]] = {}
-        for resource_class, amount in amounts.items():
-            held.setdefault(self.provider(resource_class), {})[resource_class] = amount
-        self.report.held[consumer] = held
+from tests.unit.tracker.claiming import MOVE, ONE, OTHER_HOST, ROOT, TWO, Host
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent import agent_parts, errors
 from compute_agent import conf as agent_conf
-from compute_agent import errors
 
 
 def written(directory: Path, text: str, name: str = "agent.conf") -> Path:
@@ -118,3 +118,26 @@ def test_a_reload_of_a_wrong_value_keeps_the_old_one(tmp_path):
     with pytest.raises(errors.InvalidConfiguration, match="stay in force"):
         agent_conf.reload(conf)
     assert conf.compute_agent.audit_grace == 10
+
+
+def test_the_cells_that_are_near_each_network_are_read(tmp_path):
+    conf = configured(
+        written(
+            tmp_path,
+            "[neutron]\nphysnets = left,right\n[neutron_physnet_left]\nnuma_nodes = 0,1\n"
+            "[neutron_tunnel]\nnuma_nodes = 1\n"
+            "[compute]\npacking_host_numa_cells_allocation_strategy = true\n",
+        )
+    )
+    policy = agent_parts.cell_policy(conf)
+    assert policy.networks.physnets == {"left": {0, 1}, "right": frozenset()}
+    assert policy.networks.tunneled == {1}
+    assert policy.packing
+
+
+def test_a_cell_near_a_network_that_is_no_number_is_named(tmp_path):
+    path = written(
+        tmp_path, "[neutron]\nphysnets = left\n[neutron_physnet_left]\nnuma_nodes = first\n"
+    )
+    with pytest.raises(errors.InvalidConfiguration, match=r"\[neutron_physnet_left\]numa_nodes"):
+        configured(path)

@@ -54,6 +54,9 @@ GROUPS = {
         "reserved_host_memory_mb_per_numa": {},
     },
     "devices": {"enabled_mdev_types": []},
+    "neutron": {"physnets": []},
+    "neutron_physnet_<name>": {"numa_nodes": []},
+    "neutron_tunnel": {"numa_nodes": []},
     "pci": {"device_spec": [], "alias": [], "report_in_placement": False},
     "libvirt": {
         "virt_type": "kvm",

@@ -1,0 +1,61 @@
+"""Options that say which NUMA cells of the host are near its networks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oslo_config import cfg
+from oslo_config import types as cfg_types
+
+GROUP: Final = "neutron"
+TUNNEL: Final = "neutron_tunnel"
+
+physnets_opt = cfg.ListOpt(
+    "physnets",
+    default=[],
+    help="""
+Physical networks of which this host has interfaces that are near some NUMA cells only. For each
+of them group [neutron_physnet_<name>] says which cells.
+""",
+)
+
+
+def _numa_nodes(what: str) -> cfg.Opt:
+    return cfg.ListOpt(
+        "numa_nodes",
+        item_type=cfg_types.Integer(min=0),
+        default=[],
+        help=f"""
+NUMA cells that are near {what}: 0,1.
+
+A guest with NUMA nodes and such a network is put on one of them, or refused where none has room.
+Empty: every cell is as good.
+""",
+    )
+
+
+def physnet_group(physnet: str) -> str:
+    """Return the name of the group with the cells of one physical network."""
+    return f"neutron_physnet_{physnet}"
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options on `conf`; group neutron has options of its service besides."""
+    conf.register_opt(physnets_opt, group=GROUP)
+    conf.register_group(cfg.OptGroup(TUNNEL, title="Tunneled networks of the host"))
+    conf.register_opt(_numa_nodes("the interfaces for tunnels"), group=TUNNEL)
+
+
+def register_dynamic_opts(conf: cfg.ConfigOpts) -> None:
+    """Register group neutron_physnet_<name> for every physical network."""
+    for physnet in conf.neutron.physnets:
+        conf.register_opt(_numa_nodes(f"the interface to {physnet}"), group=physnet_group(physnet))
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by group, for the generator of the sample file."""
+    return [
+        (GROUP, [physnets_opt]),
+        (physnet_group("<name>"), [_numa_nodes("the interface to that physical network")]),
+        (TUNNEL, [_numa_nodes("the interfaces for tunnels")]),
+    ]

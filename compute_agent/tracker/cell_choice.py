@@ -1,0 +1,200 @@
+"""Choosing the NUMA cells of a claim: within the cells that were allocated, else on the whole host.
+
+nested layout   the allocation names cells: the guest's nodes must fit on what it has of them
+flat layout     the allocation is on the root: any cells with room for the nodes
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NoReturn
+
+from compute_agent import errors
+from compute_agent.state.claim import AssignedUnit, ClaimedCell
+from compute_agent.tracker import numa_fit
+from compute_agent.tracker.guest_needs import guest_needs
+from compute_agent.tracker.host_cells import FreeCell, HostCell, free_cells
+from compute_agent.tracker.numa_fit import GuestNeeds, HostNetworks
+from compute_agent.tracker.units import PCPU
+from compute_agent.virt.layout.compute_resources import NUMA_ROOT
+
+if TYPE_CHECKING:
+    from compute_agent.provider_tree import ProviderTree
+    from compute_agent.tracker.claims import Amounts, ClaimRequest
+
+_CELL = re.compile(r"_NUMA(\d+)$")
+_PAGES = re.compile(r"_PAGES(\d+)$")
+_GUEST_NODE = re.compile(r"_NUMA(\d+)")
+_OVERCOMMITTED = ("VCPU", "MEMORY_MB")
+
+
+@dataclass(frozen=True, slots=True)
+class CellPolicy:
+    """What the operator says about cells.
+
+    :param networks: the cells that are near networks.
+    :param packing: cells with the least room are taken first, instead of those with the most.
+    """
+
+    networks: HostNetworks = field(default_factory=HostNetworks)
+    packing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CellUse:
+    """The cells of a node, and what others have of them.
+
+    :param taken: named units that others have, dedicated CPUs among them.
+    """
+
+    cells: Sequence[HostCell]
+    used: Sequence[ClaimedCell]
+    taken: Collection[AssignedUnit]
+
+
+def choose_cells(
+    request: ClaimRequest,
+    wanted: Amounts,
+    tree: ProviderTree,
+    root: str,
+    use: CellUse,
+    policy: CellPolicy,
+) -> tuple[ClaimedCell, ...]:
+    """Return the cells for the NUMA nodes of a guest; empty for a guest that floats over all.
+
+    :param wanted: what it has on this node, by provider and class.
+    :raises ComputeResourcesUnavailable: its nodes do not fit.
+    :raises InvalidInput: its flavor cannot be read.
+    """
+    if not use.cells:
+        return ()  # the driver knows of no cells
+    allocated: Counter[str] = Counter()
+    for classes in wanted.values():
+        allocated.update(classes)
+    sizes = {size for cell in use.cells for size in cell.pages_mib}
+    needs = guest_needs(request.instance, request.spec, allocated, sizes)
+    cell_of = cell_providers(tree, root)
+    if cell_of:
+        return _nested(request, needs, wanted, tree, cell_of, use, policy)
+    return _flat(request, needs, free_on_root(tree, root, use), policy)
+
+
+def cell_providers(tree: ProviderTree, root: str) -> dict[str, int]:
+    """Return the providers of a node that are NUMA cells, with the numbers of the cells."""
+    return {
+        uuid: int(named[1])
+        for uuid in tree.get_provider_uuids(root)
+        if NUMA_ROOT in tree.data(uuid).traits
+        and (named := _CELL.search(tree.data(uuid).name)) is not None
+    }
+
+
+def free_on_root(tree: ProviderTree, root: str, use: CellUse) -> tuple[FreeCell, ...]:
+    """Return what is free of the cells of a node whose CPUs and memory are on its root."""
+    inventory = tree.data(root).inventory
+    ratios = {
+        rc: float(inventory[rc]["allocation_ratio"]) for rc in _OVERCOMMITTED if rc in inventory
+    }
+    cpus = {int(unit.name) for unit in use.taken if unit.resource_class == PCPU}
+    return free_cells(use.cells, use.used, cpus, ratios)
+
+
+def _flat(
+    request: ClaimRequest, needs: GuestNeeds, free: Sequence[FreeCell], policy: CellPolicy
+) -> tuple[ClaimedCell, ...]:
+    whole = needs.nodes[0]
+    if not needs.asked and not whole.pinned:
+        return ()
+    chosen = numa_fit.fit(needs, free, policy.networks, packing=policy.packing)
+    if chosen is None and not needs.asked:
+        # on one cell where that is possible, as nobody asked for it
+        return numa_fit.spread(whole, free)
+    if chosen is None:
+        _refuse(request, needs, free, policy)
+    return chosen
+
+
+def _nested(
+    request: ClaimRequest,
+    needs: GuestNeeds,
+    wanted: Amounts,
+    tree: ProviderTree,
+    cell_of: Mapping[str, int],
+    use: CellUse,
+    policy: CellPolicy,
+) -> tuple[ClaimedCell, ...]:
+    given = _given(wanted, tree, cell_of, use)
+    if not needs.asked:
+        return tuple(
+            ClaimedCell(
+                cell.id,
+                vcpus=cell.vcpus,
+                shared_cpus=cell.shared_cpus if cell.vcpus else (),
+                pinned_cpus=cell.pinnable,
+                memory_mib=cell.memory_mib,
+            )
+            for cell in given
+        )
+    bound = {
+        int(named[1]): cell_of[uuids[0]]
+        for group, uuids in request.providers_of.items()
+        if (named := _GUEST_NODE.fullmatch(group)) and uuids and uuids[0] in cell_of
+    }
+    chosen = numa_fit.fit(needs, given, policy.networks, packing=policy.packing, bound=bound)
+    if chosen is None:
+        _refuse(request, needs, given, policy)
+    return chosen
+
+
+def _given(
+    wanted: Amounts, tree: ProviderTree, cell_of: Mapping[str, int], use: CellUse
+) -> list[FreeCell]:
+    """Return the cells that an allocation names, with no more than it has of them."""
+    known = {cell.id: cell for cell in use.cells}
+    given: dict[int, FreeCell] = {}
+    for uuid, classes in wanted.items():
+        parent = tree.data(uuid).parent_uuid or ""
+        number = cell_of.get(uuid, cell_of.get(parent))
+        if number is None or number not in known:
+            continue
+        cell = given.setdefault(number, FreeCell(number, known[number].shared_cpus, 0, (), 0))
+        if uuid in cell_of:
+            free = _free_cpus(tree, uuid, use)[: classes.get(PCPU, 0)]
+            memory = classes.get("MEMORY_MB", 0)
+            cell = replace(cell, vcpus=classes.get("VCPU", 0), pinnable=free, memory_mib=memory)
+        elif (pages := _PAGES.search(tree.data(uuid).name)) is not None:
+            in_pages = {int(pages[1]): classes.get("MEMORY_MB", 0)}
+            cell = replace(cell, pages_mib={**cell.pages_mib, **in_pages})
+        given[number] = cell
+    return [given[number] for number in sorted(given) if _has_any(given[number])]
+
+
+def _has_any(cell: FreeCell) -> bool:
+    """Whether anything of the cell was given, and not only of a device below it."""
+    return bool(cell.vcpus or cell.pinnable or cell.memory_mib or any(cell.pages_mib.values()))
+
+
+def _free_cpus(tree: ProviderTree, uuid: str, use: CellUse) -> tuple[int, ...]:
+    taken = {unit.name for unit in use.taken if unit.provider_uuid == uuid}
+    units = tree.data(uuid).resources.get(PCPU, frozenset())
+    return tuple(sorted(int(u.identifier) for u in units if u.identifier not in taken))
+
+
+def _refuse(
+    request: ClaimRequest, needs: GuestNeeds, cells: Sequence[FreeCell], policy: CellPolicy
+) -> NoReturn:
+    """:raises ComputeResourcesUnavailable: always, with what is in the way."""
+    anywhere = replace(needs, physnets=frozenset(), tunneled=False)
+    away = numa_fit.fit(anywhere, cells, policy.networks) is not None
+    reason = (
+        "its networks are near other cells ([neutron]physnets)"
+        if away
+        else "; ".join(dict.fromkeys(numa_fit.shortage(node, cells) for node in needs.nodes))
+    )
+    raise errors.ComputeResourcesUnavailable(
+        f"The {len(needs.nodes)} NUMA node(s) of {request.instance} do not fit on cells of their "
+        f"own: {reason}. Schedule the instance again."
+    )

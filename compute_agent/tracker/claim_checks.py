@@ -1,0 +1,84 @@
+"""Whether a claim agrees with what placement holds and with what this host has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import errors
+from compute_agent.state.claim import Claim
+from compute_agent.virt.layout.application import MISSING as DEVICE_MISSING
+
+if TYPE_CHECKING:
+    from compute_agent.provider_tree import ProviderTree
+    from compute_agent.tracker.claims import Amounts, ClaimRequest
+
+
+def stale(
+    suspects: Iterable[Claim],
+    held: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    others: Collection[str],
+) -> list[Claim]:
+    """Return the claims behind which nobody stands any more.
+
+    :param suspects: claims of instances that do not run here.
+    :param held: provider uuid to consumers with their ``resources`` there, as placement has it.
+    :param others: consumers that are known for themselves: they are no unknown migration.
+    """
+
+    def stands_behind(consumer: str, claim: Claim) -> bool:
+        if consumer in (claim.consumer, claim.instance):
+            return any(consumer in held.get(uuid, {}) for uuid in claim.amounts)
+        return consumer not in others and all(
+            held.get(uuid, {}).get(consumer, {}).get("resources") == dict(amounts)
+            for uuid, amounts in claim.amounts.items()
+        )
+
+    consumers = {consumer for per in held.values() for consumer in per}
+    return [claim for claim in suspects if not any(stands_behind(one, claim) for one in consumers)]
+
+
+def on_node(request: ClaimRequest, held: Amounts, tree: ProviderTree, root: str) -> Amounts:
+    """Return the amounts on this node, checked against what placement holds."""
+    asked = request.amounts or held
+    lacking = [
+        f"{amount} {resource_class} on provider {uuid}"
+        for uuid, classes in asked.items()
+        for resource_class, amount in classes.items()
+        if held.get(uuid, {}).get(resource_class, 0) < amount
+    ]
+    if lacking:
+        raise errors.ComputeResourcesUnavailable(
+            f"Placement does not hold for {request.instance} what the host was told: "
+            f"{', '.join(lacking)}. Schedule the instance again."
+        )
+    members = set(tree.get_provider_uuids(root))
+    own = {uuid: dict(classes) for uuid, classes in asked.items() if uuid in members}
+    for uuid, classes in own.items():
+        provider = tree.data(uuid)
+        gone = sorted(classes.keys() - provider.inventory.keys())
+        if DEVICE_MISSING in provider.traits or gone:
+            raise errors.AssignedResourceNotFound(
+                f"{', '.join(gone or sorted(classes))} of provider {provider.name} ({uuid}) was "
+                f"allocated for {request.instance}, and this host does not have it any more. "
+                "Schedule the instance again."
+            )
+    return own
+
+
+def check_groups(request: ClaimRequest, held: Amounts, tree: ProviderTree) -> None:
+    """Check that every group is served by providers that the instance holds something of.
+
+    A group that asks for no resources is served by a provider of the host all the same.
+    """
+    wrong = sorted(
+        f"{uuid} (group {group!r})"
+        for group, uuids in request.providers_of.items()
+        for uuid in uuids
+        if uuid not in held and not tree.exists(uuid)
+    )
+    if wrong:
+        raise errors.AssignedResourceNotFound(
+            f"Request groups of {request.instance} are mapped to providers of which it holds "
+            f"nothing: {', '.join(wrong)}. Schedule the instance again."
+        )

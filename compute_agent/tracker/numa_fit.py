@@ -1,0 +1,181 @@
+"""Which cell of the host each NUMA node of a guest gets. Pure.
+
+Every node gets a cell of its own that has its CPUs and its memory, and one of the cells must be
+near each network of the guest that is near some cell at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from compute_agent.state.claim import ClaimedCell
+from compute_agent.tracker.host_cells import FreeCell
+
+
+@dataclass(frozen=True, slots=True)
+class GuestNode:
+    """What one NUMA node of a guest needs; memory in MiB.
+
+    :param page_sizes: sizes in KiB of huge pages of which its memory must be in one; empty:
+        ordinary memory.
+    """
+
+    vcpus: int
+    pinned: int
+    memory_mib: int
+    page_sizes: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class GuestNeeds:
+    """The NUMA nodes of a guest, and the networks that it must be near.
+
+    :param asked: it named nodes; if not there is one, which may lie on several cells.
+    """
+
+    nodes: tuple[GuestNode, ...]
+    asked: bool = False
+    physnets: frozenset[str] = frozenset()
+    tunneled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HostNetworks:
+    """The cells that are near the networks of this host."""
+
+    physnets: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    tunneled: frozenset[int] = frozenset()
+
+    def near(self, cell: int) -> dict[str, object]:
+        """Return the networks that a cell is near, as they are announced."""
+        physnets = sorted(name for name, cells in self.physnets.items() if cell in cells)
+        return {"physnets": physnets, "tunneled": cell in self.tunneled}
+
+    def reached(self, cells: Collection[int], needs: GuestNeeds) -> bool:
+        """Whether a guest on `cells` is near each of its networks that is near some cell."""
+        wanted = [self.physnets.get(name, frozenset()) for name in needs.physnets]
+        wanted += [self.tunneled] if needs.tunneled else []
+        return all(not near or not near.isdisjoint(cells) for near in wanted)
+
+
+def fit(
+    needs: GuestNeeds,
+    cells: Sequence[FreeCell],
+    networks: HostNetworks,
+    *,
+    packing: bool = False,
+    bound: Mapping[int, int] | None = None,
+) -> tuple[ClaimedCell, ...] | None:
+    """Return a cell for each node, in the order of the nodes; None: they do not fit.
+
+    :param packing: cells with the least room first, instead of those with the most.
+    :param bound: node to the id of the cell that it must be on.
+    """
+    ordered = sorted(cells, key=lambda cell: (_room(cell) if packing else _less(cell), cell.id))
+    for chosen in _assignments(needs.nodes, ordered, bound or {}):
+        if networks.reached([claimed.cell for claimed in chosen], needs):
+            return chosen
+    return None
+
+
+def spread(node: GuestNode, cells: Sequence[FreeCell]) -> tuple[ClaimedCell, ...]:
+    """Return cells over which a guest that named no nodes lies, as few as its pinned CPUs allow.
+
+    Its other CPUs float and its memory is anywhere, so only what is pinned counts. Empty: there
+    are not as many CPUs.
+    """
+    left, chosen = node.pinned, []
+    for cell in sorted(cells, key=lambda cell: (-len(cell.pinnable), cell.id)):
+        if own := cell.pinnable[:left]:
+            chosen.append(ClaimedCell(cell.id, pinned_cpus=own))
+            left -= len(own)
+    return () if left else tuple(chosen)
+
+
+def shortage(node: GuestNode, cells: Sequence[FreeCell]) -> str:
+    """Say what the cells have free, where a node fits on none of them."""
+    pages = f" in pages of {_sizes(node)} KiB" if node.page_sizes else ""
+    has = "; ".join(
+        f"cell {cell.id}: {cell.vcpus} shared CPUs on {len(cell.shared_cpus)}, "
+        f"{len(cell.pinnable)} CPUs to pin, {_memory(cell, node)} MiB{pages}"
+        for cell in cells
+    )
+    return (
+        f"{node.vcpus} shared and {node.pinned} pinned CPUs with {node.memory_mib} MiB{pages} are "
+        f"wanted on one cell; free are {has or 'no cells'}"
+    )
+
+
+def _assignments(
+    nodes: Sequence[GuestNode],
+    cells: Sequence[FreeCell],
+    bound: Mapping[int, int],
+    number: int = 0,
+) -> Iterator[tuple[ClaimedCell, ...]]:
+    if number == len(nodes):
+        yield ()
+        return
+    for index, cell in enumerate(cells):
+        if bound.get(number, cell.id) != cell.id:
+            continue
+        claimed = _placed(nodes[number], cell)
+        if claimed is None:
+            continue
+        later = cells[index + 1 :]
+        # of nodes that are alike one order is as good as any other
+        others = later if _alike(nodes, number, bound) else [*cells[:index], *later]
+        for rest in _assignments(nodes, others, bound, number + 1):
+            yield (claimed, *rest)
+
+
+def _alike(nodes: Sequence[GuestNode], number: int, bound: Mapping[int, int]) -> bool:
+    """Whether a node and the next one may change places."""
+    pair = nodes[number : number + 2]
+    return len(pair) == 2 and pair[0] == pair[1] and not bound.keys() & {number, number + 1}
+
+
+def _placed(node: GuestNode, cell: FreeCell) -> ClaimedCell | None:
+    """Return the node on the cell, None where the cell has no room for it."""
+    # two vCPUs of one guest never share a CPU for long: there must be as many, overcommit or not
+    if node.vcpus > min(cell.vcpus, len(cell.shared_cpus)) or node.pinned > len(cell.pinnable):
+        return None
+    size: int | None = None
+    if node.page_sizes:
+        size = next((s for s in sorted(node.page_sizes, reverse=True) if _holds(cell, node, s)), 0)
+        if not size:
+            return None
+    elif node.memory_mib > cell.memory_mib:
+        return None
+    return ClaimedCell(
+        cell.id,
+        vcpus=node.vcpus,
+        shared_cpus=cell.shared_cpus if node.vcpus else (),
+        pinned_cpus=cell.pinnable[: node.pinned],
+        memory_mib=node.memory_mib,
+        page_size_kib=size,
+    )
+
+
+def _holds(cell: FreeCell, node: GuestNode, size: int) -> bool:
+    whole = node.memory_mib * 1024 % size == 0
+    return whole and node.memory_mib <= cell.pages_mib.get(size, 0)
+
+
+def _memory(cell: FreeCell, node: GuestNode) -> int:
+    if not node.page_sizes:
+        return cell.memory_mib
+    return max((cell.pages_mib.get(size, 0) for size in node.page_sizes), default=0)
+
+
+def _sizes(node: GuestNode) -> str:
+    return " or ".join(str(size) for size in sorted(node.page_sizes))
+
+
+def _room(cell: FreeCell) -> tuple[int, int, int]:
+    return len(cell.pinnable), cell.vcpus, cell.memory_mib
+
+
+def _less(cell: FreeCell) -> tuple[int, int, int]:
+    pinnable, vcpus, memory = _room(cell)
+    return -pinnable, -vcpus, -memory

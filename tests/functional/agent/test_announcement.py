@@ -1,0 +1,131 @@
+"""What an agent announces of its nodes on the bus, and that a scheduler can read it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.filters.numa_topology import assignments, networks_reached
+from compute_agent.scheduler.guest_numa import GuestNode
+from compute_agent.service.commands import AgentCommands
+from tests.functional.agent.in_process import Node, placement_app
+
+EXTRA = (
+    "cpu_dedicated_set = 0-1,16-17\ncpu_shared_set = 2-7,18-23\n"
+    "[neutron]\nphysnets = left\n[neutron_physnet_left]\nnuma_nodes = 1\n"
+    "[neutron_tunnel]\nnuma_nodes = 0\n[fake]\ncells = 2\n"
+)
+
+
+class Agent:
+    """An agent with one node, and its answers."""
+
+    def __init__(self, app: Any, directory: Any, *, nested: bool) -> None:
+        self.node = Node(app, directory, extra=EXTRA)
+        driver = self.node.driver
+        driver.options = replace(driver.options, nested=nested)
+        tracker = self.node.tracker
+        self.commands = AgentCommands(
+            self.node.parts.conf,
+            self.node.parts,
+            tracker,
+            SimpleNamespace(trigger=lambda *_asked: True),
+            lambda: None,
+            claims=self.node.parts.claims(tracker),
+            availability=SimpleNamespace(failed_builds=0),
+        )
+
+    def announced(self) -> dict[str, Any]:
+        """The announcement of the node, as it arrives at a scheduler."""
+        state = json.loads(json.dumps(self.commands.announcement(1)))
+        announcements = Announcements()
+        announcements.receive(state)
+        heard = announcements.of(self.node.uuid)
+        assert heard is not None
+        return dict(heard.attributes)
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    return placement_app(tmp_path_factory.mktemp("announcement"))
+
+
+@pytest.fixture
+def flat(app, tmp_path):
+    made = Agent(app, tmp_path, nested=False)
+    yield made
+    made.node.parts.close()
+
+
+@pytest.fixture
+def nested(app, tmp_path):
+    made = Agent(app, tmp_path, nested=True)
+    yield made
+    made.node.parts.close()
+
+
+def test_an_announcement_says_who_and_in_what_state_each_node_is(flat):
+    assert flat.node.run().completed
+    state = flat.commands.announcement(7)
+    assert state["host"] == flat.node.name
+    assert (state["seq"], state["service_version"]) == (7, 1)
+    assert state["placement_max_version"] == "1.39"
+    (node,) = state["nodes"]
+    assert node["uuid"] == flat.node.uuid
+    assert (node["name"], node["layout"]) == (flat.node.name, "flat")
+    assert (node["enabled"], node["disabled_reason"], node["instances"]) == (True, "", 0)
+    assert node["last_pass"]["outcome"] == "the pass completed"
+    assert node["last_success"]
+    assert node["reshape_pending"] is False
+
+
+def test_schedulers_are_told_the_hypervisor_and_the_address_that_flavors_and_hints_name(flat):
+    assert flat.node.run().completed
+    told = flat.announced()
+    assert told["hypervisor_type"] == "fake"
+    assert told["hypervisor_version"] == 0
+    assert told["cpu_info"]["arch"] == "x86_64"
+    assert told["host_ip"] == flat.node.parts.conf.my_ip
+
+
+def test_a_scheduler_finds_the_cells_of_a_flat_host_that_a_guest_fits_on(flat):
+    assert flat.node.run().completed
+    cells = flat.announced()["cells"]
+    assert [(cell["id"], cell["vcpu"], cell["pcpu"]) for cell in cells] == [(0, 6, 2), (1, 6, 2)]
+    two = [GuestNode(6, 2, 512)] * 2
+    near = [
+        [cell["id"] for cell in way]
+        for way in assignments([GuestNode(1, 0, 1)], cells)
+        if networks_reached(way, cells, ["left"], tunneled=False)
+    ]
+    assert len(list(assignments(two, cells))) == 2
+    assert list(assignments([GuestNode(7, 0, 512)], cells)) == []
+    assert near == [[1]]
+
+
+def test_cells_are_left_to_placement_where_it_counts_them(nested):
+    assert nested.node.run().completed
+    assert "cells" not in nested.announced()
+
+
+def test_a_node_that_was_never_reported_is_announced_without_its_facts(flat):
+    assert "hypervisor_type" not in flat.announced()
+
+
+def test_a_hypervisor_that_is_away_does_not_silence_the_agent(flat):
+    assert flat.node.run().completed
+
+    def away() -> list[str]:
+        raise errors.HypervisorUnavailable("gone")
+
+    flat.node.driver.list_instance_uuids = away
+    told = flat.announced()
+    assert told["instances"] is None
+    assert told["hypervisor_type"] == "fake"
+    assert "cells" not in told
