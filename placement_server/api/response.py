@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -30,7 +31,12 @@ class Response:
 
 def json_response(value: Any, *headers: tuple[str, str], status: int = 200) -> Response:
     """An answer with a JSON body."""
-    return Response(status, orjson.dumps(value), [_JSON_TYPE, *headers])
+    try:
+        body = orjson.dumps(value)
+    except TypeError:
+        # an integer of more than 64 bits, which a client may send where any number will do
+        body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return Response(status, body, [_JSON_TYPE, *headers])
 
 
 def encoded_response(body: bytes, *headers: tuple[str, str]) -> Response:

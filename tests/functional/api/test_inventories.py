@@ -265,3 +265,16 @@ def test_creating_two_inventories_and_three_allocations_leaves_generation_5(
         consumer = CONSUMER.replace("a", digit)
         assert api.claim(consumer, held={provider: {"VCPU": 1, "DISK_GB": 1}}).status == 204
     assert api.generation(provider) == 5
+
+
+def test_a_ratio_larger_than_any_machine_integer_is_answered_as_it_was_sent(
+    api: Client, provider: str
+) -> None:
+    ratio = 10**20
+    record = {"total": 1, "allocation_ratio": ratio}
+    answer = api.put(f"{provider}/inventories", body(0, inventories={"VCPU": record}))
+    assert answer.json["inventories"]["VCPU"]["allocation_ratio"] == pytest.approx(ratio)
+    answer = api.put(f"{provider}/inventories/VCPU", body(1, **record))
+    assert (answer.status, answer.json["allocation_ratio"]) == (200, ratio)
+    shown = api.get(f"{provider}/inventories/VCPU").json["allocation_ratio"]
+    assert shown == pytest.approx(ratio)

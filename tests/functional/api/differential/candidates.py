@@ -41,10 +41,7 @@ def lost_anchors(difference: Difference) -> bool:
     asked = _Asked.of(difference, (200, 200))
     if asked is None or "" not in asked.groups or len(asked.groups) < 2:
         return False
-    theirs = definition.keys(difference.theirs)
-    shared = definition.keys_of(filter(asked.is_shared_alone, asked.results), asked.minor)
-    missing = asked.expected - theirs
-    return asked.ours_is_right() and not theirs - asked.expected and not missing - shared
+    return asked.ours_is_right() and asked.lacks_only_shared_alone(difference.theirs, asked.results)
 
 
 def hidden_by_debt(difference: Difference) -> bool:
@@ -84,8 +81,10 @@ def groups_without_resources(difference: Difference) -> bool:
         group if group.resources else dataclasses.replace(group, in_tree=None)
         for group in asked.query.groups
     ]
-    return any(group.in_tree for group in idle) and asked.agrees(
-        difference.theirs, asked.by_definition(dataclasses.replace(asked.query, groups=boundless))
+    results = asked.by_definition(dataclasses.replace(asked.query, groups=tuple(boundless)))
+    return any(group.in_tree for group in idle) and (
+        asked.agrees(difference.theirs, definition.keys_of(results, asked.minor))
+        or ("" in asked.groups and asked.lacks_only_shared_alone(difference.theirs, results))
     )
 
 
@@ -177,14 +176,14 @@ class _Asked:
 
     @cached_property
     def results(self) -> set[Result]:
-        return definition.results(self.world, self.query, self.minor)
+        return self.by_definition(self.query)
 
     @cached_property
     def expected(self) -> Counter[Key]:
         return definition.keys_of(self.results, self.minor)
 
-    def by_definition(self, query: CandidateQuery) -> Counter[Key]:
-        return definition.keys_of(definition.results(self.world, query, self.minor), self.minor)
+    def by_definition(self, query: CandidateQuery) -> set[Result]:
+        return definition.results(self.world, query, self.minor)
 
     def ours_is_right(self) -> bool:
         return self.agrees(self._difference.ours, self.expected)
@@ -198,6 +197,13 @@ class _Asked:
             and found.total() == min(most, expected.total())
             and set(answer.json["provider_summaries"]) == _summarised(answer)
         )
+
+    def lacks_only_shared_alone(self, answer: Answer, results: set[Result]) -> bool:
+        """Whether nothing is missing but what :meth:`is_shared_alone` says."""
+        found = definition.keys(answer)
+        expected = definition.keys_of(results, self.minor)
+        shared = definition.keys_of(filter(self.is_shared_alone, results), self.minor)
+        return not found - expected and not expected - found - shared
 
     def a_class_is_wanted_twice(self) -> bool:
         unsuffixed = self.groups.get("", RequestGroup("")).resources
