@@ -22,6 +22,7 @@ from benchmarks.claiming import (
     OWNER,
     Outcome,
     Target,
+    Worker,
     claiming,
     make_provider,
     run_clients,
@@ -36,6 +37,8 @@ TENFOLD = 10.0
 SHARED_AT_LEAST = 0.7
 RESHAPE_SECONDS = 0.4
 _AT_ONCE = 100
+# Ours is done with a row in seconds, in which the machine may be at its best or its worst.
+RUNS = 5
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def ask_and_claim(target: Target, name: str, clients: int, claims: int) -> Outco
         chosen = requests[(index * 37 + number * 13) % len(requests)]
         return {rp: entry["resources"] for rp, entry in chosen["allocations"].items()}
 
-    return run_clients(
+    return _in_the_middle(
         target,
         f"{clients} client{'s' * (clients > 1)}, {name}",
         [claiming(claims // clients, choose)] * clients,
@@ -70,12 +73,22 @@ def ask_and_claim(target: Target, name: str, clients: int, claims: int) -> Outco
 
 def claim_alone(target: Target, name: str, nodes: list[dict[str, dict[str, int]]]) -> Outcome:
     """Claims without a search, eight clients at once."""
-    return run_clients(
+    return _in_the_middle(
         target,
         f"8 clients, {name}, no search",
         [claiming(75, lambda _c, index, number: nodes[(index * 61 + number * 17) % len(nodes)])]
         * 8,
     )
+
+
+def _in_the_middle(target: Target, scenario: str, workers: list[Worker]) -> Outcome:
+    """The middle one by rate of as many runs as the server is given."""
+    times = RUNS if target.server.label == "ours" else 1
+    runs = sorted(
+        (run_clients(target, scenario, workers) for _ in range(times)), key=lambda run: run.rate
+    )
+    conflicts = sum(run.conflicts for run in runs)
+    return dataclasses.replace(runs[times // 2], conflicts=conflicts)
 
 
 def own_disks(target: Target, size: Size) -> Iterator[Outcome]:
@@ -245,7 +258,10 @@ def verdict(theirs: Outcome, mine: Outcome, shared_against: Outcome | None) -> t
 def show(console: Console, quick: bool) -> bool:
     """Measure and print; whether all rows are as they should be."""
     outcomes = measure(QUICK if quick else FULL)
-    table = Table(title=f"Claims: PostgreSQL, {WORKERS} worker processes each, one run of each row")
+    table = Table(
+        title=f"Claims: PostgreSQL, {WORKERS} worker processes each; one run of each row on the "
+        f"published package, on ours the middle of {RUNS} (one until full, one of a reshape)",
+    )
     for heading in ("scenario", "", "claims/s", "conflicts", "p95 ms", "CPU ms", "database ms"):
         table.add_column(heading)
     table.add_column("note")
