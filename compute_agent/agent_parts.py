@@ -123,6 +123,7 @@ class AgentParts:
             grace=lambda: float(ours.audit_grace),
             also=claims.forget_stale,
             moving=claims.moving,
+            differences=claims.differences,
         )
 
     def wanted_healing(self) -> Wanted:

@@ -216,3 +216,6 @@ def _print_node_status(node: Mapping[str, Any]) -> None:
             f"  trouble since {trouble['since']}, seen {trouble['seen']} time(s): "
             f"{trouble['what']}: {trouble['message']}"
         )
+    for kind, consumers in sorted(node["drift"].items()):
+        if consumers:
+            print(f"  drift, {kind}: {', '.join(consumers)}")

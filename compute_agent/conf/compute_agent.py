@@ -79,7 +79,8 @@ audit_opts = [
         mutable=True,
         help="""
 Seconds between two comparisons of the instances on this host with the allocations on it.
-0: never. Costs one request per provider that has inventory.
+0: never. Costs one request per provider that has inventory, and one per consumer that does not
+run here.
 """,
     ),
     cfg.IntOpt(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import email.utils
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 from compute_agent import errors
 from compute_agent.report import answers
+from compute_agent.report.ages import age_of
 from compute_agent.report.allocations import UNTYPED, Allocations, NoCapacity
 from compute_agent.report.connection import CONSUMER_TYPE, Connection
 from compute_agent.report.providers import Providers
@@ -102,7 +102,7 @@ class Consumers:
         """Seconds since a provider was last written; None where placement does not tell."""
         doing, path = f"Reading provider {provider}", f"/resource_providers/{provider}"
         response = self.connection.call("GET", path, doing)
-        return self._age(response.headers)
+        return age_of(response.headers, self._clock)
 
     def delete(self, consumer: Consumer) -> None:
         """Take everything from a consumer, which must still be as it was read.
@@ -141,17 +141,9 @@ class Consumers:
             resources={
                 provider: entry["resources"] for provider, entry in record["allocations"].items()
             },
-            age=self._age(response.headers),
+            age=age_of(response.headers, self._clock),
             record=record,
         )
-
-    def _age(self, headers: Mapping[str, str]) -> float | None:
-        written = _seconds(headers.get("last-modified"))
-        if written is None:
-            return None
-        # by the server's own clock, where it tells it
-        now = _seconds(headers.get("date"))
-        return (self._clock() if now is None else now) - written
 
     def _all(self, what: str, tasks: Sequence[Callable[[], T]]) -> list[T]:
         results: list[T] = []
@@ -161,13 +153,3 @@ class Consumers:
         if tasks:
             self._progress(what, len(tasks), len(tasks))
         return results
-
-
-def _seconds(date: str | None) -> float | None:
-    if date is None:
-        return None
-    try:
-        return email.utils.parsedate_to_datetime(date).timestamp()
-    except ValueError:
-        # no date: told by the None, and a consumer of unknown age is never judged
-        return None

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from compute_agent import errors
 from compute_agent.report import answers
+from compute_agent.report.ages import age_of
 from compute_agent.report.allocation_races import repeating_races
 from compute_agent.report.connection import (
     BASE,
@@ -54,6 +55,18 @@ class NoCapacity:
     provider: str | None
     resource_class: str | None
     detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerNature:
+    """What a consumer is.
+
+    :ivar type: None where it has none, or placement knows no types.
+    :ivar age: seconds since its allocations were last written; None where placement does not tell.
+    """
+
+    type: str | None = None
+    age: float | None = None
 
 
 class Allocations:
@@ -137,14 +150,25 @@ class Allocations:
 
         :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
         """
+        return self._read_consumer(consumer)[0]
+
+    def nature_of_consumer(self, consumer: str) -> ConsumerNature:
+        """What a consumer is and how old its allocations are.
+
+        :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
+        """
+        record, response = self._read_consumer(consumer)
+        kind = record.get("consumer_type", UNTYPED)
+        return ConsumerNature(None if kind == UNTYPED else kind, age_of(response.headers))
+
+    def _read_consumer(self, consumer: str) -> tuple[Record, Response]:
         doing, path = f"Reading the allocations of consumer {consumer}", _path(consumer)
         kind = errors.ConsumerAllocationRetrievalFailed
         version = self._connection.newest(CONSUMER_TYPE)
         response = self._connection.call("GET", path, doing, version=version)
         if response.status != 200:
             raise answers.failure(kind, doing, "GET", path, response)
-        body: Record = answers.body_of(response, kind, doing, "GET", path, "allocations")
-        return body
+        return answers.body_of(response, kind, doing, "GET", path, "allocations"), response
 
     def put_allocations(self, consumer: str, record: Mapping[str, Any]) -> Claimed | NoCapacity:
         """Write a consumer's whole record, as it was read or with ``consumer_generation`` None.

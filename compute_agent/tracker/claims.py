@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compute_agent import errors
 from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
+from compute_agent.tracker import agreement
 from compute_agent.tracker.cell_choice import (
     CellPolicy,
     CellUse,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
     from compute_agent.state.ledger import Ledger
+    from compute_agent.tracker.agreement import Holders
     from compute_agent.tracker.resource_tracker import ResourceTracker
     from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 
@@ -158,6 +160,16 @@ class ClaimBook:
             self._ledger.change_claims(drop=[consumer])
         LOG.info("The claim of %s on node %s is dropped.", consumer, claim.node)
         return True
+
+    def differences(self, node: str, holders: Holders) -> dict[str, str]:
+        """Return what differs between host and placement, as a sentence, by instance.
+
+        :param holders: what is held of the providers of the node.
+        :raises ComputeHostNotFound: the node is not managed here any more.
+        :raises ComputeResourcesUnavailable: it has not been reported yet.
+        """
+        tree, root = self._tracker.reported(node)
+        return agreement.differences(tree, root, holders, self._guests(), self.claims())
 
     def check_assigned(self, node: str) -> None:
         """Check after the first pass of a node that what was given out is still there.

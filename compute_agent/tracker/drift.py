@@ -1,7 +1,7 @@
-"""Drift: instances without allocations, and allocations without instances.
+"""Drift: instances without allocations, allocations without instances, and those that differ.
 
-An allocation whose consumer is not here may be on its way: it is suspected only when it has been
-seen for the time of grace. It is reported here, and handed on to whoever may heal it.
+An allocation whose consumer is not here may be on its way: it is suspected only when it is older
+than the time of grace. It is reported here, and handed on to whoever may heal it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
 
 if TYPE_CHECKING:
+    from compute_agent.report.allocations import ConsumerNature
     from compute_agent.report.client import ReportClient
+    from compute_agent.tracker.agreement import Holders
     from compute_agent.tracker.status import StatusBoard
     from compute_agent.virt.driver import ComputeDriver
 
@@ -24,6 +27,10 @@ LOG = logging.getLogger(__name__)
 
 ORPHANED = "orphaned"
 MISSING = "missing"
+DIFFERING = "differing"
+
+SUSPECTED_TYPES = frozenset({"INSTANCE", "MIGRATION", None})
+"""Types of consumers that belong to hosts; None: placement does not tell. Others are not ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +41,16 @@ class Drift:
     """Hold something here, and do not run here."""
     missing: frozenset[str] = frozenset()
     """Run here, and hold nothing here."""
+    differing: frozenset[str] = frozenset()
+    """Run here, and hold something else than they have."""
 
     def as_lists(self) -> dict[str, list[str]]:
         """Return the consumers by kind, as the status document shows them."""
-        return {ORPHANED: sorted(self.orphaned), MISSING: sorted(self.missing)}
+        return {
+            ORPHANED: sorted(self.orphaned),
+            MISSING: sorted(self.missing),
+            DIFFERING: sorted(self.differing),
+        }
 
 
 @dataclass(slots=True)
@@ -55,6 +68,7 @@ class DriftAudit:
     started_at: float
     _first_seen: dict[str, float] = field(default_factory=dict)
     _last: Drift = field(default_factory=Drift)
+    _differences: Mapping[str, str] = field(default_factory=dict)
 
     def due(self, now: float) -> bool:
         """Whether it is time for an audit."""
@@ -67,12 +81,17 @@ class DriftAudit:
         running: Iterable[str],
         holders: Mapping[str, Iterable[str]],
         *,
+        strangers: Mapping[str, ConsumerNature] = MappingProxyType({}),
+        differences: Mapping[str, str] = MappingProxyType({}),
         all_run_here: bool = True,
     ) -> Drift:
         """Compare, log what is new and what is over, and return what disagrees.
 
         :param running: uuids of the instances that the driver lists.
         :param holders: provider uuid to the consumers that hold something of it.
+        :param strangers: what is known of consumers that do not run here. The age of one that is
+            not among them is the time for which it has been seen.
+        :param differences: what differs, by instance that runs here.
         :param all_run_here: False if `running` includes instances of other nodes of this agent.
         """
         self.started_at = now
@@ -82,20 +101,27 @@ class DriftAudit:
         self._first_seen = {
             consumer: self._first_seen.get(consumer, now) for consumer in sorted(unknown)
         }
-        grace = self.grace()
-        orphaned = {c for c, seen in self._first_seen.items() if now - seen >= grace}
+        orphaned = frozenset(c for c in unknown if self._is_suspected(c, now, strangers.get(c)))
         missing = here - holding if all_run_here else frozenset()
-        drift = Drift(frozenset(orphaned), missing)
-        self._tell(drift)
-        self._last = drift
+        drift = Drift(orphaned, missing, frozenset(differences))
+        self._tell(drift, differences)
+        self._last, self._differences = drift, dict(differences)
         return drift
 
     def without(self, consumers: frozenset[str]) -> Drift:
         """Take note that there is agreement about some consumers, and return what is left."""
-        self._last = Drift(self._last.orphaned - consumers, self._last.missing - consumers)
+        last = self._last
+        self._last = Drift(last.orphaned - consumers, last.missing - consumers, last.differing)
         return self._last
 
-    def _tell(self, drift: Drift) -> None:
+    def _is_suspected(self, consumer: str, now: float, nature: ConsumerNature | None) -> bool:
+        age = nature.age if nature is not None else None
+        if age is None:
+            age = now - self._first_seen[consumer]
+        kind = nature.type if nature is not None else None
+        return kind in SUSPECTED_TYPES and age >= self.grace()
+
+    def _tell(self, drift: Drift, differences: Mapping[str, str]) -> None:
         for consumer in sorted(drift.orphaned - self._last.orphaned):
             LOG.warning(
                 "Node %s: consumer %s holds allocations here and does not run here. If it runs "
@@ -110,9 +136,23 @@ class DriftAudit:
                 self.node,
                 consumer,
             )
-        over = (self._last.orphaned | self._last.missing) - drift.orphaned - drift.missing
-        for consumer in sorted(over):
+        for consumer, what in sorted(differences.items()):
+            if self._differences.get(consumer) != what:
+                LOG.warning(
+                    "Node %s: what instance %s has here is not what it holds in placement: %s. "
+                    "`compute-manage placement heal_allocations --instance %s --dry-run` says what "
+                    "it should hold.",
+                    self.node,
+                    consumer,
+                    what,
+                    consumer,
+                )
+        for consumer in sorted(_all(self._last) - _all(drift)):
             LOG.info("Node %s: instances and allocations of %s agree again.", self.node, consumer)
+
+
+def _all(drift: Drift) -> frozenset[str]:
+    return drift.orphaned | drift.missing | drift.differing
 
 
 class Auditor:
@@ -122,6 +162,8 @@ class Auditor:
     :param grace: seconds for which an unknown consumer is not suspected, at the moment.
     :param also: called with the name of each node that is audited.
     :param moving: consumers of moves that this host knows of: they are no orphans.
+    :param differences: says what differs for the instances of a node, given what is held of its
+        providers.
     """
 
     def __init__(
@@ -134,6 +176,7 @@ class Auditor:
         grace: Callable[[], float],
         also: Callable[[str], object] = lambda _name: None,
         moving: Callable[[], Collection[str]] = tuple,
+        differences: Callable[[str, Holders], Mapping[str, str]] = lambda _name, _held: {},
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._report = report
@@ -143,6 +186,7 @@ class Auditor:
         self._grace = grace
         self._also = also
         self._moving = moving
+        self._differences = differences
         self._clock = clock
         self._lock = threading.Lock()
         self.on_drift: Callable[[str, str, Drift], None] = _nothing
@@ -162,6 +206,8 @@ class Auditor:
             with self._report.tracing():
                 holders = self._holders(uuid)
                 running = self._driver.list_instance_uuids()
+                strangers = self._strangers(holders, running)
+                differences = self._differences(name, holders)
                 self._also(name)
         except Exception as error:  # noqa: BLE001 - nobody but an operator waits for a comparison
             self._failed(name, error)
@@ -169,7 +215,12 @@ class Auditor:
         self._troubles.pop(name, None)
         with self._lock:
             drift = audit.run(
-                self._clock(), running, holders, all_run_here=not self._driver.several_nodes
+                self._clock(),
+                running,
+                holders,
+                strangers=strangers,
+                differences=differences,
+                all_run_here=not self._driver.several_nodes,
             )
             self._board.set_node(name, uuid, drift=drift.as_lists())
         self.on_drift(name, uuid, drift)
@@ -193,14 +244,24 @@ class Auditor:
                 exc_info=not isinstance(error, errors.ComputeAgentError),
             )
 
-    def _holders(self, root_uuid: str) -> dict[str, list[str]]:
+    def _holders(self, root_uuid: str) -> dict[str, dict[str, dict[str, int]]]:
         tree = self._report.get_provider_tree(root_uuid)
         moving = frozenset(self._moving())
-        return {
-            uuid: [c for c in self._report.get_allocations_for_provider(uuid) if c not in moving]
-            for uuid in (tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else ())
-            if tree.has_inventory(uuid)
-        }
+        held: dict[str, dict[str, dict[str, int]]] = {}
+        for uuid in tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else ():
+            if tree.has_inventory(uuid):
+                consumers = self._report.get_allocations_for_provider(uuid)
+                held[uuid] = {
+                    consumer: record["resources"]
+                    for consumer, record in consumers.items()
+                    if consumer not in moving
+                }
+        return held
+
+    def _strangers(self, holders: Holders, running: Collection[str]) -> dict[str, ConsumerNature]:
+        """Return what placement says of the consumers that do not run here."""
+        unknown = {c for consumers in holders.values() for c in consumers}.difference(running)
+        return {c: self._report.nature_of_consumer(c) for c in sorted(unknown)}
 
 
 def _nothing(_name: str, _uuid: str, _drift: Drift) -> None:

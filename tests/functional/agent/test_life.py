@@ -467,11 +467,13 @@ def test_drift_between_instances_and_allocations_is_shown_and_nothing_is_touched
     agent.script(nodes=[node], instances=[instance])
     with running(agent):
         claim(placement, placement.root(node)["uuid"], {"VCPU": 1}, stranger)
-        wanted = {"orphaned": [stranger], "missing": [instance]}
+        wanted = {"orphaned": [stranger], "missing": [instance], "differing": []}
         eventually(lambda: agent.node()["drift"] == wanted, "the drift in the status")
+        assert f"drift, orphaned: {stranger}" in agent.run("status").stdout
         assert placement.get(f"/allocations/{stranger}")["allocations"]
         agent.script(nodes=[node], instances=[stranger])
-        eventually(lambda: agent.node()["drift"] == {"orphaned": [], "missing": []}, "agreement")
+        none = {"orphaned": [], "missing": [], "differing": []}
+        eventually(lambda: agent.node()["drift"] == none, "agreement")
 
 
 def test_metrics_are_served_where_configured(placement, new_agent, node):

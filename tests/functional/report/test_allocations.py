@@ -323,3 +323,14 @@ def test_a_different_claim_of_the_same_consumer_is_told(hosted):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
     result = hosted.client.claim_resources(consumer, asking(hosted.root, VCPU=3), "p", "u", "1.39")
     assert isinstance(result, AlreadyClaimed)
+
+
+def test_type_and_age_of_a_consumer_are_told_where_placement_tells_them(hosted):
+    consumer = new_consumer()
+    hosted.client.claim_resources(
+        consumer, asking(hosted.root, VCPU=1), "project", "user", "1.39", consumer_type="MIGRATION"
+    )
+    nature = hosted.client.nature_of_consumer(consumer)
+    assert nature.type == "MIGRATION"
+    assert nature.age is not None
+    assert 0 <= nature.age < 3600

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.report.allocations import ConsumerNature
 from compute_agent.tracker.drift import Auditor, Drift, DriftAudit
 from compute_agent.tracker.status import StatusBoard
 
@@ -38,6 +39,36 @@ def test_a_consumer_that_went_and_came_has_its_time_of_grace_again(audit):
     audit.run(0.0, [], {"root": ["a"]})
     audit.run(200.0, [], {})
     assert not audit.run(400.0, [], {"root": ["a"]}).orphaned
+
+
+@pytest.mark.parametrize(("age", "suspected"), [(299.0, False), (300.0, True), (86400.0, True)])
+def test_the_age_of_a_consumer_is_that_of_its_allocations_where_placement_tells_it(
+    audit, age, suspected
+):
+    nature = {"a": ConsumerNature("INSTANCE", age)}
+    found = audit.run(0.0, [], {"root": ["a"]}, strangers=nature)
+    assert bool(found.orphaned) is suspected, "seen for the first time, however old it is"
+
+
+@pytest.mark.parametrize(
+    ("kind", "suspected"),
+    [("INSTANCE", True), ("MIGRATION", True), (None, True), ("VOLUME", False)],
+)
+def test_only_consumers_that_belong_to_hosts_are_suspected(audit, kind, suspected):
+    nature = {"a": ConsumerNature(kind, 1000.0)}
+    found = audit.run(0.0, [], {"root": ["a"]}, strangers=nature)
+    assert bool(found.orphaned) is suspected
+
+
+def test_what_differs_is_said_when_it_begins_changes_and_ends(audit, caplog):
+    caplog.set_level(logging.INFO)
+    held = {"root": ["a"]}
+    for what in ("it has 1 and holds 2", "it has 1 and holds 2", "it has 3 and holds 2"):
+        assert audit.run(0.0, ["a"], held, differences={"a": what}).differing == {"a"}
+    assert [r.levelname for r in caplog.records] == ["WARNING", "WARNING"]
+    assert "it has 3 and holds 2" in caplog.text
+    assert not audit.run(0.0, ["a"], held).differing
+    assert "agree again" in caplog.records[-1].getMessage()
 
 
 def test_an_instance_without_allocation_is_missing_it(audit):
@@ -83,7 +114,7 @@ def test_an_audit_that_fails_however_does_no_harm_and_is_told_once(caplog):
     assert told.exc_info, "it is a defect of the driver, so its traceback is logged"
     driver.trouble = None
     auditor.after_pass("host1", "root")
-    assert board.node("host1").drift == {"orphaned": [], "missing": []}
+    assert board.node("host1").drift == {"orphaned": [], "missing": [], "differing": []}
 
 
 def test_a_move_that_the_host_knows_of_is_no_orphan():
@@ -93,7 +124,11 @@ def test_a_move_that_the_host_knows_of_is_no_orphan():
     report = SimpleNamespace(
         tracing=nullcontext,
         get_provider_tree=lambda _root: tree,
-        get_allocations_for_provider=lambda _uuid: {"migration": {}, "stranger": {}},
+        get_allocations_for_provider=lambda _uuid: {
+            "migration": {"resources": {"VCPU": 1}},
+            "stranger": {"resources": {"VCPU": 1}},
+        },
+        nature_of_consumer=lambda _consumer: ConsumerNature("MIGRATION", 1.0),
     )
     driver = SimpleNamespace(several_nodes=False, list_instance_uuids=list)
     board = StatusBoard("h")
@@ -114,13 +149,14 @@ def test_what_an_audit_finds_is_handed_on_and_what_is_healed_is_no_drift_any_mor
     tree = ProviderTree()
     root = tree.new_root("host1", "00000000-0000-4000-8000-00000000aaaa")
     tree.update_inventory(root, {"VCPU": {"total": 1}})
-    holders = {"gone": {}, "other": {}}
+    holders = {"gone": {"resources": {"VCPU": 1}}, "other": {"resources": {"VCPU": 1}}}
     board, found = StatusBoard("h"), []
     auditor = Auditor(
         SimpleNamespace(
             tracing=nullcontext,
             get_provider_tree=lambda _root: tree,
             get_allocations_for_provider=lambda _uuid: holders,
+            nature_of_consumer=lambda _consumer: ConsumerNature(),
         ),
         SimpleNamespace(several_nodes=False, list_instance_uuids=lambda: ["m"]),
         board,
@@ -134,7 +170,7 @@ def test_what_an_audit_finds_is_handed_on_and_what_is_healed_is_no_drift_any_mor
     drift = Drift(frozenset({"gone", "other"}), frozenset({"m"}))
     assert found == [("host1", root, drift)]
     auditor.healed("host1", root, frozenset({"gone", "m"}))
-    assert board.node("host1").drift == {"orphaned": ["other"], "missing": []}
+    assert board.node("host1").drift == {"orphaned": ["other"], "missing": [], "differing": []}
     board.forget_node("host1")
     auditor.healed("host1", root, frozenset({"other"}))
     assert board.node("host1") is None

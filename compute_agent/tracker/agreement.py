@@ -1,0 +1,104 @@
+"""Whether what an instance has on this host is what it holds in placement. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.state.claim import AssignedUnit, Claim
+from compute_agent.tracker.cell_choice import cell_providers
+from compute_agent.tracker.units import holdings, units_of
+from compute_agent.virt.driver import InstanceDevices
+
+Holders = Mapping[str, Mapping[str, Mapping[str, int]]]
+"""Provider uuid to what each consumer holds of it, by consumer and class."""
+
+
+def differences(
+    tree: ProviderTree,
+    root: str,
+    holders: Holders,
+    guests: Mapping[str, InstanceDevices],
+    claims: Collection[Claim],
+) -> dict[str, str]:
+    """Return what differs, as a sentence, by instance.
+
+    Compared are what a claim gave with what placement holds still, and of what a guest has certain
+    ones (CPUs, functions, mediated devices, cells) what it is seen to have.
+
+    :param holders: of the providers of this node.
+    :param guests: the instances that run here, as the driver describes them.
+    """
+    units = units_of(tree, root)
+    seen = holdings({}, guests, units)
+    given = {claim.consumer: claim for claim in claims}
+    found: dict[str, str] = {}
+    for instance, devices in sorted(guests.items()):
+        held = {
+            uuid: consumers[instance]
+            for uuid, consumers in holders.items()
+            if instance in consumers
+        }
+        if not held:
+            continue  # that is another kind of drift
+        sentences = [
+            *_beyond(tree, given.get(instance), held),
+            *_other_units(tree, units, seen.get(instance, frozenset()), held),
+            *_other_cells(tree, root, devices, held),
+        ]
+        if sentences:
+            found[instance] = "; ".join(dict.fromkeys(sentences))
+    return found
+
+
+def _beyond(
+    tree: ProviderTree, claim: Claim | None, held: Mapping[str, Mapping[str, int]]
+) -> Iterator[str]:
+    """What a claim gave and placement does not hold: somebody else may get it as well."""
+    for uuid, classes in sorted((claim.amounts if claim else {}).items()):
+        for resource_class, amount in sorted(classes.items()):
+            holds = held.get(uuid, {}).get(resource_class, 0)
+            if holds < amount and tree.exists(uuid):
+                name = tree.data(uuid).name
+                yield f"it was given {amount} {resource_class} of {name} and holds {holds}"
+
+
+def _other_units(
+    tree: ProviderTree,
+    units: Collection[AssignedUnit],
+    seen: Collection[AssignedUnit],
+    held: Mapping[str, Mapping[str, int]],
+) -> Iterator[str]:
+    named = {(unit.provider_uuid, unit.resource_class) for unit in units}
+    has = Counter((unit.provider_uuid, unit.resource_class) for unit in seen)
+    for uuid, resource_class in sorted(named):
+        holds = held.get(uuid, {}).get(resource_class, 0)
+        if has[uuid, resource_class] != holds:
+            yield (
+                f"it has {has[uuid, resource_class]} {resource_class} of {tree.data(uuid).name} "
+                f"and holds {holds}"
+            )
+
+
+def _other_cells(
+    tree: ProviderTree,
+    root: str,
+    devices: InstanceDevices,
+    held: Mapping[str, Mapping[str, int]],
+) -> Iterator[str]:
+    cell_of = cell_providers(tree, root)
+    if not cell_of or not devices.cells:
+        return
+    has = {use.cell for use in devices.cells if use.memory_mib}
+    holds = set()
+    for uuid, classes in held.items():
+        cell = cell_of.get(uuid, cell_of.get(tree.data(uuid).parent_uuid or ""))
+        if cell is not None and "MEMORY_MB" in classes:
+            holds.add(cell)
+    if has != holds:
+        yield f"its memory is on NUMA cells {_listed(has)} and it holds of {_listed(holds)}"
+
+
+def _listed(cells: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(cells))) or "none"
