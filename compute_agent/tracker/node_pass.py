@@ -199,7 +199,7 @@ class NodePass:
         except errors.ResourceProviderCreationFailed as error:
             if error.name_conflict_uuid is None:
                 raise
-            raise name_taken(target, error.name_conflict_uuid) from error
+            raise self._name_taken(target, error.name_conflict_uuid) from error
 
     def _follow_name(self, wanted: ProviderTree, target: Target) -> None:
         """Rename the root and what is named after it when the host has another name now."""
@@ -212,6 +212,10 @@ class NodePass:
                 f"{target.uuid} is named {known_as!r}, and [compute_agent]on_hostname_change is "
                 "refuse. Give the host its name back, or set that option to rename."
             )
+        holder = self._report.find_provider_by_name(target.name)
+        if holder is not None:
+            # placement would refuse the root and take its children, whose names are free
+            raise self._name_taken(target, holder.uuid)
         names = {uuid: wanted.data(uuid).name for uuid in wanted.get_provider_uuids(target.uuid)}
         LOG.info(
             "The host %s is named %s now; its resource providers are renamed.",
@@ -276,12 +280,23 @@ class NodePass:
                 LOG.warning("%s", corrected.message)
         return problems
 
-
-def name_taken(target: Target, holder: str) -> errors.InvalidNodeConfiguration:
-    """Return the error for a root whose name another provider has."""
-    return errors.InvalidNodeConfiguration(
-        f"The name {target.name!r} of this host ({target.uuid}) belongs to another resource "
-        f"provider, {holder}. If that is this host, put {holder} into the file compute_id of the "
-        "state directory; if it is a leftover without allocations, delete it; otherwise give one "
-        "of the two hosts another name."
-    )
+    def _name_taken(self, target: Target, holder_uuid: str) -> errors.InvalidNodeConfiguration:
+        """Return the error for a root whose name another provider has, and what that one has."""
+        holder = self._report.find_provider(holder_uuid)
+        held = self._report.get_allocations_for_provider_tree(holder_uuid) if holder else {}
+        self._report.drop_cache(holder_uuid)  # it is no tree of this agent
+        classes = len(holder.inventory) if holder else 0
+        has = (
+            f"{f'inventory of {classes} classes' if classes else 'no inventory'} and "
+            f"{f'allocations of {len(held)} consumer(s)' if held else 'no allocations'}"
+        )
+        other = (
+            "Otherwise give one of the two hosts another name"
+            if held
+            else "If it is a leftover, delete it; otherwise give one of the two hosts another name"
+        )
+        return errors.InvalidNodeConfiguration(
+            f"The name {target.name!r} of this host ({target.uuid}) belongs to another resource "
+            f"provider, {holder_uuid}, which has {has}. If that is this host, put {holder_uuid} "
+            f"into the file compute_id of the state directory. {other}."
+        )

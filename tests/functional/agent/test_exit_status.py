@@ -241,7 +241,50 @@ def test_a_name_that_another_provider_has_ends_with_5_and_both_uuids(placement, 
     own = str(uuid.uuid4())
     (agent.state / "compute_id").write_text(own)
     assert failing(agent) == 5
+    says_once(agent, own, other, "no inventory", "no allocations", "delete")
+
+
+def occupied(placement, name):
+    """Make a root provider of that name, of which somebody holds something; its uuid."""
+    other = str(uuid.uuid4())
+    placement.request("POST", "/resource_providers", json={"uuid": other, "name": name})
+    answer = placement.request(
+        "PUT",
+        f"/resource_providers/{other}/inventories",
+        json={
+            "resource_provider_generation": 0,
+            "inventories": {"VCPU": {"total": 8}, "MEMORY_MB": {"total": 1024}},
+        },
+    )
+    assert answer.status_code == 200
+    claim(placement, other, {"VCPU": 1})
+    return other
+
+
+def test_a_name_that_is_taken_ends_with_5_and_says_what_the_other_provider_has(
+    placement, new_agent, node
+):
+    other = occupied(placement, node)
+    agent = new_agent(placement.url)
+    agent.state.mkdir()
+    (agent.state / "compute_id").write_text(str(uuid.uuid4()))
+    assert failing(agent) == 5
+    says_once(agent, other, "inventory of 2 classes", "allocations of 1 consumer(s)", "compute_id")
+
+
+def test_a_changed_host_name_that_is_taken_ends_with_5_and_renames_nothing(
+    placement, new_agent, node
+):
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], children={"a": {"VCPU": {"total": 1}}})
+    with running(agent):
+        own = placement.root(node)["uuid"]
+        agent.stop()
+    other = occupied(placement, f"{node}-new")
+    agent.script(nodes=[f"{node}-new"], children={"a": {"VCPU": {"total": 1}}})
+    assert failing(agent) == 5
     says_once(agent, own, other)
+    assert set(placement.tree(node)) == {node, f"{node}_a"}
 
 
 def test_a_changed_host_name_ends_with_5_where_renaming_is_refused(placement, new_agent, node):
