@@ -217,10 +217,10 @@ def _move(
         subtree.extend(child for child in children.get(provider_id, ()) if child not in subtree)
     if parent_uuid is not None and new_parent_id in subtree:
         raise ParentLoop(provider.uuid, parent_uuid)
-    # Every provider of the subtree shows the root, so every one of them has changed.
+    # Every provider shows the root, so every one that gets a new one has changed.
     tx.execute(
         sa.update(resource_providers)
-        .where(_C.id.in_(subtree))
+        .where(_C.id.in_(subtree), _C.root_provider_id != new_root_id)
         .values(root_provider_id=new_root_id, updated_at=tx.now)
     )
     tx.touch([provider.root_id, new_root_id], STRUCTURE)

@@ -63,3 +63,17 @@ def test_a_move_changes_every_provider_that_has_a_new_root(
     assert changed(api, leaf) == format_datetime(LATER, usegmt=True)
     for unmoved in uuid.values():
         assert changed(api, f"/resource_providers/{unmoved}") == format_datetime(START, usegmt=True)
+
+
+def test_a_move_within_a_tree_changes_only_what_moves(
+    api: Client, clock: time_machine.Traveller
+) -> None:
+    root = api.provider("root").rpartition("/")[2]
+    beside = api.provider("beside", parent_provider_uuid=root).rpartition("/")[2]
+    middle = api.provider("middle", parent_provider_uuid=root)
+    leaf = api.provider("leaf", parent_provider_uuid=middle.rpartition("/")[2])
+    clock.move_to(LATER)
+    answer = api.put(middle, {"name": "middle", "parent_provider_uuid": beside})
+    assert answer.status == 200
+    assert changed(api, middle) == format_datetime(LATER, usegmt=True)
+    assert changed(api, leaf) == format_datetime(START, usegmt=True)
