@@ -74,11 +74,12 @@ def _alike(one: bytes, other: bytes) -> bool:
     return _parsed(normal[0]) == _parsed(normal[1])
 
 
-def _parsed(body: bytes) -> Any:
+def _parsed(body: bytes) -> object:
     try:
-        return json.loads(body)
+        parsed: object = json.loads(body)
     except ValueError:
         return body
+    return parsed
 
 
 def _malformed_record(difference: Difference) -> bool:
