@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.conf.compute import provider_config_location
 from compute_agent.conf.networks import physnet_group
+from compute_agent.conf.places import naming_places
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.report.client import ReportClient
 from compute_agent.report.transport import KeystoneTransport, ReadOnlyTransport
@@ -176,7 +177,8 @@ def build(
         lock = AgentLock(state_path)
         lock.acquire()
     board = StatusBoard(conf.DEFAULT.host)
-    driver = load_driver(conf.compute_driver, conf)
+    with naming_places(conf):
+        driver = load_driver(conf.compute_driver, conf)
     transport = transport or KeystoneTransport.from_conf(conf)
     report = ReportClient(
         ReadOnlyTransport(transport) if read_only else transport,
@@ -204,6 +206,7 @@ def build(
         places=identity.directories(conf.config_file or (), state_path),
         adopt_asked=adopt_asked,
         write=not read_only,
+        checking=lambda: naming_places(conf),
     )
     setup.check_files()
     boot = faults.UNKNOWN_BOOT if driver.several_nodes else faults.boot_id(conf.host.procfs_root)

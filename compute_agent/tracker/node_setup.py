@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ class NodeSetup:
     :param places: directories that may hold an identity file.
     :param adopt_asked: the operator confirmed that a provider of this host's name is this host.
     :param write: False leaves the state directory as it is, for commands that only look.
+    :param checking: surrounds what checks options, to say more about those that are wrong.
     """
 
     def __init__(
@@ -37,7 +39,9 @@ class NodeSetup:
         places: Sequence[Path],
         adopt_asked: bool = False,
         write: bool = True,
+        checking: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        self._checking = checking
         self._driver = driver
         self._report = report
         self._host = host
@@ -69,7 +73,8 @@ class NodeSetup:
         :raises PlacementError: an identity has to be found in placement, which did not answer.
         """
         if not self._initialised:
-            self._driver.init_host(self._host)
+            with self._checking():
+                self._driver.init_host(self._host)
             self._initialised = True
         if self._driver.several_nodes:
             by_uuid = self._driver.get_nodenames_by_uuid(refresh=True)

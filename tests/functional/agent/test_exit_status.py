@@ -39,6 +39,25 @@ def test_a_wrong_type_ends_with_1_and_names_file_option_and_value(placement, new
     says_once(agent, str(agent.config), "[DEFAULT]periodic_fuzzy_delay", "soon")
 
 
+@pytest.mark.parametrize(
+    ("group", "option", "value"),
+    [
+        ("compute", "cpu_shared_set", "0-x"),
+        ("compute", "cpu_dedicated_set", "100000"),
+        ("pci", "device_spec", "{"),
+        ("DEFAULT", "reserved_huge_pages", "node:0,size:huge,count:1"),
+    ],
+)
+def test_an_option_that_makes_no_sense_ends_with_1_and_names_file_option_and_value(
+    placement, new_agent, group, option, value
+):
+    settings = {"DEFAULT": {"compute_driver": "fake.FakeNumaDriver"}}
+    settings.setdefault(group, {})[option] = value
+    agent = new_agent(placement.url, **settings)
+    assert failing(agent) == 1
+    says_once(agent, f"[{group}]{option} = ", value, str(agent.config))
+
+
 def test_a_missing_file_ends_with_1(placement, new_agent):
     agent = new_agent(placement.url)
     agent.config.unlink()
