@@ -184,16 +184,17 @@ class Feed:
         rows, used = self._store.read_single(
             snapshot.news, position.last, sorted(position.gaps), _READ_AT_ONCE
         )
-        if len(rows) == _READ_AT_ONCE or position.is_lost_in(rows):
+        if len(rows) >= _READ_AT_ONCE or position.is_lost_in(rows):
             return None
         rows = position.new_in(rows)
+        if any(row.kind != USAGE for row in rows):
+            return None
         trees: dict[int, TreeRows | None] = {}
-        for row in rows:
-            tree = writer.tree(row.root_id) if row.kind == USAGE else None
-            used_now = used.get(row.root_id, {})
+        for root_id in {row.root_id for row in rows}:
+            tree, used_now = writer.tree(root_id), used.get(root_id, {})
             if tree is None or _inventory_keys(tree) != used_now.keys():
                 return None
-            trees[row.root_id] = _with_usage(tree, used_now)
+            trees[root_id] = _with_usage(tree, used_now)
         return News(position.after((row.id for row in rows), now, self._gap_seconds), trees=trees)
 
     def _overslept(self, now: float) -> bool:

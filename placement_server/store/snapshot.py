@@ -57,14 +57,19 @@ _USAGE_OF_ROOTS = _USAGE.where(_P.root_provider_id.in_(_ROOTS))
 _INVENTORIES_OF = _INVENTORIES.where(_I.resource_provider_id.in_(_IDS))
 _TRAITS_OF = _TRAITS.where(_T.resource_provider_id.in_(_IDS))
 _AGGREGATES_OF = _AGGREGATES.where(_A.resource_provider_id.in_(_IDS))
-# Rows of two kinds in the same four columns.
+# Rows of two kinds in the same four columns. The gaps are not one more condition of the first
+# part: to find those as well an ordered and limited scan would begin with the oldest row.
 _NEWS = (
-    "WITH news AS (SELECT id, root_provider_id, kind FROM changes WHERE {condition} "
-    "ORDER BY id LIMIT {limit}) "
-    "SELECT NULL AS provider_id, id, root_provider_id, kind FROM news UNION ALL "
-    "SELECT p.id, p.root_provider_id, i.resource_class_id, i.used FROM resource_providers p "
-    "JOIN inventories i ON i.resource_provider_id = p.id WHERE p.root_provider_id {few}"
+    "WITH news AS (SELECT id, root_provider_id, kind FROM (SELECT id, root_provider_id, kind "
+    "FROM changes WHERE id >= {mark} ORDER BY id LIMIT {limit}) AS newest{gaps}) "
+    "SELECT NULL AS provider_id, id, root_provider_id, kind FROM news UNION ALL {used}"
 )
+_IN_GAPS = " UNION ALL SELECT id, root_provider_id, kind FROM changes WHERE id "
+_USED = (
+    "SELECT p.id, p.root_provider_id, inventories.resource_class_id, inventories.used "
+    "FROM resource_providers p {inventories} WHERE p.root_provider_id {few}"
+)
+_USED_ROOTS = f"SELECT root_provider_id FROM news WHERE kind = {USAGE} AND id <> {{mark}}"
 _NEWEST_IDS = select(_C.id).order_by(_C.id.desc())
 
 
@@ -193,21 +198,25 @@ def news(
 ) -> tuple[list[ChangeRow], Usage]:
     """As :func:`changes_since`, with :func:`usage` of the trees of which only that changed.
 
-    One statement, so that it needs no transaction. With more than ``limit`` changes it is not
-    said which are returned.
+    One statement, so that it needs no transaction. ``gaps`` are all below ``last``. From ``last``
+    on no more than ``limit`` changes are returned.
     """
     batches = tx.batches
-    condition = f"id >= {batches.mark}"
+    in_gaps = ""
     parameters: tuple[object, ...] = (last,)
     if gaps:
         among, values = batches.among(gaps)
-        condition += f" OR id {among}"
+        in_gaps = _IN_GAPS + among
         parameters += values
     statement = _NEWS.format(
-        condition=condition,
+        mark=batches.mark,
         limit=limit,
-        few=batches.few.format(
-            f"SELECT root_provider_id FROM news WHERE kind = {USAGE} AND id <> {batches.mark}"
+        gaps=in_gaps,
+        used=_USED.format(
+            inventories=batches.join_to_few(
+                "inventories", "inventories.resource_provider_id = p.id"
+            ),
+            few=batches.few.format(_USED_ROOTS.format(mark=batches.mark)),
         ),
     )
     changes: list[ChangeRow] = []

@@ -85,6 +85,10 @@ class Batches(ABC):
     def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
         """A condition to write behind a column, true for any of ``values``, and its parameters."""
 
+    def join_to_few(self, table: str, condition: str) -> str:
+        """A join with ``table``, to write behind a table of which few rows are wanted."""
+        return f"JOIN {table} ON {condition}"
+
     @abstractmethod
     def insert(
         self, connection: Connection, insertions: Sequence[Insertion], now: datetime

@@ -59,6 +59,9 @@ _RAISE: Final = (
     "updated_at = CASE WHEN found.raised THEN %s::timestamp ELSE updated_at END "
     "FROM found WHERE id = rising_id AND root_provider_id = rising_root RETURNING 1)"
 )
+# Always true, but it has to be asked for: a note takes its number when all locks are held. Whoever
+# follows the notes waits for a missing number no longer than a commit may take.
+_WHEN_RAISED: Final = "WHERE (SELECT count(*) FROM raised) >= 0"
 _RISE_KINDS: Final = ("int", "int", "boolean")
 _NOTE_KINDS: Final = ("int", "smallint")
 _CHANGE_KINDS: Final = ("int", "bigint", "int", "int", "int")
@@ -75,6 +78,11 @@ class PostgresqlBatches(Batches):
         if len(values) == 1:
             return "= %s", (values[0],)
         return "= ANY(%s)", (list(values),)
+
+    def join_to_few(self, table: str, condition: str) -> str:
+        # The planner does not know how few they are and would walk the whole table instead; over
+        # an OFFSET it must ask for each of them.
+        return f"CROSS JOIN LATERAL (SELECT * FROM {table} WHERE {condition} OFFSET 0) AS {table}"
 
     def insert(
         self, connection: Connection, insertions: Sequence[Insertion], now: datetime
@@ -126,7 +134,7 @@ class PostgresqlBatches(Batches):
         raising, raise_values = _raising(rises, len(changes), now)
         source, note_values = _rows(_NOTE_KINDS, notes)
         cursor = connection.exec_driver_sql(
-            f"WITH {applying}, {raising} {_APPEND}{source} "
+            f"WITH {applying}, {raising} {_APPEND}{source} {_WHEN_RAISED} "
             "RETURNING id, (SELECT count(*) FROM applied), (SELECT count(*) FROM raised)",
             (*change_values, *raise_values, now, write_id, *note_values),
         )

@@ -97,6 +97,11 @@ class Sessions:
                 stop.go.set()
                 return one.result(DEADLINE), _result(two)
 
+    def await_lock(self, waiting: Future[Any]) -> None:
+        """Return when a session waits for a lock, not on SQLite; ``waiting`` must not end."""
+        self._wait(lambda: waiting.done() or self._waits(threading.Event()))
+        assert not waiting.done(), f"it waited for nothing: {waiting.exception()}"
+
     @contextmanager
     def _noting_begin(self, begun: threading.Event) -> Iterator[None]:
         def on_statement(*_: Any) -> None:

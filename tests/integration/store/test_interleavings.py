@@ -192,6 +192,7 @@ def reshape_to(role: str) -> Action:
 
 
 last_unit = claim("one", {"host": {"VCPU": 1}}, None)
+both = claim("one", {"right": {"VGPU": 1}, "host": {"DISK_GB": 1}}, None)
 
 PAIRS: dict[str, tuple[Action, Action]] = {
     "two claims for the last unit": (last_unit, claim("two", {"host": {"VCPU": 1}}, None)),
@@ -239,6 +240,18 @@ PAIRS: dict[str, tuple[Action, Action]] = {
     "a move and a new child": (move("right", "other"), add_child),
     "the end of a provider and a new child": (delete_provider("right"), add_child),
     "new traits and a claim": (set_traits, last_unit),
+    "new traits and a claim of two providers": (set_traits, both),
+    "two claims of two classes of one provider": (
+        claim("one", {"host": {"VCPU": 1}}, None),
+        claim("two", {"host": {"DISK_GB": 1}}, None),
+    ),
+    "two claims of a pool and of each other's hosts": (
+        claim("one", {"left": {"VGPU": 1}, "other": {"VCPU": 1}, "host": {"DISK_GB": 1}}, None),
+        claim("two", {"host": {"DISK_GB": 2}, "other": {"VCPU": 1}, "left": {"VGPU": 1}}, None),
+    ),
+    "a claim of two providers and the end of one": (both, delete_provider("right")),
+    "a claim of two providers and a move of one": (both, move("right", "other")),
+    "a claim of two providers and a move of their tree": (both, move("host", "other")),
 }
 
 

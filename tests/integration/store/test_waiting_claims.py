@@ -1,0 +1,203 @@
+"""Claims that want the same rows: who waits, for what, and what is taken while waiting."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import event
+
+from placement_server.store import allocations, audit, inventories, inventory_rows, providers
+from placement_server.store.errors import ConcurrentUpdate
+from placement_server.store.records import InventoryRecord
+from placement_server.store.store import Store
+from placement_server.store.tables import changes, resource_providers
+from placement_server.store.transaction import WriteTransaction
+from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
+from tests.integration.store.interleaving import DEADLINE, Sessions
+
+CLIENTS = 6
+STEPS = 25
+
+
+@pytest.fixture(scope="module")
+def sessions(store: Store, module_database_url: str) -> Iterator[Sessions]:
+    second = Store.open(module_database_url, options=OPTIONS)
+    both = Sessions(store, second)
+    yield both
+    both.close()
+    second.close()
+
+
+def claim(store: Store, *hosts: str) -> None:
+    """One unit of each, in the order of ``hosts``."""
+    amounts = {host: {"VCPU": 1} for host in hosts}
+    store.write(allocations.write, [set_of(new_uuid(), amounts, None)])
+
+
+def hold_inventories(tx: WriteTransaction, host: str) -> None:
+    inventory_rows.hold(tx, host)
+
+
+def hold_provider(tx: WriteTransaction, host: str) -> None:
+    columns = resource_providers.c
+    tx.execute(sa.select(columns.id).where(columns.uuid == host).with_for_update()).all()
+
+
+@contextmanager
+def held(store: Store, hold: Callable[[WriteTransaction, str], None], host: str) -> Iterator[None]:
+    """Somebody else has locked these rows."""
+    has, go = threading.Event(), threading.Event()
+
+    def sit_on_it(tx: WriteTransaction) -> None:
+        hold(tx, host)
+        has.set()
+        assert go.wait(DEADLINE), "nobody told the holder to go on"
+
+    with ThreadPoolExecutor(1) as pool:
+        holder = pool.submit(store.write, sit_on_it)
+        try:
+            assert has.wait(DEADLINE), "the rows cannot be locked"
+            yield
+        finally:
+            go.set()
+            holder.result(DEADLINE)
+
+
+def note_of(store: Store, host: str) -> int:
+    """The number of the newest note of a tree."""
+    newest = sa.select(sa.func.max(changes.c.id)).where(
+        changes.c.root_provider_id
+        == sa.select(resource_providers.c.root_provider_id)
+        .where(resource_providers.c.uuid == host)
+        .scalar_subquery()
+    )
+    return int(store.read(lambda tx: tx.execute(newest).scalar_one()))
+
+
+@pytest.mark.parametrize("hold", [hold_inventories, hold_provider])
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_a_claim_takes_its_number_in_the_feed_when_it_waits_for_nothing_more(
+    sessions: Sessions, hold: Callable[[WriteTransaction, str], None], many: bool
+) -> None:
+    """So the feed awaits a missing number for as long as a commit takes, not all waiting."""
+    if sessions.family == "sqlite":
+        pytest.skip("on SQLite a write waits before it begins")
+    wanted = new_provider(sessions.first, {"VCPU": 9})
+    also = [new_provider(sessions.first, {"VCPU": 9}) for _ in range(12 if many else 0)]
+    free = new_provider(sessions.first, {"VCPU": 9})
+    # or the second of the two would wait for the first to make their project
+    claim(sessions.first, free)
+    with ThreadPoolExecutor(1) as pool:
+        with held(sessions.first, hold, wanted):
+            waiting = pool.submit(claim, sessions.second, wanted, *also)
+            sessions.await_lock(waiting)
+            claim(sessions.first, free)
+        waiting.result(DEADLINE)
+    assert note_of(sessions.first, free) < note_of(sessions.first, wanted)
+
+
+@contextmanager
+def deadlocks_of(stores: list[Store]) -> Iterator[list[str]]:
+    """The deadlocks that these stores were told of."""
+    told: list[str] = []
+
+    def on_error(context: Any) -> None:
+        cause = context.original_exception
+        if getattr(cause, "sqlstate", None) == "40P01" or (cause.args or ("",))[0] == 1213:
+            told.append(f"{context.statement}: {cause}")
+
+    for store in stores:
+        event.listen(store.engine, "handle_error", on_error)
+    try:
+        yield told
+    finally:
+        for store in stores:
+            event.remove(store.engine, "handle_error", on_error)
+
+
+def insist(store: Store, function: Callable[..., object], *args: Any, **more: Any) -> None:
+    """Write, over and over when others were faster every time."""
+    while True:
+        try:
+            store.write(function, *args, **more)
+        except ConcurrentUpdate:
+            continue
+        return
+
+
+def test_claims_of_a_shared_pool_and_of_each_others_hosts_never_deadlock(
+    migrated_database_url: str,
+) -> None:
+    """In any order of the request, while the pool moves from tree to tree and others end."""
+    stores = [Store.open(migrated_database_url, options=OPTIONS) for _ in range(CLIENTS + 2)]
+    *clients, mover, ender = stores
+    # the pool's row lies between those of the hosts
+    hosts = [new_provider(mover, {"VCPU": 9999})]
+    pool = new_provider(mover, {"VCPU": 9999})
+    hosts += [new_provider(mover, {"VCPU": 9999}) for _ in range(2)]
+    done = threading.Event()
+
+    def work(store: Store, seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(STEPS):
+            wanted = [pool, *chance.sample(hosts, 2)]
+            chance.shuffle(wanted)
+            amounts = {uuid: {"VCPU": 1} for uuid in wanted}
+            insist(store, allocations.write, [set_of(new_uuid(), amounts, None)])
+
+    def move() -> int:
+        moves = 0
+        while not done.is_set():
+            for parent in (hosts[0], None, hosts[2], None):
+                moves += 1
+                insist(
+                    mover,
+                    providers.update,
+                    pool,
+                    name=f"pool-{moves}",
+                    parent_uuid=parent,
+                    reparenting_allowed=True,
+                )
+        return moves
+
+    def end() -> int:
+        """Make a host in the tree that the pool moves to, claim both, give back, end the host."""
+        ended = 0
+        while not done.is_set():
+            guest, consumer = new_uuid(), new_uuid()
+            insist(ender, providers.create, uuid=guest, name=guest, parent_uuid=hosts[2])
+            stock = {"VCPU": InventoryRecord(9)}
+            insist(
+                ender,
+                inventories.replace,
+                guest,
+                generation=0,
+                records=stock,
+                reserved_may_equal_total=True,
+            )
+            amounts = {uuid: {"VCPU": 1} for uuid in (guest, pool, hosts[0])}
+            insist(ender, allocations.write, [set_of(consumer, amounts, None)])
+            insist(ender, allocations.delete, consumer)
+            insist(ender, providers.delete, guest)
+            ended += 1
+        return ended
+
+    with deadlocks_of(stores) as deadlocks, ThreadPoolExecutor(len(stores)) as threads:
+        others = [threads.submit(move), threads.submit(end)]
+        try:
+            list(threads.map(work, clients, range(CLIENTS)))
+        finally:
+            done.set()
+        assert all(other.result(DEADLINE) > 0 for other in others)
+    assert deadlocks == []
+    assert use_of(mover, pool) == {"VCPU": CLIENTS * STEPS}
+    assert mover.read(audit.audit) == []
+    for store in stores:
+        store.close()
