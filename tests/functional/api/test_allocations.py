@@ -1,10 +1,11 @@
 """Reading and writing allocations; consumers; usages of projects."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from .wsgi_client import Client, claim_body
+from .wsgi_client import Answer, Client, claim_body
 
 RP = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
 RP2 = "9d3f0f5f-7a59-4a0b-9a4a-2f7a1a6f0b11"
@@ -68,12 +69,16 @@ def test_with_allocations_the_keys_grow_with_the_version(
     assert body["allocations"] == {RP: {"resources": {"VCPU": 1}, "generation": 2}}
 
 
-LISTED = {
+LISTED: dict[str, Any] = {
     "allocations": [{"resource_provider": {"uuid": RP}, "resources": {"VCPU": 1}}],
     "project_id": "p",
     "user_id": "u",
 }
-KEYED = {"allocations": {RP: {"resources": {"VCPU": 1}}}, "project_id": "p", "user_id": "u"}
+KEYED: dict[str, Any] = {
+    "allocations": {RP: {"resources": {"VCPU": 1}}},
+    "project_id": "p",
+    "user_id": "u",
+}
 
 
 def test_the_list_form_is_for_before_1_12_and_the_object_form_for_after(
@@ -177,7 +182,7 @@ def test_after_a_failed_first_write_null_is_right_again(api: Client, host: str) 
 
 
 def test_after_its_last_allocation_went_null_is_right_again(api: Client, host: str) -> None:
-    gone = [
+    gone: list[Callable[[], Answer]] = [
         lambda: api.delete(f"/allocations/{A}"),
         lambda: api.put(f"/allocations/{A}", claim_body({}, 1)),
         lambda: api.post("/allocations", {A: claim_body({}, 1)}),

@@ -251,7 +251,7 @@ def test_same_allocations_with_other_mappings_are_other_results(api: Client) -> 
 
 
 def test_no_match_is_200_with_nothing(api: Client) -> None:
-    empty = {"allocation_requests": [], "provider_summaries": {}}
+    empty: dict[str, Any] = {"allocation_requests": [], "provider_summaries": {}}
     assert ask(api, "resources=VCPU:1") == empty
     api.provider()
     assert ask(api, "resources=VCPU:1", "1.10") == empty

@@ -9,7 +9,7 @@ from placement_server.schemas.candidate_explanation import EXPLANATION
 
 from .candidate_world import A2, PATH, UUID, build_world
 from .conftest import MakeApi
-from .wsgi_client import Client
+from .wsgi_client import Answer, Client
 
 EXTENDED = "placement 1.39, placement-ext 1.0"
 NICS = "resources_N1=SRIOV_NET_VF:1&resources_N2=SRIOV_NET_VF:1"
@@ -20,11 +20,11 @@ def api(make_api: MakeApi) -> Client:
     return build_world(make_api())
 
 
-def ask(api: Client, query: str, header: str = EXTENDED):
+def ask(api: Client, query: str, header: str = EXTENDED) -> Answer:
     return api("GET", f"{PATH}?{query}", version=None, headers={"OpenStack-API-Version": header})
 
 
-def used(answer) -> list[set[str]]:
+def used(answer: Answer) -> list[set[str]]:
     """The names of the providers that each candidate takes from."""
     names = {uuid: name for name, uuid in UUID.items()}
     requests = answer.json["allocation_requests"]
@@ -158,8 +158,11 @@ def test_without_the_extension_there_is_no_explanation(api: Client, method: str)
 def test_an_explanation_is_refused_where_the_search_is(
     api: Client, query: str, header: str, token: str | None, status: int
 ) -> None:
-    asked = {"version": None, "token": token, "headers": {"OpenStack-API-Version": header}}
-    answers = [api("GET", f"{path}?{query}", **asked) for path in (PATH, "/candidate_explanation")]
+    headers = {"OpenStack-API-Version": header}
+    answers = [
+        api("GET", f"{path}?{query}", version=None, token=token, headers=headers)
+        for path in (PATH, "/candidate_explanation")
+    ]
     assert [answer.status for answer in answers] == [status, status]
     if status in (400, 403):
         assert answers[0].detail == answers[1].detail

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import schemathesis
@@ -95,7 +96,7 @@ def test_whatever_is_sent_the_answer_is_a_documented_one(
         suppress_health_check=list(HealthCheck),
     )
     @given(case=operation.as_strategy(generation_mode=mode))
-    def send(case: Case) -> None:
+    def send(case: Case[Any]) -> None:
         check(case.call(headers=headers(openapi.OPERATIONS[method, path])), documented)
 
     send()

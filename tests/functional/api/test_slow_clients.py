@@ -6,8 +6,9 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -57,7 +58,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
                 config=f"[placement_server]\nclient_timeout = {timeout}\n",
             )
             servers.callback(server.stop)
-            body = {"name": "big", "uuid": PROVIDER}
+            body: dict[str, Any] = {"name": "big", "uuid": PROVIDER}
             ask(server, "POST", "/resource_providers", json=body)
             many = [f"{number:08}-0000-4000-8000-0000000000aa" for number in range(40_000)]
             body = {"aggregates": many, "resource_provider_generation": 0}
@@ -67,9 +68,11 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
         yield start
 
 
-def ask(server: Served, method: str, path: str, **more: object) -> requests.Response:
+def ask(
+    server: Served, method: str, path: str, json: Mapping[str, Any] | None = None
+) -> requests.Response:
     url = f"{server.url}{path}"
-    answer = requests.request(method, url, headers=ADMIN, timeout=30, **more)  # type: ignore[arg-type]
+    answer = requests.request(method, url, headers=ADMIN, timeout=30, json=json)
     assert answer.ok, answer.text
     return answer
 

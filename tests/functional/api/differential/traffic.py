@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from ..wsgi_client import Client
@@ -27,6 +27,8 @@ from .vocabulary import (
     USERS,
     Sent,
 )
+
+_Choice = TypeVar("_Choice")
 
 
 class Traffic:
@@ -74,7 +76,7 @@ class Traffic:
                 yield Sent("PUT", f"/traits/{name}", "1.39")
         parents = [None, PROVIDERS[0], PROVIDERS[0], None, PROVIDERS[3], None, None]
         for name, uuid, parent in zip(NAMES, PROVIDERS, parents, strict=False):
-            body = {"name": name, "uuid": uuid, "parent_provider_uuid": parent}
+            body: dict[str, Any] = {"name": name, "uuid": uuid, "parent_provider_uuid": parent}
             yield self._write("POST", "/resource_providers", body)
         for provider in PROVIDERS:
             path = f"/resource_providers/{provider}"
@@ -145,10 +147,10 @@ class Traffic:
                 self._fresh += 1
                 self.consumers[place] = f"{CONSUMERS[place][:24]}{self._fresh:010}cc"
 
-    def _pick(self, choices: Any) -> Any:
+    def _pick(self, choices: Sequence[_Choice]) -> _Choice:
         return self._random.choice(choices)
 
-    def _some(self, choices: list[Any], most: int = 3, least: int = 0) -> list[Any]:
+    def _some(self, choices: list[_Choice], most: int = 3, least: int = 0) -> list[_Choice]:
         return self._random.sample(choices, self._random.randint(least, min(most, len(choices))))
 
     def _version(self) -> str | None:
@@ -198,10 +200,8 @@ class Traffic:
     def _provider(self) -> str:
         chance = self._random.random()
         if chance < 0.02:
-            return str(
-                self._pick(["nonsense", PROVIDERS[0].upper(), PROVIDERS[0].replace("-", "")])
-            )
-        return str(self._pick(PROVIDERS))
+            return self._pick(["nonsense", PROVIDERS[0].upper(), PROVIDERS[0].replace("-", "")])
+        return self._pick(PROVIDERS)
 
     def _stock(self, provider: str) -> dict[str, Any]:
         answer = self._ours.get(f"/resource_providers/{provider}/inventories")
@@ -424,7 +424,7 @@ class Traffic:
 
     def _list_providers(self, minor: int) -> tuple[str, str, Any]:
         makers: list[tuple[str, int, Callable[[], str]]] = [
-            ("name", 0, lambda: str(self._pick([*NAMES, ""]))),
+            ("name", 0, lambda: self._pick([*NAMES, ""])),
             ("uuid", 0, self._provider),
             ("member_of", 3, lambda: self._member_of(minor)),
             ("resources", 4, self._amounts),

@@ -7,6 +7,8 @@ standard output is kept for answers; what the application prints goes to standar
     python wsgi_over_pipe.py MODULE:ATTRIBUTE
 """
 
+from __future__ import annotations
+
 import base64
 import datetime
 import importlib
@@ -14,11 +16,17 @@ import io
 import json
 import os
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import OptExcInfo
+    from _typeshed.wsgi import ErrorStream, WSGIApplication
 
 
-def environ_of(request, errors):
+def environ_of(request: dict[str, Any], errors: ErrorStream) -> dict[str, Any]:
     body = base64.b64decode(request.get("body", ""))
-    environ = {
+    environ: dict[str, Any] = {
         "REQUEST_METHOD": request["method"],
         "SCRIPT_NAME": request.get("script_name", ""),
         "PATH_INFO": request["path"],
@@ -43,21 +51,26 @@ def environ_of(request, errors):
     return environ
 
 
-def set_clock(moment):
+def set_clock(moment: float) -> None:
     from oslo_utils import timeutils
 
     naive = datetime.datetime.fromtimestamp(moment, datetime.UTC).replace(tzinfo=None)
     timeutils.set_time_override(naive)
 
 
-def answer(application, request):
-    started = {}
+def answer(application: WSGIApplication, request: dict[str, Any]) -> dict[str, Any]:
+    started: dict[str, Any] = {}
     if "moment" in request:
         set_clock(request["moment"])
 
-    def start_response(status, headers, exc_info=None):
+    def start_response(
+        status: str,
+        headers: list[tuple[str, str]],
+        exc_info: OptExcInfo | None = None,
+    ) -> Callable[[bytes], object]:
         started["status"] = int(status.split(" ", 1)[0])
         started["headers"] = [[str(name).lower(), str(value)] for name, value in headers]
+        return io.BytesIO().write
 
     chunks = application(environ_of(request, sys.stderr), start_response)
     try:
@@ -68,7 +81,7 @@ def answer(application, request):
     return {**started, "body": base64.b64encode(body).decode()}
 
 
-def main():
+def main() -> None:
     module, _, attribute = sys.argv[1].partition(":")
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
