@@ -24,14 +24,16 @@ from placement_server.store import (
     inventories,
     providers,
     resource_classes,
+    snapshot,
     traits,
 )
+from placement_server.store.options import StoreOptions
 from placement_server.store.owners import KnownOwners
 from placement_server.store.records import ANY, ConsumerWrite, InventoryRecord
-from placement_server.store.snapshot import ProviderRow
+from placement_server.store.snapshot import ChangeRow, ProviderRow
 from placement_server.store.store import Store
 from placement_server.store.tables import changes
-from placement_server.store.transaction import STRUCTURE, WriteTransaction
+from placement_server.store.transaction import STRUCTURE, USAGE, ReadTransaction, WriteTransaction
 from tests.integration.candidates import feed_worker
 
 AGGREGATE = str(uuid.uuid4())
@@ -329,3 +331,76 @@ def test_a_claim_and_a_new_inventory_in_one_tree_are_seen_together(store: Store)
     assert used(feed, name) == [3, 0]
     claim(store, CONSUMER, {name: {"VCPU": 4, "DISK_GB": 1}})
     assert used(feed, name) == [4, 1]
+
+
+def test_news_are_the_notes_with_the_use_of_the_trees_where_only_that_changed(
+    store: Store,
+) -> None:
+    roots = [create(store, {"VCPU": 8, "DISK_GB": 5}) for _ in range(3)]
+    children = [create(store, {"VGPU": 2}, root) for root in roots]
+    create(store)
+    for number, (root, child) in enumerate(zip(roots, children, strict=True), start=1):
+        claim(store, str(uuid.uuid4()), {root: {"VCPU": number}, child: {"VGPU": 1}})
+        claim(store, str(uuid.uuid4()), {root: {"VCPU": 1, "DISK_GB": number}})
+    restock(store, roots[1], {"VCPU": 8, "DISK_GB": 6})
+    claim(store, CONSUMER, {root: {"VCPU": 1} for root in roots})
+    every = store.read(snapshot.changes_since, 0, ())
+    ids = sorted(row.id for row in every)
+    # some numbers never appear
+    store.write(
+        lambda tx: tx.execute(
+            sa.delete(changes).where(changes.c.id.in_(ids[3::4]), changes.c.id != ids[-2])
+        )
+    )
+    for last in (ids[0], ids[len(ids) // 2], ids[-2], ids[-1], ids[-1] + 1):
+        for gaps in ([], [last - 1], list(range(max(last - 9, 1), last, 2))):
+            rows, use = store.read_single(snapshot.news, last, gaps, 500)
+            assert _by_id(rows) == _by_id(store.read(snapshot.changes_since, last, gaps))
+            touched = {row.root_id for row in rows if row.kind == USAGE and row.id != last}
+            known = store.read(snapshot.usage, touched)
+            assert use == {root_id: amounts for root_id, amounts in known.items() if amounts}
+
+
+def _by_id(rows: list[ChangeRow]) -> list[ChangeRow]:
+    return sorted(rows, key=lambda row: row.id)
+
+
+_FLEET = """
+INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id)
+SELECT n, n::text, n::text, 1, n - (n - 1) % 50 FROM generate_series(1, 20000) AS n;
+INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit,
+    max_unit, step_size, allocation_ratio)
+SELECT n, 0, 9, 0, 1, 9, 1, 1 FROM generate_series(1, 20000) AS n;
+INSERT INTO changes (id, created_at, root_provider_id, kind, write_id)
+SELECT 2 * n, now(), 1 + 50 * (n % 400), 1, n FROM generate_series(1, 20000) AS n;
+"""
+
+
+@pytest.mark.parametrize("more", ["", "ANALYZE;"], ids=["no-statistics", "statistics"])
+def test_on_postgresql_the_news_of_some_trees_are_read_without_walking_a_table(
+    postgresql_url: str, more: str
+) -> None:
+    store = Store.open(postgresql_url, options=StoreOptions(sync_on_startup=True))
+    with store.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        for statement in (_FLEET + more).split(";"):
+            if statement.strip():
+                connection.exec_driver_sql(statement.replace("%", "%%"))
+    last, times = 2 * 20000 - 6, 10
+
+    def read(tx: ReadTransaction) -> dict[str, int]:
+        # what is prepared on a connection gets the plan for any values sooner or later
+        tx.execute(sa.text("SET LOCAL plan_cache_mode = force_generic_plan"))
+        for _ in range(times):
+            rows, use = snapshot.news(tx, last, list(range(last - 199, last, 2)), 500)
+            assert len(rows) == 4
+            assert [len(amounts) for amounts in use.values()] == [50, 50, 50]
+        statement = sa.text(
+            "SELECT relname, seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables"
+        )
+        return {str(name): int(count) for name, count in tx.execute(statement)}
+
+    rows_read = store.read(read)
+    store.close()
+    assert {
+        name: rows_read[name] // times for name in ("changes", "resource_providers", "inventories")
+    } == {"changes": 4, "resource_providers": 150, "inventories": 150}
