@@ -54,7 +54,10 @@ class Insertion(NamedTuple):
 
 
 class Rise(NamedTuple):
-    """A provider to lock; it only counts as found while it is in the tree of ``root_id``."""
+    """A provider to lock; it only counts as found while it is in the tree of ``root_id``.
+
+    Or in another tree of the request, on some databases: those are noted as well.
+    """
 
     provider_id: int
     root_id: int
