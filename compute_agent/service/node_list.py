@@ -69,6 +69,8 @@ class NodeList:
 
     def _take_in(self, nodes: Mapping[str, str], first_due: float) -> None:
         known = self._tracker.nodes()
+        # all at once: each would be written for itself by the first pass of its node
+        self._parts.ledger.remember_providers(added=nodes.values())
         for name, uuid in nodes.items():
             self._tracker.add_node(name, uuid)
         for name in known.keys() - nodes.keys():

@@ -67,11 +67,13 @@ class Ledger:
         To be called before they are created: a provider that was never made does no harm here, one
         that is not noted could never be removed.
         """
+        new, gone = frozenset(added), frozenset(removed)
         with self._mutex:
-            wanted = (self._created | frozenset(added)) - frozenset(removed)
-            if wanted != self._created:
-                self._save(self._providers_file, {"created": sorted(wanted)})
-                self._created = wanted
+            if new <= self._created and gone.isdisjoint(self._created):
+                return  # nothing changes in nearly every pass, and there may be many providers
+            wanted = (self._created | new) - gone
+            self._save(self._providers_file, {"created": sorted(wanted)})
+            self._created = wanted
 
     def additions(self) -> Additions:
         """Return what configuration files added so far."""
