@@ -12,6 +12,11 @@ from typing import Any
 import pytest
 import requests
 
+from compute_agent.report.transport import InProcessTransport
+from tests.functional.report.conftest import ours
+from tests.functional.scheduler.guests import KINDS, Guest, Place
+from tests.functional.scheduler.moving import World
+
 HEADERS = {"OpenStack-API-Version": "placement 1.39", "X-Auth-Token": "admin"}
 
 
@@ -122,3 +127,28 @@ def command(config: Path) -> Command:
         )
 
     return run
+
+
+@pytest.fixture(scope="module")
+def placement(tmp_path_factory: pytest.TempPathFactory) -> InProcessTransport:
+    """A placement in this process, which the tests of a module share."""
+    return InProcessTransport(ours(tmp_path_factory.mktemp("placement")))
+
+
+@pytest.fixture
+def world(placement: InProcessTransport, tmp_path: Path) -> World:
+    """Hosts of one test, with a journal of its own."""
+    return World(placement, tmp_path / "journal")
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, world: World) -> Place:
+    """Two like hosts, of every kind in turn."""
+    made: Place = request.param(world)
+    return made
+
+
+@pytest.fixture
+def guest(place: Place) -> Guest:
+    """A guest on one of them."""
+    return Guest(place)

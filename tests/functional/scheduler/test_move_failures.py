@@ -1,0 +1,192 @@
+"""Moves that are cut off or raced: what they leave, and how others lead them to an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from compute_agent.errors import AllocationMoveFailed, PlacementUnavailable
+from compute_agent.scheduler.journal import Journal
+from compute_agent.scheduler.manager import Scheduler
+from compute_agent.scheduler.move import Move, MoveKind
+from compute_agent.scheduler.moves import Begun, Mover
+from compute_agent.scheduler.placement_port import Placement
+from tests.functional.scheduler.guests import (
+    EVACUATE,
+    LIVE,
+    Flat,
+    Guest,
+    Place,
+    new_uuid,
+    states,
+)
+from tests.functional.scheduler.moving import Failing, World
+
+
+def finish(_guest: Guest, mover: Mover, begun: Begun | None) -> None:
+    assert begun is not None
+    mover.finish(begun.move)
+
+
+def revert(_guest: Guest, mover: Mover, begun: Begun | None) -> None:
+    assert begun is not None
+    mover.revert(begun.move)
+
+
+def come_back(guest: Guest, mover: Mover, _begun: Begun | None) -> None:
+    mover.source_returned(guest.instance, guest.place.hosts["a"])
+
+
+SOURCE, MOVING, MOVED = "source", "moving", "moved"
+
+
+@pytest.mark.parametrize("answered", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "step", "ends"),
+    [
+        *((kind, None, {SOURCE}) for kind in MoveKind),
+        (LIVE, finish, {MOVED}),
+        (LIVE, revert, {SOURCE}),
+        (EVACUATE, revert, {SOURCE}),
+        (EVACUATE, come_back, {MOVED}),
+    ],
+)
+def test_a_failure_at_any_request_leaves_a_legal_state_that_is_led_to_an_end(
+    place: Place,
+    kind: MoveKind,
+    step: Callable[[Guest, Mover, Begun | None], None] | None,
+    ends: set[str],
+    answered: bool,
+) -> None:
+    """Placement dies at each request in turn, before or after it did what it was asked."""
+    world = place.world
+    died, index = True, 0
+    while died:
+        guest = Guest(place)
+        begun = guest.begin(kind) if step else None
+        source, moving, moved = states(guest, kind)
+        failing = Failing(index, answered)
+        mover, _ = world.mover(failing)
+        try:
+            if step:
+                step(guest, mover, begun)
+            else:
+                guest.begin(kind, mover)
+            died = False
+        except PlacementUnavailable:
+            between = guest.state
+            assert between in (source, moving, moved)
+            world.mover()[0].recover()
+            end = {SOURCE: source, MOVING: moving, MOVED: moved}
+            legal = [end[name] for name in ends]
+            if step and between == moving:
+                # it died before the step had its line in the journal
+                legal.append(moving)
+            assert guest.state in legal, f"request {index}"
+        assert guest.open_lines() == 0
+        for consumer in (guest.instance, guest.migration):
+            world.call("PUT", f"/allocations/{consumer}", nothing(world, consumer))
+        index += 1
+    assert index > 3
+
+
+def nothing(world: World, consumer: str) -> dict[str, object]:
+    record = world.call("GET", f"/allocations/{consumer}")
+    return {
+        "allocations": {},
+        "project_id": record.get("project_id", "p"),
+        "user_id": record.get("user_id", "u"),
+        "consumer_type": record.get("consumer_type", "INSTANCE"),
+        "consumer_generation": record.get("consumer_generation"),
+    }
+
+
+def test_a_move_that_another_process_works_on_is_left_to_it(world: World) -> None:
+    guest = Guest(Flat(world))
+    begun = guest.begin(LIVE)
+    journal = Journal(world.journal)
+    entry = {"op": "move", "step": "revert", **begun.move.as_dict()}
+    with journal.begun(entry):
+        world.mover()[0].recover()
+        assert guest.state[1] != {}
+    world.mover()[0].recover()
+    assert guest.state == (guest.place.on("a"), {})
+    assert guest.open_lines() == 0
+
+
+@pytest.mark.parametrize("kind", [LIVE, EVACUATE])
+@pytest.mark.parametrize("same", [True, False])
+def test_of_two_who_begin_the_same_move_one_does_and_the_other_changes_nothing(
+    world: World, kind: MoveKind, same: bool
+) -> None:
+    place = Flat(world)
+    guest = Guest(place)
+    other = guest.migration if same else new_uuid()
+    mover, recorded = world.mover()
+    overtaken: list[Begun] = []
+
+    def before(method: str, path: str, _body: object) -> None:
+        if method == "POST" and path == "/allocations" and not overtaken:
+            overtaken.append(None)  # type: ignore[arg-type]
+            overtaken[0] = guest.begin(kind)
+
+    recorded.before = before
+    if kind is EVACUATE or same:
+        # both want the same, and there is nothing to tell them by: both are told that it is so
+        assert guest.begin(kind, mover).move == overtaken[0].move
+    else:
+        with pytest.raises(AllocationMoveFailed):
+            mover.begin(kind, place.asked(), guest.instance, other)
+        assert world.held(other) == {}
+    source, moving, moved = states(guest, kind)
+    assert guest.state == moving
+    assert guest.open_lines() == 0
+    world.mover()[0].recover()
+    assert guest.state == moving
+    world.mover()[0].revert(overtaken[0].move)
+    assert guest.state == source
+    assert moved
+
+
+@pytest.mark.parametrize("kind", [LIVE, EVACUATE])
+def test_a_begin_that_died_is_not_undone_when_somebody_else_has_gone_on(
+    world: World, kind: MoveKind
+) -> None:
+    place = Flat(world)
+    guest = Guest(place)
+    mover, _ = world.mover(Failing(0))
+    journal = Journal(world.journal)
+    dead = mover_that_prepared(guest, kind)
+    journal.open({"op": "move", "step": "claim", **dead.as_dict()})
+    other = Journal(world.journal.with_name("journal of another host"))
+    elsewhere = Mover(*parts_with(world, other))
+    migration = "" if kind is EVACUATE else new_uuid()
+    begun = elsewhere.begin(kind, place.asked(), guest.instance, migration)
+    world.mover()[0].recover()
+    assert journal.entries() == {}
+    assert world.held(guest.instance) == (states(guest, kind)[1][0])
+    elsewhere.revert(begun.move)
+    assert world.held(guest.instance) == place.on("a")
+    assert mover
+
+
+def mover_that_prepared(guest: Guest, kind: MoveKind) -> Move:
+    """What a process noted that died before it wrote anything: it would have gone elsewhere."""
+    source = {guest.place.hosts["a"]: {"VCPU": 2}}
+    there = {guest.place.hosts["b"]: {"VCPU": 1}}
+    migration = "" if kind is EVACUATE else guest.migration
+    return Move(
+        kind,
+        guest.instance,
+        migration,
+        guest.place.hosts["a"],
+        source,
+        destination={**source, **there} if kind is EVACUATE else there,
+        left={} if kind is EVACUATE else source,
+    )
+
+
+def parts_with(world: World, journal: Journal) -> tuple[Placement, Scheduler, Journal]:
+    mover = world.mover()[0]
+    return mover._placement, mover._scheduler, journal
