@@ -12,7 +12,7 @@ from compute_agent.cmd import agent_healing
 from compute_agent.tracker.drift_healing import End, Treated
 from tests.functional.manage.cloud import Cloud, migration, running_cloud, server
 from tests.functional.manage.conftest import Agent, Operator
-from tests.functional.manage.test_heal import NEED, flat_host
+from tests.functional.manage.described_instances import NEED, flat_host
 
 NOW = {"compute_agent": {"audit_grace": 0}}
 

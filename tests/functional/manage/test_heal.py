@@ -1,6 +1,5 @@
 """`heal_allocations`: instances described in a file get what they need and nothing else."""
 
-import json
 import signal
 import uuid
 from collections.abc import Callable
@@ -10,55 +9,17 @@ import pytest
 
 from compute_agent.report.transport import InProcessTransport, Response
 from compute_agent.virt.driver import CellUse, InstanceDevices
-from tests.functional.manage.conftest import REPOSITORY, Agent, Operator, PlacementView
-
-FLAVOR = {"vcpus": 2, "memory_mb": 512, "root_gb": 10}
-NEED = {"VCPU": 2, "MEMORY_MB": 512, "DISK_GB": 10}
-ROOM = {"VCPU": 8, "MEMORY_MB": 4096, "DISK_GB": 100}
-HOST_TRAITS = ("COMPUTE_NODE",)
-
-
-def instance(host: str, **fields: Any) -> dict[str, Any]:
-    """What a file says of an instance."""
-    described = {
-        "uuid": str(uuid.uuid4()),
-        "host": host,
-        "project_id": "a-project",
-        "user_id": "a-user",
-        "flavor": FLAVOR,
-    }
-    return described | fields
-
-
-def described(operator: Operator, *lines: Any) -> str:
-    """Write a file of instances; the argument that names it."""
-    file = operator.directory / "instances.jsonl"
-    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-    file.write_text("".join(f"{text}\n" for text in texts))
-    return f"--instances={file}"
-
-
-def flat_host(placement: PlacementView, name: str = "flat", **room: int) -> str:
-    return placement.new_provider(name, {**ROOM, **room}, HOST_TRAITS)
-
-
-def nested_host(placement: PlacementView, name: str = "nested") -> tuple[str, str, str]:
-    """A host with disk on the root, and CPUs and memory on two NUMA cells."""
-    root = placement.new_provider(name, {"DISK_GB": 100}, HOST_TRAITS)
-    zero, one = (
-        placement.new_provider(
-            f"{name}_NUMA{cell}", {"VCPU": 4, "MEMORY_MB": 1024}, ("HW_NUMA_ROOT",), root
-        )
-        for cell in (0, 1)
-    )
-    return root, zero, one
-
-
-def consumer(placement: PlacementView, uuid_: str) -> Any:
-    return placement.ask("GET", f"/allocations/{uuid_}")
-
-
-# -- what is healed --------------------------------------------------------------------------------
+from tests.functional.manage.conftest import REPOSITORY, Agent, Operator
+from tests.functional.manage.described_instances import (
+    FLAVOR,
+    HOST_TRAITS,
+    NEED,
+    consumer,
+    described,
+    flat_host,
+    instance,
+    nested_host,
+)
 
 
 def test_0_when_an_instance_without_allocations_gets_what_its_flavor_says(
@@ -266,9 +227,6 @@ def test_healing_that_is_killed_again_and_again_is_completed_by_the_next_run(
     assert offline.run("heal_allocations", file).status == 4
 
 
-# -- what is left alone ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "fields", [{"task_state": "migrating"}, {"deleted": True}, {"host": ""}, {"moving": True}]
 )
@@ -335,108 +293,6 @@ def test_the_audit_reads_the_same_file(offline: Operator) -> None:
     assert [each["uuid"] for each in result.document["orphans"]] == [gone]
 
 
-# -- the other exit codes --------------------------------------------------------------------------
-
-
-def test_1_when_the_bound_is_reached_and_there_is_more(offline: Operator) -> None:
-    flat_host(offline.placement)
-    file = described(offline, *(instance("flat") for _ in range(3)))
-    healed = [offline.run("heal_allocations", file, "--max-count=1").status for _ in range(4)]
-    assert healed == [1, 1, 0, 4]
-
-
-def test_2_for_an_instance_without_compute_node_and_the_others_are_healed(
-    offline: Operator,
-) -> None:
-    root = flat_host(offline.placement)
-    lost, fine = instance("nowhere"), instance("flat")
-    result = offline.run("heal_allocations", described(offline, lost, fine))
-    assert result.status == 2
-    assert lost["uuid"] in result.err
-    assert "nowhere" in result.err
-    assert offline.placement.held(fine["uuid"]) == {root: NEED}
-
-
-def test_3_names_provider_and_class_when_the_host_is_full(offline: Operator) -> None:
-    root = flat_host(offline.placement, VCPU=4)
-    offline.placement.claim({root: {"VCPU": 3}})
-    one = instance("flat")
-    result = offline.run("heal_allocations", described(offline, one))
-    assert result.status == 3
-    assert "flat" in result.err
-    assert "1 of 4 VCPU left, and 2 are needed" in result.err
-    assert offline.placement.held(one["uuid"]) == {}
-
-
-def test_3_also_when_placement_is_asked_all_the_same_for_it_raises_no_ratio(
-    offline: Operator,
-) -> None:
-    root = flat_host(offline.placement, VCPU=4)
-    offline.placement.claim({root: {"VCPU": 3}})
-    one = instance("flat")
-    result = offline.run("heal_allocations", described(offline, one), "--force-overcommit")
-    assert result.status == 3
-    assert "no room for VCPU on flat" in result.err
-    assert root in result.err
-    assert offline.placement.held(one["uuid"]) == {}
-
-
-def test_3_when_the_cell_that_the_guest_is_on_is_full_though_another_is_not(
-    offline: Operator,
-) -> None:
-    _root, zero, _one = nested_host(offline.placement)
-    offline.placement.claim({zero: {"VCPU": 4}})
-    guest = instance("nested", devices={"cells": [{"cell": 0, "vcpus": 2, "memory_mib": 512}]})
-    result = offline.run("heal_allocations", described(offline, guest))
-    assert result.status == 3
-    assert "VCPU" in result.err
-    assert "nested_NUMA0" in result.err
-    assert offline.placement.held(guest["uuid"]) == {}
-
-
-def test_3_when_placement_refuses_to_write(
-    offline: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flat_host(offline.placement)
-    send = InProcessTransport.request
-
-    def request(
-        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
-    ) -> Response:
-        if method == "PUT":
-            return Response(403, {}, None, "no")
-        return send(self, method, path, *rest, **named)
-
-    monkeypatch.setattr(InProcessTransport, "request", request)
-    assert offline.run("heal_allocations", described(offline, instance("flat"))).status == 3
-
-
-def test_3_when_placement_goes_away_and_what_was_healed_is_said(
-    offline: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flat_host(offline.placement)
-    first, second = instance("flat"), instance("flat")
-    send = InProcessTransport.request
-
-    def request(
-        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
-    ) -> Response:
-        if path == f"/allocations/{second['uuid']}":
-            return Response(503, {}, None, "away")
-        return send(self, method, path, *rest, **named)
-
-    monkeypatch.setattr(InProcessTransport, "request", request)
-    result = offline.run("heal_allocations", described(offline, first, second), "--json")
-    assert result.status == 3
-    assert [each["instance"] for each in result.document["outcomes"]] == [first["uuid"]]
-    assert "503" in result.document["failure"]
-
-
-def test_3_when_placement_cannot_be_reached(offline: Operator) -> None:
-    offline.extra = []
-    assert offline.run("heal_allocations", described(offline, instance("flat"))).status == 3
-
-
 def test_an_instance_that_changes_meanwhile_is_looked_at_again(
     offline: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -464,79 +320,6 @@ def test_an_instance_that_changes_meanwhile_is_looked_at_again(
     assert offline.run("heal_allocations", described(offline, one)).status == 0
     assert raced
     assert offline.placement.held(one["uuid"]) == {root: NEED}
-
-
-def test_8_for_accelerators_and_never_for_a_vgpu(offline: Operator) -> None:
-    root = flat_host(offline.placement)
-    card = offline.placement.new_provider("card", {"VGPU": 1}, (), root)
-    profile = FLAVOR | {"extra_specs": {"accel:device_profile": "fpga"}}
-    result = offline.run("heal_allocations", described(offline, instance("flat", flavor=profile)))
-    assert result.status == 8
-    vgpu = instance("flat", flavor=FLAVOR | {"extra_specs": {"resources:VGPU": "1"}})
-    assert offline.run("heal_allocations", described(offline, vgpu)).status == 0
-    assert offline.placement.held(vgpu["uuid"])[card] == {"VGPU": 1}
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--force",),
-        ("--cell=a", f"--instance={uuid.uuid4()}"),
-        ("--force", "--skip-port-allocations", f"--instance={uuid.uuid4()}"),
-        (f"--instance={uuid.uuid4()}",),
-        ("--max-count=0",),
-        ("--instance=x",),
-        ("--nonsense",),
-    ],
-)
-def test_127_for_bad_arguments(offline: Operator, arguments: tuple[str, ...]) -> None:
-    file = described(offline, instance("flat"))
-    result = offline.run("heal_allocations", file, *arguments)
-    assert result.status == 127
-    assert result.err
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "{}",
-        "no uuid",
-        json.dumps({"uuid": str(uuid.uuid4()), "host": "flat"}),
-        json.dumps(instance("flat", flavor={"vcpus": "many"})),
-        json.dumps(instance("flat", devices={"pci_addresses": ["nowhere"]})),
-    ],
-    ids=["no uuid", "no JSON", "no owner", "wrong flavor", "wrong address"],
-)
-def test_127_for_a_line_that_is_not_understood_and_nothing_is_changed(
-    offline: Operator, line: str
-) -> None:
-    flat_host(offline.placement)
-    before = offline.dump()
-    result = offline.run("heal_allocations", described(offline, instance("flat"), line))
-    assert result.status == 127
-    assert "line 2" in result.err
-    assert offline.dump() == before
-
-
-@pytest.mark.parametrize("source", ["agents", "file"])
-def test_127_with_a_way_out_when_nobody_knows_the_flavors(offline: Operator, source: str) -> None:
-    offline.configure(compute_agent={"instance_source": source})
-    result = offline.run("heal_allocations")
-    assert result.status == 127
-    assert "--instances" in result.err
-
-
-def test_255_and_a_traceback_for_a_defect(
-    offline: Operator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_args: object, **_named: object) -> None:
-        raise RuntimeError("broken")
-
-    monkeypatch.setattr("compute_agent.manage.healing.cover", broken)
-    flat_host(offline.placement)
-    result = offline.run("heal_allocations", described(offline, instance("flat")))
-    assert result.status == 255
-    assert "Traceback" in result.err
 
 
 def test_the_sample_file_describes_instances_that_are_healed(offline: Operator) -> None:

@@ -22,7 +22,7 @@ from tests.functional.manage.cloud import (
     server,
 )
 from tests.functional.manage.conftest import Operator
-from tests.functional.manage.test_heal import NEED, flat_host
+from tests.functional.manage.described_instances import NEED, flat_host
 
 NOW = "--min-age=0"
 BANDWIDTH = "NET_BW_EGR_KILOBIT_PER_SEC"
