@@ -22,6 +22,8 @@ IMAGE_TYPES: Final = (
 )
 _IMAGE_PREFIX: Final = "supports_image_type_"
 
+REMOTE_MANAGED_PORTS: Final = "COMPUTE_REMOTE_MANAGED_PORTS"
+
 CAPABILITY_TRAITS: Final[Mapping[str, str]] = {
     "supports_attach_interface": "COMPUTE_NET_ATTACH_INTERFACE",
     "supports_device_tagging": "COMPUTE_DEVICE_TAGGING",
@@ -35,7 +37,7 @@ CAPABILITY_TRAITS: Final[Mapping[str, str]] = {
     "supports_bfv_rescue": "COMPUTE_RESCUE_BFV",
     "supports_secure_boot": "COMPUTE_SECURITY_UEFI_SECURE_BOOT",
     "supports_socket_pci_numa_affinity": "COMPUTE_SOCKET_PCI_NUMA_AFFINITY",
-    "supports_remote_managed_ports": "COMPUTE_REMOTE_MANAGED_PORTS",
+    "supports_remote_managed_ports": REMOTE_MANAGED_PORTS,
     "supports_ephemeral_encryption": "COMPUTE_EPHEMERAL_ENCRYPTION",
     "supports_ephemeral_encryption_luks": "COMPUTE_EPHEMERAL_ENCRYPTION_LUKS",
     "supports_ephemeral_encryption_plain": "COMPUTE_EPHEMERAL_ENCRYPTION_PLAIN",

@@ -15,6 +15,7 @@ from compute_agent import errors
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree
 from compute_agent.virt import reshape
+from compute_agent.virt.capabilities import REMOTE_MANAGED_PORTS
 from compute_agent.virt.cpu_sets import guest_cpus
 from compute_agent.virt.driver import Allocations, ComputeDriver, InstanceDevices
 from compute_agent.virt.guest_checks import cpu_set_faults, mdev_type_faults
@@ -22,6 +23,7 @@ from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
 from compute_agent.virt.layout.cells import cell_facts, host_memory_mib
+from compute_agent.virt.layout.pci import has_remote_managed
 from compute_agent.virt.reshape.moves import Situation, held_by_provider
 from compute_agent.virt.reshape.pci import no_longer_reported
 from compute_agent.virt.settings import layout_options
@@ -51,6 +53,7 @@ class TopologyDriver(ComputeDriver):
         self._said: dict[str, frozenset[str]] = {}
         self._gpu_of: dict[str, PciAddress] = {}
         """Provider -> its GPU, as they were laid out last."""
+        self._has_remote_managed = False
 
     @abstractmethod
     def topology(self, nodename: str) -> HostTopology:
@@ -114,6 +117,13 @@ class TopologyDriver(ComputeDriver):
                 for k in kept
             ),
         )
+
+    def capabilities_as_traits(self) -> dict[str, bool]:
+        """As every driver; without devices for them ports are not managed remotely."""
+        traits = super().capabilities_as_traits()
+        if REMOTE_MANAGED_PORTS in traits:
+            traits[REMOTE_MANAGED_PORTS] &= self._has_remote_managed
+        return traits
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
         topology = self.topology(nodename)
@@ -201,6 +211,7 @@ class TopologyDriver(ComputeDriver):
         self._say_once(
             nodename, warnings=frozenset(layout.warnings), errors=frozenset(layout.errors)
         )
+        self._has_remote_managed = has_remote_managed(topology, options.pci)
         identities = identify(tree, root.uuid, layout)
         self._gpu_of.update(_gpus(topology, layout, identities))
         inherited = {rc: float(record["allocation_ratio"]) for rc, record in root.inventory.items()}

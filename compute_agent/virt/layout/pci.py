@@ -64,6 +64,11 @@ def physical_networks(topology: HostTopology, options: PciOptions) -> dict[PciAd
     }
 
 
+def has_remote_managed(topology: HostTopology, options: PciOptions) -> bool:
+    """Whether a device is there whose ports are managed elsewhere, as on a card with a CPU."""
+    return any(spec.remote_managed for _device, spec in _matched(topology, options.device_specs))
+
+
 def lay_out_pci(
     root_name: str,
     topology: HostTopology,

@@ -1,9 +1,14 @@
 """Drivers that break in ways the package's own fakes do not."""
 
+from dataclasses import replace
+
+from oslo_config import cfg
+
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.fake.driver import FakeDriver
+from compute_agent.virt.fake.topology_drivers import FakeNumaDriver
 
 
 class OneOfTwoFails(FakeDriver):
@@ -28,3 +33,12 @@ class NeverContent(FakeDriver):
         self, provider_tree: ProviderTree, nodename: str, allocations: Allocations | None = None
     ) -> None:
         raise errors.ReshapeNeeded("again")
+
+
+class GpuNowhere(FakeNumaDriver):
+    """A machine whose firmware does not say where its first GPU is."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf)
+        first, *others = self.machine.gpus
+        self.machine = replace(self.machine, gpus=(replace(first, numa_node=None), *others))

@@ -110,6 +110,18 @@ def test_a_type_of_vgpu_that_no_gpu_offers_is_a_warning(online: Operator) -> Non
     assert "nvidia-99" in told(result, "warning")["mdev types"]
 
 
+def test_a_gpu_whose_numa_node_nobody_knows_is_a_warning_until_the_operator_says_it(
+    online: Operator,
+) -> None:
+    driver = "tests.functional.manage.drivers.GpuNowhere"
+    online.configure(DEFAULT={"compute_driver": driver}, fake={"cells": 2})
+    warned = told(examine(online, "--json"), "warning")["NUMA"]
+    assert "gpu 0000:20:00.0" in warned
+    assert "[gpu]numa_node_override = 0000:20:00.0:NODE" in warned
+    online.configure(gpu={"numa_node_override": "0000:20:00.0:1"})
+    assert "NUMA" not in told(examine(online, "--json"), "warning")
+
+
 def test_a_reshape_that_is_due_is_a_warning(online: Operator) -> None:
     online.configure(DEFAULT={"compute_driver": "fake.FakeReshapeDriver"})
     assert online.migrate().status == 0

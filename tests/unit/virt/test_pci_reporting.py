@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
+from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.discovery.facts import PciAddress
+from compute_agent.provider_tree import ProviderTree
 from compute_agent.tracker import reshape_check
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
+from compute_agent.virt.fake.topology_drivers import FakeNumaDriver
 from compute_agent.virt.layout import LayoutOptions, nics
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import PciOptions
@@ -163,3 +168,28 @@ def test_a_card_gets_the_standard_trait_as_soon_as_there_is_one(
     host.update()
     assert "HW_NIC_ROOT" in host.provider(card).traits
     assert "CUSTOM_NIC_ROOT" not in host.provider(card).traits
+
+
+class RemotePorts(FakeNumaDriver):
+    """A hypervisor that can do with ports which are managed elsewhere."""
+
+    capabilities: ClassVar[Mapping[str, bool]] = {"supports_remote_managed_ports": True}
+
+
+@pytest.mark.parametrize(
+    ("product", "present"), [("1889", True), ("ffff", False)], ids=["there", "not there"]
+)
+def test_ports_are_managed_remotely_only_where_there_are_devices_for_it(
+    tmp_path: Path, product: str, present: bool
+) -> None:
+    path = tmp_path / "agent.conf"
+    path.write_text(
+        "[DEFAULT]\nhost = h\n[fake]\nnics = 1\nvfs_per_pf = 1\n[pci]\ndevice_spec = "
+        f'{{"vendor_id": "8086", "product_id": "{product}", "remote_managed": "true"}}\n'
+    )
+    driver = RemotePorts(agent_conf.new_config([f"--config-file={path}"]))
+    tree = ProviderTree()
+    tree.new_root("h", "00000000-0000-4000-8000-00000000aaaa")
+    assert driver.capabilities_as_traits()["COMPUTE_REMOTE_MANAGED_PORTS"] is False
+    driver.update_provider_tree(tree, "h")
+    assert driver.capabilities_as_traits()["COMPUTE_REMOTE_MANAGED_PORTS"] is present
