@@ -14,10 +14,15 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 MAX_VERSION = "2.100"
 EXTRA_SPECS, PAGED_MIGRATIONS, IMAGE_PROPERTIES = (2, 47), (2, 59), (2, 98)
 FINISHED = "completed"
+
+
+def new_uuid() -> str:
+    return str(uuid4())
 
 
 def server(uuid: str, host: str | None, **changes: Any) -> dict[str, Any]:

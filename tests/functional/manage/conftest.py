@@ -21,6 +21,7 @@ from compute_agent.report.keystone import KeystoneTransport
 from compute_agent.report.transport import InProcessTransport, Transport
 from compute_agent.service.rpc import RpcServer
 from compute_agent.virt.driver import InstanceDevices
+from tests.functional.manage.cloud import Cloud, running_cloud
 
 VERSION = (1, 39)
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -299,3 +300,12 @@ def on_bus(offline: Operator, tmp_path: Path) -> Iterator[Callable[[Agent], None
     yield start
     for server in servers:
         server.stop()
+
+
+@pytest.fixture
+def cloud(offline: Operator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+    """Nova, Neutron and Glance as the operator's configuration names them."""
+    monkeypatch.setattr("compute_agent.openstack_service.TRIES", 1)
+    with running_cloud() as found:
+        offline.configure(**found.options())
+        yield found

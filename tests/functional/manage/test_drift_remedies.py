@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.cmd import agent_healing
 from compute_agent.tracker.drift_healing import End, Treated
-from tests.functional.manage.cloud import Cloud, migration, running_cloud, server
+from tests.functional.manage.cloud import Cloud, migration, server
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.described_instances import NEED, flat_host
 
@@ -89,14 +89,6 @@ def test_what_was_claimed_on_the_host_lately_may_be_being_built_and_is_not_delet
 
 
 # -- Nova ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cloud(offline: Operator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
-    monkeypatch.setattr("compute_agent.openstack_service.TRIES", 1)
-    with running_cloud() as found:
-        offline.configure(**found.options())
-        yield found
 
 
 def test_what_nova_does_not_have_is_deleted_and_nova_is_not_asked_for_all_servers(
