@@ -12,15 +12,7 @@ from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.move import Move, MoveKind
 from compute_agent.scheduler.moves import Begun, Mover
 from compute_agent.scheduler.placement_port import Placement
-from tests.functional.scheduler.guests import (
-    EVACUATE,
-    LIVE,
-    Flat,
-    Guest,
-    Place,
-    new_uuid,
-    states,
-)
+from tests.functional.scheduler.guests import EVACUATE, LIVE, Flat, Guest, Place, new_uuid, states
 from tests.functional.scheduler.moving import Failing, World
 
 
