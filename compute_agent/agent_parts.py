@@ -111,7 +111,12 @@ class AgentParts:
 
     def departures(self) -> Departures:
         """Return what looks after the providers of nodes that went away."""
-        return Departures(self.driver, self.report, self.ledger)
+        return Departures(
+            self.driver,
+            self.report,
+            self.ledger,
+            interval=lambda: float(self.conf.compute_agent.audit_interval),
+        )
 
     def auditor(self, claims: ClaimBook) -> Auditor:
         """Return what compares the instances of these parts with their allocations."""

@@ -28,6 +28,7 @@ from compute_agent.service.node_list import NODE_LIST, NodeList
 from compute_agent.service.pass_loop import PassLoop
 from compute_agent.service.systemd import ServiceManager
 from compute_agent.tracker.decisions import EventKind, ExitCode
+from compute_agent.tracker.drift import Drift
 from compute_agent.tracker.drift_healing import DriftHealing
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker
@@ -104,6 +105,9 @@ class Agent:
         if remedies is not None:
             healing = DriftHealing(remedies, parts.wanted_healing, self._auditor.healed)
             self._auditor.on_drift = healing.found
+            self._nodes.departures.on_holders = lambda node, root, holders: healing.found(
+                node, root, Drift(orphaned=holders)
+            )
         parts.board.on_answer = self._manager.watchdog
         self._rpc: RpcServer | None = None
         self.commands = AgentCommands(

@@ -44,7 +44,7 @@ class NodeList:
         self._schedule = schedule
         self._rng = rng
         self._on_outcome = on_outcome
-        self._departures = parts.departures()
+        self.departures = parts.departures()
         self._state = decisions.NodeState(started_at=time.monotonic())
 
     def find(self) -> PassResult:
@@ -76,7 +76,7 @@ class NodeList:
         for name in known.keys() - nodes.keys():
             self._tracker.drop_node(name)
         self._schedule.set_nodes([NODE_LIST, *nodes], first_due=first_due)
-        self._departures.settle(nodes)
+        self.departures.settle(nodes)
 
     def _failed(self, decision: Decision, kind: EventKind, error: Exception) -> PassResult:
         if kind is EventKind.PLACEMENT_UNAVAILABLE:

@@ -3,7 +3,7 @@
     is_node_deleted()?
      ├ no:  left as they are; with `rebalances_nodes` another agent looks after them from now on
      └ yes: written by somebody else since our last pass, or children of somebody else? left
-            held by a consumer? kept, and looked at again
+            held by a consumer? kept, and looked at again; who it is may be healed
             else deleted, children first
 
 The ledger knows the nodes, so that those which vanish while the agent is down are seen too.
@@ -12,7 +12,8 @@ The ledger knows the nodes, so that those which vanish while the agent is down a
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
@@ -29,13 +30,29 @@ LOG = logging.getLogger(__name__)
 
 
 class Departures:
-    """Looks after the providers of nodes that are not here any more."""
+    """Looks after the providers of nodes that are not here any more.
 
-    def __init__(self, driver: ComputeDriver, report: ReportClient, ledger: Ledger) -> None:
+    :param interval: seconds between two tellings of who holds something of a node; 0 for never.
+    """
+
+    def __init__(
+        self,
+        driver: ComputeDriver,
+        report: ReportClient,
+        ledger: Ledger,
+        *,
+        interval: Callable[[], float] = lambda: 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._driver = driver
         self._report = report
         self._ledger = ledger
+        self._interval = interval
+        self._clock = clock
         self._said: dict[str, str] = {}
+        self._told_at: dict[str, float] = {}
+        self.on_holders: Callable[[str, str, frozenset[str]], None] = _nothing
+        """Called with name and root of a node that is gone for good, and who holds some of it."""
 
     def settle(self, nodes: Mapping[str, str]) -> None:
         """Deal with every node that was here and is not; a failure is tried again next time.
@@ -68,7 +85,7 @@ class Departures:
                 self._say(uuid, f"Node {name} is no longer managed here; its providers are left.")
                 return self._driver.rebalances_nodes
             with self._report.tracing():
-                obstacle, for_good = self._remove(uuid)
+                obstacle, for_good = self._remove(name, uuid)
         except errors.ResourceProviderInUse as error:
             obstacle, for_good = f"something of it was allocated meanwhile ({error})", False
         except Exception as error:
@@ -86,7 +103,7 @@ class Departures:
         self._said.pop(uuid, None)
         return True
 
-    def _remove(self, uuid: str) -> tuple[str, bool]:
+    def _remove(self, name: str, uuid: str) -> tuple[str, bool]:
         """Delete the tree of a node that is gone for good.
 
         :returns: why it cannot be, empty if it was; and whether that will not change.
@@ -107,6 +124,7 @@ class Departures:
             c for member in members for c in self._report.get_allocations_for_provider(member)
         }
         if holders:
+            self._tell_holders(name, uuid, frozenset(holders))
             return (
                 f"{len(holders)} consumer(s) hold something of them: "
                 f"{', '.join(sorted(holders)[:5])}; see `compute-manage placement audit`",
@@ -116,6 +134,13 @@ class Departures:
         self._ledger.remember_providers(added=(), removed=members)
         return "", True
 
+    def _tell_holders(self, name: str, uuid: str, holders: frozenset[str]) -> None:
+        interval, now = self._interval(), self._clock()
+        told_at = self._told_at.get(uuid)
+        if interval > 0 and (told_at is None or now - told_at >= interval):
+            self._told_at[uuid] = now
+            self.on_holders(name, uuid, holders)
+
     def _owns(self, provider: ProviderData) -> bool:
         return self._ledger.owns(provider.uuid) or agent_traits.is_marked(provider)
 
@@ -124,6 +149,10 @@ class Departures:
         if self._said.get(uuid) != sentence:
             self._said[uuid] = sentence
             LOG.info("%s", sentence)
+
+
+def _nothing(_name: str, _uuid: str, _holders: frozenset[str]) -> None:
+    """Nobody heals."""
 
 
 def _as_we_left_it(before: ProviderTree | None, now: ProviderTree, root_uuid: str) -> bool:

@@ -1,5 +1,7 @@
 """Nodes that the driver lists no more: deleted, left, kept or handed over."""
 
+import os
+import time
 import uuid
 
 import pytest
@@ -74,6 +76,40 @@ def test_a_node_that_somebody_holds_something_of_stays_whole_until_it_is_given_b
         assert placement.request("DELETE", f"/allocations/{consumer}").ok
         eventually(lambda: placement.root(name) is None, "its providers deleted")
         assert agent.logged().count("is gone; its providers stay") == 1
+
+
+def test_what_an_instance_that_is_gone_too_holds_of_a_node_is_healed_and_the_node_deleted(
+    placement, new_agent, nodes, gone, tmp_path
+):
+    instances = tmp_path / "instances"
+    agent = make(new_agent, placement)
+    agent.configure(
+        compute_agent={
+            "audit_interval": 1,
+            "audit_grace": 0,
+            "instance_source": "file",
+            "instance_file": instances,
+            "heal_orphans": True,
+        }
+    )
+    agent.script(nodes=nodes)
+    name, left = gone
+    with running(agent):
+        alive, dead = (claim(placement, nodes[name], {"VCPU": 1}) for _ in range(2))
+        instances.write_text(f"{alive}\n")
+        ahead = time.time() + 60  # who is older than the file is judged by it
+        os.utime(instances, (ahead, ahead))
+        agent.script(nodes=left, deleted=[name])
+
+        def held(consumer):
+            return placement.get(f"/allocations/{consumer}")["allocations"]
+
+        eventually(lambda: not held(dead), "what the dead instance held")
+        assert held(alive)
+        assert placement.root(name)
+        instances.write_text("")
+        os.utime(instances, (ahead, ahead))
+        eventually(lambda: placement.root(name) is None, "its providers deleted")
 
 
 def test_a_node_that_is_only_elsewhere_now_keeps_its_providers(placement, new_agent, nodes, gone):
