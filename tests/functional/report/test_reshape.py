@@ -7,8 +7,8 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.report.transport import Response
+from tests.functional.report.failing_answers import explained, lost_after
 from tests.functional.report.layouts import add, small
-from tests.functional.report.test_faults import explained, lost_after
 from tests.functional.report.test_request_counts import claim
 
 
