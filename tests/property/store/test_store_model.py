@@ -187,9 +187,14 @@ drifts = st.sampled_from([0] * 15 + [1, -1])
 class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.store = Store.open("sqlite://")
-        self.store.synchronise_standard_names()
+        self.store = self.open_store()
         self.model = Model()
+
+    def open_store(self) -> Store:
+        """A store with nothing but the standard names."""
+        store = Store.open("sqlite://")
+        store.synchronise_standard_names()
+        return store
 
     def teardown(self) -> None:
         self.store.close()
