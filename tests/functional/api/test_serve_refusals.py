@@ -1,0 +1,159 @@
+"""placement-server serve does not start, and tells why and what to do."""
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from placement_server.cmd import serve
+
+from .served import command
+
+
+def fails(tmp_path: Path, *arguments: str) -> str:
+    """What a process tells when it does not start: never a traceback."""
+    done = subprocess.run(
+        command(arguments), capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """What the command tells in this process, for what goes wrong before the log is set up."""
+    for name in [name for name in os.environ if name.startswith("OS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> str:
+        assert serve.main(["serve", *arguments]) == 1
+        return capsys.readouterr().err
+
+    return run
+
+
+def config(tmp_path: Path, text: str = "") -> str:
+    path = tmp_path / "test.conf"
+    path.write_text(
+        f"[placement_database]\nconnection = sqlite:///{tmp_path}/p.db\nsync_on_startup = true\n"
+        f"[api]\nauth_strategy = noauth2\n{text}"
+    )
+    return str(path)
+
+
+def test_without_a_database_it_says_what_to_do(told: Callable[..., str]) -> None:
+    text = told()
+    assert text.startswith("placement-server: No database is configured.")
+    assert "connection = " in text
+    assert "--database-url sqlite:///" in text
+
+
+def test_a_taken_port_is_told(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        text = fails(tmp_path, "--config-file", config(tmp_path), "--port", str(port))
+    assert text.splitlines()[-1] == (
+        f"placement-server: Port {port} of 127.0.0.1 is taken by another process. Stop that one, "
+        "or choose another port with --port (0 takes any free one)."
+    )
+
+
+def test_a_missing_or_broken_configuration_file_is_told(
+    tmp_path: Path, told: Callable[..., str]
+) -> None:
+    missing = str(tmp_path / "missing.conf")
+    assert told("--config-file", missing) == (
+        f"placement-server: The configuration file {missing} does not exist or is no file.\n"
+    )
+    broken = tmp_path / "broken.conf"
+    broken.write_text("this is [no ini file\n")
+    text = told("--config-file", str(broken))
+    assert text.startswith("placement-server: The configuration is not valid: ")
+    assert str(broken) in text
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ("[placement]\nmax_allocation_candidates = many\n", "[placement]max_allocation_candidates"),
+        ("[placement_server]\nsearch_deadline = -1\n", "[placement_server]search_deadline"),
+        ("[DEFAULT]\nlog_options = perhaps\n", "[DEFAULT]log_options"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_told_with_its_option(
+    tmp_path: Path, told: Callable[..., str], text: str, option: str
+) -> None:
+    sentence = told("--config-file", config(tmp_path, text))
+    assert sentence.count("\n") == 1
+    assert option.partition("]")[2] in sentence
+    assert "test.conf" in sentence
+    assert "LocationInfo" not in sentence
+
+
+def test_an_unknown_auth_strategy_is_told(tmp_path: Path, told: Callable[..., str]) -> None:
+    path = tmp_path / "test.conf"
+    path.write_text("[api]\nauth_strategy = magic\n")
+    assert "auth_strategy" in told("--config-file", str(path))
+
+
+@pytest.mark.parametrize("policy", ["a: [b\n", "- a\n- b\n", "just text\n"])
+def test_a_policy_file_that_is_none_is_told(
+    tmp_path: Path, told: Callable[..., str], policy: str
+) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(policy)
+    option = f"[oslo_policy]\npolicy_file = {path}\n"
+    text = told("--config-file", config(tmp_path, option))
+    assert text.startswith(f"placement-server: The policy file {path} cannot be used: ")
+
+
+def test_a_database_that_is_not_up_to_date_is_told(tmp_path: Path) -> None:
+    text = fails(tmp_path, "--database-url", f"sqlite:///{tmp_path}/empty.db", "--port", "0")
+    assert "placement-manage db sync" in text
+
+
+def test_a_database_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    path = tmp_path / "test.conf"
+    path.write_text(
+        f"[placement_database]\nconnection = postgresql+psycopg://u:secret@127.0.0.1:{port}/p\n"
+        "max_retries = 1\nretry_interval = 0\n"
+    )
+    text = fails(tmp_path, "--config-file", str(path), "--port", "0")
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_database_in_memory_is_not_shared_by_workers_and_that_is_told(
+    url: str, tmp_path: Path
+) -> None:
+    text = fails(tmp_path, "--database-url", url, "--workers", "2", "--port", "0")
+    assert "--workers 1" in text
+
+
+def test_half_of_a_tls_pair_is_told(tmp_path: Path, told: Callable[..., str]) -> None:
+    assert told("--config-file", config(tmp_path), "--tls-cert", "x") == (
+        "placement-server: --tls-cert and --tls-key go together: give both or neither.\n"
+    )
+
+
+@pytest.mark.parametrize("port", ["70000", "-1", "http"])
+def test_a_port_that_is_none_is_a_usage_error(
+    port: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        serve.main(["serve", "--port", port])
+    assert ended.value.code == 2
+    assert "--port" in capsys.readouterr().err
