@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from benchmarks.relay import Relay
 from compute_agent import agent_parts
 from compute_agent import conf as agent_conf
 from compute_agent.report.keystone import KeystoneTransport
-from compute_agent.report.transport import Microversion, Response, Timeout, Transport
+from compute_agent.report.transport import Response, Transport
 from compute_agent.virt.fake import FakeNumaDriver
 
 
@@ -26,31 +27,19 @@ def resident_mib() -> float:
         return int(stream.read().split()[1]) * resource.getpagesize() / 2**20
 
 
-class Interrupted:
+class Interrupted(Relay):
     """A transport that lets somebody else write just before the agent's next inventory does."""
 
     def __init__(self, inner: Transport) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self.before_write: Callable[[str], None] | None = None
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        microversion: Microversion,
-        json: object = None,
-        global_request_id: str | None = None,
-        timeout: Timeout | None = None,
-        *,
-        extended: bool = False,
-    ) -> Response:
+    def relay(self, method: str, path: str, send: Callable[[], Response]) -> Response:
         write, provider = self.before_write, path.removesuffix("/inventories")
         if write is not None and method == "PUT" and provider != path:
             self.before_write = None
             write(provider.rpartition("/")[2])
-        return self._inner.request(
-            method, path, microversion, json, global_request_id, timeout, extended=extended
-        )
+        return send()
 
 
 class Measured:

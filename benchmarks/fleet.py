@@ -30,13 +30,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.agent import exact_cpu_seconds
+from benchmarks.relay import Relay
 from benchmarks.servers import Server, free_port, ours, postgresql
 from compute_agent import conf as agent_conf
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.report.keystone import KeystoneTransport
-from compute_agent.report.transport import Microversion, Response, Timeout, Transport
+from compute_agent.report.transport import Response, Transport
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker.faults import UNKNOWN_BOOT, DeviceFaults
 from compute_agent.tracker.node_pass import NodePass
@@ -121,30 +122,23 @@ class Traffic:
         self.sent, self.passes = [], []
 
 
-class TimedTransport:
+class TimedTransport(Relay):
     """Notes every request of every agent."""
 
     def __init__(self, inner: Transport, traffic: Traffic) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._traffic = traffic
 
-    def request(
+    def relay(
         self,
-        method: str,
-        path: str,
-        microversion: Microversion,
-        json: object = None,
-        global_request_id: str | None = None,
-        timeout: Timeout | None = None,
-        *,
-        extended: bool = False,
+        method: str,  # noqa: ARG002 (every request is timed alike)
+        path: str,  # noqa: ARG002 (every request is timed alike)
+        send: Callable[[], Response],
     ) -> Response:
         began = time.monotonic()
         answered = False
         try:
-            answer = self._inner.request(
-                method, path, microversion, json, global_request_id, timeout, extended=extended
-            )
+            answer = send()
             answered = answer.status < 500
         finally:
             self._traffic.sent.append((began, time.monotonic() - began, answered))
