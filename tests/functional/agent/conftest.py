@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.agent.processes import AgentProcess, LyingProxy, PlacementProcess
+from tests.functional.agent.lying_proxy import LyingProxy
+from tests.functional.agent.processes import AgentProcess, PlacementProcess
 
 
 @pytest.fixture(scope="session")

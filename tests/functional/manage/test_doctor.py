@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from compute_agent.cmd import agent
-from tests.functional.agent.processes import LyingProxy
+from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.manage.conftest import Operator, Result
 
 
