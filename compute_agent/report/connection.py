@@ -10,13 +10,13 @@ import logging
 import threading
 import uuid as uuidlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
 from compute_agent import errors
 from compute_agent.report import answers
-from compute_agent.report.retries import Retries
+from compute_agent.report.retries import Retries, stepping_aside
 from compute_agent.report.transport import (
     EXTENSIONS,
     WRITES,
@@ -193,7 +193,8 @@ class Connection:
 
     def versions(self) -> OfferedVersions:
         """What placement offers; asked once, and again after it could not be reached."""
-        with self._discovering:
+        # whoever is let in by stepping aside would wait here for the one who stepped aside
+        with self._discovering, stepping_aside(nullcontext):
             offered = self._versions or self._discover()
             self._versions = offered
         return offered

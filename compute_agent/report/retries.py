@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import random as randomlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
@@ -24,6 +26,22 @@ LONGEST_WAIT: Final = 5.0
 """A longer Retry-After is left to whoever planned the pass: no request sleeps for minutes."""
 
 T = TypeVar("T")
+Aside = Callable[[], AbstractContextManager[None]]
+
+_aside: ContextVar[Aside] = ContextVar("aside", default=nullcontext)
+
+
+@contextmanager
+def stepping_aside(aside: Aside) -> Iterator[None]:
+    """Enter `aside` around every wait inside, in this thread and in those that work for it.
+
+    :param aside: lets others have meanwhile what the caller holds; `nullcontext` keeps it.
+    """
+    token = _aside.set(aside)
+    try:
+        yield
+    finally:
+        _aside.reset(token)
 
 
 class Clock(Protocol):
@@ -57,7 +75,7 @@ class Retries:
             stop=tenacity.stop_after_attempt(UNAVAILABLE_TRIES),
             wait=self._unavailable_wait,
             retry=tenacity.retry_if_exception(_worth_waiting_for),
-            sleep=self.clock.sleep,
+            sleep=self._sleep,
             reraise=True,
         )
         return retrying(attempt)
@@ -91,6 +109,10 @@ class Retries:
 
     def _sleep_if_any(self, seconds: float) -> None:
         if seconds > 0:
+            self._sleep(seconds)
+
+    def _sleep(self, seconds: float) -> None:
+        with _aside.get()():
             self.clock.sleep(seconds)
 
 

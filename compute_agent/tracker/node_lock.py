@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class FairLock:
@@ -49,3 +51,30 @@ class FairLock:
 
     def __exit__(self, *exc_info: object) -> None:
         self.release()
+
+
+class Lent:
+    """A lock that is held, and given back while its holder waits: others come in meanwhile.
+
+    The holder may be several threads that work for one. It is lent as long as any of them waits,
+    and held again by all of them when none does any more.
+    """
+
+    def __init__(self, lock: FairLock) -> None:
+        self._lock = lock
+        self._mutex = threading.Lock()
+        self._waiting = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._mutex:
+            self._waiting += 1
+            if self._waiting == 1:
+                self._lock.release()
+        try:
+            yield
+        finally:
+            with self._mutex:
+                self._waiting -= 1
+                if self._waiting == 0:
+                    self._lock.acquire()

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
+from compute_agent.report.retries import stepping_aside
 from compute_agent.tracker import decisions
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
 from compute_agent.tracker.diagnosis import REMEDIES, kind_of, subject_of
-from compute_agent.tracker.node_lock import FairLock
+from compute_agent.tracker.node_lock import FairLock, Lent
 from compute_agent.tracker.node_pass import NodePass, Proposal, Target
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
@@ -65,6 +68,8 @@ class _Node:
     uuid: str
     state: NodeState
     lock: FairLock = field(default_factory=FairLock)
+    at_work: threading.Lock = field(default_factory=threading.Lock)
+    """Keeps passes apart, also while one of them waits and has lent the lock to claims."""
     reported: ProviderTree | None = None
     """The tree as the last flush left it, with the named units of the driver."""
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -191,7 +196,7 @@ class ResourceTracker:
         """
         node = self._nodes[name]
         target = self._target(node)
-        with node.lock, self._report.tracing():
+        with self._pass_of(node), self._report.tracing():
             try:
                 return self._pass.propose(target)
             except errors.ReshapeNeeded:
@@ -217,7 +222,7 @@ class ResourceTracker:
         while True:
             attempt = _Attempt(began=self._clock())
             error: Exception | None = None
-            with node.lock, self._report.tracing() as tally:
+            with self._pass_of(node), self._report.tracing() as tally:
                 try:
                     turn = None if asked_for else self._turn_after_outage(node)
                     if turn is not None:
@@ -235,6 +240,12 @@ class ResourceTracker:
                     return PassResult(completed=False, next_in=NEVER)
                 continue
             return self._result(decision, error)
+
+    @contextmanager
+    def _pass_of(self, node: _Node) -> Iterator[None]:
+        """Hold what a pass holds; while it waits for placement claims are let in."""
+        with node.at_work, node.lock, stepping_aside(Lent(node.lock)):
+            yield
 
     def _turn_after_outage(self, node: _Node) -> float | None:
         """Ask whether placement is back after an outage; the seconds until the node's turn.

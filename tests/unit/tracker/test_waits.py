@@ -1,0 +1,125 @@
+"""A pass that waits for placement lets claims in meanwhile, and has the node again after."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.report.connection import Connection
+from compute_agent.report.retries import Retries, stepping_aside
+from compute_agent.report.workers import Workers
+from compute_agent.tracker.node_lock import FairLock, Lent
+from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
+from compute_agent.tracker.status import StatusBoard
+from tests.unit.tracker.test_tracker import UUID, Report, ScriptedPass
+
+
+class Clock:
+    """A wait is over when what is to happen in it has happened."""
+
+    def __init__(self, meanwhile: Callable[[], Any]) -> None:
+        self.meanwhile = meanwhile
+        self.waits = 0
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def sleep(self, _seconds: float) -> None:
+        self.waits += 1
+        self.meanwhile()
+
+
+class Conflicting:
+    """What conflicts so many times."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def __call__(self) -> None:
+        self.left -= 1
+        if self.left >= 0:
+            raise errors.ResourceProviderUpdateConflict("somebody else was first")
+
+
+def is_free(lock: FairLock) -> bool:
+    """Whether somebody else gets the lock now."""
+    got = threading.Event()
+
+    def take() -> None:
+        with lock:
+            got.set()
+
+    threading.Thread(target=take, daemon=True).start()
+    return got.wait(10.0)
+
+
+def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    def meanwhile() -> None:
+        node = tracker._nodes["host1"]
+        seen.append((is_free(tracker.lock_of("host1")), node.at_work.locked()))
+
+    clock = Clock(meanwhile)
+    retries = Retries(clock, random.Random(1))
+
+    class WaitingPass(ScriptedPass):
+        def propose(self, target: Any, *, reshape: bool = False) -> Any:
+            retries.while_conflicting(Conflicting(2))
+            assert tracker.lock_of("host1")._held, "after the wait it is the pass's again"
+            return super().propose(target, reshape=reshape)
+
+    tracker = ResourceTracker(
+        WaitingPass(None),  # type: ignore[arg-type]
+        Report(),  # type: ignore[arg-type]
+        StatusBoard("agent1"),
+        TrackerOptions(),
+        is_enabled=lambda: True,
+        wait=lambda _seconds: False,
+    )
+    tracker.add_node("host1", UUID)
+    assert tracker.run_pass("host1").completed
+    assert seen == [(True, True)]
+    assert is_free(tracker.lock_of("host1")), "the pass is over"
+
+
+def test_a_lock_is_lent_while_any_thread_that_works_for_its_holder_waits() -> None:
+    lock = FairLock()
+    both = threading.Barrier(2)
+    seen: list[bool] = []
+
+    def meanwhile() -> None:
+        both.wait(10)
+        seen.append(not lock._held)
+        both.wait(10)
+
+    retries = Retries(Clock(meanwhile), random.Random(1))
+    workers = Workers(2)
+    lock.acquire()
+    with stepping_aside(Lent(lock)):
+        workers.results([lambda: retries.while_conflicting(Conflicting(2))] * 2)
+    workers.close()
+    assert seen == [True, True]
+    assert lock._held, "held again when all of them go on"
+    lock.release()
+
+
+def test_nothing_is_lent_while_versions_are_asked_for_as_claims_ask_for_them_too() -> None:
+    lock = FairLock()
+    seen: list[bool] = []
+    retries = Retries(Clock(lambda: seen.append(lock._held)), random.Random(1))
+
+    class Away:
+        def request(self, *_arguments: Any, **_named: Any) -> Any:
+            raise errors.PlacementAPIConnectFailure("away")
+
+    connection = Connection(Away(), retries)  # type: ignore[arg-type]
+    lock.acquire()
+    with stepping_aside(Lent(lock)), pytest.raises(errors.PlacementUnavailable):
+        connection.versions()
+    assert seen == [True, True]
