@@ -66,11 +66,11 @@ class Rise(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """How many inventories were changed, how many providers found, and the id of a note."""
+    """How many inventories were changed, how many providers found, and the id of a note, if any."""
 
     applied: int
     found: int
-    change_id: int
+    change_id: int | None
 
 
 class Batches(ABC):
@@ -127,11 +127,15 @@ class Batches(ABC):
         """``change_inventories``, then raise generations, then ``append_changes`` of ``notes``.
 
         In as few round trips as the database allows: from the first of them to the commit others
-        wait. Providers are locked in the order of their ids. When a number in the result is not
-        that of what was asked for, the caller rolls back.
+        wait. Providers are locked in the order of their ids. Where one step did not find all that
+        it was to change, the next is not done, and the caller rolls back.
         """
         applied = self.change_inventories(connection, changes)
+        if applied != len(changes):
+            return Settled(applied, 0, None)
         found = self._raise_generations(connection, rises, now)
+        if found != len(rises):
+            return Settled(applied, found, None)
         return Settled(applied, found, self.append_changes(connection, notes, write_id, now))
 
     def _raise_generations(

@@ -59,9 +59,15 @@ _RAISE: Final = (
     "updated_at = CASE WHEN found.raised THEN %s::timestamp ELSE updated_at END "
     "FROM found WHERE id = rising_id AND root_provider_id = rising_root RETURNING 1)"
 )
-# Always true, but it has to be asked for: a note takes its number when all locks are held. Whoever
-# follows the notes waits for a missing number no longer than a commit may take.
-_WHEN_RAISED: Final = "WHERE (SELECT count(*) FROM raised) >= 0"
+# Likewise a note takes its number when all locks are held: whoever follows the notes waits for a
+# missing number no longer than a commit may take.
+_NOTE: Final = (
+    "noted AS (" + _APPEND + "{notes} WHERE (SELECT count(*) FROM raised) = %s RETURNING id)"
+)
+_SETTLED: Final = (
+    "SELECT (SELECT max(id) FROM noted), (SELECT count(*) FROM applied), "
+    "(SELECT count(*) FROM raised)"
+)
 _RISE_KINDS: Final = ("int", "int", "boolean")
 _NOTE_KINDS: Final = ("int", "smallint")
 _CHANGE_KINDS: Final = ("int", "bigint", "int", "int", "int")
@@ -134,12 +140,11 @@ class PostgresqlBatches(Batches):
         raising, raise_values = _raising(rises, len(changes), now)
         source, note_values = _rows(_NOTE_KINDS, notes)
         cursor = connection.exec_driver_sql(
-            f"WITH {applying}, {raising} {_APPEND}{source} {_WHEN_RAISED} "
-            "RETURNING id, (SELECT count(*) FROM applied), (SELECT count(*) FROM raised)",
-            (*change_values, *raise_values, now, write_id, *note_values),
+            f"WITH {applying}, {raising}, {_NOTE.format(notes=source)} {_SETTLED}",
+            (*change_values, *raise_values, now, write_id, *note_values, len(rises)),
         )
-        change_id, applied, found = cursor.all()[0]
-        return Settled(int(applied), int(found), int(change_id))
+        change_id, applied, found = cursor.one()
+        return Settled(applied, found, change_id)
 
 
 def _rows(

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 from placement_server.store import allocations, audit, inventories, inventory_rows, providers
+from placement_server.store.dialects import InventoryChange, Rise
 from placement_server.store.errors import ConcurrentUpdate
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
@@ -101,6 +102,41 @@ def test_a_claim_takes_its_number_in_the_feed_when_it_waits_for_nothing_more(
             claim(sessions.first, free)
         waiting.result(DEADLINE)
     assert note_of(sessions.first, free) < note_of(sessions.first, wanted)
+
+
+class Enough(Exception):
+    """Undoes a transaction."""
+
+
+@pytest.mark.parametrize("lost", ["inventory", "provider"])
+@pytest.mark.parametrize("many", [False, True], ids=["one", "many"])
+def test_a_write_that_lost_its_race_takes_no_number_in_the_feed(
+    store: Store, lost: str, many: bool
+) -> None:
+    """Each missing number is asked for before every search, for a minute."""
+    hosts = [new_provider(store, {"VCPU": 9}) for _ in range(3 if many else 1)]
+    claim(store, *hosts)
+    before = note_of(store, hosts[-1])
+
+    def lose(tx: WriteTransaction) -> None:
+        changes, rises = [], []
+        for host in hosts:
+            inventory = inventory_rows.hold(tx, host)[0]
+            delta = 99 if lost == "inventory" and host == hosts[-1] else 1
+            root_id = 0 if lost == "provider" and host == hosts[-1] else inventory.provider_id
+            key = (inventory.provider_id, inventory.class_id)
+            changes.append(InventoryChange(inventory.id, *key, delta))
+            rises.append(Rise(inventory.provider_id, root_id, raised=True))
+        settled = tx.settle(changes, rises)
+        assert settled.change_id is None
+        assert settled.applied == len(hosts) - (lost == "inventory")
+        assert settled.found == (len(hosts) - 1 if lost == "provider" else 0)
+        raise Enough
+
+    with pytest.raises(Enough):
+        store.write(lose)
+    claim(store, hosts[0])
+    assert note_of(store, hosts[0]) == before + 1
 
 
 @contextmanager
