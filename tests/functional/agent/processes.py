@@ -115,6 +115,13 @@ class PlacementProcess:
         return tree
 
 
+def vcpus(placement: PlacementProcess, node: str) -> int | None:
+    """How many VCPU placement has on the root of a node, None when there is none."""
+    tree = placement.tree(node)
+    total = tree[node]["inventories"].get("VCPU", {}).get("total") if node in tree else None
+    return None if total is None else int(total)
+
+
 def claim(
     placement: PlacementProcess,
     provider: str,

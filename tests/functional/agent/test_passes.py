@@ -1,0 +1,96 @@
+"""What passes of the real process send to placement, and what they leave alone."""
+
+import uuid
+
+from tests.functional.agent.processes import claim, eventually, running, vcpus
+
+
+def test_a_quiet_pass_is_one_request_and_logs_nothing(placement, proxy, new_agent):
+    with running(new_agent(proxy.url, DEFAULT={"update_resources_interval": -1})) as agent:
+        logged = agent.logged()
+        for _ in range(3):
+            before = len(proxy.requests)
+            node = agent.report()
+            (request,) = proxy.requests[before:]
+            assert request.startswith("GET /resource_providers?in_tree=")
+            assert node["last_pass"]["requests"] == 1
+            assert node["last_pass"]["writes"] == 0
+        assert agent.logged() == logged
+
+
+def test_a_change_of_the_machine_is_reported_by_the_next_periodic_pass(placement, new_agent, node):
+    with running(new_agent(placement.url)) as agent:
+        agent.script(nodes=[node], inventory={"VCPU": {"total": 12}})
+        eventually(lambda: vcpus(placement, node) == 12, "the change in placement")
+        assert "change(s) written" in agent.logged()
+
+
+def test_a_reshape_at_start_takes_the_allocations_along(placement, new_agent, node):
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], vgpu_on_root=True)
+    with running(agent):
+        agent.stop()
+    root = placement.root(node)["uuid"]
+    consumer = claim(placement, root, {"VGPU": 2, "VCPU": 1})
+    agent.script(nodes=[node], reshape="once")
+    with running(agent):
+        tree = placement.tree(node)
+        child = tree[f"{node}_gpu"]
+        held = placement.get(f"/allocations/{consumer}")["allocations"]
+        assert {p: e["resources"] for p, e in held.items()} == {
+            root: {"VCPU": 1},
+            child["uuid"]: {"VGPU": 2},
+        }
+        assert "VGPU" not in tree[node]["inventories"]
+
+
+def test_a_reshape_needed_in_a_period_is_refused_and_waits_for_a_restart(
+    placement, new_agent, node
+):
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], vgpu_on_root=True)
+    with running(agent):
+        agent.script(nodes=[node], reshape="once")
+        eventually(lambda: agent.node()["reshape_pending"], "the pending reshape")
+        assert "Restart the agent" in agent.logged()
+        assert "VGPU" in placement.tree(node)[node]["inventories"]
+        assert f"{node}_gpu" not in placement.tree(node)
+        assert agent.stop() == 0
+    with running(agent):
+        assert "VGPU" in placement.tree(node)[f"{node}_gpu"]["inventories"]
+        assert not agent.node()["reshape_pending"]
+
+
+def test_a_provider_the_driver_drops_is_deleted_and_a_foreign_child_is_kept(
+    placement, new_agent, node
+):
+    agent = new_agent(placement.url, DEFAULT={"update_resources_interval": -1})
+    agent.script(nodes=[node], children={"NUMA0": {"VCPU": {"total": 4}}})
+    with running(agent):
+        root = placement.root(node)["uuid"]
+        foreign = {"uuid": str(uuid.uuid4()), "name": f"{node}_x", "parent_provider_uuid": root}
+        assert placement.request("POST", "/resource_providers", json=foreign).ok
+        assert set(placement.tree(node)) == {node, f"{node}_NUMA0", f"{node}_x"}
+        # the driver drops both, and one of them is not the agent's
+        agent.script(nodes=[node])
+        agent.report()
+        assert set(placement.tree(node)) == {node, f"{node}_x"}
+        agent.report()
+        assert set(placement.tree(node)) == {node, f"{node}_x"}
+
+
+def test_drift_between_instances_and_allocations_is_shown_and_nothing_is_touched(
+    placement, new_agent, node
+):
+    agent = new_agent(placement.url, compute_agent={"audit_interval": 1, "audit_grace": 1})
+    instance, stranger = str(uuid.uuid4()), str(uuid.uuid4())
+    agent.script(nodes=[node], instances=[instance])
+    with running(agent):
+        claim(placement, placement.root(node)["uuid"], {"VCPU": 1}, stranger)
+        wanted = {"orphaned": [stranger], "missing": [instance], "differing": []}
+        eventually(lambda: agent.node()["drift"] == wanted, "the drift in the status")
+        assert f"drift, orphaned: {stranger}" in agent.run("status").stdout
+        assert placement.get(f"/allocations/{stranger}")["allocations"]
+        agent.script(nodes=[node], instances=[stranger])
+        none = {"orphaned": [], "missing": [], "differing": []}
+        eventually(lambda: agent.node()["drift"] == none, "agreement")
