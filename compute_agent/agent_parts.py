@@ -94,6 +94,7 @@ class AgentParts:
             on_registered=self.setup.registered,
             check_assigned=check_assigned,
             on_outcome=on_outcome,
+            workers=self.conf.compute.update_resources_max_workers,
             rng=random.Random(),
         )
 

@@ -11,11 +11,15 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult
 
 LOG = logging.getLogger(__name__)
+
+# A pass that waits, say after a conflict, must not keep those of other nodes waiting.
+_WAITING: Final = 16
 
 
 class PassLoop:
@@ -24,6 +28,7 @@ class PassLoop:
     :param run_pass: runs the pass of one node, named, with the triggers it answers.
     :param before_each: called in the loop's thread whenever it wakes, before passes are started.
     :param on_fatal: called with the result of a pass that says that the process must end.
+    :param workers: how many passes are at work at once; some more may wait, for another try.
     :param watchdog_seconds: how often `feed` must be called at least, None if nobody watches.
     """
 
@@ -73,7 +78,7 @@ class PassLoop:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        with ThreadPoolExecutor(self._workers, thread_name_prefix="pass") as pool:
+        with ThreadPoolExecutor(self._workers + _WAITING, thread_name_prefix="pass") as pool:
             while not self._stopping.is_set():
                 self._wake.clear()
                 self._guarded(self._before_each)

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 
 class FairLock:
@@ -53,6 +54,38 @@ class FairLock:
         self.release()
 
 
+class Holdable(Protocol):
+    """A lock, or something that one waits for as for a lock."""
+
+    def acquire(self) -> object: ...
+
+    def release(self) -> object: ...
+
+
+class InOrder:
+    """Locks that are taken one after the other, and given back the other way round."""
+
+    def __init__(self, *locks: Holdable) -> None:
+        self._locks = locks
+
+    def acquire(self) -> None:
+        """Take them all."""
+        for lock in self._locks:
+            lock.acquire()
+
+    def release(self) -> None:
+        """Give them all back."""
+        for lock in reversed(self._locks):
+            lock.release()
+
+    def __enter__(self) -> InOrder:
+        self.acquire()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
+
+
 class Lent:
     """A lock that is held, and given back while its holder waits: others come in meanwhile.
 
@@ -60,7 +93,7 @@ class Lent:
     and held again by all of them when none does any more.
     """
 
-    def __init__(self, lock: FairLock) -> None:
+    def __init__(self, lock: Holdable) -> None:
         self._lock = lock
         self._mutex = threading.Lock()
         self._waiting = 0

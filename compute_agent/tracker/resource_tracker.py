@@ -21,7 +21,7 @@ from compute_agent.report.retries import stepping_aside
 from compute_agent.tracker import decisions
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
 from compute_agent.tracker.diagnosis import REMEDIES, kind_of, subject_of
-from compute_agent.tracker.node_lock import FairLock, Lent
+from compute_agent.tracker.node_lock import FairLock, InOrder, Lent
 from compute_agent.tracker.node_pass import NodePass, Proposal, Target
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
@@ -92,6 +92,7 @@ class _Attempt:
 class ResourceTracker:
     """The nodes of this agent and their passes. Safe for several threads.
 
+    :param workers: how many passes are at work at once, those that wait not counted.
     :param clock: seconds, monotonic.
     :param wait: waits the given seconds; True if the agent is to stop, so that nothing goes on.
     :param is_enabled: whether the host may be scheduled to.
@@ -113,6 +114,7 @@ class ResourceTracker:
         on_registered: Callable[[str, str], None] = lambda _uuid, _name: None,
         check_assigned: Callable[[str], None] = lambda _name: None,
         on_outcome: Callable[[EventKind, str], None] = lambda _kind, _message: None,
+        workers: int = 1,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
@@ -125,6 +127,7 @@ class ResourceTracker:
         self._on_registered = on_registered
         self._check_assigned = check_assigned
         self._on_outcome = on_outcome
+        self._turns = threading.Semaphore(workers)
         self._clock = clock
         self._rng = rng or random.Random()
         self._started_at = clock()
@@ -243,8 +246,9 @@ class ResourceTracker:
 
     @contextmanager
     def _pass_of(self, node: _Node) -> Iterator[None]:
-        """Hold what a pass holds; while it waits for placement claims are let in."""
-        with node.at_work, node.lock, stepping_aside(Lent(node.lock)):
+        """Hold what a pass holds; while it waits, claims on the node and other nodes go on."""
+        held = InOrder(self._turns, node.lock)
+        with node.at_work, held, stepping_aside(Lent(held)):
             yield
 
     def _turn_after_outage(self, node: _Node) -> float | None:

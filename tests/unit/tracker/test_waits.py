@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,10 @@ from compute_agent import errors
 from compute_agent.report.connection import Connection
 from compute_agent.report.retries import Retries, stepping_aside
 from compute_agent.report.workers import Workers
+from compute_agent.service.pass_loop import PassLoop
 from compute_agent.tracker.node_lock import FairLock, Lent
-from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
+from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
+from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker, TrackerOptions
 from compute_agent.tracker.status import StatusBoard
 from tests.unit.tracker.test_tracker import UUID, Report, ScriptedPass
 
@@ -88,6 +91,40 @@ def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() 
     assert is_free(tracker.lock_of("host1")), "the pass is over"
 
 
+def test_the_pass_of_another_node_is_made_while_one_waits_though_one_is_made_at_a_time() -> None:
+    completed: list[str] = []
+
+    def meanwhile() -> None:
+        other = threading.Thread(
+            target=lambda: completed.append(str(tracker.run_pass("host2").completed)), daemon=True
+        )
+        other.start()
+        other.join(10.0)
+
+    retries = Retries(Clock(meanwhile), random.Random(1))
+
+    class WaitingPass(ScriptedPass):
+        def propose(self, target: Any, *, reshape: bool = False) -> Any:
+            if target.name == "host1":
+                retries.while_conflicting(Conflicting(2))
+                completed.append("host1")
+            return super().propose(target, reshape=reshape)
+
+    tracker = ResourceTracker(
+        WaitingPass(None, None),  # type: ignore[arg-type]
+        Report(),  # type: ignore[arg-type]
+        StatusBoard("agent1"),
+        TrackerOptions(),
+        is_enabled=lambda: True,
+        wait=lambda _seconds: False,
+        workers=1,
+    )
+    tracker.add_node("host1", UUID)
+    tracker.add_node("host2", str(uuid.uuid4()))
+    assert tracker.run_pass("host1").completed
+    assert completed == ["True", "host1"]
+
+
 def test_a_lock_is_lent_while_any_thread_that_works_for_its_holder_waits() -> None:
     lock = FairLock()
     both = threading.Barrier(2)
@@ -123,3 +160,21 @@ def test_nothing_is_lent_while_versions_are_asked_for_as_claims_ask_for_them_too
     with stepping_aside(Lent(lock)), pytest.raises(errors.PlacementUnavailable):
         connection.versions()
     assert seen == [True, True]
+
+
+def test_a_pass_that_waits_keeps_no_other_node_from_beginning_its_own() -> None:
+    begun, go = threading.Barrier(3), threading.Event()
+
+    def a_pass(_node: str, _reasons: frozenset[str]) -> PassResult:
+        begun.wait(30)
+        assert go.wait(30)
+        return PassResult(True, NEVER)
+
+    schedule = PassSchedule(lambda: 0.0)
+    schedule.set_nodes(["host1", "host2"], first_due=0.0)
+    loop = PassLoop(schedule, a_pass, clock=lambda: 0.0, on_fatal=lambda _result: None, workers=1)
+    loop.start()
+    begun.wait(30)
+    go.set()
+    loop.stop()
+    assert loop.join(30)
