@@ -128,12 +128,12 @@ def _is_limited(difference: Difference, whole: Difference, limit: int) -> bool:
 
 def crash_with_a_nested_sharing_provider(difference: Difference) -> bool:
     """They answer 500 where a sharing provider is a child in a tree."""
-    asked = _Asked.of(difference, (500, 200))
-    return (
-        asked is not None
-        and any(SHARING in each.traits and each.parent for each in asked.world)
-        and asked.ours_is_right()
-    )
+    for ours in (200, 400):
+        asked = _Asked.of(difference, (500, ours))
+        if asked is not None:
+            right = asked.ours_is_right() if ours == 200 else _tells_an_unknown_name(difference)
+            return right and any(SHARING in each.traits and each.parent for each in asked.world)
+    return False
 
 
 def hidden_bad_limit(difference: Difference) -> bool:
@@ -151,14 +151,18 @@ def unknown_name_told_early(difference: Difference) -> bool:
     """Their search ends, with nothing, before it comes to a name that does not exist."""
     if not difference.sent.url.startswith(_PATH) or difference.statuses != (200, 400):
         return False
+    nothing = {"allocation_requests": [], "provider_summaries": {}}
+    return difference.theirs.json == nothing and _tells_an_unknown_name(difference)
+
+
+def _tells_an_unknown_name(difference: Difference) -> bool:
+    """Whether our error names a class or trait of the query that neither server has."""
     text = difference.detail_of_ours.removesuffix(".")
     kinds = {"No such resource class ": "resource_classes", "No such trait(s): ": "traits"}
     for words, kind in kinds.items():
         _, found, name = text.rpartition(words)
         if found and any(name in value for _, value in _pairs(difference)):
-            return (
-                difference.theirs.json == {"allocation_requests": [], "provider_summaries": {}}
-            ) and difference.unknown_to_both(f"/{kind}/{name}")
+            return difference.unknown_to_both(f"/{kind}/{name}")
     return False
 
 
