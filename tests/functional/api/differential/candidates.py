@@ -151,7 +151,7 @@ def unknown_name_told_early(difference: Difference) -> bool:
     """Their search ends, with nothing, before it comes to a name that does not exist."""
     if not difference.sent.url.startswith(_PATH) or difference.statuses != (200, 400):
         return False
-    nothing = {"allocation_requests": [], "provider_summaries": {}}
+    nothing: dict[str, object] = {"allocation_requests": [], "provider_summaries": {}}
     return difference.theirs.json == nothing and _tells_an_unknown_name(difference)
 
 
