@@ -91,7 +91,8 @@ asked in several requests. Lower it when a proxy limits the length of a URL.
         default=1,
         min=1,
         help="""
-How many nodes are brought up to date at once, for drivers of several nodes.
+How many nodes are brought up to date at once, for drivers of several nodes. Those that wait for
+another try are not counted.
 """,
     ),
 ]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.report.retries import stepping_aside
 from compute_agent.tracker import decisions
+from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
 from compute_agent.tracker.diagnosis import REMEDIES, kind_of, subject_of
 from compute_agent.tracker.node_lock import FairLock, InOrder, Lent
@@ -289,7 +290,7 @@ class ResourceTracker:
         attempt.providers = len(proposal.wanted.get_provider_uuids(node.uuid))
         done = self._pass.flush(proposal)
         attempt.changes = len(done)
-        self._log_changes(node, done)
+        log_changes(node.name, done, node.reported)
         node.reported, node.facts = proposal.wanted, proposal.facts
         if node.state.startup:
             self._check_assigned(node.name)
@@ -389,15 +390,6 @@ class ResourceTracker:
                 REMEDIES.get(kind, ""),
                 exc_info=error if decision.with_traceback else None,
             )
-
-    def _log_changes(self, node: _Node, done: list[Operation]) -> None:
-        if not done:
-            return
-        from compute_agent.report.operations import describe
-
-        LOG.info("Node %s: %d change(s) written to placement.", node.name, len(done))
-        for operation in done:
-            LOG.debug("Node %s: %s", node.name, describe(operation))
 
     def _result(self, decision: Decision, error: Exception | None) -> PassResult:
         if decision.action is Action.EXIT:

@@ -94,3 +94,22 @@ def test_drift_between_instances_and_allocations_is_shown_and_nothing_is_touched
         agent.script(nodes=[node], instances=[stranger])
         none = {"orphaned": [], "missing": [], "differing": []}
         eventually(lambda: agent.node()["drift"] == none, "agreement")
+
+
+def test_an_inventory_changed_by_hand_is_set_back_and_that_is_told_once(placement, new_agent, node):
+    options = {
+        "DEFAULT": {"update_resources_interval": -1},
+        "compute": {"resource_provider_association_refresh": 1},
+    }
+    with running(new_agent(placement.url, **options)) as agent:
+        before = vcpus(placement, node)
+        root = placement.root(node)
+        path = f"/resource_providers/{root['uuid']}/inventories/VCPU"
+        body = {"total": 1, "resource_provider_generation": root["generation"]}
+        assert placement.request("PUT", path, json=body).ok
+        eventually(
+            lambda: agent.report() and vcpus(placement, node) == before, "the host's inventory"
+        )
+        assert f"total 1 is {before} again" in agent.logged()
+        agent.report()
+        assert agent.logged().count("somebody changed the inventory") == 1

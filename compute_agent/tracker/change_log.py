@@ -1,0 +1,77 @@
+"""What a pass says about the changes that it wrote: how many, which, and whose work they undo."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from compute_agent.inventory import Inventory, InventoryRecord, equal_records
+
+if TYPE_CHECKING:
+    from compute_agent.provider_tree import ProviderTree
+    from compute_agent.report.operations import Operation, SetInventory
+
+LOG = logging.getLogger(__name__)
+
+_NOTHING: Final[Inventory] = {}
+
+
+def log_changes(node: str, done: Sequence[Operation], left: ProviderTree | None) -> None:
+    """Log what was written for a node.
+
+    :param left: the tree as the pass before left it, None when there was none. Where placement
+        had something else in the meantime, somebody changed it by hand: that is told as a
+        warning, once for each time, because it is undone.
+    """
+    if not done:
+        return
+    from compute_agent.report.operations import describe
+
+    LOG.info("Node %s: %d change(s) written to placement.", node, len(done))
+    for operation in done:
+        LOG.debug("Node %s: %s", node, describe(operation))
+    for change in _inventory_changes(done):
+        known = left is not None and left.exists(change.uuid)
+        before = left.data(change.uuid).inventory if left is not None and known else _NOTHING
+        for told in _overwritten(before, change.before, change.after):
+            LOG.warning(
+                "Node %s: somebody changed the inventory of %s (%s) in placement: %s. The agent "
+                "reports what the host has; use a provider.yaml or the options of the agent to "
+                "change that, or a ratio or reserve, which it keeps.",
+                node,
+                change.name,
+                change.uuid,
+                told,
+            )
+
+
+def _inventory_changes(done: Sequence[Operation]) -> Iterator[SetInventory]:
+    from compute_agent.report.operations import SetInventories, SetInventory
+
+    for operation in done:
+        if isinstance(operation, SetInventory):
+            yield operation
+        elif isinstance(operation, SetInventories):
+            yield from operation.changes
+
+
+def _overwritten(left: Inventory, found: Inventory, after: Inventory) -> Iterator[str]:
+    """What was found to differ from what was left, and is as it was left again."""
+    for resource_class in sorted(left.keys() & after.keys()):
+        ours, theirs = left[resource_class], found.get(resource_class)
+        if not equal_records(ours, after[resource_class]):
+            # the host has changed as well, so nothing is undone
+            continue
+        if theirs is None:
+            yield f"{resource_class} was deleted and is there again"
+        elif not equal_records(ours, theirs):
+            yield f"{resource_class} {_differences(theirs, ours)}"
+
+
+def _differences(theirs: InventoryRecord, ours: InventoryRecord) -> str:
+    return ", ".join(
+        f"{key} {theirs[key]} is {ours[key]} again"
+        for key in sorted(ours.keys() & theirs.keys())
+        if theirs[key] != ours[key]
+    )
