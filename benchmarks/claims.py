@@ -11,7 +11,7 @@ import dataclasses
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,6 @@ from benchmarks.claiming import (
     OWNER,
     Outcome,
     Target,
-    Worker,
     claiming,
     make_provider,
     run_clients,
@@ -39,6 +38,9 @@ RESHAPE_SECONDS = 0.4
 _AT_ONCE = 100
 # Ours is done with a row in seconds, in which the machine may be at its best or its worst.
 RUNS = 5
+
+
+Allocations = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True)
@@ -59,21 +61,21 @@ QUICK = Size(hosts=50, claims=64, capacity=120, reshaped=50, many_reshaped=200)
 def ask_and_claim(target: Target, name: str, clients: int, claims: int) -> Outcome:
     """Candidates and a claim of one of them, by so many clients at once."""
 
-    def choose(client: Client, index: int, number: int) -> dict[str, dict[str, int]]:
+    def choose(client: Client, index: int, number: int) -> Allocations:
         requests = client.must("GET", QUERY)["allocation_requests"]
         chosen = requests[(index * 37 + number * 13) % len(requests)]
         return {rp: entry["resources"] for rp, entry in chosen["allocations"].items()}
 
-    return _in_the_middle(
+    return run_clients(
         target,
         f"{clients} client{'s' * (clients > 1)}, {name}",
         [claiming(claims // clients, choose)] * clients,
     )
 
 
-def claim_alone(target: Target, name: str, nodes: list[dict[str, dict[str, int]]]) -> Outcome:
+def claim_alone(target: Target, name: str, nodes: list[Allocations]) -> Outcome:
     """Claims without a search, eight clients at once."""
-    return _in_the_middle(
+    return run_clients(
         target,
         f"8 clients, {name}, no search",
         [claiming(75, lambda _c, index, number: nodes[(index * 61 + number * 17) % len(nodes)])]
@@ -81,45 +83,15 @@ def claim_alone(target: Target, name: str, nodes: list[dict[str, dict[str, int]]
     )
 
 
-def _in_the_middle(target: Target, scenario: str, workers: list[Worker]) -> Outcome:
-    """The middle one by rate of as many runs as the server is given."""
-    times = RUNS if target.server.label == "ours" else 1
-    runs = sorted(
-        (run_clients(target, scenario, workers) for _ in range(times)), key=lambda run: run.rate
-    )
-    conflicts = sum(run.conflicts for run in runs)
-    return dataclasses.replace(runs[times // 2], conflicts=conflicts)
-
-
-def own_disks(target: Target, size: Size) -> Iterator[Outcome]:
-    """Every host has its own disk."""
-    client = Client(target.server.url)
-    hosts = [
-        make_provider(
-            client,
-            f"host-{number}",
-            {"VCPU": {"total": 640}, "MEMORY_MB": {"total": 655360}, "DISK_GB": {"total": 10000}},
-        )
-        for number in range(size.hosts)
-    ]
-    for clients in (1, 8, 16):
-        yield ask_and_claim(target, "disks of their own", clients, size.claims)
+def own_disks(client: Client, hosts: int) -> list[Allocations]:
+    """Every host has its own disk. Returns a claim on each."""
+    stock = {"VCPU": {"total": 6400}, "MEMORY_MB": {"total": 6553600}, "DISK_GB": {"total": 100000}}
     wanted = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 5}
-    yield claim_alone(target, "disks of their own", [{host: wanted} for host in hosts])
-    host = make_provider(client, "full", {"VCPU": {"total": size.capacity}})
-    outcome = run_clients(
-        target, f"16 clients, one host of {size.capacity} until full", [until_full(host)] * 16
-    )
-    used = client.must("GET", f"/resource_providers/{host}/usages")["usages"]["VCPU"]
-    verdict = "exact" if used == size.capacity else f"{used - size.capacity:+d} units"
-    yield dataclasses.replace(outcome, note=f"{used} of {size.capacity} handed out: {verdict}")
-    yield from reshapes(target, size.reshaped, 8, 16)
-    yield from reshapes(target, size.many_reshaped, 8, 2)
+    return [{make_provider(client, f"host-{number}", stock): wanted} for number in range(hosts)]
 
 
-def shared_storage(target: Target, size: Size) -> Iterator[Outcome]:
+def shared_storage(client: Client, hosts: int) -> list[Allocations]:
     """Every claim also takes disk from the one provider that all hosts share."""
-    client = Client(target.server.url)
     aggregate = str(uuid.uuid4())
     pool = make_provider(client, "pool", {"DISK_GB": {"total": 10_000_000}})
     client.must(
@@ -127,26 +99,58 @@ def shared_storage(target: Target, size: Size) -> Iterator[Outcome]:
         f"/resource_providers/{pool}/traits",
         {"resource_provider_generation": 1, "traits": ["MISC_SHARES_VIA_AGGREGATE"]},
     )
-    hosts = [
-        make_provider(
-            client, f"host-{number}", {"VCPU": {"total": 640}, "MEMORY_MB": {"total": 655360}}
-        )
-        for number in range(size.hosts)
-    ]
-    for provider in (pool, *hosts):
+    stock = {"VCPU": {"total": 6400}, "MEMORY_MB": {"total": 6553600}}
+    nodes = [make_provider(client, f"host-{number}", stock) for number in range(hosts)]
+    for provider in (pool, *nodes):
         generation = client.must("GET", f"/resource_providers/{provider}")["generation"]
         client.must(
             "PUT",
             f"/resource_providers/{provider}/aggregates",
             {"resource_provider_generation": generation, "aggregates": [aggregate]},
         )
-    for clients in (8, 16):
-        yield ask_and_claim(target, "shared storage", clients, size.claims)
-    yield claim_alone(
-        target,
-        "shared storage",
-        [{host: {"VCPU": 1, "MEMORY_MB": 512}, pool: {"DISK_GB": 5}} for host in hosts],
+    return [{node: {"VCPU": 1, "MEMORY_MB": 512}, pool: {"DISK_GB": 5}} for node in nodes]
+
+
+OWN, SHARED = "disks of their own", "shared storage"
+WORLDS = {OWN: own_disks, SHARED: shared_storage}
+
+
+def claims(targets: dict[str, Target], size: Size, runs: int) -> Iterator[Outcome]:
+    """Claims in both worlds, by turns: the machine is not equally fast all the time."""
+    nodes = {
+        name: make(Client(targets[name].server.url), size.hosts) for name, make in WORLDS.items()
+    }
+    rows: list[tuple[tuple[str, ...], Callable[[Target, str], Outcome]]] = [
+        ((OWN,), lambda target, name: ask_and_claim(target, name, 1, size.claims)),
+        ((OWN, SHARED), lambda target, name: ask_and_claim(target, name, 8, size.claims)),
+        ((OWN, SHARED), lambda target, name: ask_and_claim(target, name, 16, size.claims)),
+        ((OWN, SHARED), lambda target, name: claim_alone(target, name, nodes[name])),
+    ]
+    for names, run in rows:
+        rounds = [[run(targets[name], name) for name in names] for _ in range(runs)]
+        yield from map(_in_the_middle, zip(*rounds, strict=True))
+
+
+def fillings(target: Target, capacity: int, runs: int) -> Outcome:
+    """One host until it is full, and another one in each run."""
+    client = Client(target.server.url)
+    outcomes, handed_out = [], 0
+    for number in range(runs):
+        host = make_provider(client, f"full-{number}", {"VCPU": {"total": capacity}})
+        scenario = f"16 clients, one host of {capacity} until full"
+        outcomes.append(run_clients(target, scenario, [until_full(host)] * 16))
+        handed_out += client.must("GET", f"/resource_providers/{host}/usages")["usages"]["VCPU"]
+    there = capacity * runs
+    verdict = "exact" if handed_out == there else f"{handed_out - there:+d} units"
+    return dataclasses.replace(
+        _in_the_middle(outcomes), note=f"{handed_out} of {there} handed out: {verdict}"
     )
+
+
+def _in_the_middle(runs: Sequence[Outcome]) -> Outcome:
+    """The middle one by rate, with the conflicts of all."""
+    middle = sorted(runs, key=lambda run: run.rate)[len(runs) // 2]
+    return dataclasses.replace(middle, conflicts=sum(run.conflicts for run in runs))
 
 
 def reshapes(target: Target, consumers: int, children: int, classes: int) -> Iterator[Outcome]:
@@ -219,7 +223,7 @@ def reshapes(target: Target, consumers: int, children: int, classes: int) -> Ite
 
 def measure(size: Size) -> dict[str, list[Outcome]]:
     """All scenarios on each server in turn, on databases of one PostgreSQL; outcomes by label."""
-    outcomes: dict[str, list[Outcome]] = {"published": [], "ours": []}
+    outcomes: dict[str, list[Outcome]] = {}
     drivers = {"published": (published, "psycopg2"), "ours": (ours, "psycopg")}
     with tempfile.TemporaryDirectory(prefix="benchmark-") as name, contextlib.ExitStack() as stack:
         directory = Path(name)
@@ -227,12 +231,21 @@ def measure(size: Size) -> dict[str, list[Outcome]]:
         cluster = stack.enter_context(postgresql(directory / "postgresql"))
         pid = int((directory / "postgresql" / "data" / "postmaster.pid").read_text().split()[0])
         for label, (start, driver) in drivers.items():
-            for scenarios in (own_disks, shared_storage):
-                database = f"{label}_{scenarios.__name__}"
-                create_database(cluster, database)
-                connection = f"postgresql+{driver}:{cluster}/{database}"
-                with start(directory / database, connection, WORKERS) as server:
-                    outcomes[label] += scenarios(Target(server, pid), size)
+            runs = RUNS if label == "ours" else 1
+            with contextlib.ExitStack() as servers:
+                targets = {}
+                for world, make in WORLDS.items():
+                    database = f"{label}_{make.__name__}"
+                    create_database(cluster, database)
+                    connection = f"postgresql+{driver}:{cluster}/{database}"
+                    server = start(directory / database, connection, WORKERS)
+                    targets[world] = Target(servers.enter_context(server), pid)
+                outcomes[label] = [
+                    *claims(targets, size, runs),
+                    fillings(targets[OWN], size.capacity, runs),
+                    *reshapes(targets[OWN], size.reshaped, 8, 16),
+                    *reshapes(targets[OWN], size.many_reshaped, 8, 2),
+                ]
     return outcomes
 
 
@@ -260,7 +273,7 @@ def show(console: Console, quick: bool) -> bool:
     outcomes = measure(QUICK if quick else FULL)
     table = Table(
         title=f"Claims: PostgreSQL, {WORKERS} worker processes each; one run of each row on the "
-        f"published package, on ours the middle of {RUNS} (one until full, one of a reshape)",
+        f"published package, on ours the middle of {RUNS} (one of a reshape)",
     )
     for heading in ("scenario", "", "claims/s", "conflicts", "p95 ms", "CPU ms", "database ms"):
         table.add_column(heading)
@@ -279,7 +292,7 @@ def show(console: Console, quick: bool) -> bool:
                 f"{row.database_ms:.2f}",
                 row.note,
             )
-        own = mine.scenario.replace("shared storage", "disks of their own")
+        own = mine.scenario.replace(SHARED, OWN)
         held, wanted = verdict(theirs, mine, mine_by_name[own] if own != mine.scenario else None)
         all_held &= held
         table.add_row(
