@@ -202,7 +202,7 @@ def test_three_at_once_are_as_three_in_a_row(
         statuses = sessions.one_after_the_other(actions, order, scene)
         allowed.append((statuses, look(client, scene)))
     last = sessions.statements_of(actions[0], make_scene(client)) - 1
-    assert last > 3, "the first request hardly asks the database"
+    assert last > 2, "the first request hardly asks the database"
     for number, stop_at in enumerate(sorted({last // 2, last - 1, last})):
         scene = make_scene(client)
         statuses = sessions.all_at_once(actions, scene, stop_at, first_goes_first=number % 2 == 0)
