@@ -9,10 +9,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from compute_agent import errors
-from compute_agent.report import answers
 from compute_agent.report.ages import age_of
-from compute_agent.report.allocations import UNTYPED, Allocations, NoCapacity
-from compute_agent.report.connection import CONSUMER_TYPE, Connection
+from compute_agent.report.allocations import Allocations, NoCapacity
+from compute_agent.report.connection import Connection
 from compute_agent.report.providers import Providers
 from compute_agent.report.retries import Retries
 from compute_agent.report.transport import Transport
@@ -92,10 +91,8 @@ class Consumers:
         :raises PlacementError: they cannot be read.
         """
         # asked once here and not by every thread
-        version = self.connection.newest(CONSUMER_TYPE)
-        read = self._all(
-            "reading consumers", [partial(self._read_one, uuid, version) for uuid in uuids]
-        )
+        self.connection.versions()
+        read = self._all("reading consumers", [partial(self._read_one, uuid) for uuid in uuids])
         return [each for each in read if each is not None]
 
     def last_written(self, provider: str) -> float | None:
@@ -125,23 +122,17 @@ class Consumers:
             # deleted since the listing: nobody holds anything of it
             return frozenset()
 
-    def _read_one(self, uuid: str, version: tuple[int, int]) -> Consumer | None:
-        doing, path = f"Reading the allocations of consumer {uuid}", f"/allocations/{uuid}"
-        kind = errors.ConsumerAllocationRetrievalFailed
-        response = self.connection.call("GET", path, doing, version=version)
-        if response.status != 200:
-            raise answers.failure(kind, doing, "GET", path, response)
-        record = answers.body_of(response, kind, doing, "GET", path, "allocations")
+    def _read_one(self, uuid: str) -> Consumer | None:
+        record, nature = self._allocations.read_consumer(uuid, self._clock)
         if not record["allocations"]:
             return None
-        consumer_type = record.get("consumer_type")
         return Consumer(
             uuid=uuid,
-            type=None if consumer_type == UNTYPED else consumer_type,
+            type=nature.type,
             resources={
                 provider: entry["resources"] for provider, entry in record["allocations"].items()
             },
-            age=age_of(response.headers, self._clock),
+            age=nature.age,
             record=record,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -150,25 +151,33 @@ class Allocations:
 
         :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
         """
-        return self._read_consumer(consumer)[0]
+        return self.read_consumer(consumer)[0]
 
     def nature_of_consumer(self, consumer: str) -> ConsumerNature:
         """What a consumer is and how old its allocations are.
 
         :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
         """
-        record, response = self._read_consumer(consumer)
-        kind = record.get("consumer_type", UNTYPED)
-        return ConsumerNature(None if kind == UNTYPED else kind, age_of(response.headers))
+        return self.read_consumer(consumer)[1]
 
-    def _read_consumer(self, consumer: str) -> tuple[Record, Response]:
+    def read_consumer(
+        self, consumer: str, clock: Callable[[], float] = time.time
+    ) -> tuple[Record, ConsumerNature]:
+        """A consumer's record, and what it is.
+
+        :param clock: tells the time where placement does not.
+        :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
+        """
         doing, path = f"Reading the allocations of consumer {consumer}", _path(consumer)
-        kind = errors.ConsumerAllocationRetrievalFailed
+        failed = errors.ConsumerAllocationRetrievalFailed
         version = self._connection.newest(CONSUMER_TYPE)
         response = self._connection.call("GET", path, doing, version=version)
         if response.status != 200:
-            raise answers.failure(kind, doing, "GET", path, response)
-        return answers.body_of(response, kind, doing, "GET", path, "allocations"), response
+            raise answers.failure(failed, doing, "GET", path, response)
+        record: Record = answers.body_of(response, failed, doing, "GET", path, "allocations")
+        kind = record.get("consumer_type", UNTYPED)
+        nature = ConsumerNature(None if kind == UNTYPED else kind, age_of(response.headers, clock))
+        return record, nature
 
     def put_allocations(self, consumer: str, record: Mapping[str, Any]) -> Claimed | NoCapacity:
         """Write a consumer's whole record, as it was read or with ``consumer_generation`` None.

@@ -269,7 +269,6 @@ class Search:
         yield from self._rounds([(view, kind.swaps) for view, kind in visited if kind.swaps], 0)
 
     def _rounds(self, left: list[tuple[TreeView, _Series]], number: int) -> Iterator[Candidate]:
-        make = tuple.__new__
         every = list(dict.fromkeys(series for _tree, series in left))
         # Asking the few kinds first spares a last round over the many trees.
         while any(series.get(number) is not None for series in every):
@@ -281,7 +280,7 @@ class Search:
                 if placement is not None:
                     going_on.append(each)
                     self._found += 1
-                    yield make(Candidate, (placement, tree))
+                    yield _candidate((placement, tree))
             left = going_on
             number += 1
 

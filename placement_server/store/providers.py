@@ -144,10 +144,10 @@ def _hold_parent(tx: WriteTransaction, parent_uuid: str) -> _Parent:
         raise ParentNotFound(parent_uuid)
     parent_id, root_id = row
     rows = tx.execute(_PARENT_AND_ROOT, {"ids": [parent_id, root_id]}).all()
-    held = {held_id: (held_root, uuid) for held_id, held_root, uuid in rows}
-    if any(held.get(one, (None,))[0] != root_id for one in row):
+    uuids = {held_id: uuid for held_id, held_root, uuid in rows if held_root == root_id}
+    if not uuids.keys() >= {parent_id, root_id}:
         raise LostRace(f"Provider {parent_uuid} moved meanwhile.")
-    return _Parent(parent_id, held[parent_id][1], root_id, held[root_id][1])
+    return _Parent(parent_id, uuids[parent_id], root_id, uuids[root_id])
 
 
 def update(

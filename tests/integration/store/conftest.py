@@ -21,6 +21,7 @@ from placement_server.store.records import (
 )
 from placement_server.store.store import Store
 from tests.fixtures.databases import DATABASES, fresh_database
+from tests.integration.store.interleaving import Sessions
 
 OPTIONS = StoreOptions(sqlite_synchronous=False, connect_tries=1)
 
@@ -45,6 +46,16 @@ def store(module_database_url: str) -> Iterator[Store]:
     opened = Store.open(module_database_url, options=OPTIONS)
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="module")
+def sessions(store: Store, module_database_url: str) -> Iterator[Sessions]:
+    """Two stores over one database, for two writers at once."""
+    second = Store.open(module_database_url, options=OPTIONS)
+    both = Sessions(store, second)
+    yield both
+    both.close()
+    second.close()
 
 
 def new_uuid() -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import sqlalchemy as sa
 
@@ -12,22 +10,12 @@ from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (
-    OPTIONS,
     new_provider,
     new_uuid,
     set_of,
     use_of,
 )
 from tests.integration.store.interleaving import Action, Scene, Sessions, check_serializable
-
-
-@pytest.fixture(scope="module")
-def sessions(store: Store, module_database_url: str) -> Iterator[Sessions]:
-    second = Store.open(module_database_url, options=OPTIONS)
-    both = Sessions(store, second)
-    yield both
-    both.close()
-    second.close()
 
 
 def scene(store: Store) -> Scene:

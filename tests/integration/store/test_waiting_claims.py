@@ -27,15 +27,6 @@ CLIENTS = 6
 STEPS = 25
 
 
-@pytest.fixture(scope="module")
-def sessions(store: Store, module_database_url: str) -> Iterator[Sessions]:
-    second = Store.open(module_database_url, options=OPTIONS)
-    both = Sessions(store, second)
-    yield both
-    both.close()
-    second.close()
-
-
 def claim(store: Store, *hosts: str) -> None:
     """One unit of each, in the order of ``hosts``."""
     amounts = {host: {"VCPU": 1} for host in hosts}
