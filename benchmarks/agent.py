@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.client import Client
-from benchmarks.servers import Server, family, ours, published
+from benchmarks.servers import Server, family, keeping_bytecode, ours, published
 
 REPOSITORY = Path(__file__).parents[1]
 CONSUMERS = 50
@@ -142,6 +142,7 @@ class AgentUnderTest:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.agent_process", str(self._config)],
             cwd=REPOSITORY,
+            env=keeping_bytecode(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

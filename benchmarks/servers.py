@@ -44,6 +44,14 @@ class Server:
         return sum(p.memory_full_info().pss for p in family(self.pid)) / 2**20
 
 
+def keeping_bytecode() -> dict[str, str]:
+    """An environment in which the first process leaves its bytecode to the ones after it.
+
+    An installed package has its bytecode; a checkout may not.
+    """
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def family(pid: int) -> list[psutil.Process]:
     """The process and its descendants."""
     parent = psutil.Process(pid)

@@ -13,6 +13,7 @@ from rich.table import Table
 from benchmarks.servers import (
     Server,
     family,
+    keeping_bytecode,
     ours,
     postgresql,
     published,
@@ -46,7 +47,7 @@ def import_cost(python: Path, module: str, config: Path, runs: int) -> Import:
 
 
 def _run(python: Path, code: str, config: Path) -> tuple[float, float]:
-    environment = {**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(config)}
+    environment = {**keeping_bytecode(), "OS_PLACEMENT_CONFIG_DIR": str(config)}
     with open(os.devnull, "wb") as nowhere:
         actions = [(os.POSIX_SPAWN_DUP2, nowhere.fileno(), descriptor) for descriptor in (1, 2)]
         pid = os.posix_spawn(python, [str(python), "-c", code], environment, file_actions=actions)

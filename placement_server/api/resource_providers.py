@@ -62,8 +62,10 @@ def _find(request: Request, conditions: dict[str, Any]) -> list[Provider]:
 
     The store looks at the few again: what it shows of a provider is of one moment with why.
     """
+    filters = {name: conditions[name] for name in _FILTERS if name in conditions}
+    if not filters:
+        return request.store.read_single(providers.identified, **conditions)
     if not any(conditions[name] for name in ("name", "uuid", "in_tree")):
-        filters = {name: conditions[name] for name in _FILTERS if name in conditions}
         ids = request.services.candidates.provider_ids(ProviderFilters(**filters))
         if ids is not None:
             return request.store.read(providers.find, ids=ids, **conditions) if ids else []

@@ -36,7 +36,7 @@ class Engines:
     """``in_memory``: one connection is all there is, its users must take turns.
 
     ``single``: for statements that need no transaction around them, where leaving it out saves
-    round trips.
+    anything.
     """
 
     reader: Engine
@@ -157,11 +157,15 @@ def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -
 
     @event.listens_for(engine, "begin")
     def on_begin(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("store_writes", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        begin = connection.get_execution_options().get("store_begin", "BEGIN")
+        if begin:
+            connection.exec_driver_sql(begin)
 
     return Engines(
-        reader=engine, writer=engine.execution_options(store_writes=True), in_memory=in_memory
+        reader=engine,
+        writer=engine.execution_options(store_begin="BEGIN IMMEDIATE"),
+        in_memory=in_memory,
+        single=None if in_memory else engine.execution_options(store_begin=None),
     )
 
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Final
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, bindparam, select
 
 from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
 from placement_server.store.names import class_ids, trait_ids
-from placement_server.store.provider_rows import PROVIDER, SELECT_PROVIDERS, provider_of
+from placement_server.store.provider_rows import (
+    PROVIDER,
+    SELECT_PROVIDERS,
+    AnySelect,
+    provider_of,
+)
 from placement_server.store.records import Provider
 from placement_server.store.tables import (
     inventories,
@@ -20,6 +27,40 @@ from placement_server.store.tables import (
 from placement_server.store.transaction import ReadTransaction
 
 Condition = ColumnElement[bool]
+
+_ROOT_ID: Final = select(resource_providers.c.root_provider_id).where(
+    resource_providers.c.uuid == bindparam("in_tree")
+)
+_IDENTITY: Final[Mapping[str, Condition]] = {
+    "name": PROVIDER.c.name == bindparam("name"),
+    "uuid": PROVIDER.c.uuid == bindparam("uuid"),
+    "in_tree": PROVIDER.c.root_provider_id == _ROOT_ID.scalar_subquery(),
+}
+
+
+def identified(
+    tx: ReadTransaction,
+    *,
+    name: str | None = None,
+    uuid: str | None = None,
+    in_tree: str | None = None,
+) -> list[Provider]:
+    """Providers by what names them, in one statement; all providers when nothing is given.
+
+    Agents ask for their tree all the time, so the statement is put together once.
+    """
+    identity = _given(name=name or None, uuid=uuid, in_tree=in_tree)
+    rows = tx.execute(_identified_by(tuple(identity)), identity).all()
+    return [provider_of(row) for row in rows]
+
+
+def _given(**identity: str | None) -> dict[str, str]:
+    return {name: value for name, value in identity.items() if value is not None}
+
+
+@cache
+def _identified_by(names: tuple[str, ...]) -> AnySelect:
+    return SELECT_PROVIDERS.where(*(_IDENTITY[name] for name in names))
 
 
 def find(
@@ -42,21 +83,17 @@ def find(
     Unknown names matter only when the filters before them leave anything. Raises TraitNotFound
     (names in ``required``, then in ``forbidden``) and ResourceClassNotFound.
     """
-    conditions: list[Condition] = []
+    identity = _given(name=name or None, uuid=uuid, in_tree=in_tree)
+    conditions = [_IDENTITY[each] for each in identity]
     if ids is not None:
         conditions.append(PROVIDER.c.id.in_(ids))
-    if name:
-        conditions.append(PROVIDER.c.name == name)
-    if uuid is not None:
-        conditions.append(PROVIDER.c.uuid == uuid)
-    if in_tree is not None:
-        root_id = select(resource_providers.c.root_provider_id).where(
-            resource_providers.c.uuid == in_tree
-        )
-        if (required or forbidden or resources) and tx.execute(root_id).scalar() is None:
-            # before anything is said of unknown names
-            return []
-        conditions.append(PROVIDER.c.root_provider_id == root_id.scalar_subquery())
+    if (
+        in_tree is not None
+        and (required or forbidden or resources)
+        and tx.execute(_ROOT_ID, identity).scalar() is None
+    ):
+        # before anything is said of unknown names
+        return []
 
     has_required: list[Condition] = []
     if required:
@@ -84,7 +121,7 @@ def find(
     if forbidden_aggregates:
         conditions.append(~_in_aggregate(forbidden_aggregates))
     conditions += [_fits(classes[rc], amount) for rc, amount in (resources or {}).items()]
-    rows = tx.execute(SELECT_PROVIDERS.where(*conditions)).all()
+    rows = tx.execute(SELECT_PROVIDERS.where(*conditions), identity).all()
     return [provider_of(row) for row in rows]
 
 

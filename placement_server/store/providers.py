@@ -20,7 +20,7 @@ from placement_server.store.errors import (
     ReparentingNotAllowed,
     UnparentingNotAllowed,
 )
-from placement_server.store.provider_filters import find
+from placement_server.store.provider_filters import find, identified
 from placement_server.store.provider_rows import get
 from placement_server.store.records import KEEP, Keep, Provider
 from placement_server.store.retry import LostRace
@@ -33,7 +33,7 @@ from placement_server.store.tables import (
 )
 from placement_server.store.transaction import STRUCTURE, WriteTransaction, aware
 
-__all__ = ["bump", "create", "delete", "find", "get", "update"]
+__all__ = ["bump", "create", "delete", "find", "get", "identified", "update"]
 
 _C: Final = resource_providers.c
 

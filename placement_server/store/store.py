@@ -129,8 +129,8 @@ class Store:
     ) -> _Result:
         """Run ``function``, which executes one statement and no more.
 
-        A statement by itself is of one moment, so PostgreSQL is spared BEGIN and COMMIT: one round
-        trip instead of three. Raises what :meth:`read` does.
+        A statement by itself is of one moment, so PostgreSQL and SQLite are spared BEGIN and
+        COMMIT: one round trip instead of three. Raises what :meth:`read` does.
         """
         engine = self._engines.single
         if engine is None:

@@ -422,7 +422,7 @@ def test_an_unforeseen_failure_is_a_500_in_the_usual_form(
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError("the roof is on fire")
 
-    monkeypatch.setattr(api.store, "read", fail)
+    monkeypatch.setattr(api.store, "read_single", fail)
     answer = api.get(RP)
     assert answer.status == 500
     assert answer.error["title"] == "Internal Server Error"
