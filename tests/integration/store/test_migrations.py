@@ -8,6 +8,8 @@ inventory lowered below its use.
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -276,3 +278,16 @@ def test_text_is_compared_exactly_on_mariadb_too(mariadb_url: str) -> None:
 
 def test_the_schema_that_is_demanded_is_the_one_that_the_migrations_make() -> None:
     assert migration.newest_revision() == schema.NEWEST_REVISION
+
+
+def test_a_worker_on_an_up_to_date_database_needs_no_alembic(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/placement.db"
+    script = (
+        "import sys\n"
+        "from placement_server.store.options import StoreOptions\n"
+        "from placement_server.store.store import Store\n"
+        f"Store.open({url!r}, options=StoreOptions(sync_on_startup=True)).close()\n"
+        "print('alembic' in sys.modules)\n"
+    )
+    starts = [subprocess.check_output([sys.executable, "-c", script], text=True) for _ in range(2)]
+    assert [start.split() for start in starts] == [["True"], ["False"]]
