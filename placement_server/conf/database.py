@@ -45,6 +45,16 @@ OPTIONS = [
         help="The SQL mode of MySQL and MariaDB sessions; it overrides the server's own.",
     ),
     cfg.IntOpt(
+        "mysql_wsrep_sync_wait",
+        min=0,
+        max=15,
+        help=(
+            "For Galera clusters that are written to on more than one node: 1 lets reads wait "
+            "until this node has applied what the others committed before, so that a client "
+            "sees its own writes through any server. Unset: as the database is configured."
+        ),
+    ),
+    cfg.IntOpt(
         "connection_recycle_time",
         default=3600,
         help=(

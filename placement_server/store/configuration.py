@@ -38,6 +38,7 @@ def store_options(conf: cfg.ConfigOpts) -> StoreOptions:
         connection_parameters=group.connection_parameters,
         sqlite_synchronous=group.sqlite_synchronous,
         mysql_sql_mode=group.mysql_sql_mode,
+        mysql_wsrep_sync_wait=group.mysql_wsrep_sync_wait,
         connection_recycle_time=group.connection_recycle_time,
         max_pool_size=group.max_pool_size,
         max_overflow=group.max_overflow,

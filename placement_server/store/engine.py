@@ -199,11 +199,16 @@ def _prepare_postgresql(engine: Engine, options: StoreOptions) -> None:
 
 
 def _prepare_mysql(engine: Engine, options: StoreOptions) -> None:
+    settings: dict[str, object] = {
+        "sql_mode": options.mysql_sql_mode,
+        "innodb_lock_wait_timeout": max(1, int(options.lock_timeout)),
+    }
+    if options.mysql_wsrep_sync_wait is not None:
+        settings["wsrep_sync_wait"] = options.mysql_wsrep_sync_wait
+    assignments = ", ".join(f"{name} = %s" for name in settings)
+
     @event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: Any, _record: object) -> None:
         cursor = dbapi_connection.cursor()
-        cursor.execute(
-            "SET SESSION sql_mode = %s, innodb_lock_wait_timeout = %s",
-            (options.mysql_sql_mode, max(1, int(options.lock_timeout))),
-        )
+        cursor.execute(f"SET SESSION {assignments}", tuple(settings.values()))
         cursor.close()

@@ -16,6 +16,7 @@ class StoreOptions:
     connection_parameters: str = ""
     sqlite_synchronous: bool = True
     mysql_sql_mode: str = "TRADITIONAL"
+    mysql_wsrep_sync_wait: int | None = None
     connection_recycle_time: int = 3600
     max_pool_size: int | None = None
     max_overflow: int | None = None
