@@ -176,6 +176,7 @@ class Fleet:
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._faults: list[BaseException] = []
+        self._at_work = 0
         self._pool = ThreadPoolExecutor(THREADS, "agent")
         self._thread = threading.Thread(target=self._run, name="schedule")
 
@@ -196,6 +197,12 @@ class Fleet:
             agent.stop()
         if self._faults:
             raise self._faults[0]
+
+    @property
+    def at_work(self) -> int:
+        """Passes that have begun and not ended."""
+        with self._lock:
+            return self._at_work
 
     def completed_since(self, moment: float) -> int:
         """How many different agents completed a pass since then."""
@@ -219,6 +226,7 @@ class Fleet:
                 ready = None
                 if self._due and due <= time.monotonic():
                     _, ready = heapq.heappop(self._due)
+                    self._at_work += 1
             if ready is not None:
                 self._pool.submit(self._one, ready)
             else:
@@ -235,6 +243,7 @@ class Fleet:
         if completed:
             self.traffic.passes.append((now, agent.name))
         with self._lock:
+            self._at_work -= 1
             heapq.heappush(self._due, (now + next_in, number))
 
 
