@@ -124,10 +124,13 @@ class Flush:
         self.report.operations = tuple(operations)
         self._doomed = {o.uuid for o in operations if isinstance(o, DeleteProvider)}
         for stage in stages(operations):
-            if isinstance(stage[0], Reshape) and self._failures:
-                # Nothing has moved yet, and what failed may be what the reshape stands on.
-                break
-            self._run_stage(stage)
+            if isinstance(stage[0], Reshape):
+                if self._failures:
+                    # Nothing has moved yet, and what failed may be what the reshape stands on.
+                    break
+                self._reshape(stage[0])
+            else:
+                self._run_stage(stage)
         self._raise_failures()
         return self.report
 
@@ -198,9 +201,7 @@ class Flush:
     def _ends_flush(self, error: errors.ComputeAgentError) -> bool:
         """Whether trying anything else is pointless; a 500 may well be about one provider only."""
         match error:
-            case errors.PlacementUnauthorized() | errors.ReshapeFailed():
-                return True
-            case errors.PlacementReshapeConflict():
+            case errors.PlacementUnauthorized():
                 return True
             case errors.PlacementUnavailable():
                 with self._lock:
@@ -227,8 +228,6 @@ class Flush:
                 self._set_inventory(operation)
             case SetInventories(changes):
                 self._set_inventories(changes)
-            case Reshape(changes, allocations):
-                self._reshaper.reshape(self._live, self._ready(changes), allocations)
             case SetAggregates():
                 self._writes.set_aggregates(operation)
             case SetTraits():
@@ -237,6 +236,17 @@ class Flush:
                 self._delete(uuid, name)
             case KeepProvider(uuid, name):
                 self._keep(uuid, name, "it is not this agent's to delete")
+
+    def _reshape(self, operation: Reshape) -> None:
+        """Whatever goes wrong ends the flush: all that follows stands on the new layout."""
+        try:
+            self._reshaper.reshape(
+                self._live, self._ready(operation.changes), operation.allocations
+            )
+        except errors.ResourceProviderNotFound as exc:
+            raise errors.ResourceProviderUpdateConflict(
+                f"a provider is gone from placement, the reshape has to begin anew: {exc}"
+            ) from exc
 
     def _create(self, operation: CreateProvider) -> None:
         uuid, name, parent_uuid = operation.uuid, operation.name, operation.parent_uuid

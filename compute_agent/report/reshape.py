@@ -82,7 +82,8 @@ class Reshaper:
         :param allocations: consumer uuid -> record as it shall be.
         :raises errors.PlacementReshapeConflict: somebody wrote first; begin again from reading.
         :raises errors.ReshapeFailed: refused, or half of it is there, which placement excludes.
-        :raises errors.PlacementUnavailable: no answer, and no telling whether it happened.
+        :raises errors.PlacementUnavailable: it did not happen as placement cannot answer, or it
+            cannot be told whether it happened; begin again from reading once placement is back.
         """
         wanted = self._merged(live, changes)
         if not wanted:
@@ -141,7 +142,8 @@ class Reshaper:
         lost: errors.PlacementUnavailable,
     ) -> None:
         """The answer to a reshape was lost: look which of the two states placement is in."""
-        LOG.warning("The reshape was not answered, reading what became of it: %s", lost)
+        # whoever plans the passes warns of an outage, once; this comes with every try
+        LOG.info("The reshape was not answered, reading what became of it: %s", lost)
         tasks = [
             partial(self._providers.inventories, uuid, live.data(uuid).name) for uuid in wanted
         ]
@@ -149,8 +151,16 @@ class Reshaper:
         if all(equal_inventories(now[uuid].content, wanted[uuid]) for uuid in wanted):
             return
         if all(equal_inventories(now[uuid].content, before[uuid]) for uuid in wanted):
-            raise errors.PlacementReshapeConflict(
-                f"the reshape was not answered and did not happen: {lost}"
+            # Nobody else wrote, so this is no conflict: it lasts as long as the outage does.
+            raise errors.PlacementUnavailable(
+                f"the reshape did not happen, the layout is still the old one: {lost}",
+                status=lost.status,
+                code=lost.code,
+                detail=lost.detail,
+                request_id=lost.request_id,
+                method=lost.method,
+                path=lost.path,
+                retry_after=lost.retry_after,
             ) from lost
         raise errors.ReshapeFailed(
             f"it was not answered, and placement has neither the old nor the new layout: {lost}"

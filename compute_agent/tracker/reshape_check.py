@@ -15,6 +15,7 @@ from compute_agent import errors
 from compute_agent.inventory import capacity, equal_inventories
 from compute_agent.provider import SHARING_TRAIT
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.tracker.reshape_sums import Amounts, Exchanges, Units
 from compute_agent.virt.layout.pci import MANAGED
 
 Allocations: TypeAlias = dict[str, dict[str, Any]]
@@ -44,7 +45,9 @@ def check(
     complete = {**before, **after}
     faults = [
         *_sharing_faults(base, wanted),
-        *_consumer_faults(before, after, own, _newly_counted(base, wanted)),
+        *_consumer_faults(
+            before, after, own, Exchanges.of(base, wanted, root_uuid, _newly_counted(base, wanted))
+        ),
         *_capacity_faults(wanted, before, complete, own),
     ]
     if faults:
@@ -70,7 +73,7 @@ def _consumer_faults(
     before: Mapping[str, Mapping[str, Any]],
     after: Mapping[str, Mapping[str, Any]],
     own: Collection[str],
-    new: Collection[tuple[str, str]],
+    exchanges: Exchanges,
 ) -> list[str]:
     faults = []
     for consumer, record in after.items():
@@ -84,16 +87,14 @@ def _consumer_faults(
         elsewhere_now = {uuid: r for uuid, r in now.items() if uuid not in own}
         if elsewhere_was != elsewhere_now:
             faults.append(f"allocations of consumer {consumer} on other trees were changed")
-        healed = {
-            uuid: {rc: n for rc, n in resources.items() if (uuid, rc) not in new}
-            for uuid, resources in now.items()
-        }
-        if _sums(was, own) != _sums(healed, own):
-            faults.extend(_sum_faults(consumer, _sums(was, own), _sums(now, own)))
+        faults.extend(
+            f"consumer {consumer} held {had} of {rc} and would hold {has}"
+            for rc, had, has in exchanges.faults(_on(was, own), _on(now, own))
+        )
     return faults
 
 
-def _newly_counted(base: ProviderTree, wanted: ProviderTree) -> frozenset[tuple[str, str]]:
+def _newly_counted(base: ProviderTree, wanted: ProviderTree) -> Units:
     """Return the PCI devices, as provider and class, that placement did not count until now.
 
     Guests may hold some already; they get allocations, where nothing else about them changes.
@@ -105,16 +106,6 @@ def _newly_counted(base: ProviderTree, wanted: ProviderTree) -> frozenset[tuple[
         for resource_class in wanted.data(uuid).inventory
         if not base.exists(uuid) or resource_class not in base.data(uuid).inventory
     )
-
-
-def _sum_faults(consumer: str, was: Counter[str], now: Counter[str]) -> list[str]:
-    """A class may take another name (VCPU becomes PCPU), but no unit may appear or vanish."""
-    differing = sorted(rc for rc in {*was, *now} if was[rc] != now[rc])
-    if sum(was.values()) == sum(now.values()):
-        return []
-    return [
-        f"consumer {consumer} held {was[rc]} of {rc} and would hold {now[rc]}" for rc in differing
-    ]
 
 
 def _capacity_faults(
@@ -184,9 +175,5 @@ def _amounts(record: Mapping[str, Any]) -> dict[str, dict[str, int]]:
     return {uuid: dict(entry["resources"]) for uuid, entry in record.get("allocations", {}).items()}
 
 
-def _sums(amounts: Mapping[str, Mapping[str, int]], own: Collection[str]) -> Counter[str]:
-    sums: Counter[str] = Counter()
-    for uuid, resources in amounts.items():
-        if uuid in own:
-            sums.update(resources)
-    return sums
+def _on(amounts: Amounts, own: Collection[str]) -> Amounts:
+    return {uuid: resources for uuid, resources in amounts.items() if uuid in own}

@@ -137,17 +137,39 @@ def test_a_lost_answer_is_settled_by_reading_the_new_layout(host, other, guests)
     assert_done(host, other, guests)
 
 
-def test_a_request_that_never_arrived_is_a_round_to_repeat(host, other, guests):
+def test_a_request_that_never_arrived_is_an_outage_and_no_conflict(host, other, guests):
     def hook(method, path, body):
         if path == "/reshaper":
             host.transport.before = None
             raise errors.PlacementAPIConnectFailure("reset", method=method, path=path)
 
     host.transport.before = hook
-    with pytest.raises(errors.PlacementReshapeConflict, match="did not happen"):
+    with pytest.raises(errors.PlacementUnavailable, match="did not happen"):
         reshape(host, guests)
+    assert_not_done(host, other, guests)
     reshape(host, guests)
     assert_done(host, other, guests)
+
+
+def test_a_reshaper_that_crashes_ends_the_flush_before_what_stands_on_the_new_layout(
+    host, other, guests
+):
+    def lay_out(tree):
+        nested(host.name)(tree)
+        tree.add_traits(host.name, "HW_CPU_X86_AVX")
+
+    def hook(method, path, body):
+        if path == "/reshaper":
+            text = explained(500, "boom")
+            return Response(500, {"retry-after": "7"}, json.loads(text), text)
+        return None
+
+    host.transport.before = hook
+    with pytest.raises(errors.PlacementUnavailable, match="boom") as caught:
+        reshape(host, guests, lay_out=lay_out)
+    assert (caught.value.status, caught.value.retry_after) == (500, 7.0)
+    assert "HW_CPU_X86_AVX" not in other.find_provider(host.root).traits
+    assert_not_done(host, other, guests)
 
 
 def test_placement_gone_for_good_during_the_reshape_is_unavailable_and_later_converges(

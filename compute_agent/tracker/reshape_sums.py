@@ -1,0 +1,121 @@
+"""Whether a consumer holds after a reshape what it held before, class by class.
+
+A unit stays a unit of its class, with two exceptions:
+
+    VCPU and PCPU      change into each other one for one: a guest has CPUs of its own or not
+    classes of devices change their names: where one goes from a provider and another comes with the
+                       same total, what was held of the one is held of the other; what goes from
+                       elsewhere, as from the root, may be held of any that comes
+
+Pure functions; amounts are provider uuid -> resource class -> units.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from compute_agent.provider_tree import ProviderTree
+
+Amounts: TypeAlias = Mapping[str, Mapping[str, int]]
+Units: TypeAlias = frozenset[tuple[str, str]]
+"""Provider uuid and resource class."""
+
+CPUS = frozenset({"VCPU", "PCPU"})
+_DEVICE_CLASS = "VGPU"
+_CUSTOM = "CUSTOM_"
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanges:
+    """Which classes of a tree count as one in this reshape.
+
+    ``going``, ``coming``: units of device classes that a provider has only before, or only after.
+    ``newly_counted``: units that were in use before placement counted them; what is held of them
+    may appear from nowhere.
+    """
+
+    groups: tuple[frozenset[str], ...]
+    going: Units
+    coming: Units
+    newly_counted: Units = field(default=frozenset())
+
+    @classmethod
+    def of(
+        cls, base: ProviderTree, wanted: ProviderTree, root_uuid: str, newly_counted: Units
+    ) -> Exchanges:
+        """Compare the tree of one root before and after."""
+        before, after = _device_totals(base, root_uuid), _device_totals(wanted, root_uuid)
+        going, coming = frozenset(before.keys() - after), frozenset(after.keys() - before)
+        anywhere = {new for _uuid, new in coming - newly_counted}
+        links = [CPUS]
+        for uuid, old in going:
+            here = {
+                new
+                for at, new in coming
+                if at == uuid != root_uuid and after[at, new] == before[uuid, old]
+            }
+            links.append(frozenset({old, *(here or anywhere)}))
+        return cls(_joined(links), going, coming, newly_counted)
+
+    def faults(self, was: Amounts, now: Amounts) -> Iterator[tuple[str, int, int]]:
+        """Yield class, units before and units after, of every class that lost or gained units.
+
+        :param was, now: what one consumer holds on this tree.
+        """
+        before, after = _sums(was), _sums(now)
+        found = _sums(_within(now, self.newly_counted))
+        left, arrived = _sums(_within(was, self.going)), _sums(_within(now, self.coming))
+        grouped = {rc for group in self.groups for rc in group}
+        alone = (frozenset({rc}) for rc in {*before, *after} - grouped)
+        faulty: set[str] = set()
+        for group in (*self.groups, *alone):
+            total = sum(after[rc] for rc in group)
+            healed = total - sum(found[rc] for rc in group)
+            renamed = group != CPUS and len(group) > 1
+            if sum(before[rc] for rc in group) not in (total, healed) or (
+                renamed
+                and any(
+                    before[rc] - after[rc] > left[rc] or after[rc] - before[rc] > arrived[rc]
+                    for rc in group
+                )
+            ):
+                faulty |= group
+        for rc in sorted(faulty):
+            if before[rc] != after[rc]:
+                yield rc, before[rc], after[rc]
+
+
+def _device_totals(tree: ProviderTree, root_uuid: str) -> dict[tuple[str, str], int]:
+    return {
+        (uuid, rc): int(record["total"])
+        for uuid in tree.get_provider_uuids(root_uuid)
+        for rc, record in tree.data(uuid).inventory.items()
+        if rc == _DEVICE_CLASS or rc.startswith(_CUSTOM)
+    }
+
+
+def _joined(links: Collection[frozenset[str]]) -> tuple[frozenset[str], ...]:
+    """Unite sets that have something in common; of the result no two have."""
+    groups: list[frozenset[str]] = []
+    for link in links:
+        touching = [group for group in groups if group & link]
+        groups = [group for group in groups if not group & link]
+        groups.append(link.union(*touching))
+    return tuple(groups)
+
+
+def _sums(amounts: Amounts) -> Counter[str]:
+    sums: Counter[str] = Counter()
+    for resources in amounts.values():
+        sums.update(resources)
+    return sums
+
+
+def _within(amounts: Amounts, units: Units) -> Amounts:
+    return {
+        uuid: {rc: n for rc, n in resources.items() if (uuid, rc) in units}
+        for uuid, resources in amounts.items()
+    }
