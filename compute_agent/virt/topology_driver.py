@@ -53,6 +53,8 @@ class TopologyDriver(ComputeDriver):
         self._said: dict[str, frozenset[str]] = {}
         self._gpu_of: dict[str, PciAddress] = {}
         """Provider -> its GPU, as they were laid out last."""
+        self._before_reshape: dict[str, ProviderTree] = {}
+        """Node -> its tree as placement had it when a reshape was asked for."""
         self._has_remote_managed = False
 
     @abstractmethod
@@ -87,16 +89,17 @@ class TopologyDriver(ComputeDriver):
         nodename: str,
         allocations: Allocations | None = None,
     ) -> None:
-        proposal = self._propose(provider_tree, nodename)
-        situation = Situation.of(
-            provider_tree, proposal.layout, proposal.identities, proposal.topology
-        )
+        stored = self._as_stored(provider_tree, nodename, reshapes=allocations is not None)
+        proposal = self._propose(stored, provider_tree, nodename)
+        situation = Situation.of(stored, proposal.layout, proposal.identities, proposal.topology)
         if not self.options.pci.report:
             self._refuse_to_drop_held_devices(situation)
         ratios = proposal.ratios
         if allocations is None:
             due = list(reshape.reasons(situation, self._has_pinned_guests, self._guests))
             if due:
+                if not provider_tree.stale_uuids():
+                    self._before_reshape[nodename] = provider_tree.snapshot()
                 raise errors.ReshapeNeeded(f"{nodename}: {'; '.join(due)}")
             held = self.held
         else:
@@ -196,17 +199,36 @@ class TopologyDriver(ComputeDriver):
                 "[compute_agent]allow_cpu_set_change lets the agent start all the same."
             )
 
-    def _propose(self, tree: ProviderTree, nodename: str) -> _Proposal:
+    def _as_stored(self, tree: ProviderTree, nodename: str, *, reshapes: bool) -> ProviderTree:
+        """Return the tree as placement has it.
+
+        The tree of the second call of a reshape may be that of the first, edited half: what then
+        counts is what the first call saw. One that was read anew since counts itself.
+        """
+        # what a call saw is for the very next one, or for none
+        before = self._before_reshape.pop(nodename, None)
+        if not reshapes or before is None:
+            return tree
+        common = [uuid for uuid in tree.get_provider_uuids() if before.exists(uuid)]
+        moved = any(tree.data(uuid).generation != before.data(uuid).generation for uuid in common)
+        return tree if moved else before
+
+    def _propose(self, stored: ProviderTree, tree: ProviderTree, nodename: str) -> _Proposal:
+        """Lay the node out.
+
+        :param stored: the tree as placement has it, which the layout goes on from.
+        :param tree: the one to be edited.
+        """
         topology = self.topology(nodename)
         options = self.current_options()
-        root = tree.data(nodename)
-        names = frozenset(tree.data(u).name for u in tree.get_provider_uuids(root.uuid)[1:])
+        root = stored.data(nodename)
+        names = frozenset(stored.data(u).name for u in stored.get_provider_uuids(root.uuid)[1:])
         layout = lay_out(
             nodename,
             topology,
             options,
             existing_names=names,
-            shared_disk=self._disk_is_shared(tree, root),
+            shared_disk=self._disk_is_shared(stored, root),
         )
         self._say_once(
             nodename, warnings=frozenset(layout.warnings), errors=frozenset(layout.errors)
@@ -269,10 +291,10 @@ class TopologyDriver(ComputeDriver):
             )
 
     def _guests(self) -> dict[str, InstanceDevices]:
-        """Return what the guests hold that run here."""
+        """Return what the guests hold that are known to run here."""
         return {
             uuid: devices
-            for uuid in self.list_instance_uuids()
+            for uuid in self.list_instance_uuids() or ()
             if (devices := self.get_instance_devices(uuid)) is not None
         }
 

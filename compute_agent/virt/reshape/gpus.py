@@ -1,9 +1,13 @@
-"""Allocations of vGPUs: from the root to GPUs, between a GPU and its VFs, to a new class name."""
+"""Allocations of vGPUs: from the root to GPUs, between a GPU and its VFs, to a new class name.
+
+Whether a reshape is due is asked of the tree. What moves is asked of the allocations: the tree may
+have been edited half and lack providers and classes already of which something is still held.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,16 +15,18 @@ from oslo_log import log
 
 from compute_agent import errors
 from compute_agent.discovery.facts import PciAddress, PhysicalGpu
-from compute_agent.provider_tree import ProviderData
+from compute_agent.inventory import Inventory
+from compute_agent.provider_tree import ProviderData, child_uuid
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.layout import names
-from compute_agent.virt.layout.gpus import MIG_CLASS_PREFIX
+from compute_agent.virt.layout.gpus import MIG_CLASS_PREFIX, gpu_keys, vf_key
 from compute_agent.virt.layout.wanted import WantedProvider
 from compute_agent.virt.reshape.moves import (
     DevicesOf,
     Situation,
     Unit,
     held,
+    held_by_provider,
     move_all,
     shift,
     used,
@@ -58,7 +64,7 @@ def move(situation: Situation, allocations: Allocations, devices_of: DevicesOf) 
     for gpu in _with_vfs(situation):
         _vfs_to_whole(view, allocations, gpu)
         _whole_to_vfs(view, allocations, gpu, devices_of)
-    for source, target in view.renamed():
+    for source, target in (*view.renamed(), *view.left_behind(allocations)):
         move_all(allocations, source, target)
 
 
@@ -120,6 +126,25 @@ class _View:
         """The provider that placement has for the GPU, if its VFs count for themselves now."""
         return self.stored.get(gpu.address) if self.wanted_vfs(gpu) else None
 
+    def vf_sources(self, gpu: PhysicalGpu) -> list[str]:
+        """Uuids of VF providers that the layout no longer has, be they in the tree or not."""
+        key = gpu_keys(self.situation.topology.gpus)[gpu.address]
+        lost = self._lost(vf_key(key, gpu, vf) for vf in gpu.vfs)
+        return [*(provider.uuid for provider in self.obsolete_vfs(gpu)), *lost]
+
+    def whole_sources(self, gpu: PhysicalGpu) -> list[str]:
+        """Uuids under which the GPU itself counted what its VFs count now, likewise."""
+        if not self.wanted_vfs(gpu):
+            return []
+        key = gpu_keys(self.situation.topology.gpus)[gpu.address]
+        stored = self.stored.get(gpu.address)
+        return [*([stored.uuid] if stored else []), *self._lost([key])]
+
+    def _lost(self, keys: Iterable[str]) -> list[str]:
+        """The uuids that a layout gives to these keys, of those that the tree has not."""
+        uuids = (child_uuid(self.situation.identities.root, key) for key in keys)
+        return [uuid for uuid in uuids if not self.situation.tree.exists(uuid)]
+
     def renamed(self) -> Iterator[tuple[Unit, Unit]]:
         """GPUs that count the same under another class name.
 
@@ -127,17 +152,36 @@ class _View:
         things.
         """
         for wanted in self.counting.values():
-            if wanted.key not in self.situation.identities.known:
-                continue
             target = self.unit(wanted)
-            stored = self.situation.tree.data(target.provider).inventory
-            old = [
-                rc for rc in stored if rc not in wanted.inventory and not rc.startswith(_NOT_VGPU)
-            ]
+            stored = self._inventory(target.provider)
+            old = _not_wanted(stored, wanted)
             if len(old) != 1 or target.resource_class in stored:
                 continue
             if stored[old[0]]["total"] == wanted.inventory[target.resource_class].total:
                 yield Unit(target.provider, old[0]), target
+
+    def left_behind(self, allocations: Allocations) -> Iterator[tuple[Unit, Unit]]:
+        """GPUs of which units are held under a class that the tree has no record of any more.
+
+        Placement lets nobody take away a record of which something is held, so an edit of this
+        tree did; where one class is left so, it is the one whose name changed.
+        """
+        sums = held_by_provider(allocations)
+        for wanted in self.counting.values():
+            target = self.unit(wanted)
+            stored = self._inventory(target.provider)
+            lost = _not_wanted(sums.get(target.provider, {}).keys() - stored.keys(), wanted)
+            if len(lost) == 1:
+                yield Unit(target.provider, lost[0]), target
+
+    def _inventory(self, uuid: str) -> Inventory:
+        tree = self.situation.tree
+        return tree.data(uuid).inventory if tree.exists(uuid) else {}
+
+
+def _not_wanted(classes: Iterable[str], wanted: WantedProvider) -> list[str]:
+    """Those of the classes that may be vGPUs and that the layout has not for the provider."""
+    return [rc for rc in classes if rc not in wanted.inventory and not rc.startswith(_NOT_VGPU)]
 
 
 def _vgpu_class(wanted: WantedProvider) -> str | None:
@@ -150,17 +194,17 @@ def _vfs_to_whole(view: _View, allocations: Allocations, gpu: PhysicalGpu) -> No
     if whole is None:
         return
     target = view.unit(whole)
-    for provider in view.obsolete_vfs(gpu):
+    for uuid in view.vf_sources(gpu):
         for resource_class in sorted(view.classes):
-            move_all(allocations, Unit(provider.uuid, resource_class), target)
+            move_all(allocations, Unit(uuid, resource_class), target)
 
 
 def _whole_to_vfs(
     view: _View, allocations: Allocations, gpu: PhysicalGpu, devices_of: DevicesOf
 ) -> None:
     """Each vGPU goes to the VF its guest has, or where that is unknown to the first free one."""
-    whole = view.obsolete_whole(gpu)
-    if whole is None:
+    wholes = view.whole_sources(gpu)
+    if not wholes:
         return
     vfs = view.wanted_vfs(gpu)
     units = {address: view.unit(wanted) for address, wanted in vfs.items()}
@@ -168,7 +212,7 @@ def _whole_to_vfs(
         address: vfs[address].inventory[unit.resource_class].total - used(allocations, unit)
         for address, unit in units.items()
     }
-    sources = [Unit(whole.uuid, rc) for rc in sorted(view.classes)]
+    sources = [Unit(uuid, rc) for uuid in wholes for rc in sorted(view.classes)]
     holders = [
         (consumer, record, source)
         for consumer, record in sorted(allocations.items())
@@ -191,8 +235,9 @@ def _whole_to_vfs(
         if left := held(record, source):
             raise errors.ReshapeFailed(
                 error=f"consumer {consumer} holds {left} more {source.resource_class} of "
-                f"{whole.name} than its virtual functions have; delete the consumer's allocation "
-                "if it is stale, or set [gpu]vf_providers = per_pf"
+                f"{view.situation.name_of(source.provider)} than its virtual functions "
+                "have; delete the consumer's allocation if it is stale, or set "
+                "[gpu]vf_providers = per_pf"
             )
 
 

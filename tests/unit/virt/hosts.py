@@ -27,6 +27,7 @@ class OneNodeDriver(TopologyDriver):
         self.guests: dict[str, InstanceDevices] = {}
         self._said = {}
         self._gpu_of = {}
+        self._before_reshape = {}
 
     def topology(self, nodename: str) -> HostTopology:
         return self.machine
