@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from compute_agent import errors
 from compute_agent.provider import SHARING_TRAIT
-from compute_agent.report import answers
+from compute_agent.report import answer_shapes, answers
 from compute_agent.report.connection import Connection
 
 HOST_TRAITS = ("COMPUTE_NODE", "OWNER_NOVA")
@@ -86,5 +86,5 @@ def _listed(connection: Connection, query: str) -> list[Mapping[str, Any]]:
     response = connection.call("GET", path, doing)
     if response.status != 200:
         raise answers.failure(kind, doing, "GET", path, response)
-    body = answers.body_of(response, kind, doing, "GET", path, "resource_providers")
+    body = answers.body_of(response, kind, doing, "GET", path, answer_shapes.ROOTED_PROVIDERS)
     return cast("list[Mapping[str, Any]]", body["resource_providers"])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from compute_agent import errors
-from compute_agent.report import answers
+from compute_agent.report import answer_shapes, answers
 from compute_agent.report.ages import age_of
 from compute_agent.report.allocation_races import repeating_races
 from compute_agent.report.connection import (
@@ -174,7 +174,9 @@ class Allocations:
         response = self._connection.call("GET", path, doing, version=version)
         if response.status != 200:
             raise answers.failure(failed, doing, "GET", path, response)
-        record: Record = answers.body_of(response, failed, doing, "GET", path, "allocations")
+        record: Record = answers.body_of(
+            response, failed, doing, "GET", path, answer_shapes.CONSUMER
+        )
         kind = record.get("consumer_type", UNTYPED)
         nature = ConsumerNature(None if kind == UNTYPED else kind, age_of(response.headers, clock))
         return record, nature

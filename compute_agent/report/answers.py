@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
 
 from compute_agent import errors
+from compute_agent.report.answer_shapes import Shape
 from compute_agent.report.transport import Microversion, Response
 
 CONCURRENT_UPDATE: Final = "placement.concurrent_update"
@@ -140,21 +141,26 @@ def raise_unless_answered(
 
 
 def body_of(
-    response: Response, kind: type[E], doing: str, method: str, path: str, *keys: str
+    response: Response, kind: type[E], doing: str, method: str, path: str, shape: Shape
 ) -> Any:
-    """The JSON object of a good answer that has all of ``keys``.
+    """The JSON body of a good answer, which is all that ``shape`` says.
 
-    :raises kind: it is no such object (a login page with status 200, a truncated body ...).
+    :raises kind: it is not (a login page with status 200, a truncated body, another service ...).
     """
-    body = response.json
-    if not isinstance(body, dict) or any(key not in body for key in keys):
-        raise_malformed(response, kind, doing, method, path, f"an object with {', '.join(keys)}")
-    return body
+    misfit = shape.misfit(response.json)
+    if misfit is not None:
+        raise_malformed(response, kind, doing, method, path, f"{shape.words} ({misfit})")
+    return response.json
 
 
 def raise_malformed(
     response: Response, kind: type[E], doing: str, method: str, path: str, expected: str
 ) -> NoReturn:
+    """Raise for an answer with a good status that says nothing, or something else.
+
+    :param expected: what it should have been.
+    :raises kind: always.
+    """
     raise kind(
         f"{doing} failed: {method} {path} was answered {response.status} with something that is "
         f"not {expected}: {response.text[:SHOWN]!r}. Is this the URL of placement?",

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from compute_agent import errors
-from compute_agent.report import answers
+from compute_agent.report import answer_shapes, answers
 from compute_agent.report.connection import CONSUMER_TYPE, NEWEST, Connection
 from compute_agent.report.transport import Microversion
 
@@ -49,9 +49,7 @@ class Candidates:
         response = self._connection.call("GET", path, doing, version=at, extended=extended)
         if response.status != 200:
             raise answers.failure(kind, doing, "GET", path, response)
-        body = answers.body_of(
-            response, kind, doing, "GET", path, "allocation_requests", "provider_summaries"
-        )
+        body = answers.body_of(response, kind, doing, "GET", path, answer_shapes.CANDIDATES)
         return CandidateAnswer(body["allocation_requests"], body["provider_summaries"], at)
 
     def get_usages(
@@ -69,6 +67,8 @@ class Candidates:
         response = self._connection.call("GET", path, doing, version=version)
         if response.status != 200:
             raise answers.failure(kind, doing, "GET", path, response)
-        body = answers.body_of(response, kind, doing, "GET", path, "usages")
+        typed = version >= CONSUMER_TYPE
+        shape = answer_shapes.TYPED_USAGES if typed else answer_shapes.USAGES
+        body = answers.body_of(response, kind, doing, "GET", path, shape)
         usages: dict[str, Any] = body["usages"]
         return usages

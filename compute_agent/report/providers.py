@@ -13,14 +13,13 @@ from urllib.parse import quote
 from compute_agent import errors
 from compute_agent.inventory import FrozenRecord, Inventory, complete_inventory
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider
-from compute_agent.report import answers
+from compute_agent.report import answer_shapes, answers
+from compute_agent.report.answer_shapes import Shape
 from compute_agent.report.connection import BASE, REPARENT, Connection
 from compute_agent.report.transport import Response
 
 MAX_LISTED: Final = 200
 """Items in one ``in:`` list; more make the URL too long for what stands before placement."""
-
-PROVIDER_KEYS: Final = ("uuid", "name", "generation", "parent_provider_uuid")
 
 NO_PARENT: Final = "parent provider UUID does not exist"
 
@@ -64,7 +63,7 @@ class Providers:
             raise answers.failure(kind, doing, "GET", path, response)
         return cast(
             PlacementProvider,
-            answers.body_of(response, kind, doing, "GET", path, *PROVIDER_KEYS),
+            answers.body_of(response, kind, doing, "GET", path, answer_shapes.ROOTED_PROVIDER),
         )
 
     def sharing(self, aggregates: Collection[str]) -> list[PlacementProvider]:
@@ -79,21 +78,19 @@ class Providers:
 
     def inventories(self, uuid: str, name: str) -> AtGeneration[FrozenRecord]:
         kind = errors.ResourceProviderInventoryRetrievalFailed
-        body = self._read(uuid, name, "inventories", kind)
-        try:
-            return AtGeneration(
-                body["resource_provider_generation"], complete_inventory(body["inventories"])
-            )
-        except (ValueError, TypeError, AttributeError) as exc:
-            raise kind(f"Reading the inventories of {name} ({uuid}) gave nonsense: {exc}") from exc
+        body = self._read(uuid, name, "inventories", kind, answer_shapes.INVENTORIES)
+        return AtGeneration(
+            body["resource_provider_generation"], complete_inventory(body["inventories"])
+        )
 
     def traits(self, uuid: str, name: str) -> AtGeneration[frozenset[str]]:
-        body = self._read(uuid, name, "traits", errors.ResourceProviderTraitRetrievalFailed)
+        kind = errors.ResourceProviderTraitRetrievalFailed
+        body = self._read(uuid, name, "traits", kind, answer_shapes.PROVIDER_TRAITS)
         return AtGeneration(body["resource_provider_generation"], frozenset(body["traits"]))
 
     def aggregates(self, uuid: str, name: str) -> AtGeneration[frozenset[str]]:
         kind = errors.ResourceProviderAggregateRetrievalFailed
-        body = self._read(uuid, name, "aggregates", kind)
+        body = self._read(uuid, name, "aggregates", kind, answer_shapes.AGGREGATES)
         return AtGeneration(body["resource_provider_generation"], frozenset(body["aggregates"]))
 
     def allocations(self, uuid: str, name: str) -> dict[str, dict[str, Any]]:
@@ -104,7 +101,9 @@ class Providers:
         response = self._connection.call("GET", path, doing)
         if response.status != 200:
             raise answers.failure(kind, doing, "GET", path, response)
-        body = answers.body_of(response, kind, doing, "GET", path, "allocations")
+        body = answers.body_of(
+            response, kind, doing, "GET", path, answer_shapes.PROVIDER_ALLOCATIONS
+        )
         return cast("dict[str, dict[str, Any]]", body["allocations"])
 
     # -- writing -----------------------------------------------------------------------------
@@ -144,7 +143,7 @@ class Providers:
                 )
             if response.status not in (200, 201):
                 raise answers.failure(kind, doing, "POST", path, response)
-            made = answers.body_of(response, kind, doing, "POST", path, "generation")
+            made = answers.body_of(response, kind, doing, "POST", path, answer_shapes.PROVIDER)
             return AtGeneration(made["generation"], True)
 
         return self._connection.retries.while_unavailable(attempt)
@@ -163,9 +162,11 @@ class Providers:
             version = REPARENT
             body["parent_provider_uuid"] = parent_uuid
         response = self._connection.call("PUT", path, doing, version=version, json=body)
-        if response.status == 200:
-            return
         kind = errors.ResourceProviderUpdateFailed
+        if response.status == 200:
+            # a login page has the same status, and has renamed nothing
+            answers.body_of(response, kind, doing, "PUT", path, answer_shapes.PROVIDER)
+            return
         if answers.code_of(response) == answers.DUPLICATE_NAME:
             raise self._name_taken(kind, doing, "PUT", path, name, response)
         raise _write_failure(kind, doing, "PUT", path, response)
@@ -238,26 +239,40 @@ class Providers:
             kind = errors.TraitRetrievalFailed
             if response.status != 200:
                 raise answers.failure(kind, doing, "GET", path, response)
-            known.update(answers.body_of(response, kind, doing, "GET", path, "traits")["traits"])
+            body = answers.body_of(response, kind, doing, "GET", path, answer_shapes.TRAITS)
+            known.update(body["traits"])
         return known
 
     def create_trait(self, name: str) -> None:
         """:raises errors.TraitCreationFailed: placement refuses the name."""
-        doing, path = f"Creating trait {name}", f"/traits/{quote(name, safe='')}"
-        response = self._connection.call("PUT", path, doing)
-        if response.status not in (201, 204):
-            failure = answers.failure(errors.TraitCreationFailed, doing, "PUT", path, response)
+        try:
+            self._create_name(
+                f"/traits/{quote(name, safe='')}",
+                f"Creating trait {name}",
+                errors.TraitCreationFailed,
+            )
+        except errors.TraitCreationFailed as failure:
             failure.traits = frozenset({name})
-            raise failure
+            raise
 
     def create_resource_class(self, name: str) -> None:
         """:raises errors.InvalidResourceClass: placement refuses the name."""
-        doing, path = f"Creating resource class {name}", f"/resource_classes/{quote(name, safe='')}"
-        response = self._connection.call("PUT", path, doing)
-        if response.status not in (200, 201, 204):
-            raise answers.failure(errors.InvalidResourceClass, doing, "PUT", path, response)
+        self._create_name(
+            f"/resource_classes/{quote(name, safe='')}",
+            f"Creating resource class {name}",
+            errors.InvalidResourceClass,
+        )
 
     # -- inside ------------------------------------------------------------------------------
+
+    def _create_name(self, path: str, doing: str, kind: type[errors.PlacementError]) -> None:
+        response = self._connection.call("PUT", path, doing)
+        if response.status in (201, 204):
+            return
+        if response.status < 300:
+            # not placement's: what it has made, or had, it says with one of those two
+            answers.raise_malformed(response, kind, doing, "PUT", path, "an empty 201 or 204")
+        raise answers.failure(kind, doing, "PUT", path, response)
 
     def _list(self, query: str, doing: str) -> list[PlacementProvider]:
         path = f"/resource_providers?{query}"
@@ -265,29 +280,26 @@ class Providers:
         response = self._connection.call("GET", path, doing)
         if response.status != 200:
             raise answers.failure(kind, doing, "GET", path, response)
-        body = answers.body_of(response, kind, doing, "GET", path, "resource_providers")
-        listed = body["resource_providers"]
-        if not isinstance(listed, list) or not all(_is_provider(entry) for entry in listed):
-            answers.raise_malformed(response, kind, doing, "GET", path, "a list of providers")
-        return cast("list[PlacementProvider]", listed)
+        body = answers.body_of(response, kind, doing, "GET", path, answer_shapes.PROVIDERS)
+        return cast("list[PlacementProvider]", body["resource_providers"])
 
-    def _read(self, uuid: str, name: str, aspect: str, kind: type[errors.PlacementError]) -> Any:
+    def _read(
+        self, uuid: str, name: str, aspect: str, kind: type[errors.PlacementError], shape: Shape
+    ) -> Any:
         doing, path = f"Reading the {aspect} of {name} ({uuid})", _path(uuid, aspect)
         response = self._connection.call("GET", path, doing)
         if response.status == 404:
             raise answers.failure(errors.ResourceProviderNotFound, doing, "GET", path, response)
         if response.status != 200:
             raise answers.failure(kind, doing, "GET", path, response)
-        return answers.body_of(
-            response, kind, doing, "GET", path, "resource_provider_generation", aspect
-        )
+        return answers.body_of(response, kind, doing, "GET", path, shape)
 
     def _written(
         self, response: Response, kind: type[errors.PlacementError], doing: str, path: str
     ) -> AtGeneration[None]:
         if response.status != 200:
             raise _write_failure(kind, doing, "PUT", path, response)
-        body = answers.body_of(response, kind, doing, "PUT", path, "resource_provider_generation")
+        body = answers.body_of(response, kind, doing, "PUT", path, answer_shapes.WRITTEN)
         return AtGeneration(body["resource_provider_generation"], None)
 
     def _adopt(
@@ -336,10 +348,6 @@ def _write_failure(
     elif response.status != 400 and not issubclass(kind, errors.ResourceProviderUpdateFailed):
         kind = errors.ResourceProviderUpdateFailed
     return answers.failure(kind, doing, method, path, response)
-
-
-def _is_provider(entry: Any) -> bool:
-    return isinstance(entry, dict) and all(key in entry for key in PROVIDER_KEYS)
 
 
 def _path(uuid: str, aspect: str) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 from urllib.parse import quote
 
 from compute_agent import errors
-from compute_agent.report import answers
+from compute_agent.report import answer_shapes, answers
 from compute_agent.report.allocations import (
     Allocations,
     AlreadyClaimed,
     NoCapacity,
 )
+from compute_agent.report.answer_shapes import Shape
 from compute_agent.report.candidates import Candidates
 from compute_agent.report.connection import NEWEST, Connection, version_text
 from compute_agent.report.exchange import Exchange
@@ -170,7 +171,9 @@ class PlacementClient:
         """See `placement_port.Placement`."""
         path = f"/resource_providers/{uuid}/aggregates"
         return frozenset(
-            self._get(path, f"Reading the aggregates of provider {uuid}", "aggregates")
+            self._get(path, f"Reading the aggregates of provider {uuid}", answer_shapes.AGGREGATES)[
+                "aggregates"
+            ]
         )
 
     def tree(self, root: str) -> Mapping[str, frozenset[str]]:
@@ -217,25 +220,27 @@ class PlacementClient:
     def traits_beginning(self, prefix: str) -> frozenset[str]:
         """See `placement_port.Placement`."""
         path = f"/traits?name=startswith:{quote(prefix)}"
-        return frozenset(self._get(path, "Reading the known traits", "traits"))
+        known = self._get(path, "Reading the known traits", answer_shapes.TRAITS)
+        return frozenset(known["traits"])
 
     def _traits(self, uuid: str) -> frozenset[str]:
         path = f"/resource_providers/{uuid}/traits"
-        return frozenset(self._get(path, f"Reading the traits of provider {uuid}", "traits"))
+        doing = f"Reading the traits of provider {uuid}"
+        return frozenset(self._get(path, doing, answer_shapes.PROVIDER_TRAITS)["traits"])
 
     def _list(self, query: str) -> list[Mapping[str, Any]]:
         path = f"/resource_providers?{query}"
         providers: list[Mapping[str, Any]] = self._get(
-            path, "Reading the names of hosts", "resource_providers"
-        )
+            path, "Reading the names of hosts", answer_shapes.ROOTED_PROVIDERS
+        )["resource_providers"]
         return providers
 
-    def _get(self, path: str, doing: str, key: str) -> Any:
+    def _get(self, path: str, doing: str, shape: Shape) -> Any:
         response = self._connection.call("GET", path, doing)
         kind = errors.ResourceProviderRetrievalFailed
         if response.status != 200:
             raise answers.failure(kind, doing, "GET", path, response)
-        return answers.body_of(response, kind, doing, "GET", path, key)[key]
+        return answers.body_of(response, kind, doing, "GET", path, shape)
 
     def _keep_names(self, providers: Sequence[Mapping[str, Any]]) -> None:
         now = self._clock()
