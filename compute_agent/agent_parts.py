@@ -128,6 +128,8 @@ class AgentParts:
             self.board,
             interval=lambda: float(ours.audit_interval),
             grace=lambda: float(ours.audit_grace),
+            claims=claims.claims,
+            unfounded=claims.unfounded,
             also=claims.forget_stale,
             moving=claims.moving,
             differences=claims.differences,

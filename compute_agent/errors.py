@@ -8,6 +8,7 @@
       InvalidInput                         # a driver's facts lack something mandatory
       VirtDriverNotReady                   # the hypervisor is not there yet; try next period
       HypervisorUnavailable                # the connection to the hypervisor was lost
+      InstancesUnknown                     # the driver cannot tell which guests run here
       ComputeHostNotFound                  # the driver does not know the node named
       ComputeResourcesUnavailable          # a claim on this host cannot be satisfied
       AssignedResourceNotFound             # a named resource given to a guest is gone
@@ -83,6 +84,10 @@ class VirtDriverNotReady(ComputeAgentError):
 
 class HypervisorUnavailable(ComputeAgentError):
     """The connection to the hypervisor is lost."""
+
+
+class InstancesUnknown(ComputeAgentError):
+    """The driver cannot tell which guests run here, which is not the same as none."""
 
 
 class ComputeHostNotFound(ComputeAgentError):

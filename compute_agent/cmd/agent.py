@@ -57,8 +57,8 @@ ORDER_TIMEOUT = 60.0
 
 
 STATUS = {
-    0: "fine; run: asked to stop; plan: nothing would change; diff: equal",
-    1: "configuration; doctor: warnings",
+    0: "fine; run: asked to stop; plan: nothing would change, nothing is wrong; diff: equal",
+    1: "configuration, in plan too; doctor: warnings",
     2: "a reshape failed; doctor: errors",
     3: "placement rejected what was asked, or cannot be used",
     4: "the driver failed, or there is no such node or host",

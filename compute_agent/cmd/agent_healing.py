@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from compute_agent.manage.instance_source import InstanceSource
     from compute_agent.report.transport import Transport
     from compute_agent.tracker.drift_healing import Remedies, Treated
-
-BUILDING_SECONDS = 3600.0
-"""An instance whose claim is younger may still be on its way to run here."""
+    from compute_agent.tracker.presence import Presence
 
 
 @contextmanager
@@ -65,7 +63,7 @@ class _Remedies:
                 lambda: self._source(closing),
                 self._min_age,
                 judges_migrations=self._conf.compute_agent.instance_source != "agents",
-                running=self._here,
+                here=self._here,
             )
             yield from remedy.delete_gone(root, suspects)
 
@@ -76,12 +74,10 @@ class _Remedies:
         remedy = MissingRemedy(catalogue, lambda: self._healer(ports))
         yield from remedy.allocate(node, instances)
 
-    def _here(self) -> list[str]:
-        """What runs here, and what was claimed here lately: no agent lists what is being built."""
-        since = time.time() - BUILDING_SECONDS
-        claims = self._parts.ledger.claims().values()
-        claimed = [claim.consumer for claim in claims if claim.claimed_at > since]
-        return [*self._parts.driver.list_instance_uuids(), *claimed]
+    def _here(self) -> Presence:
+        from compute_agent.tracker.presence import presence
+
+        return presence(self._parts.driver, self._parts.ledger.claims().values(), time.time())
 
     def _min_age(self) -> float:
         """How old a consumer must be; a file knows only what is older than itself.

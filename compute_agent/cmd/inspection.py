@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.agent_parts import usage_of
 from compute_agent.report.operations import KeepProvider, describe
+from compute_agent.tracker.diagnosis import as_one
 
 if TYPE_CHECKING:
     from compute_agent.agent_parts import AgentParts
@@ -28,16 +29,19 @@ Ages = Mapping[str, float | None]
 def plan(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
     """Print the operations a pass would do; 6 if there are some.
 
-    :raises ComputeAgentError: they cannot be found out.
+    :raises InvalidConfiguration: all that a start would end with; what it would do is printed.
+    :raises ComputeAgentError: the operations cannot be found out.
     """
     tracker = parts.tracker(
         is_enabled=lambda: parts.ledger.service_state(default_enabled=True).enabled,
         wait=lambda _seconds: False,
     )
     documents, planned = [], 0
+    problems: list[Exception] = []
     for name, uuid in chosen(parts.setup.nodes(), only).items():
         tracker.add_node(name, uuid)
         proposal = tracker.propose(name)
+        problems.extend(proposal.problems)
         operations = parts.node_pass.operations(proposal)
         lines = [describe(operation) for operation in operations]
         planned += sum(not isinstance(operation, KeepProvider) for operation in operations)
@@ -54,6 +58,8 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
             _print_plan(name, proposal, lines)
     if as_json:
         print(json.dumps({"nodes": documents}, indent=2))
+    if problems:
+        raise as_one(problems)
     return WOULD_CHANGE if planned else 0
 
 
@@ -219,3 +225,6 @@ def _print_node_status(node: Mapping[str, Any]) -> None:
     for kind, consumers in sorted(node["drift"].items()):
         if consumers:
             print(f"  drift, {kind}: {', '.join(consumers)}")
+    # an agent of before an upgrade does not say it
+    if why := node.get("orphans_unknown"):
+        print(f"  drift, orphaned: unknown: {why}")

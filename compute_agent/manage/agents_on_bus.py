@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import bus, errors
+from compute_agent.manage.instance_source import Answers
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -68,13 +69,14 @@ class AgentsOnBus:
         """As :meth:`hosts`; ends as soon as every one of these hosts announced itself."""
         return self._heard.collect(lambda heard: set(hosts).issubset(heard), self._patience)
 
-    def instances(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
-        """Host to the instances that run there; a host that does not answer is left out."""
+    def instances(self, hosts: Collection[str]) -> Answers:
+        """Ask the agents of these hosts what is there."""
         with ThreadPoolExecutor(CALLS_AT_ONCE, "agents") as pool:
-            answers = list(pool.map(self._instances_of, hosts))
-        return {
-            host: answer for host, answer in zip(hosts, answers, strict=True) if answer is not None
-        }
+            answers = dict(zip(hosts, pool.map(self._instances_of, hosts), strict=True))
+        return Answers(
+            {host: told for host, told in answers.items() if isinstance(told, frozenset)},
+            {host: why for host, why in answers.items() if isinstance(why, str)},
+        )
 
     def devices(self, host: str, instance: str) -> Mapping[str, Any] | None:
         """What of its host a guest really holds; None where nobody tells."""
@@ -94,11 +96,16 @@ class AgentsOnBus:
         self._server.wait()
         self._transport.cleanup()
 
-    def _instances_of(self, host: str) -> frozenset[str] | None:
-        """None: the agent did not answer, or not with a list."""
+    def _instances_of(self, host: str) -> frozenset[str] | str | None:
+        """Text: why the agent does not tell. None: it did not answer, or not with a list."""
         try:
             listed = self._client.prepare(server=host).call({}, "list_instances")
             return frozenset(str(uuidlib.UUID(each)) for each in listed)
+        except (self._messaging.RemoteError, errors.ComputeAgentError) as error:
+            # what the agent raised, whose text has its traceback as well where it came by a broker
+            why = str(getattr(error, "value", error))
+            LOG.warning("The agent of host %s does not tell its instances: %s", host, why)
+            return why
         except Exception as error:  # noqa: BLE001 - the bus raises what the agent raised
             LOG.warning("The agent of host %s does not tell its instances: %s", host, error)
             return None

@@ -210,7 +210,8 @@ class Audit:
         self, directory: ProviderDirectory, holders: dict[str, frozenset[str]], listing: Listing
     ) -> Iterator[Finding]:
         in_use = {directory.root(uuid) for held in holders.values() for uuid in held}
-        for root in sorted(directory.hosts & listing.silent - in_use):
+        # an agent that does not tell what runs there is there all the same
+        for root in sorted(directory.hosts & listing.silent - in_use - listing.untold.keys()):
             age = self._consumers.last_written(root)
             if age is not None and age >= self._options.host_age:
                 detail = f"not written for {age / 3600:.0f} h, nothing is allocated of it"
@@ -220,6 +221,7 @@ class Audit:
 def _nobodys(directory: ProviderDirectory, listing: Listing) -> Iterator[Finding]:
     """Trees that are neither a host's nor shared: nobody reports them, or not to this cloud."""
     for provider in sorted(directory.roots, key=lambda one: one.uuid):
-        is_host = provider.uuid in directory.hosts or provider.uuid in listing.answered
+        reported = listing.answered | listing.untold.keys()
+        is_host = provider.uuid in directory.hosts or provider.uuid in reported
         if not is_host and not directory.is_shared(provider.uuid):
             yield Finding("provider without owner", provider.uuid, provider.name)

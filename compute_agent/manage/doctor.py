@@ -13,6 +13,7 @@ from compute_agent import errors
 from compute_agent.manage import provider_directory
 from compute_agent.report.connection import BASE, Connection, version_text
 from compute_agent.report.operations import CreateProvider, KeepProvider, PutProvider
+from compute_agent.tracker.presence import cannot_tell
 from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
 from compute_agent.virt.layout import lay_out
 from compute_agent.virt.topology_driver import TopologyDriver
@@ -58,6 +59,7 @@ def examine(parts: AgentParts) -> Iterator[Diagnosis]:
     except errors.ComputeAgentError as error:
         yield Diagnosis(Level.ERROR, _subject_of(error), str(error))
         return
+    yield from _guests(parts)
     for name, uuid in nodes.items():
         yield Diagnosis(Level.FINE, "identity", f"node {name} is {uuid}")
         yield from _machine(parts, name)
@@ -99,6 +101,23 @@ def _may_reshape(connection: Connection) -> Diagnosis:
         text = f"placement answered {response.status} to a reshape of nothing; expected 400"
         return Diagnosis(Level.WARNING, "permission", text)
     return Diagnosis(Level.FINE, "permission", "this user may reshape")
+
+
+def _guests(parts: AgentParts) -> Iterator[Diagnosis]:
+    """A driver that cannot tell its guests keeps the agent from finding orphans."""
+    try:
+        listed = parts.driver.list_instance_uuids()
+    except errors.ComputeAgentError as error:
+        yield Diagnosis(Level.ERROR, "guests", str(error))
+        return
+    if listed is not None:
+        return
+    text = cannot_tell(parts.driver)
+    if parts.conf.compute_agent.heal_orphans:
+        text += "; [compute_agent]heal_orphans has no effect here: leave it off"
+        yield Diagnosis(Level.WARNING, "guests", text)
+    else:
+        yield Diagnosis(Level.FINE, "guests", text)
 
 
 def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:

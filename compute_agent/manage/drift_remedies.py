@@ -16,6 +16,7 @@ from compute_agent.manage.judgement import (
     Verdict,
     judge,
     may_be_deleted,
+    why_silent,
 )
 from compute_agent.manage.wording import allocations
 from compute_agent.tracker.drift_healing import End, Treated
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from compute_agent.manage.instance_source import InstanceSource
     from compute_agent.manage.openstack.compute import Compute
     from compute_agent.manage.provider_directory import ProviderDirectory
+    from compute_agent.tracker.presence import Presence
 
 
 class Heals(Protocol):
@@ -44,7 +46,7 @@ class OrphanRemedy:
     :param open_source: opens the source, once there is a suspect that it could say something about.
     :param min_age: seconds, at the moment; a consumer written more recently is left alone.
     :param judges_migrations: whether the source knows them; otherwise only instances are judged.
-    :param running: the instances that run on this host, or are being built, at the moment.
+    :param here: who is known to be on this host, at the moment.
     """
 
     def __init__(
@@ -54,13 +56,13 @@ class OrphanRemedy:
         min_age: Callable[[], float],
         *,
         judges_migrations: bool,
-        running: Callable[[], Collection[str]],
+        here: Callable[[], Presence],
     ) -> None:
         self._consumers = consumers
         self._open_source = open_source
         self._min_age = min_age
         self._kinds = (INSTANCE, MIGRATION, None) if judges_migrations else (INSTANCE,)
-        self._running = running
+        self._here = here
 
     def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treated]:
         """As the protocol has it."""
@@ -77,10 +79,18 @@ class OrphanRemedy:
         directory = provider_directory.read(self._consumers.connection)
         source = self._open_source()
         listing = source.look(directory)
-        here = frozenset(self._running())
+        here = self._here()
         for consumer in doubtful:
-            if consumer.uuid in here:
-                yield Treated(consumer.uuid, End.LEFT, "runs here by now, or is being built here")
+            if consumer.uuid in here.known:
+                yield Treated(consumer.uuid, End.LEFT, "runs here by now, or was claimed here")
+            elif here.running is None and not listing.complete:
+                # the other agents do not know what runs here either
+                yield Treated(
+                    consumer.uuid,
+                    End.LEFT,
+                    "keeps its allocations: the driver of this host cannot tell what runs here, "
+                    f"and the source of instances ({source.name}) knows it from its agent only",
+                )
             else:
                 judgement = judgement_from(root, consumer, listing, directory, min_age)
                 yield self._treated(consumer, judgement, source, listing)
@@ -132,8 +142,8 @@ def judgement_from(
         return judgement
     heard = (listing.answered - listing.silent) | {root}
     concerned = {directory.root(u) for u in consumer.resources if not directory.is_shared(u)}
-    if silent := sorted(directory.name(each) for each in concerned - heard):
-        return Judgement(Verdict.UNKNOWN, f"no agent answers for {', '.join(silent)}")
+    if silent := concerned - heard:
+        return Judgement(Verdict.UNKNOWN, why_silent(silent, listing, directory))
     return judgement
 
 

@@ -19,6 +19,7 @@ class Listing:
     :ivar by_host: host to the instances that run there; empty where the source does not tell.
     :ivar roots: host to the root providers it answers for.
     :ivar silent: root providers for which nobody answered: what holds something there may exist.
+    :ivar untold: of these, the ones whose agent is there and does not tell, and why.
     :ivar complete: the source knows every consumer there is, wherever it runs.
     :ivar knows_migrations: it also knows the consumers that stand for unfinished migrations.
     """
@@ -27,6 +28,7 @@ class Listing:
     by_host: Mapping[str, frozenset[str]] = field(default_factory=dict)
     roots: Mapping[str, frozenset[str]] = field(default_factory=dict)
     silent: frozenset[str] = frozenset()
+    untold: Mapping[str, str] = field(default_factory=dict)
     complete: bool = False
     knows_migrations: bool = False
 
@@ -75,6 +77,19 @@ class FileSource:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What agents said when they were asked for their instances.
+
+    :ivar instances: host to the instances that are there.
+    :ivar refused: host to the reason of an agent that answered, and does not tell. A host in
+        neither did not answer.
+    """
+
+    instances: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
 class Agents(Protocol):
     """The agents, on whatever bus."""
 
@@ -84,8 +99,8 @@ class Agents(Protocol):
         :param wanted: roots that are waited for, within a bound.
         """
 
-    def instances(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
-        """Host to the instances that run there; a host that does not answer is left out."""
+    def instances(self, hosts: Collection[str]) -> Answers:
+        """Ask the agents of these hosts what is there."""
 
 
 class AgentsSource:
@@ -103,14 +118,21 @@ class AgentsSource:
         self._say("waiting for the agents to announce themselves")
         announced = self._agents.hosts(directory.hosts)
         self._say(f"asking {len(announced)} agents for their instances")
-        by_host = self._agents.instances(sorted(announced))
+        answers = self._agents.instances(sorted(announced))
+        by_host = answers.instances
         answered = {host: announced[host] for host in by_host}
         heard = frozenset().union(*answered.values())
+        untold = {
+            root: why
+            for host, why in sorted(answers.refused.items())
+            for root in announced[host] - heard
+        }
         return Listing(
             known=frozenset().union(*by_host.values()),
             by_host=by_host,
             roots=answered,
             silent=frozenset(roots - heard),
+            untold=untold,
         )
 
     def is_gone(self, uuid: str) -> bool:  # noqa: ARG002 - as the protocol has it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -55,14 +56,29 @@ def may_be_deleted(consumer: Consumer, listing: Listing) -> bool:
     return consumer.type is not None or listing.knows_migrations
 
 
+def why_silent(roots: Collection[str], listing: Listing, directory: ProviderDirectory) -> str:
+    """Return why nobody can say what runs on these roots, by name: no agent, or one that cannot."""
+    names = sorted(directory.name(root) for root in roots if root not in listing.untold)
+    reasons = [f"no agent answers for {_some(names)}"] if names else []
+    untold: dict[str, list[str]] = {}
+    for root in roots:
+        if root in listing.untold:
+            untold.setdefault(listing.untold[root], []).append(directory.name(root))
+    for why, hosts in sorted(untold.items()):
+        reasons.append(f"the agent of {_some(sorted(hosts))} does not tell what runs there: {why}")
+    return "; ".join(reasons)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (" and more" if len(names) > 5 else "")
+
+
 def _by_agents(consumer: Consumer, listing: Listing, directory: ProviderDirectory) -> Judgement:
     own = {directory.root(uuid) for uuid in consumer.resources if not directory.is_shared(uuid)}
     # one that holds shared resources only could run anywhere
     concerned = own or listing.silent
-    silent = sorted(directory.name(root) for root in concerned & listing.silent)
-    if silent:
-        shown = ", ".join(silent[:5]) + (" and more" if len(silent) > 5 else "")
-        return Judgement(Verdict.UNKNOWN, f"no agent answers for {shown}")
+    if silent := concerned & listing.silent:
+        return Judgement(Verdict.UNKNOWN, why_silent(silent, listing, directory))
     if not listing.roots:
         return Judgement(Verdict.UNKNOWN, "no agent answers at all")
     if not own.issubset(listing.answered):

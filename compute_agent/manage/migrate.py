@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.report.operations import KeepProvider, describe
 from compute_agent.report.retries import Clock, Retries, SystemClock
+from compute_agent.tracker.diagnosis import as_one
 from compute_agent.tracker.node_pass import ReshapeNeededAgain
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class _Migration:
     def _attempt(self) -> None:
         proposal = self.tracker.propose(self.name)
         if proposal.problems:
-            raise proposal.problems[0]
+            raise as_one(proposal.problems)
         planned = [
             operation
             for operation in self.parts.node_pass.operations(proposal)

@@ -168,7 +168,7 @@ class Agent:
         return surfaces
 
     def _open_bus(self) -> None:
-        """Check that there can be a bus; it is served once every node has been reported."""
+        """Check that there can be a bus; it is served once a node has been reported."""
         if self._conf.transport_url:
             from compute_agent.service.rpc import RpcServer
 
@@ -234,7 +234,7 @@ class Agent:
         return service.Launcher(self._conf, restart_method="mutate"), LaunchedAgent()
 
     def start_serving(self) -> None:
-        """Start the loop of passes. The bus follows once every node has been reported."""
+        """Start the loop of passes. The bus follows once a node has been reported."""
         try:
             self._loop.start()
             self._watch_hardware()
@@ -327,7 +327,8 @@ class Agent:
         if not self._availability.waits_for_a_build():
             return
         try:
-            running = frozenset(self._parts.driver.list_instance_uuids())
+            # of a driver that cannot tell no build is seen to succeed: the operator enables
+            running = frozenset(self._parts.driver.list_instance_uuids() or ())
         except Exception as error:
             LOG.warning("Whether builds succeed again is not known: %s", error, exc_info=True)
             return
@@ -339,8 +340,9 @@ class Agent:
         if self._reload.is_set():
             self._reload.clear()
             self._reload_now()
-        reported = bool(self.tracker.nodes()) and not self.tracker.in_startup()
-        if reported and self._rpc is not None:
+        # A node that is never ready must not keep the others from being asked; orders for it are
+        # refused until its first pass has completed.
+        if self._rpc is not None and self.tracker.started():
             self._rpc.start()
 
     def _tell_ready(self) -> None:

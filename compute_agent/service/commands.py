@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from compute_agent import errors
 from compute_agent.report.operations import describe
 from compute_agent.service import claim_messages, state_dump
 from compute_agent.service.node_list import NODE_LIST
+from compute_agent.tracker.claim_checks import told_of_waiting
+from compute_agent.tracker.presence import cannot_tell, presence
 from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
@@ -100,13 +103,23 @@ class AgentCommands:
         return [describe(operation) for operation in self._tracker.planned(node)]
 
     def list_instances(self, node: str | None = None) -> list[str]:
-        """Return the uuids of the instances that run here.
+        """Return the uuids of all instances that run here, or were claimed to be built here.
 
         :raises ComputeHostNotFound: the node is not managed here.
+        :raises InstancesUnknown: the driver cannot tell. To whoever asks that is no answer: an
+            empty list would say that nothing runs here.
         """
         if node is not None:
             self._check_node(node)
-        return list(self._parts.driver.list_instance_uuids())
+        claims = self._claims.claims()
+        here = presence(self._parts.driver, claims, time.time())
+        if here.running is None:
+            raise errors.InstancesUnknown(
+                f"{cannot_tell(self._parts.driver)}. Ask Nova or a file of instances instead "
+                "([compute_agent]instance_source), or use a driver that lists its guests."
+            )
+        moving = {claim.consumer for claim in claims if claim.consumer != claim.instance}
+        return sorted(here.known - moving)
 
     def instance_devices(self, instance: str) -> dict[str, Any] | None:
         """Return what of the host a guest really holds, in JSON types; None: no such guest."""
@@ -216,9 +229,10 @@ class AgentCommands:
     def _instance_count(self) -> int | None:
         """How many instances run here; None: unknown, which a host that is away must tell too."""
         try:
-            return len(self._parts.driver.list_instance_uuids())
+            listed = self._parts.driver.list_instance_uuids()
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
             return None
+        return None if listed is None else len(listed)
 
     def dump_state(self) -> None:
         """Write what is going on to stderr."""
@@ -236,7 +250,7 @@ class AgentCommands:
         self._wake()
 
     def _find_provider(self, name_or_uuid: str) -> tuple[str, ProviderData]:
-        for node in self._tracker.nodes():
+        for node in self._tracker.started():
             tree, root = self._tracker.reported(node)
             if tree.exists(name_or_uuid):
                 found = tree.data(name_or_uuid)
@@ -244,6 +258,7 @@ class AgentCommands:
                     return node, found
         raise errors.ComputeHostNotFound(
             f"No node of this agent has a provider {name_or_uuid}; `compute-agent show` lists them."
+            f"{told_of_waiting(self._tracker.in_startup())}"
         )
 
     def _check_node(self, node: str) -> None:

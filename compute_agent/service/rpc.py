@@ -73,7 +73,7 @@ class AgentEndpoint:
         return self._commands.status()
 
     def list_instances(self, _ctxt: Mapping[str, Any], node: str | None = None) -> list[str]:
-        """Return the uuids of the instances that run here."""
+        """Return the uuids of the instances that are here; InstancesUnknown: it cannot be told."""
         return self._told(lambda: self._commands.list_instances(node))
 
     def instance_claim(

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from compute_agent import errors
-from compute_agent.provider import provider_name
+from compute_agent.provider import SHARING_TRAIT, provider_name
 from compute_agent.state import files as state_files
 
 COMPUTE_ID = "compute_id"
@@ -34,12 +34,24 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class RootFacts:
-    """The root provider that placement has under this host's name."""
+    """The provider that placement has under this host's name, which should be a root.
+
+    :ivar parent_uuid: None of a root.
+    """
 
     uuid: str
     name: str
     traits: frozenset[str]
     has_allocations: bool
+    parent_uuid: str | None = None
+
+    def why_no_host(self) -> str | None:
+        """What tells that it is no host's root, whoever says so; None if nothing does."""
+        if self.parent_uuid is not None:
+            return f"it has the parent {self.parent_uuid}"
+        if SHARING_TRAIT in self.traits:
+            return f"it shares its inventory with hosts (trait {SHARING_TRAIT})"
+        return None
 
 
 class Verdict(Enum):
@@ -177,14 +189,28 @@ def check_marker(found: str | None, marker: Marker | None, state_path: Path) -> 
     )
 
 
-def decide_adoption(root: RootFacts | None, *, has_instances: bool, adopt_asked: bool) -> Adoption:
+def decide_adoption(
+    root: RootFacts | None, *, has_instances: bool | None, adopt_asked: bool
+) -> Adoption:
     """Return what a host without identity file and without marker does.
 
+    A provider below another one, or one that is shared, is refused even if the operator confirms
+    it: the host's inventory would be written over what it has.
+
     :param root: what placement has under this host's name, None if nothing.
+    :param has_instances: whether guests run here; None: the driver cannot tell.
     :param adopt_asked: the operator said ``--adopt``.
     """
     if root is None:
         return Adoption(Verdict.CREATE)
+    why = root.why_no_host()
+    if why is not None:
+        return Adoption(
+            Verdict.REFUSE,
+            reason=f"The name {root.name!r} of this host belongs to resource provider {root.uuid} "
+            f"in placement, which is no host: {why}. Rename or delete that provider, or give this "
+            "host another name.",
+        )
     if adopt_asked:
         return Adoption(Verdict.ADOPT, root.uuid)
     known = f"Placement has a root resource provider named {root.name!r} already, uuid {root.uuid}"
@@ -195,9 +221,14 @@ def decide_adoption(root: RootFacts | None, *, has_instances: bool, adopt_asked:
             "once with --adopt; otherwise rename or delete that provider.",
         )
     if root.has_allocations and not has_instances:
+        but = (
+            "and the driver cannot tell whether instances run here"
+            if has_instances is None
+            else "but no instance runs here"
+        )
         return Adoption(
             Verdict.REFUSE,
-            reason=f"{known}, which has allocations, but no instance runs here. Has another "
+            reason=f"{known}, which has allocations, {but}. Has another "
             "machine taken this name, or was this one reinstalled? If the provider is this host's, "
             "start once with --adopt.",
         )

@@ -19,7 +19,7 @@ def differences(
     tree: ProviderTree,
     root: str,
     holders: Holders,
-    guests: Mapping[str, InstanceDevices],
+    guests: Mapping[str, InstanceDevices | None],
     claims: Collection[Claim],
 ) -> dict[str, str]:
     """Return what differs, as a sentence, by instance.
@@ -28,13 +28,15 @@ def differences(
     ones (CPUs, functions, mediated devices, cells) what it is seen to have.
 
     :param holders: of the providers of this node.
-    :param guests: the instances that run here, as the driver describes them.
+    :param guests: the instances that run here, as the driver describes them; None: it cannot tell,
+        and only what was claimed is compared.
     """
     units = units_of(tree, root)
-    seen = holdings({}, guests, units)
+    described = {uuid: devices for uuid, devices in guests.items() if devices is not None}
+    seen = holdings({}, described, units)
     given = {claim.consumer: claim for claim in claims}
     found: dict[str, str] = {}
-    for instance, devices in sorted(guests.items()):
+    for instance in sorted(guests):
         held = {
             uuid: consumers[instance]
             for uuid, consumers in holders.items()
@@ -42,11 +44,10 @@ def differences(
         }
         if not held:
             continue  # that is another kind of drift
-        sentences = [
-            *_beyond(tree, given.get(instance), held),
-            *_other_units(tree, units, seen.get(instance, frozenset()), held),
-            *_other_cells(tree, root, devices, held),
-        ]
+        sentences = list(_beyond(tree, given.get(instance), held))
+        if instance in described:
+            sentences += _other_units(tree, units, seen.get(instance, frozenset()), held)
+            sentences += _other_cells(tree, root, described[instance], held)
         if sentences:
             found[instance] = "; ".join(dict.fromkeys(sentences))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -12,6 +12,23 @@ from compute_agent.virt.layout.application import MISSING as DEVICE_MISSING
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.tracker.claims import Amounts, ClaimRequest
+
+NAMED = 5
+"""Nodes named in a message, of those that may be thousands."""
+
+
+def told_of_waiting(nodes: Sequence[str]) -> str:
+    """Say, after something was not found, on which nodes it may be all the same; "" = on none.
+
+    :param nodes: those whose first pass has not completed.
+    """
+    if not nodes:
+        return ""
+    others = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
+    return (
+        f" It may be on {', '.join(nodes[:NAMED])}{others}, of which the first pass has not "
+        "completed; `compute-agent status` says what is waited for."
+    )
 
 
 def stale(
@@ -36,6 +53,19 @@ def stale(
 
     consumers = {consumer for per in held.values() for consumer in per}
     return [claim for claim in suspects if not any(stands_behind(one, claim) for one in consumers)]
+
+
+def has_moved(claim: Claim, record: Mapping[str, Any], own: Collection[str]) -> bool:
+    """Whether the instance of a claim holds on another host what it was given here.
+
+    Shared resources alone say nothing: they are no part of a claim.
+
+    :param record: of the instance, as placement has it.
+    :param own: the providers of this node.
+    """
+    given = {resource_class for amounts in claim.amounts.values() for resource_class in amounts}
+    held = {uuid: one["resources"] for uuid, one in record["allocations"].items()}
+    return held.keys().isdisjoint(own) and any(given & each.keys() for each in held.values())
 
 
 def on_node(request: ClaimRequest, held: Amounts, tree: ProviderTree, root: str) -> Amounts:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compute_agent import errors
 from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
-from compute_agent.tracker import agreement
+from compute_agent.tracker import agreement, presence
 from compute_agent.tracker.cell_choice import (
     CellPolicy,
     CellUse,
@@ -32,7 +32,13 @@ from compute_agent.tracker.cell_choice import (
     choose_cells,
     free_on_root,
 )
-from compute_agent.tracker.claim_checks import check_groups, on_node, stale
+from compute_agent.tracker.claim_checks import (
+    check_groups,
+    has_moved,
+    on_node,
+    stale,
+    told_of_waiting,
+)
 from compute_agent.tracker.host_cells import HostCell, cells_of, cells_of_guest
 from compute_agent.tracker.self_claim import Allocated, SelfClaim
 from compute_agent.tracker.units import PCPU, chosen, holdings, units_of
@@ -169,7 +175,10 @@ class ClaimBook:
         :raises ComputeResourcesUnavailable: it has not been reported yet.
         """
         tree, root = self._tracker.reported(node)
-        return agreement.differences(tree, root, holders, self._guests(), self.claims())
+        claims = self.claims()
+        here = [claim for claim in claims if claim.node == node]
+        guests = presence.guests(self._driver, here)
+        return agreement.differences(tree, root, holders, guests, claims)
 
     def check_assigned(self, node: str) -> None:
         """Check after the first pass of a node that what was given out is still there.
@@ -197,20 +206,18 @@ class ClaimBook:
     def forget_stale(self, node: str) -> list[str]:
         """Drop claims of a node whose instance neither runs here nor holds anything of it.
 
-        A move gives the allocations of an instance to a migration that the host is not told of:
-        a claim also stays while some consumer without a claim holds just what it has.
+        Where the driver cannot tell what runs here, only those of instances that have moved.
 
         :returns: the consumers.
         :raises PlacementError: placement could not be asked.
         """
-        suspects = [claim for claim in self.claims() if claim.node == node]
-        running = frozenset(self._driver.list_instance_uuids()) if suspects else frozenset()
-        suspects = [claim for claim in suspects if claim.instance not in running]
-        if not suspects:
-            return []
-        asked = {uuid for claim in suspects for uuid in claim.amounts}
-        held = {uuid: self._report.get_allocations_for_provider(uuid) for uuid in sorted(asked)}
-        gone = stale(suspects, held, others=running | self._ledger.claims().keys())
+        gone = self.unfounded(node)
+        if gone and self._driver.list_instance_uuids() is None:
+            tree, root = self._tracker.reported(node)
+            own = tree.get_provider_uuids(root)
+            records = [self._report.get_allocs_for_consumer(claim.instance) for claim in gone]
+            told = zip(gone, records, strict=True)
+            gone = [claim for claim, record in told if has_moved(claim, record, own)]
         # what was claimed anew meanwhile is another claim, and stays
         kept = self._ledger.claims()
         gone = [claim for claim in gone if kept.get(claim.consumer) == claim]
@@ -223,6 +230,23 @@ class ClaimBook:
             )
         return [claim.consumer for claim in gone]
 
+    def unfounded(self, node: str) -> list[Claim]:
+        """Return the claims of a node that nobody holds, of instances not known to run here.
+
+        A move gives the allocations of an instance to a migration that the host is not told of:
+        a claim is also held while some consumer without a claim holds just what it has.
+
+        :raises PlacementError: placement could not be asked.
+        """
+        suspects = [claim for claim in self.claims() if claim.node == node]
+        running = frozenset(self._driver.list_instance_uuids() or ()) if suspects else frozenset()
+        suspects = [claim for claim in suspects if claim.instance not in running]
+        if not suspects:
+            return []
+        asked = {uuid for claim in suspects for uuid in claim.amounts}
+        held = {uuid: self._report.get_allocations_for_provider(uuid) for uuid in sorted(asked)}
+        return stale(suspects, held, others=running | self._ledger.claims().keys())
+
     def _node_of(self, request: ClaimRequest) -> str:
         nodes = self._tracker.nodes()
         if request.node:
@@ -234,13 +258,14 @@ class ClaimBook:
             return request.node
         if not request.amounts and len(nodes) == 1:
             return next(iter(nodes))
-        for name in nodes:
+        for name in self._tracker.started():
             tree, root = self._tracker.reported(name)
             if request.amounts.keys() & set(tree.get_provider_uuids(root)):
                 return name
         raise errors.ComputeHostNotFound(
             f"No node of this agent has one of the providers {', '.join(sorted(request.amounts))} "
             f"that were allocated for {request.instance}; name the node or the allocations."
+            f"{told_of_waiting(self._tracker.in_startup())}"
         )
 
     def _held(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
@@ -377,10 +402,8 @@ class ClaimBook:
         return used
 
     def _guests(self) -> dict[str, InstanceDevices]:
-        devices = {
-            u: self._driver.get_instance_devices(u) for u in self._driver.list_instance_uuids()
-        }
-        return {uuid: held for uuid, held in devices.items() if held is not None}
+        found = presence.guests(self._driver, self.claims())
+        return {uuid: devices for uuid, devices in found.items() if devices is not None}
 
 
 def _preferred(

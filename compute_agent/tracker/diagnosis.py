@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compute_agent import errors
 from compute_agent.tracker import decisions
 from compute_agent.tracker.decisions import EventKind
 from compute_agent.tracker.node_pass import ReshapeNeededAgain
@@ -30,6 +31,19 @@ REMEDIES = {
     EventKind.NODE_UNKNOWN: "It is asked again in the next period.",
     EventKind.CONFLICT: "Tried again in the next period.",
 }
+
+
+def as_one(problems: Sequence[Exception]) -> Exception:
+    """Return one error that says everything that is wrong with parts of a tree.
+
+    Whoever mends one thing per start needs as many starts as there are things.
+
+    :param problems: one at least; they are of the configuration, and so is the error.
+    """
+    if len(problems) == 1:
+        return problems[0]
+    said = " ".join(f"({number}) {problem}" for number, problem in enumerate(problems, 1))
+    return errors.InvalidConfiguration(f"{len(problems)} things have to be corrected: {said}")
 
 
 def kind_of(error: Exception | None, problems: Sequence[Exception]) -> EventKind:

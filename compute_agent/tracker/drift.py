@@ -10,15 +10,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
+from compute_agent.tracker.presence import cannot_tell, presence
 
 if TYPE_CHECKING:
     from compute_agent.report.allocations import ConsumerNature
     from compute_agent.report.client import ReportClient
+    from compute_agent.state.claim import Claim
     from compute_agent.tracker.agreement import Holders
     from compute_agent.tracker.status import StatusBoard
     from compute_agent.virt.driver import ComputeDriver
@@ -40,17 +42,26 @@ class Drift:
     orphaned: frozenset[str] = frozenset()
     """Hold something here, and do not run here."""
     missing: frozenset[str] = frozenset()
-    """Run here, and hold nothing here."""
+    """Run here, and hold nothing here; with `orphans_unknown`: were claimed here."""
     differing: frozenset[str] = frozenset()
     """Run here, and hold something else than they have."""
 
+    orphans_unknown: bool = False
+    """The driver cannot tell what runs here, so that nobody can be called orphaned."""
+
     def as_lists(self) -> dict[str, list[str]]:
-        """Return the consumers by kind, as the status document shows them."""
-        return {
+        """Return the consumers by kind, as the status document shows them.
+
+        Without the kind that cannot be found out: an empty list would say that there are none.
+        """
+        lists = {
             ORPHANED: sorted(self.orphaned),
             MISSING: sorted(self.missing),
             DIFFERING: sorted(self.differing),
         }
+        if self.orphans_unknown:
+            del lists[ORPHANED]
+        return lists
 
 
 @dataclass(slots=True)
@@ -78,16 +89,21 @@ class DriftAudit:
     def run(
         self,
         now: float,
-        running: Iterable[str],
+        running: Iterable[str] | None,
         holders: Mapping[str, Iterable[str]],
         *,
+        claimed: Collection[str] = (),
+        unfounded: Collection[str] = (),
         strangers: Mapping[str, ConsumerNature] = MappingProxyType({}),
         differences: Mapping[str, str] = MappingProxyType({}),
         all_run_here: bool = True,
     ) -> Drift:
         """Compare, log what is new and what is over, and return what disagrees.
 
-        :param running: uuids of the instances that the driver lists.
+        :param running: uuids of the instances that the driver lists; None: it cannot tell.
+        :param claimed: consumers that count as being here by their claims.
+        :param unfounded: where the driver cannot tell: instances that were claimed here, and nobody
+            holds it for them.
         :param holders: provider uuid to the consumers that hold something of it.
         :param strangers: what is known of consumers that do not run here. The age of one that is
             not among them is the time for which it has been seen.
@@ -95,15 +111,25 @@ class DriftAudit:
         :param all_run_here: False if `running` includes instances of other nodes of this agent.
         """
         self.started_at = now
-        here = frozenset(running)
         holding = frozenset(consumer for consumers in holders.values() for consumer in consumers)
-        unknown = holding - here
+        if running is None:
+            self._first_seen = {}
+            drift = Drift(
+                missing=frozenset(unfounded),
+                differing=frozenset(differences),
+                orphans_unknown=True,
+            )
+            return self._found(drift, differences)
+        here = frozenset(running)
+        unknown = holding - here - frozenset(claimed)
         self._first_seen = {
             consumer: self._first_seen.get(consumer, now) for consumer in sorted(unknown)
         }
         orphaned = frozenset(c for c in unknown if self._is_suspected(c, now, strangers.get(c)))
         missing = here - holding if all_run_here else frozenset()
-        drift = Drift(orphaned, missing, frozenset(differences))
+        return self._found(Drift(orphaned, missing, frozenset(differences)), differences)
+
+    def _found(self, drift: Drift, differences: Mapping[str, str]) -> Drift:
         self._tell(drift, differences)
         self._last, self._differences = drift, dict(differences)
         return drift
@@ -111,7 +137,9 @@ class DriftAudit:
     def without(self, consumers: frozenset[str]) -> Drift:
         """Take note that there is agreement about some consumers, and return what is left."""
         last = self._last
-        self._last = Drift(last.orphaned - consumers, last.missing - consumers, last.differing)
+        self._last = replace(
+            last, orphaned=last.orphaned - consumers, missing=last.missing - consumers
+        )
         return self._last
 
     def _is_suspected(self, consumer: str, now: float, nature: ConsumerNature | None) -> bool:
@@ -130,12 +158,22 @@ class DriftAudit:
                 consumer,
             )
         for consumer in sorted(drift.missing - self._last.missing):
-            LOG.warning(
-                "Node %s: instance %s runs here and holds no allocation here, so its resources are "
-                "offered to others.",
-                self.node,
-                consumer,
-            )
+            if drift.orphans_unknown:
+                LOG.warning(
+                    "Node %s: instance %s was claimed here and holds no allocation here. If it "
+                    "runs, its resources are offered to others; if it does not, drop its claim "
+                    "with `compute-agent drop-claim %s`.",
+                    self.node,
+                    consumer,
+                    consumer,
+                )
+            else:
+                LOG.warning(
+                    "Node %s: instance %s runs here and holds no allocation here, so its resources "
+                    "are offered to others.",
+                    self.node,
+                    consumer,
+                )
         for consumer, what in sorted(differences.items()):
             if self._differences.get(consumer) != what:
                 LOG.warning(
@@ -161,6 +199,8 @@ class Auditor:
     :param interval: seconds between two audits, at the moment; 0 for never.
     :param grace: seconds for which an unknown consumer is not suspected, at the moment.
     :param also: called with the name of each node that is audited.
+    :param claims: what was claimed on this host.
+    :param unfounded: those of a node that nobody holds, and whose instances are not seen to run.
     :param moving: consumers of moves that this host knows of: they are no orphans.
     :param differences: says what differs for the instances of a node, given what is held of its
         providers.
@@ -174,6 +214,8 @@ class Auditor:
         *,
         interval: Callable[[], float],
         grace: Callable[[], float],
+        claims: Callable[[], Iterable[Claim]] = tuple,
+        unfounded: Callable[[str], Iterable[Claim]] = lambda _name: (),
         also: Callable[[str], object] = lambda _name: None,
         moving: Callable[[], Collection[str]] = tuple,
         differences: Callable[[str, Holders], Mapping[str, str]] = lambda _name, _held: {},
@@ -184,6 +226,8 @@ class Auditor:
         self._board = board
         self._interval = interval
         self._grace = grace
+        self._claims = claims
+        self._unfounded = unfounded
         self._also = also
         self._moving = moving
         self._differences = differences
@@ -205,10 +249,17 @@ class Auditor:
         try:
             with self._report.tracing():
                 holders = self._holders(uuid)
-                running = self._driver.list_instance_uuids()
-                strangers = self._strangers(holders, running)
+                here = presence(self._driver, self._claims(), time.time())
+                untold = here.running is None
+                strangers = {} if untold else self._strangers(holders, here.known)
                 differences = self._differences(name, holders)
                 self._also(name)
+                # what a migration holds is no instance, and its instance has a claim of its own
+                unfounded = [
+                    claim.instance
+                    for claim in (self._unfounded(name) if untold else ())
+                    if claim.consumer == claim.instance
+                ]
         except Exception as error:  # noqa: BLE001 - nobody but an operator waits for a comparison
             self._failed(name, error)
             return
@@ -216,13 +267,15 @@ class Auditor:
         with self._lock:
             drift = audit.run(
                 self._clock(),
-                running,
+                here.running,
                 holders,
+                claimed=here.claimed,
+                unfounded=unfounded,
                 strangers=strangers,
                 differences=differences,
                 all_run_here=not self._driver.several_nodes,
             )
-            self._board.set_node(name, uuid, drift=drift.as_lists())
+            self._show(name, uuid, drift)
         self.on_drift(name, uuid, drift)
 
     def healed(self, name: str, uuid: str, consumers: frozenset[str]) -> None:
@@ -230,7 +283,15 @@ class Auditor:
         with self._lock:
             if name in self._audits and self._board.node(name) is not None:
                 left = self._audits[name].without(consumers)
-                self._board.set_node(name, uuid, drift=left.as_lists())
+                self._show(name, uuid, left)
+
+    def _show(self, name: str, uuid: str, drift: Drift) -> None:
+        """Put it into the status; that orphans cannot be found out is logged once."""
+        why = cannot_tell(self._driver) if drift.orphans_unknown else ""
+        node = self._board.node(name)
+        if why and (node is None or node.orphans_unknown != why):
+            LOG.info("Node %s: no orphans are looked for: %s.", name, why)
+        self._board.set_node(name, uuid, drift=drift.as_lists(), orphans_unknown=why)
 
     def _failed(self, name: str, error: Exception) -> None:
         """Log a trouble that lasts once."""
@@ -258,9 +319,9 @@ class Auditor:
                 }
         return held
 
-    def _strangers(self, holders: Holders, running: Collection[str]) -> dict[str, ConsumerNature]:
-        """Return what placement says of the consumers that do not run here."""
-        unknown = {c for consumers in holders.values() for c in consumers}.difference(running)
+    def _strangers(self, holders: Holders, here: Collection[str]) -> dict[str, ConsumerNature]:
+        """Return what placement says of the consumers that are not known to be here."""
+        unknown = {c for consumers in holders.values() for c in consumers}.difference(here)
         return {c: self._report.nature_of_consumer(c) for c in sorted(unknown)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,9 +117,10 @@ class NodeSetup:
         return self._name
 
     def _found_in_placement(self, name: str) -> str:
+        listed = self._driver.list_instance_uuids()
         adoption = identity.decide_adoption(
             self._root_named(name),
-            has_instances=bool(self._driver.list_instance_uuids()),
+            has_instances=None if listed is None else bool(listed),
             adopt_asked=self._adopt_asked,
         )
         if adoption.verdict is Verdict.REFUSE:
@@ -139,5 +141,8 @@ class NodeSetup:
         provider = self._report.find_provider_by_name(name)
         if provider is None:
             return None
+        facts = RootFacts(provider.uuid, name, provider.traits, False, provider.parent_uuid)
+        if facts.why_no_host() is not None:
+            return facts
         consumers = self._report.get_allocations_for_provider_tree(provider.uuid)
-        return RootFacts(provider.uuid, name, provider.traits, has_allocations=bool(consumers))
+        return replace(facts, has_allocations=bool(consumers))

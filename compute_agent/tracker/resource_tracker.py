@@ -21,7 +21,7 @@ from compute_agent.report.retries import stepping_aside
 from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
-from compute_agent.tracker.diagnosis import REMEDIES, kind_of, subject_of
+from compute_agent.tracker.diagnosis import REMEDIES, as_one, kind_of, subject_of
 from compute_agent.tracker.node_lock import FairLock, InOrder, Lent
 from compute_agent.tracker.node_pass import NodePass, Proposal, Target
 from compute_agent.tracker.pass_schedule import NEVER
@@ -156,9 +156,13 @@ class ResourceTracker:
         """Return the nodes managed here, name to uuid."""
         return {name: node.uuid for name, node in self._nodes.items()}
 
-    def in_startup(self) -> bool:
-        """Whether some node's first pass has not completed."""
-        return any(node.state.startup for node in self._nodes.values())
+    def in_startup(self) -> list[str]:
+        """Return the nodes whose first pass has not completed."""
+        return [node.name for node in self._nodes.values() if node.state.startup]
+
+    def started(self) -> list[str]:
+        """Return the nodes whose first pass has completed."""
+        return [node.name for node in self._nodes.values() if not node.state.startup]
 
     def lock_of(self, name: str) -> FairLock:
         """Return the lock that passes of the node and claims on it share.
@@ -176,7 +180,8 @@ class ResourceTracker:
         node = self._known(name)
         if node.reported is None:
             raise errors.ComputeResourcesUnavailable(
-                f"Node {name} has not been reported to placement since the agent started."
+                f"Node {name} has not been reported to placement since the agent started: its "
+                "first pass has not completed. `compute-agent status` says what it waits for."
             )
         return node.reported, node.uuid
 
@@ -283,10 +288,9 @@ class ResourceTracker:
                 error,
             )
             proposal = self._pass.propose(target, reshape=True)
-        for problem in proposal.problems:
-            if node.state.startup:
-                raise problem
-            attempt.problems.append(problem)
+        if proposal.problems and node.state.startup:
+            raise as_one(proposal.problems)
+        attempt.problems.extend(proposal.problems)
         attempt.providers = len(proposal.wanted.get_provider_uuids(node.uuid))
         done = self._pass.flush(proposal)
         attempt.changes = len(done)

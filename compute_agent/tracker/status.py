@@ -52,7 +52,10 @@ class NodeStatus:
     last_success: float | None = None
     trouble: Trouble | None = None
     drift: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Consumers about which the host and placement disagree, by kind."""
+    """Consumers about which the host and placement disagree, by kind; one that cannot be found out
+    is left out."""
+    orphans_unknown: str = ""
+    """Why consumers that are gone cannot be found out; empty: they can."""
 
 
 @dataclass(frozen=True, slots=True)

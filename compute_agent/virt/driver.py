@@ -195,9 +195,17 @@ class ComputeDriver(ABC):
         """Return every trait that stands for a capability, and whether the driver has it."""
         return capability_traits(self.capabilities, self._excluded_image_types())
 
-    def list_instance_uuids(self) -> list[str]:
-        """Return the consumers that run here."""
-        return []
+    def list_instance_uuids(self) -> list[str] | None:
+        """Return all consumers that run here; None: this driver cannot tell.
+
+        An empty list says that nothing runs here, and what still holds something of the host may
+        then be deleted. A driver that does not know every guest, stopped ones included, answers
+        None, as this one does: nobody on its host is taken for gone, and of its guests only those
+        that were claimed on the host are known.
+
+        :raises HypervisorUnavailable: it cannot tell at the moment.
+        """
+        return None
 
     def get_instance_devices(self, uuid: str) -> InstanceDevices | None:  # noqa: ARG002 (contract)
         """Return what of the host a guest holds; None = no guest of that name runs here."""

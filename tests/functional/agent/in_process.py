@@ -21,12 +21,18 @@ SMALL = MachineSize(cells=1, gpus=0, nics=0)
 
 
 class LyingTransport:
-    """Passes requests on, but for those whose answer a test takes away."""
+    """Passes requests on, but for those whose answer a test takes away.
+
+    `before` is told method and path of every request that is passed on, before it is; `after` gets
+    method, path and the answer, and may raise in its place.
+    """
 
     def __init__(self, behind: InProcessTransport) -> None:
         self._behind = behind
         self._lie: tuple[str, str, Callable[[], Response]] | None = None
         self.told = 0
+        self.before: Callable[[str, str], None] = lambda _method, _path: None
+        self.after: Callable[[str, str, Response], None] = lambda _method, _path, _answer: None
 
     def lie(self, method: str, path: str, answer: Callable[[], Response]) -> None:
         self._lie, self.told = (method, path, answer), 0
@@ -37,10 +43,13 @@ class LyingTransport:
     def request(self, method: str, path: str, *arguments: Any, **named: Any) -> Response:
         if self._lie is not None:
             lied_method, pattern, answer = self._lie
-            if method == lied_method and re.search(pattern, path):
+            if re.fullmatch(lied_method, method) and re.search(pattern, path):
                 self.told += 1
                 return answer()
-        return self._behind.request(method, path, *arguments, **named)
+        self.before(method, path)
+        answer = self._behind.request(method, path, *arguments, **named)
+        self.after(method, path, answer)
+        return answer
 
 
 class Node:
@@ -68,9 +77,15 @@ class Node:
     def run(self) -> PassResult:
         return self.tracker.run_pass(self.name)
 
+    def start_again(self) -> None:
+        """What is known of placement and of earlier passes is forgotten, as in a new process."""
+        self.parts.report.drop_cache()
+        self.tracker = self.parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
+        self.tracker.add_node(self.name, self.uuid)
+
     @property
     def is_starting(self) -> bool:
-        return self.tracker.in_startup()
+        return bool(self.tracker.in_startup())
 
     def gain_a_gpu(self) -> None:
         """Let a pass have something to create, an inventory and traits to write."""

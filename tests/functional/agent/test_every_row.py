@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from compute_agent import errors
 from compute_agent.report.retries import SystemClock
 from compute_agent.report.transport import Response, make_response
 from compute_agent.tracker.decisions import ExitCode
+from compute_agent.virt.fake.topology import fake_topology
 from compute_agent.virt.fake.topology_drivers import Misdeed
-from tests.functional.agent.in_process import Node, placement_app
+from tests.functional.agent.in_process import SMALL, Node, placement_app
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +142,29 @@ placement_rows = pytest.mark.parametrize(
 )
 
 
+READS = {
+    "inventories": ("/inventories$", {"inventories": [], "resource_provider_generation": 1}),
+    "traits": ("/traits$", {"traits": 5, "resource_provider_generation": 1}),
+    "aggregates": ("/aggregates$", {"aggregates": [1], "resource_provider_generation": 1}),
+    "known traits": (r"/traits\?name=in:", {"traits": [None]}),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_a_placement_that_answers_a_read_with_nonsense_at_a_start_is_to_blame(node, read):
+    path, nonsense = READS[read]
+    if read != "known traits":
+        assert node.run().completed
+        node.start_again()
+    node.transport.lie("GET", path, lambda: make_response(200, [], json.dumps(nonsense)))
+    result = node.run()
+    assert node.transport.told
+    assert result.exit_code == ExitCode.PLACEMENT_REJECTED
+    assert "URL of placement" in result.message
+    node.transport.honest()
+    assert node.run().completed
+
+
 @placement_rows
 def test_a_placement_that_answers_so_at_a_start(node, answer, call):
     node.gain_a_gpu()
@@ -169,3 +194,50 @@ def test_a_placement_that_answers_so_in_a_period(node, answer, call):
     assert node.parts.board.node(node.name).trouble is not None
     assert node.is_made_good()
     assert node.parts.board.node(node.name).trouble is None
+
+
+GONE_AROUND = {
+    "400",
+    "403",
+    "404",
+    "409",
+    "409 conflict",
+    "500",
+    "500 of a proxy",
+    "garbage",
+    "empty",
+}
+"""Answers to many inventories at once after which they are written one by one."""
+many_rows = pytest.mark.parametrize("answer", ANSWERS)
+
+
+def gain_many(node: Node) -> None:
+    """Have so many inventories to write that they go to the reshaper, in one request."""
+    node.driver.machine = fake_topology(node.name, replace(SMALL, gpus=12))
+
+
+@many_rows
+def test_a_placement_that_answers_many_inventories_so_at_a_start(node, answer):
+    gain_many(node)
+    given, code = ANSWERS[answer]
+    node.transport.lie("POST", "^/reshaper$", given)
+    result = node.run()
+    assert node.transport.told == 1
+    assert result.completed is (answer in GONE_AROUND)
+    assert result.exit_code == (None if result.completed else code)
+    assert node.is_starting is not result.completed
+    assert node.is_made_good()
+
+
+@many_rows
+def test_a_placement_that_answers_many_inventories_so_in_a_period(node, answer):
+    assert node.run().completed
+    gain_many(node)
+    given, _code = ANSWERS[answer]
+    node.transport.lie("POST", "^/reshaper$", given)
+    result = node.run()
+    assert node.transport.told == 1
+    assert result.completed is (answer in GONE_AROUND)
+    assert result.exit_code is None
+    assert not node.is_starting
+    assert node.is_made_good()

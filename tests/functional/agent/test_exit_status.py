@@ -96,6 +96,27 @@ def test_a_provider_config_that_contradicts_the_driver_ends_with_1(placement, ne
     says_once(agent, "HW_CPU_X86_AVX")
 
 
+def test_all_that_contradicts_the_driver_is_said_in_one_start(placement, new_agent, node):
+    agent = new_agent(placement.url)
+    agent.script(
+        nodes=[node],
+        inventory={
+            "CUSTOM_A": {"total": 1},
+            "CUSTOM_B": {"total": 2},
+            "MEMORY_MB": {"total": 100, "reserved": 512},
+        },
+    )
+    (agent.directory / "provider_config").mkdir()
+    (agent.directory / "provider_config" / "a.yaml").write_text(
+        "meta: {schema_version: '1.0'}\nproviders:\n- identification: {uuid: $COMPUTE_NODE}\n"
+        "  inventories: {additional: [{CUSTOM_A: {total: 7}}, {CUSTOM_B: {total: 8}}]}\n"
+    )
+    assert failing(agent) == 1
+    log = says_once(agent, "adds CUSTOM_A", "adds CUSTOM_B", "MEMORY_MB", "512")
+    assert log.count("adds CUSTOM_A") == log.count("adds CUSTOM_B")
+    assert placement.root(node) is None or not placement.tree(node)[node]["inventories"]
+
+
 def test_a_message_bus_that_cannot_be_ends_with_1(placement, new_agent):
     agent = new_agent(placement.url, DEFAULT={"transport_url": "pigeon://loft"})
     assert failing(agent) == 1
@@ -330,6 +351,41 @@ def test_plan_ends_with_6_when_something_would_change_and_changes_nothing(
     again = agent.run("plan")
     assert again.returncode == 0, again.stdout + again.stderr
     assert "nothing to do" in again.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_plan_ends_as_a_start_would_when_there_is_a_problem_and_nothing_to_change(
+    placement, new_agent, node, arguments
+):
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], inventory={"MEMORY_MB": {"total": 100, "reserved": 100}})
+    with running(agent):
+        agent.stop()
+    agent.script(nodes=[node], inventory={"MEMORY_MB": {"total": 100, "reserved": 512}})
+    planned = agent.run("plan", *arguments)
+    assert planned.returncode == 1, planned.stdout + planned.stderr
+    assert "512" in planned.stderr
+    assert "Traceback" not in planned.stderr
+    if arguments:
+        (document,) = json.loads(planned.stdout)["nodes"]
+        assert document["operations"] == []
+        (problem,) = document["problems"]
+        assert problem in planned.stderr
+    else:
+        assert "512" in planned.stdout
+    assert failing(agent) == 1
+
+
+def test_plan_ends_as_a_start_would_when_there_is_a_problem_besides_what_would_change(
+    placement, new_agent, node
+):
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], inventory={"MEMORY_MB": {"total": 100, "reserved": 512}})
+    planned = agent.run("plan")
+    assert planned.returncode == 1, planned.stderr
+    assert "create provider" in planned.stdout
+    assert "512" in planned.stderr
+    assert failing(agent) == 1
 
 
 def test_status_and_report_end_with_7_when_no_agent_answers(placement, new_agent):

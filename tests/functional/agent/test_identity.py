@@ -1,7 +1,11 @@
 """Which providers are a host's own: after a new name, and where another agent left them."""
 
+import logging
 import uuid
 
+import pytest
+
+from tests.functional.agent.in_process import Node, placement_app
 from tests.functional.agent.processes import claim, running
 
 
@@ -66,3 +70,88 @@ def test_a_name_with_allocations_but_no_instances_is_taken_over_only_when_confir
     agent.start("--adopt")
     agent.started()
     assert (agent.state / "compute_id").read_text().strip() == root
+
+
+def taken_by_a_child(placement, name) -> str:
+    """Give the name to a provider below another; the child."""
+    parent, child = str(uuid.uuid4()), str(uuid.uuid4())
+    for body in (
+        {"uuid": parent, "name": f"{name}-above"},
+        {"uuid": child, "name": name, "parent_provider_uuid": parent},
+    ):
+        assert placement.request("POST", "/resource_providers", json=body).ok
+    mark(placement, child, "COMPUTE_NODE")
+    return child
+
+
+def taken_by_shared_storage(placement, name) -> str:
+    """Give the name to a provider that others share."""
+    pool = str(uuid.uuid4())
+    assert placement.request("POST", "/resource_providers", json={"uuid": pool, "name": name}).ok
+    mark(placement, pool, "OWNER_NOVA", "MISC_SHARES_VIA_AGGREGATE")
+    return pool
+
+
+def mark(placement, provider, *traits) -> None:
+    body = {"resource_provider_generation": 0, "traits": list(traits)}
+    assert placement.request("PUT", f"/resource_providers/{provider}/traits", json=body).ok
+
+
+@pytest.mark.parametrize("arguments", [[], ["--adopt"]])
+@pytest.mark.parametrize(
+    ("taken", "why"),
+    [(taken_by_a_child, "parent"), (taken_by_shared_storage, "MISC_SHARES_VIA_AGGREGATE")],
+)
+def test_a_provider_of_this_name_that_can_be_no_host_ends_with_5_and_is_left_alone(
+    placement, new_agent, node, taken, why, arguments
+):
+    other = taken(placement, node)
+    path = f"/resource_providers/{other}"
+    before = placement.get(path), placement.get(f"{path}/traits")
+    agent = new_agent(placement.url)
+    agent.script(nodes=[node], instances=[str(uuid.uuid4())])
+    agent.start(*arguments)
+    assert agent.ended() == 5
+    assert other in agent.logged()
+    assert why in agent.logged()
+    assert "Traceback" not in agent.logged()
+    assert not (agent.state / "compute_id").exists()
+    assert (placement.get(path), placement.get(f"{path}/traits")) == before
+
+
+@pytest.fixture
+def host(tmp_path):
+    made = Node(placement_app(tmp_path), tmp_path)
+    yield made
+    made.parts.close()
+
+
+def test_a_new_name_while_running_is_an_error_once_and_the_old_name_is_kept(
+    host, monkeypatch, caplog
+):
+    def said() -> list[str]:
+        return [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+
+    def is_named(name: str) -> None:
+        monkeypatch.setattr(host.driver, "get_available_nodes", lambda **_refresh: [name])
+
+    own = {host.name: host.uuid}
+    assert host.run().completed
+    is_named("new-name")
+    for _ in range(3):
+        assert host.parts.setup.nodes() == own
+        assert host.run().completed
+    (error,) = said()
+    assert "new-name" in error
+    assert host.name in error
+    assert "restart" in error
+    assert host.parts.report.providers.get(host.uuid)["name"] == host.name
+
+    is_named(host.name)
+    assert host.parts.setup.nodes() == own
+    assert len(said()) == 1
+    is_named("newer-name")
+    for _ in range(2):
+        assert host.parts.setup.nodes() == own
+    assert len(said()) == 2
+    assert "newer-name" in said()[1]

@@ -35,6 +35,17 @@ class NeverContent(FakeDriver):
         raise errors.ReshapeNeeded("again")
 
 
+class ReservesTooMuch(FakeDriver):
+    """Keeps more of two classes for the host than it has."""
+
+    def update_provider_tree(
+        self, provider_tree: ProviderTree, nodename: str, allocations: Allocations | None = None
+    ) -> None:
+        super().update_provider_tree(provider_tree, nodename, allocations)
+        inventory = {rc: {"total": 8, "reserved": 9} for rc in ("MEMORY_MB", "DISK_GB")}
+        provider_tree.update_inventory(nodename, inventory)
+
+
 class GpuNowhere(FakeNumaDriver):
     """A machine whose firmware does not say where its first GPU is."""
 

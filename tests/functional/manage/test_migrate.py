@@ -167,6 +167,15 @@ def test_1_for_a_configuration_that_cannot_be_used(
     assert next(iter(options)) in result.err
 
 
+def test_1_and_all_reasons_when_a_tree_has_several_problems(offline: Operator) -> None:
+    offline.configure(DEFAULT={"compute_driver": f"{DRIVERS}.ReservesTooMuch"})
+    result = offline.migrate()
+    assert result.status == 1
+    assert "MEMORY_MB" in result.err
+    assert "DISK_GB" in result.err
+    assert offline.placement.providers(offline.name)[offline.name]["inventories"] == {}
+
+
 def test_1_for_a_placement_config_that_is_missing_or_garbage(
     offline: Operator, tmp_path: Path
 ) -> None:

@@ -68,7 +68,7 @@ def test_nobody_is_asked_about_what_could_not_be_judged(suspect):
             return [suspect]
 
     remedy = OrphanRemedy(
-        Consumers(), unasked, lambda: 300.0, judges_migrations=False, running=list
+        Consumers(), unasked, lambda: 300.0, judges_migrations=False, here=unasked
     )
     (treated,) = remedy.delete_gone("mine", ["c"])
     assert treated.end is End.LEFT

@@ -97,6 +97,8 @@ class Host:
     def restart(self) -> None:
         tracker = SimpleNamespace(
             nodes=lambda: {"h": ROOT},
+            started=lambda: ["h"],
+            in_startup=list,
             lock_of=lambda _name: self.lock,
             reported=lambda _name: (self.tree, ROOT),
             facts=self.driver.get_available_resource,

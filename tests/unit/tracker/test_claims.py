@@ -303,6 +303,36 @@ def test_a_claim_stays_while_somebody_stands_behind_it(host, stands):
     assert len(host.book.claims()) == 1
 
 
+@pytest.mark.parametrize(
+    ("holds", "kept"),
+    [
+        ({}, True),
+        ({OTHER_HOST: {"PCPU": 1, "MEMORY_MB": 64}}, False),
+        ({OTHER_HOST: {"DISK_GB": 10}}, True),
+        ({OTHER_HOST: {"PCPU": 1}, ROOT: {"DISK_GB": 1}}, True),
+    ],
+    ids=["nothing", "on another host", "shared disk", "here as well"],
+)
+def test_where_the_driver_cannot_tell_what_runs_a_claim_goes_only_when_its_instance_has_moved(
+    host, holds, kept
+):
+    unit = host.claim(ONE, PCPU=1)
+    host.driver.list_instance_uuids = lambda: None
+    host.report.held[ONE] = holds
+    assert [claim.instance for claim in host.book.unfounded("h")] == [ONE]
+    assert host.book.forget_stale("h") == ([] if kept else [ONE])
+    assert (host.claim(TWO, PCPU=1) != unit) is kept, "what may be in use is given to nobody else"
+
+
+def test_where_the_driver_cannot_tell_what_runs_a_claim_is_compared_with_what_is_held(host):
+    host.claim(ONE, PCPU=2)
+    host.driver.list_instance_uuids = lambda: None
+    provider = host.provider("PCPU")
+    assert host.book.differences("h", {provider: {ONE: {"PCPU": 2}}}) == {}
+    found = host.book.differences("h", {provider: {ONE: {"PCPU": 1}}})
+    assert "it was given 2 PCPU" in found[ONE]
+
+
 def test_another_instance_with_the_same_amounts_does_not_keep_a_stale_claim(host):
     host.claim(ONE, PCPU=1)
     host.claim(TWO, PCPU=1)

@@ -11,6 +11,8 @@ from compute_agent.report.allocations import ConsumerNature
 from compute_agent.tracker.drift import Auditor, Drift, DriftAudit
 from compute_agent.tracker.status import StatusBoard
 
+OLD = ConsumerNature("INSTANCE", 86400.0)
+
 
 @pytest.fixture
 def audit() -> DriftAudit:
@@ -73,6 +75,22 @@ def test_what_differs_is_said_when_it_begins_changes_and_ends(audit, caplog):
 
 def test_an_instance_without_allocation_is_missing_it(audit):
     assert audit.run(0.0, ["a", "b"], {"root": ["b"]}).missing == {"a"}
+
+
+def test_a_driver_that_cannot_tell_names_no_orphans_and_is_not_one_without_guests(audit, caplog):
+    held = {"root": ["a", "b"]}
+    assert audit.run(0.0, [], held, strangers=dict.fromkeys("ab", OLD)).orphaned == {"a", "b"}
+    caplog.clear()
+    found = audit.run(400.0, None, held, unfounded=["c"], differences={"b": "it holds less"})
+    assert found.as_lists() == {"missing": ["c"], "differing": ["b"]}
+    assert "does not run here" not in caplog.text
+    assert "drop-claim c" in caplog.text
+    assert audit.without(frozenset({"c"})).as_lists() == {"missing": [], "differing": ["b"]}
+
+
+def test_what_was_claimed_here_is_no_orphan_and_not_missing_either(audit):
+    found = audit.run(0.0, [], {"root": ["a"]}, claimed=["a", "c"], strangers={"a": OLD})
+    assert found == Drift()
 
 
 def test_instances_of_other_nodes_are_not_taken_for_missing(audit):

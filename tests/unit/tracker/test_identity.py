@@ -118,7 +118,9 @@ def root(*traits: str, has_allocations: bool = False) -> RootFacts:
         (root("COMPUTE_NODE", has_allocations=True), True, False, Verdict.ADOPT),
         (root("COMPUTE_NODE"), False, False, Verdict.ADOPT),
         (root("COMPUTE_NODE", has_allocations=True), False, False, Verdict.REFUSE),
+        (root("COMPUTE_NODE", has_allocations=True), None, False, Verdict.REFUSE),
         (root("COMPUTE_NODE", has_allocations=True), False, True, Verdict.ADOPT),
+        (root("COMPUTE_NODE", has_allocations=True), None, True, Verdict.ADOPT),
         (root("CUSTOM_SOMEBODYS"), True, False, Verdict.REFUSE),
         (root("CUSTOM_SOMEBODYS"), False, True, Verdict.ADOPT),
     ],
@@ -130,6 +132,28 @@ def test_what_a_host_without_identity_does_with_a_provider_of_its_name(
     assert decided.verdict is verdict
     assert decided.uuid == (A if verdict is Verdict.ADOPT else None)
     assert ("--adopt" in decided.reason) is (verdict is Verdict.REFUSE)
+    assert ("cannot tell" in decided.reason) is (
+        verdict is Verdict.REFUSE and has_instances is None
+    )
+
+
+@pytest.mark.parametrize("adopt_asked", [False, True])
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        (RootFacts(A, "host1", frozenset({"COMPUTE_NODE"}), False, parent_uuid=B), B),
+        (root("COMPUTE_NODE", "MISC_SHARES_VIA_AGGREGATE"), "MISC_SHARES_VIA_AGGREGATE"),
+        (root("OWNER_NOVA", "MISC_SHARES_VIA_AGGREGATE"), "MISC_SHARES_VIA_AGGREGATE"),
+    ],
+)
+def test_a_provider_that_can_be_no_host_is_never_taken_over(facts, why, adopt_asked):
+    decided = identity.decide_adoption(facts, has_instances=True, adopt_asked=adopt_asked)
+    assert decided.verdict is Verdict.REFUSE
+    assert decided.uuid is None
+    assert A in decided.reason
+    assert "'host1'" in decided.reason
+    assert why in decided.reason
+    assert "--adopt" not in decided.reason, "it would not help"
 
 
 def test_a_new_host_name_is_followed_by_the_names_of_the_children_that_begin_with_it():

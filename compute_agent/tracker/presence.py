@@ -1,0 +1,70 @@
+"""Who is known to be on this host: what the driver lists, and what was claimed here.
+
+A driver that cannot tell its guests is not one without guests: what it is silent of may run here,
+and what was claimed here counts as being here until its claim is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compute_agent.state.claim import Claim
+
+if TYPE_CHECKING:
+    from compute_agent.virt.driver import ComputeDriver, InstanceDevices
+
+BUILDING_SECONDS = 3600.0
+"""An instance whose claim is younger may still be on its way to run here: no driver lists it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Consumers that are known to be here.
+
+    :ivar running: instances that the driver lists; None: it cannot tell.
+    :ivar claimed: consumers of claims. Where the driver lists what runs, only those that may still
+        be being built.
+    """
+
+    running: frozenset[str] | None
+    claimed: frozenset[str]
+
+    @property
+    def known(self) -> frozenset[str]:
+        """All of them, which is not all there is where `running` is None."""
+        return self.claimed | (self.running or frozenset())
+
+
+def presence(driver: ComputeDriver, claims: Iterable[Claim], now: float) -> Presence:
+    """Return who is known to be here.
+
+    :param now: seconds since the epoch.
+    :raises HypervisorUnavailable: and whatever else the driver raises.
+    """
+    listed = driver.list_instance_uuids()
+    since = now - BUILDING_SECONDS
+    claimed = frozenset(c.consumer for c in claims if listed is None or c.claimed_at > since)
+    return Presence(None if listed is None else frozenset(listed), claimed)
+
+
+def guests(driver: ComputeDriver, claims: Iterable[Claim]) -> dict[str, InstanceDevices | None]:
+    """Return what each guest that is known here has of the host; None: the driver cannot tell.
+
+    Where the driver does not list its guests, those with a claim are asked for.
+    """
+    listed = driver.list_instance_uuids()
+    if listed is None:
+        return {c.instance: driver.get_instance_devices(c.instance) for c in claims}
+    found = {uuid: driver.get_instance_devices(uuid) for uuid in listed}
+    # one without devices ended since it was listed
+    return {uuid: devices for uuid, devices in found.items() if devices is not None}
+
+
+def cannot_tell(driver: ComputeDriver) -> str:
+    """Return the sentence about a driver that does not list its guests."""
+    return (
+        f"the driver {type(driver).__name__} cannot tell which guests run on this host, so what "
+        "holds something of it is never taken for gone"
+    )

@@ -1,0 +1,59 @@
+"""The real agent with the host driver, which cannot tell its guests: what drift says then."""
+
+import json
+
+import pytest
+
+from tests.functional.agent.processes import claim, eventually, running
+
+
+@pytest.fixture
+def agent(placement, new_agent, node, tmp_path):
+    """An agent that audits all the time."""
+    return new_agent(
+        placement.url,
+        DEFAULT={"compute_driver": "host.HostDriver", "host": node, "instances_path": tmp_path},
+        compute_agent={"audit_interval": 1, "audit_grace": 0},
+    )
+
+
+def audited(agent):
+    """The drift that an audit from now on finds."""
+    agent.report()
+    eventually(lambda: "missing" in agent.report()["drift"], "an audit")
+    return agent.report()["drift"]
+
+
+def test_no_orphan_is_named_and_status_says_why(agent, placement, node):
+    with running(agent):
+        claim(placement, placement.root(node)["uuid"], {"VCPU": 1})
+        assert "orphaned" not in audited(agent)
+        why = "HostDriver cannot tell which guests run"
+        assert why in agent.node()["orphans_unknown"]
+        assert f"drift, orphaned: unknown: the driver {why}" in agent.run("status").stdout
+        assert agent.logged().count(why) == 1
+        assert "does not run here" not in agent.logged()
+
+
+def test_a_guest_that_was_claimed_and_holds_nothing_is_told_and_keeps_its_claim(
+    agent, placement, node
+):
+    with running(agent):
+        root = placement.root(node)["uuid"]
+        kept, lost, left = (claim(placement, root, {"VCPU": 1}) for _ in range(3))
+        for each in (kept, lost, left):
+            agent.ask("instance_claim", spec={"instance_uuid": each})
+        other = placement.request("POST", "/resource_providers", json={"name": f"{node}-other"})
+        place = f"/resource_providers/{other.json()['uuid']}/inventories"
+        body = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 8}}}
+        assert placement.request("PUT", place, json=body).ok
+        for each in (lost, left):
+            assert placement.request("DELETE", f"/allocations/{each}").ok
+        claim(placement, other.json()["uuid"], {"VCPU": 1}, left)
+        eventually(lambda: agent.report()["drift"].get("missing") == [lost], "it is told")
+        eventually(lambda: f"claim of {left} is dropped" in agent.logged(), "it moved away")
+        assert f"`compute-agent drop-claim {lost}`" in agent.logged()
+        assert "differing" in agent.node()["drift"]
+    with running(agent):
+        listed = json.loads(agent.run("claims", "--json").stdout)["claims"]
+        assert {each["consumer"] for each in listed} == {kept, lost}
