@@ -253,7 +253,7 @@ class Columns:
         return bases
 
     def compacted(self, roots: IntArray) -> "tuple[Columns, IntArray]":
-        """Return columns with these trees alone, and their roots' slots there."""
+        """Return columns with these trees and what they use alone, and their roots' slots there."""
         end = self.end.view()
         edges = np.zeros(self.size + 1, dtype=np.int64)
         edges[roots] += 1
@@ -269,8 +269,10 @@ class Columns:
         fresh.parent.extend(np.where(parent >= 0, moved[parent], -1))
         fresh.root.extend(moved[self.root.view()[slots]])
         fresh.end.extend(moved[end[slots] - 1] + 1)
-        fresh.shape.extend(self.shape.view()[slots])
-        fresh.shapes, fresh._shape_number = list(self.shapes), dict(self._shape_number)
+        used, shape = np.unique(self.shape.view()[slots], return_inverse=True)
+        fresh.shapes = [self.shapes[number] for number in used.tolist()]
+        fresh._shape_number = {shape.parents: n for n, shape in enumerate(fresh.shapes)}
+        fresh.shape.extend(shape)
         fresh.trait_sets, numbers = self.trait_sets.kept(self.trait_set.view()[slots])
         fresh.trait_set.extend(numbers)
         fresh.aggregate_sets, numbers = self.aggregate_sets.kept(self.aggregate_set.view()[slots])
@@ -286,9 +288,11 @@ class Columns:
         fresh.inventory_start.extend(np.cumsum(counts[alive]))
         fresh.inventory_class.extend(class_ids)
         for class_id, columns in self.classes.items():
+            mine = class_ids == class_id
+            if not mine.any():
+                continue
             # An inventory's row within its class moves up by the dead rows before it.
             row_moved = np.cumsum(alive[columns.slot.view()]) - 1
-            mine = class_ids == class_id
             rows[mine] = row_moved[rows[mine]]
             fresh.classes[class_id] = columns.compacted(alive, moved)
         fresh.inventory_row.extend(rows)

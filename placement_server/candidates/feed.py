@@ -5,23 +5,22 @@ feed reads, in one consistent view of the database, the notes after the last one
 the trees that they name, as they are in that same view. So a search sees everything that was
 committed before it was asked for, on whichever worker, and never half a transaction.
 
-Ids of notes are given out before transactions commit, so a lower id may appear after a higher one::
-
-    seen     1 2 3 . 5 6 . . 9        last = 9, gaps = {4, 7, 8}
-
-The gaps are asked for again each time until they appear, or are older than any transaction may
-be; some never appear, because the transaction was rolled back or the database (Galera) gives ids
-out in steps. Old notes are pruned from the low end, so when the note ``last`` is gone, others
-after it may be gone as well, and everything is read again.
+Ids of notes are given out before transactions commit, so a lower one may appear after a higher one
+(:mod:`~placement_server.candidates.position`). Missing ids are asked for again each time until they
+appear, or have been missing for as long as :data:`~placement_server.store.changes.AWAITED_FOR`
+says; writers see to it that nothing they acknowledged is overlooked then. Old notes are pruned from
+the low end, so when the note ``last`` is gone, others after it may be gone as well, and everything
+is read again.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from placement_server.candidates.index import Index, IndexWriter
+from placement_server.candidates.position import Position
 from placement_server.store import changes, snapshot
 from placement_server.store.errors import StoreError
 from placement_server.store.snapshot import ChangeRow, NameRows, TreeRows
@@ -36,7 +35,7 @@ from placement_server.store.transaction import (
 
 LOG = logging.getLogger(__name__)
 
-GAP_SECONDS = 60.0
+GAP_SECONDS = changes.AWAITED_FOR.total_seconds()
 PRUNE_SECONDS = 900.0
 # Gaps are listed one by one up to here; beyond, everything from the first of them on is read.
 _LISTED_GAPS = 300
@@ -49,41 +48,6 @@ _RELOAD_SHARE = 0.5
 _RELOAD_LEAST = 500
 # After this long without reading notes, those that filled gaps may have been pruned already.
 _LONGEST_SLEEP = changes.KEPT_FOR.total_seconds() / 2
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """How far the notes have been read.
-
-    :param last: the highest id seen, 0 when there was none.
-    :param gaps: ids below it that have not appeared, each with the time since when it is awaited.
-    """
-
-    last: int = 0
-    gaps: Mapping[int, float] = field(default_factory=dict)
-
-    def is_lost_in(self, rows: Iterable[ChangeRow]) -> bool:
-        """Tell whether the note that it points to is no longer there."""
-        return bool(self.last) and not any(row.id == self.last for row in rows)
-
-    def new_in(self, rows: Iterable[ChangeRow]) -> list[ChangeRow]:
-        """Return the notes that have not been read before."""
-        return [row for row in rows if row.id > self.last or row.id in self.gaps]
-
-    def after(self, ids: Iterable[int], now: float, gap_seconds: float) -> "Position":
-        """Return the position once these ids have appeared as well."""
-        appeared = set(ids)
-        gaps = {
-            number: since
-            for number, since in self.gaps.items()
-            if number not in appeared and now - since < gap_seconds
-        }
-        last = self.last
-        for number in sorted(appeared):
-            if number > last:
-                gaps.update(dict.fromkeys(range(last + 1, number), now))
-                last = number
-        return Position(last, gaps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +71,7 @@ class News:
 class Feed:
     """The index of one process. Thread safe.
 
-    :param gap_seconds: for how long a missing id is waited for; longer than any write
-        transaction may take from its last statement to its commit.
+    :param gap_seconds: for how long a missing id is waited for.
     """
 
     def __init__(
@@ -179,11 +142,10 @@ class Feed:
         It nearly always does: most searches find nothing new, or claims only.
         """
         writer, position = self._writer, self._position
-        if writer is None or self._overslept(now) or len(position.gaps) > _LISTED_GAPS:
+        gaps = position.missing(_LISTED_GAPS)
+        if writer is None or self._overslept(now) or gaps is None:
             return None
-        rows, used = self._store.read_single(
-            snapshot.news, position.last, sorted(position.gaps), _READ_AT_ONCE
-        )
+        rows, used = self._store.read_single(snapshot.news, position.last, gaps, _READ_AT_ONCE)
         if len(rows) >= _READ_AT_ONCE or position.is_lost_in(rows):
             return None
         rows = position.new_in(rows)
@@ -208,10 +170,9 @@ class Feed:
             return self._read_everything(tx, now)
         if self._overslept(now):
             return self._read_everything(tx, now)
-        start, gaps = position.last, sorted(position.gaps)
-        if len(gaps) > _LISTED_GAPS:
-            start, gaps = gaps[0], []
-        rows = snapshot.changes_since(tx, start, gaps)
+        gaps = position.missing(_LISTED_GAPS)
+        start = position.last if gaps is not None else position.gaps[0].start
+        rows = snapshot.changes_since(tx, start, gaps or [])
         if position.is_lost_in(rows):
             LOG.info("Change %d has been pruned, reading all trees again", position.last)
             return self._read_everything(tx, now)

@@ -8,7 +8,7 @@ are alive in it.
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,12 +33,18 @@ _TOLERATED_DEAD = 4096
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Resource classes and traits by name and by id."""
+    """Resource classes and traits by name and by id.
+
+    :param meanings: stays the same object for as long as every id keeps its name. SQLite gives
+        the ids of deleted names to new ones, so whatever was written with names in it is right
+        only together with this.
+    """
 
     class_ids: Mapping[str, int]
     trait_ids: Mapping[str, int]
     class_names: Mapping[int, str]
     trait_names: Mapping[int, str]
+    meanings: object = field(default_factory=object, compare=False)
 
     @classmethod
     def of(cls, rows: NameRows) -> "Names":
@@ -49,6 +55,15 @@ class Names:
             {number: name for name, number in rows.class_ids.items()},
             {number: name for name, number in rows.trait_ids.items()},
         )
+
+    def followed_by(self, rows: NameRows) -> "Names":
+        """Return the names that come after these, with their meanings if none of them is gone."""
+        new = Names.of(rows)
+        kept = (
+            self.class_names.items() <= new.class_names.items()
+            and self.trait_names.items() <= new.trait_names.items()
+        )
+        return replace(new, meanings=self.meanings) if kept else new
 
 
 class Index:
@@ -208,13 +223,9 @@ class IndexWriter:
     def load(self, names: NameRows, trees: Iterable[TreeRows]) -> Index:
         """Begin anew with these trees alone."""
         self._names = Names.of(names)
-        self._left_out.clear()
-        return self._fill(trees)
-
-    def _fill(self, trees: Iterable[TreeRows]) -> Index:
         self._columns = Columns()
         arranged = {tree.root_id: _arranged(tree) for tree in trees if tree.providers}
-        self._left_out.update(root_id for root_id, rows in arranged.items() if not rows)
+        self._left_out = {root_id for root_id, rows in arranged.items() if not rows}
         ids = sorted(arranged.keys() - self._left_out)
         bases = self._columns.append([arranged[root_id] for root_id in ids])
         self._base = dict(zip(ids, bases, strict=True))
@@ -224,16 +235,10 @@ class IndexWriter:
     def rename(self, names: NameRows) -> Index:
         """Take in a new set of names."""
         before = self.index
-        self._names = Names.of(names)
+        self._names = before.names.followed_by(names)
         links = before.links
         if self._names.trait_ids.get(SHARING_TRAIT) != before.names.trait_ids.get(SHARING_TRAIT):
             links = self._find_links(before.roots)
-        if any(
-            self._names.class_names.get(number) != name
-            for number, name in before.names.class_names.items()
-        ):
-            # What was serialised for the providers carries the old name of a class.
-            return self._fill(list(before.trees()))
         return self._publish(before.roots, before.root_ids, links)
 
     def tree(self, root_id: int) -> TreeRows | None:

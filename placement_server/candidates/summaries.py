@@ -2,8 +2,8 @@
 
 From 1.29 on an answer lists whole trees, so the text of a whole tree is the unit that is kept: as
 bytes, and with a comma in front, so that an answer of megabytes is put together in one copy.
-Slots never change their meaning, so a text is right for as long as its columns exist; a tree
-that changes gets new slots and thereby a new text.
+Slots never change their meaning, so a text is right for as long as its columns exist and the ids in
+them keep their names; a tree that changes gets new slots and thereby a new text.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,12 +17,13 @@ _MOST_CHARACTERS = 96 * 1024 * 1024
 
 
 class _Texts:
-    """What has been rendered from one set of columns."""
+    """What has been rendered from one set of columns, with ids of one meaning."""
 
-    __slots__ = ("characters", "columns", "traits", "trees")
+    __slots__ = ("characters", "columns", "meanings", "traits", "trees")
 
-    def __init__(self, columns: Columns) -> None:
+    def __init__(self, columns: Columns, meanings: object) -> None:
         self.columns = columns
+        self.meanings = meanings
         self.trees: dict[int, bytes] = {}
         self.traits: dict[int, str] = {}
         self.characters = 0
@@ -36,9 +37,9 @@ class SummaryCache:
 
     def _of(self, index: Index) -> _Texts:
         # Another thread may be at work on other columns: each goes on with what it got here.
-        texts = self._texts
-        if texts is None or texts.columns is not index.columns:
-            texts = self._texts = _Texts(index.columns)
+        texts, meanings = self._texts, index.names.meanings
+        if texts is None or texts.columns is not index.columns or texts.meanings is not meanings:
+            texts = self._texts = _Texts(index.columns, meanings)
         return texts
 
     def trees(self, index: Index, roots: Iterable[int]) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -11,10 +12,18 @@ from sqlalchemy import func, select
 from placement_server.store.tables import changes
 from placement_server.store.transaction import NAMES, STRUCTURE, USAGE, WriteTransaction
 
-__all__ = ["NAMES", "STRUCTURE", "USAGE", "prune"]
+__all__ = ["NAMES", "STRUCTURE", "USAGE", "note", "prune"]
 
 KEPT_ROWS: Final = 20_000
 KEPT_FOR: Final = timedelta(minutes=10)
+AWAITED_FOR: Final = timedelta(minutes=1)
+"""For how long readers ask for an id that is missing."""
+
+
+def note(tx: WriteTransaction, touched: Mapping[int, int]) -> None:
+    """Note changes that another transaction made: kinds by root id."""
+    for root_id, kind in touched.items():
+        tx.touch([root_id], kind)
 
 
 def prune(tx: WriteTransaction) -> int:

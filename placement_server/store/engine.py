@@ -120,9 +120,9 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
         if options.connection_trace:
             _trace(engine)
         if backend == "postgresql":
-            _prepare_postgresql(engine, options)
+            _prepare_postgresql(engine, options, writes=engine is engines[1])
         else:
-            _prepare_mysql(engine, options)
+            _prepare_mysql(engine, options, writes=engine is engines[1])
     reader, writer, *single = engines
     return Engines(reader, writer, in_memory=False, single=single[0] if single else None)
 
@@ -185,30 +185,40 @@ def _trace(engine: Engine) -> None:
         return (f"{statement} -- {doing}" if doing else statement), parameters
 
 
-def _prepare_postgresql(engine: Engine, options: StoreOptions) -> None:
+def _prepare_postgresql(engine: Engine, options: StoreOptions, *, writes: bool) -> None:
     from psycopg.types.numeric import Int8Dumper
+
+    settings = {"lock_timeout": options.lock_timeout}
+    if writes:
+        # a worker that stopped must not keep its locks, nor commit when nobody awaits it any more
+        settings["idle_in_transaction_session_timeout"] = options.write_idle_timeout
+    statement = "; ".join(f"SET {name} = {int(each * 1000)}" for name, each in settings.items())
 
     @event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: Any, _record: object) -> None:
         # one type for all numbers: a prepared statement serves only the types it was made for
         dbapi_connection.adapters.register_dumper(int, Int8Dumper)
         cursor = dbapi_connection.cursor()
-        cursor.execute(f"SET lock_timeout = {int(options.lock_timeout * 1000)}")
+        cursor.execute(statement)
         cursor.close()
         dbapi_connection.commit()
 
 
-def _prepare_mysql(engine: Engine, options: StoreOptions) -> None:
+def _prepare_mysql(engine: Engine, options: StoreOptions, *, writes: bool) -> None:
     settings: dict[str, object] = {
         "sql_mode": options.mysql_sql_mode,
         "innodb_lock_wait_timeout": max(1, int(options.lock_timeout)),
     }
     if options.mysql_wsrep_sync_wait is not None:
         settings["wsrep_sync_wait"] = options.mysql_wsrep_sync_wait
-    assignments = ", ".join(f"{name} = %s" for name in settings)
 
     @event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: Any, _record: object) -> None:
+        # the dialect knows which server it is once the first connection is made; MySQL has no such
+        own = dict(settings)
+        if writes and getattr(engine.dialect, "is_mariadb", False):
+            own["idle_write_transaction_timeout"] = max(1, int(options.write_idle_timeout))
+        assignments = ", ".join(f"{name} = %s" for name in own)
         cursor = dbapi_connection.cursor()
-        cursor.execute(f"SET SESSION {assignments}", tuple(settings.values()))
+        cursor.execute(f"SET SESSION {assignments}", tuple(own.values()))
         cursor.close()

@@ -10,6 +10,7 @@ class StoreOptions:
     """The settings of one store; durations in seconds.
 
     ``claim_tries`` is how often a write that lost a race is begun anew before the caller is told.
+    The database ends a session that stays idle in a write transaction for ``write_idle_timeout``.
     ``connect_tries`` (-1: for ever) and ``connect_interval`` apply to the first connection only.
     """
 
@@ -26,5 +27,6 @@ class StoreOptions:
     connection_debug: int = 0
     connection_trace: bool = False
     lock_timeout: float = 30.0
+    write_idle_timeout: float = 30.0
     claim_tries: int = 10
     sync_on_startup: bool = False

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -13,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from placement_server.store import changes, configuration, outcome, retry, schema, standard_names
 from placement_server.store.engine import Engines, create_engines
-from placement_server.store.errors import StoreError
+from placement_server.store.errors import StoreError, StoreUnavailable
 from placement_server.store.names import Names
 from placement_server.store.options import StoreOptions
 from placement_server.store.owners import KnownOwners
@@ -27,6 +28,9 @@ LOG = logging.getLogger(__name__)
 READ_TRIES: Final = 10
 """How often a read is begun in all when the connection breaks."""
 
+NOTED_AGAIN_AFTER: Final = changes.AWAITED_FOR.total_seconds() / 2
+"""Seconds that a write may take before its rows of the feed of changes are written once more."""
+
 PRUNE_EVERY: Final = 2000
 """Rows of the feed of changes after which each writer cuts it short."""
 
@@ -37,11 +41,19 @@ _Result = TypeVar("_Result")
 class Store:
     """One database. Thread safe; a forked process must open its own."""
 
-    def __init__(self, engines: Engines, options: StoreOptions, *, url: str) -> None:
+    def __init__(
+        self,
+        engines: Engines,
+        options: StoreOptions,
+        *,
+        url: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.options = options
         self.url = url
         self.names = Names()
         self._engines = engines
+        self._clock = clock
         self._known_owners = KnownOwners()
         self._stretch: int | None = None
         # SQLite lets one writer in at a time and makes the others poll: here they queue instead.
@@ -54,7 +66,13 @@ class Store:
         self._readers_turn = self._turn if engines.in_memory else contextlib.nullcontext()
 
     @classmethod
-    def open(cls, url: str, *, options: StoreOptions | None = None) -> Store:
+    def open(
+        cls,
+        url: str,
+        *,
+        options: StoreOptions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Store:
         """The store at ``url`` (an SQLAlchemy URL), its schema made or brought up to date if asked.
 
         An SQLite database in memory is born with the schema. Raises StoreUnavailable when the
@@ -62,7 +80,7 @@ class Store:
         """
         options = options or StoreOptions()
         engines = create_engines(url, options)
-        store = cls(engines, options, url=url)
+        store = cls(engines, options, url=url, clock=clock)
         try:
             schema.await_database(engines.writer, options)
             if options.sync_on_startup or engines.in_memory:
@@ -154,13 +172,15 @@ class Store:
         time, StoreUnavailable when the database fails.
         """
 
-        change_id: int | None = None
+        written: WriteTransaction | None = None
+        begun = 0.0
 
         def once() -> _Result:
-            nonlocal change_id
+            nonlocal written, begun
             with self._turn, self._engines.writer.connect() as connection:
                 self._note(connection, function)
                 transaction = connection.begin()
+                begun = self._clock()
                 tx = WriteTransaction(connection, self._known_owners)
                 try:
                     result = function(tx, *args, **kwargs)
@@ -184,13 +204,30 @@ class Store:
                         self._engines.writer, tx.change_id, tx.write_id, self.options
                     ):
                         raise
-                change_id = tx.change_id
+                written = tx
                 return result
 
         result = retry.retrying(once, tries=self.options.claim_tries, doing=_doing(function))
-        if change_id is not None:
-            self._prune_when_due(change_id)
+        if written is not None and written.change_id is not None:
+            if self._clock() - begun > NOTED_AGAIN_AFTER:
+                self._note_again(written.touched)
+            self._prune_when_due(written.change_id)
         return result
+
+    def _note_again(self, touched: Mapping[int, int]) -> None:
+        """Make sure that readers look at what a long transaction changed.
+
+        They may have given up the ids of its notes before it committed.
+        """
+        LOG.warning("A write to %d trees took long; its changes are noted again.", len(touched))
+        try:
+            self.write(changes.note, touched)
+        except StoreError as error:
+            raise StoreUnavailable(
+                f"The change was made, but it took more than {NOTED_AGAIN_AFTER:.0f} s, and the "
+                "database failed when searches were to be told of it again; until the same "
+                f"providers change once more, searches may not see it: {error}"
+            ) from error
 
     def _prune_when_due(self, change_id: int) -> None:
         """Cut the feed of changes short when a stretch of it ended since this store's last write.

@@ -70,6 +70,11 @@ class WriteTransaction(ReadTransaction):
         """Note that resource classes or traits were created, renamed or deleted."""
         self._touched[NO_ROOT] = NAMES
 
+    @property
+    def touched(self) -> Mapping[int, int]:
+        """What is noted: the kind of change by root id."""
+        return self._touched
+
     @staticmethod
     def new_id(inserted: AnyResult) -> int:
         """The id that the database gave to the one row inserted."""

@@ -1,15 +1,10 @@
-"""The feed on real databases, with several processes and writers."""
+"""The feed on real databases, in one process."""
 
 from __future__ import annotations
 
-import multiprocessing
-import random
 import threading
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from typing import Any
 from unittest import mock
 
@@ -17,10 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from placement_server.candidates.feed import Feed
-from placement_server.candidates.sharing import SHARING_TRAIT
 from placement_server.store import (
-    aggregates,
-    allocations,
     inventories,
     providers,
     resource_classes,
@@ -29,14 +21,12 @@ from placement_server.store import (
 )
 from placement_server.store.options import StoreOptions
 from placement_server.store.owners import KnownOwners
-from placement_server.store.records import ANY, ConsumerWrite, InventoryRecord
-from placement_server.store.snapshot import ChangeRow, ProviderRow
+from placement_server.store.snapshot import ChangeRow
 from placement_server.store.store import Store
 from placement_server.store.tables import changes
 from placement_server.store.transaction import STRUCTURE, USAGE, ReadTransaction, WriteTransaction
-from tests.integration.candidates import feed_worker
+from tests.integration.candidates.writes import claim, create, restock
 
-AGGREGATE = str(uuid.uuid4())
 CONSUMER = str(uuid.uuid4())
 
 
@@ -45,28 +35,6 @@ def store(migrated_database_url: str) -> Iterator[Store]:
     store = Store.open(migrated_database_url)
     yield store
     store.close()
-
-
-def create(store: Store, stock: dict[str, int] | None = None, parent: str | None = None) -> str:
-    name = str(uuid.uuid4())
-    store.write(providers.create, uuid=name, name=name, parent_uuid=parent)
-    if stock:
-        restock(store, name, stock)
-    return name
-
-
-def restock(store: Store, name: str, stock: dict[str, int]) -> None:
-    store.write(
-        inventories.replace,
-        name,
-        generation=store.read(providers.get, name).generation,
-        records={each: InventoryRecord(total=total) for each, total in stock.items()},
-        reserved_may_equal_total=True,
-    )
-
-
-def claim(store: Store, consumer: str, wanted: dict[str, dict[str, int]]) -> None:
-    store.write(allocations.write, [ConsumerWrite(consumer, wanted, "p", "u", None, ANY)])
 
 
 def uuids(feed: Feed) -> list[str]:
@@ -78,99 +46,6 @@ def used(feed: Feed, name: str) -> list[int]:
     slot = index.slot_of(name)
     assert slot is not None
     return [each.used for each in index.inventories(slot)]
-
-
-@contextmanager
-def workers(url: str, count: int) -> Iterator[list[Connection]]:
-    context = multiprocessing.get_context("spawn")
-    pipes = [context.Pipe() for _ in range(count)]
-    processes = [
-        context.Process(target=feed_worker.run, args=(url, theirs), daemon=True)
-        for _ours, theirs in pipes
-    ]
-    for process in processes:
-        process.start()
-    yield [ours for ours, _theirs in pipes]
-    for ours, _theirs in pipes:
-        ours.send(None)
-    for process in processes:
-        process.join(30)
-        assert process.exitcode == 0
-
-
-class Writer:
-    """Writes to providers of its own and after each write asks a worker what it sees."""
-
-    def __init__(
-        self, store: Store, pipes: list[tuple[Connection, threading.Lock]], seed: int
-    ) -> None:
-        self.store = store
-        self.pipes = pipes
-        self.random = random.Random(seed)
-
-    def seen(self, name: str) -> ProviderRow | None:
-        pipe, lock = self.random.choice(self.pipes)
-        with lock:
-            pipe.send(name)
-            row: ProviderRow | None = pipe.recv()
-        return row
-
-    def change_traits(self, child: str, names: list[str]) -> None:
-        generation = self.store.read(providers.get, child).generation
-        self.store.write(traits.replace_of_provider, child, names, generation=generation)
-        row = self.seen(child)
-        assert row is not None
-        assert len(row.trait_ids) == len(names)
-
-    def move(self, child: str, parent: str | None) -> None:
-        moved = self.store.write(
-            providers.update, child, name=child, parent_uuid=parent, reparenting_allowed=True
-        )
-        row = self.seen(child)
-        assert row is not None
-        assert row.root_id == moved.root_id
-
-    def run(self, rounds: int) -> None:
-        root = create(self.store, {"VCPU": 8})
-        for number in range(1, rounds + 1):
-            child = create(self.store, {"VCPU": number}, root)
-            row = self.seen(child)
-            assert row is not None
-            assert [each.capacity for each in row.inventories] == [number]
-            consumer = str(uuid.uuid4())
-            claim(self.store, consumer, {root: {"VCPU": 1}, child: {"VCPU": 1}})
-            for name in (root, child):
-                row = self.seen(name)
-                assert row is not None
-                assert [each.used for each in row.inventories] == [1]
-            generation = self.store.read(providers.get, child).generation
-            self.store.write(aggregates.replace, child, [AGGREGATE], generation=generation)
-            row = self.seen(child)
-            assert row is not None
-            assert row.aggregates == (AGGREGATE,)
-            self.change_traits(child, [SHARING_TRAIT] if number % 3 else [])
-            self.move(child, root if number % 4 else None)
-            self.store.write(allocations.delete, consumer)
-            row = self.seen(root)
-            assert row is not None
-            assert [each.used for each in row.inventories] == [0]
-            if number % 2:
-                self.store.write(providers.delete, child)
-                assert self.seen(child) is None
-
-
-def test_every_acknowledged_write_is_seen_on_whichever_worker_is_asked(store: Store) -> None:
-    with workers(store.url, 4) as pipes:
-        guarded = [(pipe, threading.Lock()) for pipe in pipes]
-        writers = [Writer(store, guarded, seed) for seed in range(3)]
-        with ThreadPoolExecutor(len(writers)) as pool:
-            for done in [pool.submit(writer.run, 6) for writer in writers]:
-                done.result()
-        fresh = feed_worker.content(Feed(store).index())
-        assert fresh.links
-        for pipe in pipes:
-            pipe.send("")
-            assert pipe.recv() == fresh
 
 
 def test_a_change_that_commits_after_a_later_one_is_seen(store: Store) -> None:

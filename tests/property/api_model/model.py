@@ -109,6 +109,16 @@ class Model:
             if uuid not in without
         )
 
+    def with_room(self, name: str, amount: int) -> set[str]:
+        """The providers that could give so much more of a class."""
+        return {
+            uuid
+            for uuid, provider in self.providers.items()
+            if (record := provider.inventories.get(name)) is not None
+            and record.suits(amount)
+            and self.used(uuid, name) + amount <= record.capacity
+        }
+
     def usages_of_project(self, project: str) -> dict[str, dict[str, int]]:
         shown: dict[str, dict[str, int]] = {}
         for consumer in self.consumers.values():

@@ -7,10 +7,14 @@ from typing import Any
 
 from tests.functional.api.wsgi_client import Client
 from tests.property.api_model.model import Model
+from tests.property.api_model.strategies import AGGREGATES, CLASSES, TRAITS
 
 
 def expected(model: Model, consumers: list[str], projects: list[str]) -> dict[str, Any]:
-    """Path -> what the answer must be, lists without an order as sets."""
+    """Path -> what the answer must be, lists without an order as sets.
+
+    The status stands for an answer without a body, and for an error.
+    """
     shown: dict[str, Any] = {
         "/resource_providers": sorted(model.providers),
         "/traits?name=startswith:CUSTOM_": {
@@ -24,7 +28,74 @@ def expected(model: Model, consumers: list[str], projects: list[str]) -> dict[st
         shown[f"/allocations/{uuid}"] = _consumer(model, uuid)
     for uuid in model.providers:
         shown |= _provider(model, uuid)
+    return shown | _names(model) | _filtered(model) | _candidates(model)
+
+
+def _names(model: Model) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        f"/traits/{name}": 204 if name in model.traits else 404 for name in TRAITS
+    }
+    for name in CLASSES:
+        shown[f"/resource_classes/{name}"] = {"name": name} if name in model.classes else 404
     return shown
+
+
+def _filtered(model: Model) -> dict[str, Any]:
+    """Lists of providers with one filter each, and one with all."""
+    providers = model.providers.items()
+    trait, aggregate = TRAITS[1], AGGREGATES[0]
+    roomy = model.with_room("VCPU", 2)
+    known = trait in model.traits
+    having = {uuid for uuid, one in providers if trait in one.traits}
+    members = {uuid for uuid, one in providers if aggregate in one.aggregates}
+    shown: dict[str, Any] = {
+        f"/resource_providers?name={one.name}": [uuid] for uuid, one in providers
+    }
+    return shown | {
+        "/resource_providers?resources=VCPU:2": sorted(roomy),
+        f"/resource_providers?required={trait}": sorted(having) if known else 400,
+        f"/resource_providers?required=!{trait}": (
+            sorted(model.providers.keys() - having) if known else 400
+        ),
+        f"/resource_providers?member_of={aggregate}": sorted(members),
+        f"/resource_providers?member_of=!{aggregate}": sorted(model.providers.keys() - members),
+        f"/resource_providers?resources=VCPU:2&required={trait}&member_of={aggregate}": (
+            sorted(roomy & having & members) if known else 400
+        ),
+    }
+
+
+def _candidates(model: Model) -> dict[str, Any]:
+    """Nobody shares here, so each provider that has room for one class is a candidate."""
+    shown: dict[str, Any] = {}
+    for name, amount in (("VCPU", 2), ("MEMORY_MB", 1), ("CUSTOM_GOLD", 1)):
+        path = f"/allocation_candidates?resources={name}:{amount}"
+        places = model.with_room(name, amount)
+        trees = {model.root(uuid) for uuid in places}
+        shown[path] = 400
+        if name in model.classes:
+            shown[path] = {
+                "allocation_requests": {uuid: {name: amount} for uuid in places},
+                "provider_summaries": {
+                    uuid: _summary(model, uuid)
+                    for uuid in model.providers
+                    if model.root(uuid) in trees
+                },
+            }
+    return shown
+
+
+def _summary(model: Model, uuid: str) -> dict[str, Any]:
+    provider = model.providers[uuid]
+    return {
+        "resources": {
+            name: {"capacity": int(record.capacity), "used": model.used(uuid, name)}
+            for name, record in provider.inventories.items()
+        },
+        "traits": provider.traits,
+        "parent_provider_uuid": provider.parent,
+        "root_provider_uuid": model.root(uuid),
+    }
 
 
 def _provider(model: Model, uuid: str) -> dict[str, Any]:
@@ -40,7 +111,12 @@ def _provider(model: Model, uuid: str) -> dict[str, Any]:
     }
     generation = {"resource_provider_generation": provider.generation}
     root = model.root(uuid)
-    return {
+    one_by_one: dict[str, Any] = dict.fromkeys(
+        (f"{path}/inventories/{name}" for name in CLASSES), 404
+    )
+    for name, record in provider.inventories.items():
+        one_by_one[f"{path}/inventories/{name}"] = {**generation, **asdict(record)}
+    return one_by_one | {
         path: {
             "uuid": uuid,
             "name": provider.name,
@@ -85,7 +161,8 @@ def _consumer(model: Model, uuid: str) -> dict[str, Any]:
 def shown(api: Client, path: str) -> Any:
     """What the service answers, in the form of ``expected``."""
     answer = api.get(path)
-    assert answer.status == 200, (path, answer.status, answer.body)
+    if answer.status != 200:
+        return answer.status
     body = answer.json
     match path.partition("?")[0].split("/")[1:]:
         case ["resource_providers"]:
@@ -94,11 +171,29 @@ def shown(api: Client, path: str) -> Any:
             return {one["name"] for one in body["resource_classes"]}
         case ["usages"]:
             return body["usages"]
-        case ["resource_providers", _]:
+        case ["resource_providers" | "resource_classes", _]:
             del body["links"]
+        case ["allocation_candidates"]:
+            return _shown_candidates(body)
         case ["traits"]:
             return set(body["traits"])
         case ["resource_providers", _, "traits" | "aggregates" as kind]:
             assert len(body[kind]) == len(set(body[kind])), body
             body[kind] = frozenset(body[kind])
     return body
+
+
+def _shown_candidates(body: Any) -> Any:
+    """Candidates of one provider each, by its uuid."""
+    candidates = {}
+    for request in body["allocation_requests"]:
+        ((uuid, allocation),) = request["allocations"].items()
+        assert request["mappings"] == {"": [uuid]}, request
+        assert uuid not in candidates, "the same candidate twice"
+        candidates[uuid] = allocation["resources"]
+    for summary in body["provider_summaries"].values():
+        summary["traits"] = frozenset(summary["traits"])
+    return {
+        "allocation_requests": candidates,
+        "provider_summaries": body["provider_summaries"],
+    }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
 from placement_server.candidates import index as indexes
 from placement_server.candidates.index import IndexWriter
-from placement_server.store.snapshot import NameRows, ProviderRow, TreeRows
+from placement_server.store.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, trees_of, writer_of
 
 WORLD = [
@@ -84,3 +85,24 @@ def test_an_amount_beyond_32_bits_fits_nowhere() -> None:
     view = writer_of(huge).index.classes[0]
     assert len(view.slots_fitting(2**31 - 1)) == 1
     assert len(view.slots_fitting(2**31)) == 0
+
+
+def test_what_no_tree_uses_any_more_goes_with_the_dead_slots(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(indexes, "_TOLERATED_DEAD", 5)
+    stays = ProviderRow(id=1, uuid="stays", parent_id=None, root_id=1)
+    child = ProviderRow(id=2, uuid="child", parent_id=1, root_id=1)
+    writer = IndexWriter(NameRows({}, {}), [TreeRows(1, (stays, child))])
+    for count in range(1, 40):
+        stock = (InventoryRow(10_000 + count, 1, 0, 1, 1, 1, 1.0, 1, 0),)
+        rows = [ProviderRow(9 + n, f"p{count}-{n}", 9 if n else None, 9) for n in range(count)]
+        rows[0] = replace(rows[0], inventories=stock, trait_ids=(count,))
+        writer.apply({9: TreeRows(9, tuple(rows))})
+    writer.apply({9: None})
+    index, columns = writer.index, writer.index.columns
+    assert [tree.providers for tree in index.trees()] == [(stays, child)]
+    assert [shape.parents for shape in columns.shapes] == [(-1, 0)]
+    assert [columns.shapes[number].size for number in index.shape.tolist()] == [2, 2]
+    assert columns.classes == {}
+    assert columns.trait_sets.members == [()]

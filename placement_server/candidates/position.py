@@ -1,0 +1,89 @@
+"""How far the notes of changes have been read.
+
+Ids of notes are given out before transactions commit, so a lower id may appear after a higher one::
+
+    seen     1 2 3 . 5 6 . . 9        last = 9, gaps = 4, 7 to 8
+
+Some never appear, because the transaction was rolled back or the database gives ids out in steps
+(Galera) or leaps (a sequence that was set).
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from placement_server.store.snapshot import ChangeRow
+
+
+class Gap(NamedTuple):
+    """The ids from ``start`` to before ``stop``, which are awaited since some time.
+
+    A range, because a leap may be one of millions.
+    """
+
+    start: int
+    stop: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """One reader's place among the notes.
+
+    :param last: the highest id seen, 0 when there was none.
+    :param gaps: ids below it that have not appeared, ascending.
+    """
+
+    last: int = 0
+    gaps: tuple[Gap, ...] = ()
+
+    def missing(self, most: int) -> list[int] | None:
+        """Return the ids in the gaps one by one, None when there are more than ``most``."""
+        if sum(gap.stop - gap.start for gap in self.gaps) > most:
+            return None
+        return [number for gap in self.gaps for number in range(gap.start, gap.stop)]
+
+    def is_lost_in(self, rows: Iterable[ChangeRow]) -> bool:
+        """Tell whether the note that it points to is no longer there."""
+        return bool(self.last) and not any(row.id == self.last for row in rows)
+
+    def new_in(self, rows: Iterable[ChangeRow]) -> list[ChangeRow]:
+        """Return the notes that have not been read before."""
+        return [row for row in rows if row.id > self.last or self._awaits(row.id)]
+
+    def _awaits(self, number: int) -> bool:
+        at = bisect_right(self.gaps, number, key=_start) - 1
+        return at >= 0 and number < self.gaps[at].stop
+
+    def after(self, ids: Iterable[int], now: float, gap_seconds: float) -> "Position":
+        """Return the position once these ids have appeared as well.
+
+        :param gap_seconds: what has been missing for this long is awaited no more.
+        """
+        appeared = sorted(set(ids))
+        gaps = [
+            rest
+            for gap in self.gaps
+            if now - gap.since < gap_seconds
+            for rest in _rest(gap, appeared)
+        ]
+        last = max(self.last, appeared[-1]) if appeared else self.last
+        gaps += _rest(Gap(self.last + 1, last + 1, now), appeared)
+        return Position(last, tuple(gaps))
+
+
+def _start(gap: Gap) -> int:
+    return gap.start
+
+
+def _rest(gap: Gap, appeared: Sequence[int]) -> list[Gap]:
+    """Return what of a gap is left without some ids, which are ascending."""
+    rest, start = [], gap.start
+    for number in appeared[bisect_left(appeared, gap.start) : bisect_left(appeared, gap.stop)]:
+        if number > start:
+            rest.append(Gap(start, number, gap.since))
+        start = number + 1
+    if start < gap.stop:
+        rest.append(gap._replace(start=start))
+    return rest

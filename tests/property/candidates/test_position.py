@@ -1,0 +1,34 @@
+"""The position among the notes equals one that lists every missing id."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from placement_server.candidates.position import Position
+from placement_server.store.snapshot import ChangeRow
+
+SECONDS = 60.0
+
+
+@given(
+    st.lists(st.tuples(st.frozensets(st.integers(1, 40)), st.sampled_from([0.0, 25.0])), max_size=8)
+)
+def test_gaps_as_ranges_are_gaps_one_by_one(rounds: list[tuple[frozenset[int], float]]) -> None:
+    position, now = Position(), 0.0
+    last, since = 0, dict[int, float]()
+    for ids, passed in rounds:
+        now += passed
+        rows = [ChangeRow(number, 1, 0) for number in sorted(ids)]
+        new = {row.id for row in position.new_in(rows)}
+        assert new == {number for number in ids if number > last or number in since}
+        position = position.after(ids, now, SECONDS)
+        since = {one: then for one, then in since.items() if now - then < SECONDS}
+        since |= dict.fromkeys(range(last + 1, max(ids, default=0)), now)
+        last = max({last, *ids})
+        for number in ids:
+            since.pop(number, None)
+        assert position.last == last
+        assert position.missing(40) == sorted(since)
+        assert all(gap.since == since[gap.start] for gap in position.gaps)
+        assert position.missing(len(since) - 1) is None
