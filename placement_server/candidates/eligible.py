@@ -249,8 +249,8 @@ class _Filter:
         """Tell which sharing providers may serve the unsuffixed group for trees linked to them."""
         index = self.index
         passing = np.zeros(index.size, dtype=bool)
-        share = np.unique(index.links.share)
-        if len(share):
+        if len(index.links.share):
+            share = np.flatnonzero(_mask(index.size, index.links.share))
             sets = index.passing_aggregate_sets(group.member_of, group.forbidden_aggregates)
             share = share[sets[index.aggregate_set[share]]]
             passing[share[index.passing_trait_sets([], forbidden)[index.trait_set[share]]]] = True
@@ -263,6 +263,8 @@ class _Filter:
         useful = np.zeros(self.index.size, dtype=bool)
         for foreign in self.found.foreign:
             useful |= foreign
+        if not useful.any():
+            return NO_LINKS
         alive = _mask(self.index.size, self.roots)
         kept = useful[links.share] & alive[links.anchor]
         return Links(links.share[kept], links.anchor[kept])

@@ -5,12 +5,12 @@ required terms it meets and how much of each contested class it can give, as one
 tree. Trees with equal shapes and equal rows have the same placements, so each distinct row is
 solved once, however many hosts there are.
 
-    word 0   bit 0..i-1: serves item i; then: meets term j; then: is a sharing provider
+    word 0   bit 0..i-1: serves item i; then: meets term j; then: may serve without this tree
     word 1.. per contested class: how much it can give, rounded down to what items can come to
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from typing import NamedTuple
@@ -18,16 +18,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from placement_server.candidates.alone import Alone
 from placement_server.candidates.columns import BoolArray, IntArray
 from placement_server.candidates.eligible import Eligible
 from placement_server.candidates.index import Index
 from placement_server.candidates.plan import Contested, Plan
 from placement_server.candidates.problem import Problem
-from placement_server.candidates.sharing import SHARING_TRAIT
+from placement_server.candidates.shape import Shape
 
 Words = npt.NDArray[np.uint64]
 _WORD_BITS = 64
 _FULL_WORD = (1 << _WORD_BITS) - 1
+_NO_TREE = Shape(())
 
 
 class TreeView(NamedTuple):
@@ -58,23 +60,27 @@ class Relations:
 class KindFinder:
     """Sorts the eligible roots of one search into kinds.
 
+    :param alone: what sharing providers serve without a tree; no kind has these placements then,
+        as another search finds them (:meth:`without_tree`).
     :ivar problems: the problem of each kind, by its number.
     """
 
-    def __init__(self, index: Index, plan: Plan, eligible: Eligible) -> None:
+    def __init__(
+        self, index: Index, plan: Plan, eligible: Eligible, alone: Alone | None = None
+    ) -> None:
         self.index = index
         self.plan = plan
         self.eligible = eligible
-        sharing = index.names.trait_ids.get(SHARING_TRAIT)
-        self._sharing_sets: BoolArray | None = None
-        if len(index.links.share) and sharing is not None:
-            self._sharing_sets = index.columns.trait_sets.containing_any(
-                (sharing,), index.trait_set_count
-            )
+        self._alone: BoolArray | None = None
+        if alone is not None:
+            self._alone = np.zeros(index.size, dtype=bool)
+            self._alone[alone.slots] = True
         self._flags = len(plan.items) + len(eligible.terms) + 1
         self._flag_words = -(-self._flags // _WORD_BITS)
         self._relations: dict[tuple[int, ...], Relations] = {}
         self._numbers: dict[tuple[int, object, bytes], int] = {}
+        self._share_place = _disorder(index, eligible.links.share)
+        self._ordered: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.problems: list[Problem] = []
 
     def kinds(self, roots: IntArray) -> tuple[list[TreeView], list[int]]:
@@ -121,7 +127,8 @@ class KindFinder:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.problems)
-            self.problems.append(self._problem(view, row))
+            known = self.index.columns.shapes[shape]
+            self.problems.append(self._problem(known, view.shares, row))
         return number
 
     def _shares(self, roots: IntArray) -> list[tuple[int, ...]]:
@@ -132,10 +139,21 @@ class KindFinder:
         stops = np.searchsorted(links.anchor, roots, side="right")
         first = int(starts.min())
         slots = links.share[first : int(stops.max())].tolist()
-        return [
+        found = [
             tuple(slots[start:stop])
             for start, stop in zip((starts - first).tolist(), (stops - first).tolist(), strict=True)
         ]
+        return found if self._share_place is None else list(map(self._in_order, found))
+
+    def _in_order(self, shares: tuple[int, ...]) -> tuple[int, ...]:
+        """Put sharing providers in canonical order: slots follow it until a tree changes."""
+        ordered = self._ordered.get(shares)
+        if ordered is None:
+            assert self._share_place is not None
+            place = self._share_place
+            ordered = tuple(sorted(shares, key=lambda slot: (int(place[slot]), slot)))
+            self._ordered[shares] = ordered
+        return ordered
 
     def _words(self, slots: IntArray, *, foreign: bool) -> Words:
         rows, size = slots.shape
@@ -147,9 +165,8 @@ class KindFinder:
             flags.setdefault(id(mask), (mask, []))[1].append(flag)
         for mask, numbers in flags.values():
             self._set_flags(words, numbers, mask[slots])
-        if self._sharing_sets is not None:
-            shares = self._sharing_sets[self.index.trait_set[slots]]
-            self._set_flags(words, [self._flags - 1], shares)
+        if self._alone is not None:
+            self._set_flags(words, [self._flags - 1], self._alone[slots])
         for number, contested in enumerate(self.plan.contested):
             words[:, :, self._flag_words + number] = self._caps(contested, slots)
         return words
@@ -175,26 +192,41 @@ class KindFinder:
         """Work out which of some sharing providers share a tree or a line of descent."""
         known = self._relations.get(shares)
         if known is None:
-            root, end = self.index.root, self.index.end
-            below = [
-                sum(1 << at for at, other in enumerate(shares) if slot <= other < end[slot])
-                for slot in shares
-            ]
-            above = [
-                sum(1 << at for at, other in enumerate(shares) if other <= slot < end[other])
-                for slot in shares
-            ]
-            trees: dict[int, int] = {}
-            for at, slot in enumerate(shares):
-                trees[int(root[slot])] = trees.get(int(root[slot]), 0) | 1 << at
-            known = Relations(tuple(above), tuple(below), tuple(trees.values()))
+            known = self._related(shares)
             self._relations[shares] = known
         return known
 
-    def _problem(self, tree: TreeView, row: Words) -> Problem:
+    def _related(self, shares: tuple[int, ...]) -> Relations:
+        # Only providers of one tree are related, and few sharing providers are in one.
+        end = self.index.end
+        trees: dict[int, list[int]] = {}
+        for at, root in enumerate(self.index.root[list(shares)].tolist()):
+            trees.setdefault(root, []).append(at)
+        above, below = [0] * len(shares), [0] * len(shares)
+        for members in trees.values():
+            for at in members:
+                slot, stop = shares[at], int(end[shares[at]])
+                for other in members:
+                    if slot <= shares[other] < stop:
+                        below[at] |= 1 << other
+                        above[other] |= 1 << at
+        sets = tuple([sum(1 << at for at in members) for members in trees.values()])
+        return Relations(tuple(above), tuple(below), sets)
+
+    def without_tree(self, shares: tuple[int, ...], linked: tuple[tuple[int, ...], ...]) -> Problem:
+        """Build the problem of sharing providers that serve everything without a tree.
+
+        :param shares: their slots.
+        :param linked: by item and then as ``shares``, the sets of links by which it can serve.
+        """
+        row = self._words(np.array([shares], dtype=np.int64), foreign=True)[0]
+        problem = self._problem(_NO_TREE, shares, row)
+        eligible = tuple([sum(1 << at for at, sets in enumerate(by) if sets) for by in linked])
+        return replace(problem, eligible=eligible, linked=linked, needed=0)
+
+    def _problem(self, shape: Shape, shares: tuple[int, ...], row: Words) -> Problem:
         """Build the problem of one kind from the row of any of its trees."""
-        shape = self.index.columns.shapes[int(self.index.shape[tree.root])]
-        relations = self.relations(tree.shares)
+        relations = self.relations(shares)
         size, plan = shape.size, self.plan
         flags = [0] * len(row)
         for word in range(self._flag_words):
@@ -202,7 +234,7 @@ class KindFinder:
                 flags[position] |= value << (word * _WORD_BITS)
         items, terms = len(plan.items), len(self.eligible.terms)
         columns = _transposed(flags, self._flags)
-        eligible, shared = columns[:items], columns[-1]
+        every = (1 << len(row)) - 1
         caps = tuple(
             tuple(row[:, self._flag_words + number].tolist())
             for number in range(len(plan.contested))
@@ -211,14 +243,32 @@ class KindFinder:
             parents=shape.parents,
             ancestors=(*shape.ancestors, *(mask << size for mask in relations.ancestors)),
             descendants=(*shape.descendants, *(mask << size for mask in relations.descendants)),
-            eligible=tuple(eligible),
+            eligible=tuple(columns[:items]),
             covers=tuple(value >> items & ((1 << terms) - 1) for value in flags),
             terms=(1 << terms) - 1,
             caps=caps,
             trees=((1 << size) - 1, *(mask << size for mask in relations.trees)),
             own=size,
-            shared=shared,
+            needed=0 if self._alone is None else every & ~columns[-1],
         )
+
+
+def canonical_places(index: Index) -> IntArray:
+    """Return for the slot of each living root its place in the canonical order."""
+    places = np.zeros(index.size, dtype=np.int64)
+    places[index.roots] = np.arange(len(index.roots))
+    return places
+
+
+def _disorder(index: Index, shares: IntArray) -> IntArray | None:
+    """Return the place of the tree of each sharing provider; None if slots are in that order."""
+    if not len(shares):
+        return None
+    sharing = np.zeros(index.size, dtype=bool)
+    sharing[shares] = True
+    slots = np.flatnonzero(sharing)
+    places = canonical_places(index)[index.root]
+    return None if (np.diff(places[slots]) >= 0).all() else places
 
 
 def _transposed(rows: list[int], width: int) -> list[int]:

@@ -29,7 +29,9 @@ class Problem:
     :param caps: by contested class and position, how much it can give in sum.
     :param trees: sets of positions that belong to one tree; the first is the tree itself.
     :param own: how many positions the tree itself has.
-    :param shared: positions of sharing providers, which other trees may use as well.
+    :param needed: positions of which at least one must take part; 0 where there is no such rule.
+    :param linked: by item and position, the sets of links by which it can serve the item, as bits;
+        one set must have the positions of all items. () where all are linked.
     """
 
     parents: tuple[int, ...]
@@ -41,7 +43,8 @@ class Problem:
     caps: tuple[tuple[int, ...], ...]
     trees: tuple[int, ...]
     own: int
-    shared: int
+    needed: int = 0
+    linked: tuple[tuple[int, ...], ...] = ()
 
     @cached_property
     def labels(self) -> tuple[int, ...]:
@@ -53,6 +56,7 @@ class Problem:
             column = (
                 tuple(mask >> position & 1 for mask in self.eligible),
                 self.covers[position],
+                self.needed >> position & 1,
                 tuple(caps[position] for caps in self.caps),
                 tuple(reversed(children[position])),
             )

@@ -5,37 +5,42 @@ No input or output, no clock of its own, no global. The order of the candidates:
 1. The roots are visited in rounds, by ascending provider id: the first round takes one candidate
    of each tree, the second another one of each tree that has another, and so on (breadth first).
    The ``depth-first`` strategy, which only counts under a maximum of candidates, takes all of a
-   tree before the next.
+   tree before the next. Candidates that sharing providers serve alone are no tree's that reaches
+   them: the first of the trees that these providers are in is visited for them once more.
 2. Candidates that differ in amounts come first. Those that only exchange which of several alike
    groups took which provider come when all trees have run out of the first sort.
-3. Within a tree: providers in preorder (children by ascending provider id), then sharing ones.
+3. Within a tree: providers in preorder (children by ascending provider id), then sharing ones by
+   the id of their root and in preorder.
 """
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from placement_server.candidates.eligible import Eligible, find_eligible
-from placement_server.candidates.errors import SearchGaveUp
+from placement_server.candidates.errors import OutOfTime, TooManyCandidates
 from placement_server.candidates.index import Index
-from placement_server.candidates.kinds import KindFinder, TreeView
+from placement_server.candidates.kinds import TreeView
 from placement_server.candidates.plan import Plan, plan
-from placement_server.candidates.problem import Positions
+from placement_server.candidates.problem import Positions, Problem
 from placement_server.candidates.query import CandidateQuery
 from placement_server.candidates.reporter import SILENT, Reporter
 from placement_server.candidates.solver import Solver
 from placement_server.candidates.swaps import swaps
+from placement_server.candidates.visits import Visits
 
 Clock = Callable[[], float]
 
 MOST_CANDIDATES = 500_000
 _FIRST_CHUNK = 64
 _LARGEST_CHUNK = 2048
+# Candidates between two looks at the clock.
+_BETWEEN_TICKS = 256
 # With a random order, this many independent orders are made for trees that are alike.
 _RANDOM_ORDERS = 16
 
@@ -43,16 +48,13 @@ _RANDOM_ORDERS = 16
 class Placement:
     """Where the items go in one kind of tree; shared by all trees of the kind.
 
-    :ivar all_shared: whether only sharing providers take part, so that other trees may give the
-        same candidate.
     :ivar form: what a renderer keeps about it.
     """
 
-    __slots__ = ("all_shared", "form", "positions")
+    __slots__ = ("form", "positions")
 
-    def __init__(self, positions: Positions, all_shared: bool) -> None:
+    def __init__(self, positions: Positions) -> None:
         self.positions = positions
-        self.all_shared = all_shared
         self.form: Any = None
 
 
@@ -96,12 +98,11 @@ class Limits:
 class _Series:
     """Placements of one kind of tree, found as they are asked for."""
 
-    __slots__ = ("_more", "_shared", "found")
+    __slots__ = ("_more", "found")
 
-    def __init__(self, more: Iterator[Positions], shared: int) -> None:
+    def __init__(self, more: Iterator[Positions]) -> None:
         self.found: list[Placement] = []
         self._more: Iterator[Positions] | None = more
-        self._shared = shared
 
     def get(self, number: int) -> Placement | None:
         """Return the placement with a number, one more than found at most; None at the end."""
@@ -113,10 +114,7 @@ class _Series:
         if positions is None:
             self._more = None
             return None
-        shared = self._shared
-        placement = Placement(
-            positions, bool(shared) and all(shared >> each & 1 for each in positions)
-        )
+        placement = Placement(positions)
         self.found.append(placement)
         return placement
 
@@ -127,14 +125,13 @@ class _Kind:
     __slots__ = ("distinct", "reason", "swaps")
 
     def __init__(self, solver: Solver) -> None:
-        shared = solver.problem.shared
-        self.distinct = _Series(solver.solutions(), shared)
+        self.distinct = _Series(solver.solutions())
         # Only asked for when all distinct ones have been found.
         known = self.distinct.found
         self.swaps: _Series | None = None
         if not solver.reason and solver.alike:
             exchanges = (swap for each in known for swap in swaps(solver.alike, each.positions))
-            self.swaps = _Series(exchanges, shared)
+            self.swaps = _Series(exchanges)
         self.reason = solver.reason or "no combination of the providers that fit"
 
 
@@ -193,6 +190,10 @@ class Search:
     _eligible: Eligible = field(init=False)
     _ends_at: float = field(init=False)
     _found: int = field(init=False, default=0)
+    _tick_at: int = field(init=False, default=0)
+    # The kinds of the trees of which the first candidates are being given.
+    _giving: list[_Kind] = field(init=False, default_factory=list)
+    _firsts: _Firsts = field(init=False, default_factory=_Firsts)
 
     def __post_init__(self) -> None:
         """Find what is eligible: names are checked here.
@@ -209,13 +210,11 @@ class Search:
     def candidates(self) -> Iterator[Candidate]:
         """Yield the candidates in order.
 
-        :raises SearchGaveUp: the time is over before the search is.
+        :raises SearchGaveUp: the time is over before the search is, or there are too many.
         """
         if not len(self._eligible.roots):
             return iter(())
         found = self._in_order()
-        if len(self._eligible.links.share):
-            found = self._distinct(found)
         if self.limits.maximum >= 0:
             found = islice(found, self.limits.maximum)
             if self.one_per_tree and self.index.nested:
@@ -227,7 +226,7 @@ class Search:
     def visit_trees(self) -> None:
         """Look for a first candidate in every tree, for the reporter alone."""
         if len(self._eligible.roots):
-            for _tree, kind in self._trees():
+            for _tree, kind in self._trees(whole=True):
                 kind.distinct.get(0)
 
     def _shuffled(self, found: Iterator[Candidate]) -> Iterator[Candidate]:
@@ -237,10 +236,17 @@ class Search:
         return iter(candidates)
 
     def _tick(self) -> None:
+        """Give up when it is time to."""
         if self.clock() > self._ends_at:
-            raise SearchGaveUp(f"after {self.limits.seconds:g} seconds", self._found)
+            raise OutOfTime(self.limits.seconds, self._found_so_far())
         if self._found > self.limits.most:
-            raise SearchGaveUp("before the answer outgrew the memory", self._found)
+            raise TooManyCandidates(self.limits.most, self._found_so_far())
+        self._tick_at = min(self._found + _BETWEEN_TICKS, self.limits.most + 1)
+
+    def _found_so_far(self) -> int:
+        # The first candidates of many trees are counted once all are given.
+        given = takewhile(self._firsts.__contains__, self._giving)
+        return self._found + sum(1 for kind in given if self._firsts[kind] is not None)
 
     def _in_order(self) -> Iterator[Candidate]:
         if self.limits.maximum >= 0 and not self.limits.breadth_first:
@@ -253,16 +259,20 @@ class Search:
                 number = 0
                 while series is not None and (placement := series.get(number)) is not None:
                     self._found += 1
+                    if self._found >= self._tick_at:
+                        self._tick()
                     yield Candidate(placement, tree)
                     number += 1
 
     def _breadth_first(self) -> Iterator[Candidate]:
         visited: list[tuple[TreeView, _Kind]] = []
-        firsts = _Firsts()
+        firsts = self._firsts
         for views, kinds in self._chunks():
             # An answer of a thousand hosts is made here: what is done for each is done in C.
+            self._giving = kinds
             pairs = zip(map(firsts.__getitem__, kinds), views, strict=True)
             yield from map(_candidate, filter(_placement, pairs))
+            self._giving = []
             self._found += len(kinds) - [firsts[kind] for kind in kinds].count(None)
             visited += zip(views, kinds, strict=True)
         yield from self._rounds([(view, kind.distinct) for view, kind in visited], 1)
@@ -280,30 +290,32 @@ class Search:
                 if placement is not None:
                     going_on.append(each)
                     self._found += 1
+                    if self._found >= self._tick_at:
+                        self._tick()
                     yield _candidate((placement, tree))
             left = going_on
             number += 1
 
-    def _trees(self) -> Iterator[tuple[TreeView, _Kind]]:
-        """Yield the trees that may have candidates, each with the placements of its kind."""
-        for views, kinds in self._chunks():
+    def _trees(self, *, whole: bool = False) -> Iterator[tuple[TreeView, _Kind]]:
+        """Yield what may have candidates, each with the placements of its kind.
+
+        :param whole: see :class:`Visits`.
+        """
+        for views, kinds in self._chunks(whole=whole):
             yield from zip(views, kinds, strict=True)
 
-    def _chunks(self) -> Iterator[tuple[list[TreeView], list[_Kind]]]:
+    def _chunks(self, *, whole: bool = False) -> Iterator[tuple[list[TreeView], list[_Kind]]]:
         """Yield what :meth:`_trees` does in chunks: only as many as are asked for are sorted."""
-        finder = KindFinder(self.index, self.plan, self._eligible)
-        roots = self._eligible.roots
-        if self.shuffle is not None:
-            order = list(range(len(roots)))
-            self.shuffle.shuffle(order)
-            roots = roots[order]
-        kinds = _Kinds(lambda number: self._kind(finder, number))
+        visits = Visits(
+            self.index, self.plan, self._eligible, self._tick, self.shuffle, whole=whole
+        )
+        kinds = _Kinds(lambda number: self._kind(visits.problems[number]))
         pick = kinds.in_any_order(self.shuffle) if self.shuffle else kinds.__getitem__
         limit = _LARGEST_CHUNK if self.limits.limit is None else self.limits.limit
         start, chunk = 0, max(_FIRST_CHUNK, min(limit, _LARGEST_CHUNK))
-        while start < len(roots):
+        while start < len(visits):
             self._tick()
-            views, numbers = finder.kinds(roots[start : start + chunk])
+            views, numbers = visits.kinds(start, start + chunk)
             picked = list(map(pick, numbers))
             if self.reporter.wants:
                 for view, kind in zip(views, picked, strict=True):
@@ -312,25 +324,14 @@ class Search:
             start += chunk
             chunk = min(2 * chunk, _LARGEST_CHUNK)
 
-    def _kind(self, finder: KindFinder, number: int) -> _Kind:
-        return _Kind(Solver(self.plan, finder.problems[number], self._tick, self.shuffle))
+    def _kind(self, problem: Problem) -> _Kind:
+        return _Kind(Solver(self.plan, problem, self._tick, self.shuffle))
 
     def _report(self, tree: TreeView, kind: _Kind) -> None:
         if kind.distinct.get(0) is None:
             self.reporter.tree_rejected(tree.root, kind.reason)
         else:
             self.reporter.candidate()
-
-    def _distinct(self, found: Iterable[Candidate]) -> Iterator[Candidate]:
-        """Drop what another anchor has given already: only sharing providers take part in it."""
-        seen: set[tuple[int, ...]] = set()
-        for candidate in found:
-            if candidate.placement.all_shared:
-                slots = candidate.slots()
-                if slots in seen:
-                    continue
-                seen.add(slots)
-            yield candidate
 
     def _one_per_tree(self, candidate: Candidate) -> bool:
         slots = set(candidate.slots())

@@ -47,7 +47,7 @@ class CandidateService:
         """Return the JSON body for a query.
 
         :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
-        :raises placement_server.candidates.errors.SearchGaveUp: the deadline passed.
+        :raises placement_server.candidates.errors.SearchGaveUp: out of time, or too many found.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
         index = self.feed.index()

@@ -9,6 +9,10 @@ full is never tried again below. What makes it cheap:
   eligible providers in sum, the room for alike items from a position on, and a matching of
   isolated items to distinct providers (Hall's condition);
 * **same_subtree** narrows the positions of an item to the subtrees that can still have a top;
+* **positions of which one must take part** (what a tree gives must use the tree): an item takes
+  another position only while some later item can still take one of these;
+* **links** (sharing providers without a tree): a position is taken only where one tree reaches it
+  and all those taken before;
 * **twins**: when nothing came of a position, positions that differ from it by nothing (same
   eligibility, capacity and subtree, below the same parent, nothing placed in either yet) are not
   tried.
@@ -24,6 +28,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from placement_server.candidates.item_order import order_items
 from placement_server.candidates.matching import can_match
 from placement_server.candidates.plan import Plan
 from placement_server.candidates.problem import Positions, Problem, bits
@@ -46,6 +51,7 @@ class _Frame:
     named: int = 0
     blocked: int = 0
     covered: int = 0
+    linked: int = -1
 
 
 class Solver:
@@ -70,7 +76,11 @@ class Solver:
             shuffle.shuffle(self.rank)
         self.reason = self._impossible()
         if not self.reason:
-            self._order_items()
+            order = order_items(plan, problem, self.eligible)
+            self.sequence = order.sequence
+            self.alike_left = order.alike_left
+            self.follows = order.follows
+            self.alike = order.alike
             self._prepare_bounds()
 
     def _wants(self) -> list[list[tuple[int, int]]]:
@@ -129,32 +139,6 @@ class Solver:
             return True
         return can_match(needs)
 
-    # -- before the search: the order of items
-
-    def _order_items(self) -> None:
-        """Put items with few choices first, alike ones side by side."""
-        groups: dict[tuple[object, ...], list[int]] = {}
-        for number, item in enumerate(self.plan.items):
-            member = tuple(
-                (number in subtree.together, number in subtree.apart)
-                for subtree in self.plan.subtrees
-            )
-            alike = (
-                item.suffixed, item.named, tuple(sorted(item.amounts)), self.eligible[number],
-                member, None if item.suffixed else number,
-            )  # fmt: skip
-            groups.setdefault(alike, []).append(number)
-        classes = sorted(
-            groups.values(), key=lambda each: (self.eligible[each[0]].bit_count(), each[0])
-        )
-        #: items in the order in which they are placed
-        self.sequence = [item for alike in classes for item in alike]
-        #: how many alike items are still to be placed, this one included
-        self.alike_left = [len(alike) - at for alike in classes for at in range(len(alike))]
-        #: whether the item before is alike
-        self.follows = [at > 0 for alike in classes for at in range(len(alike))]
-        self.alike = [tuple(sorted(alike)) for alike in classes if len(alike) > 1]
-
     def _prepare_bounds(self) -> None:
         plan, sequence = self.plan, self.sequence
         self.exclusive = [item.named or (plan.isolated and item.suffixed) for item in plan.items]
@@ -180,9 +164,10 @@ class Solver:
                 tops[number] |= self.eligible[item]
             self.coming_tops[step] = tops
         self.tree_of = [0] * len(self.problem.ancestors)
-        for tree in self.problem.trees:
-            for position in bits(tree):
-                self.tree_of[position] = tree
+        if plan.one_per_tree:
+            for tree in self.problem.trees:
+                for position in bits(tree):
+                    self.tree_of[position] = tree
 
     # -- the search
 
@@ -239,6 +224,9 @@ class Solver:
         covered = frame.covered
         if not rules.suffixed:
             covered |= self.problem.covers[position]
+        linked = frame.linked
+        if self.problem.linked:
+            linked &= self.problem.linked[item][position]
         return _Frame(
             [],
             used=frame.used | bit,
@@ -246,6 +234,7 @@ class Solver:
             named=frame.named | bit if rules.named else frame.named,
             blocked=blocked,
             covered=covered,
+            linked=linked,
         )
 
     def _complete(self, frame: _Frame, item: int, position: int, placed: list[int]) -> bool:
@@ -288,8 +277,12 @@ class Solver:
         if self.match_again and not self.follows[step] and not self._distinct_left(step, frame):
             return []
         for number in self.lists[item]:
-            mask = self._below_tops(number, step, mask, placed)
+            coming = self.coming_tops[step + 1][number]
+            mask = self._below_tops(number, step, mask, placed, coming)
         choices = bits(mask)
+        if self.problem.linked:
+            linked = self.problem.linked[item]
+            choices = [each for each in choices if linked[each] & frame.linked]
         for number, amount in self.wants[item]:
             room = self.problem.caps[number]
             loads = self.loads[number]
@@ -303,9 +296,13 @@ class Solver:
         if self.follows[step]:
             lowest = rank[placed[self.sequence[step - 1]]]
             choices = [each for each in choices if rank[each] >= lowest]
+        kept = choices
         if self.alike_left[step] > 1:
-            choices = self._with_room(step, item, choices)
-        return choices
+            kept = self._with_room(step, item, choices)
+        if self.problem.needed and not frame.used & self.problem.needed:
+            # Both keep the choices up to some position, by what comes after it.
+            kept = min(kept, self._towards_needed(step, frame, choices, placed), key=len)
+        return kept
 
     def _with_room(self, step: int, item: int, choices: list[int]) -> list[int]:
         """Drop the choices from which on there is no room for all alike items still to come."""
@@ -332,8 +329,44 @@ class Solver:
         named = frame.suffixed if self.plan.isolated else frame.named
         return self._distinct_providers(self.sequence[step:], frame.used, named)
 
-    def _below_tops(self, number: int, step: int, mask: int, placed: list[int]) -> int:
-        """Keep the positions with which a same_subtree can still have a top."""
+    def _towards_needed(
+        self, step: int, frame: _Frame, choices: list[int], placed: list[int]
+    ) -> list[int]:
+        """Keep the choices after which one of the needed positions can still be taken."""
+        needed = self.problem.needed
+        alike = self.alike_left[step]
+        for later in range(step + alike, len(self.sequence)):
+            if not self.follows[later] and self._can_reach(needed, later, step, frame, placed):
+                return choices
+        if alike == 1:
+            return [each for each in choices if needed >> each & 1]
+        # Alike items are placed in ascending order: beyond the last needed position is no way back.
+        for at in range(len(choices) - 1, -1, -1):
+            if needed >> choices[at] & 1:
+                return choices[: at + 1]
+        return []
+
+    def _can_reach(
+        self, positions: int, later: int, step: int, frame: _Frame, placed: list[int]
+    ) -> bool:
+        """Tell whether the item of a later step may take one of some positions.
+
+        What the items from ``step`` on will do is not foreseen.
+        """
+        item = self.sequence[later]
+        mask = self.eligible[item] & positions & ~frame.blocked
+        for number in self.lists[item]:
+            mask = self._below_tops(number, step, mask, placed, self.coming_tops[step][number])
+        if not self.problem.linked:
+            return bool(mask)
+        linked = self.problem.linked[item]
+        return any(linked[position] & frame.linked for position in bits(mask))
+
+    def _below_tops(self, number: int, step: int, mask: int, placed: list[int], coming: int) -> int:
+        """Keep the positions with which a same_subtree can still have a top.
+
+        :param coming: the positions that the items still to be placed may take.
+        """
         ancestors, descendants = self.problem.ancestors, self.problem.descendants
         subtree = self.plan.subtrees[number]
         common, members = -1, 0
@@ -341,7 +374,7 @@ class Solver:
             if item in subtree.together:
                 common &= ancestors[placed[item]]
                 members |= 1 << placed[item]
-        later = members | self.coming_tops[step + 1][number]
+        later = members | coming
         reach = 0
         for top in bits(common & (later | mask)):
             reach |= descendants[top]

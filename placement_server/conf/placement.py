@@ -64,8 +64,10 @@ With the strategy `depth-first` one host may use all of it, so combine it with `
             ("breadth-first", "One candidate of each host in turn."),
         ],
         help="""
-The order in which allocation candidates are found. It matters where not all are: with
-`[placement]max_allocation_candidates`, or a limit in the request.
+The order in which allocation candidates are found under `[placement]max_allocation_candidates`.
+
+It says which of them are among the first so many. Without a maximum it changes nothing: a request
+with a limit then gets one candidate of each host before a second one of any.
 """,
     ),
 ]

@@ -21,6 +21,7 @@ CLASSES = ("VCPU", "DISK_GB", "VGPU")
 TRAITS = ("CUSTOM_A", "CUSTOM_B", "CUSTOM_C")
 AGGREGATES = ("agg1", "agg2", "agg3")
 SUFFIXES = ("_1", "_2", "_3")
+MANY_SUFFIXES = ("_1", "_2", "_3", "_4", "_5")
 
 T = TypeVar("T")
 Problem = tuple[list[Provider], CandidateQuery]
@@ -176,8 +177,62 @@ def query_of(choices: Choices, world: list[Provider]) -> CandidateQuery:
     return CandidateQuery(groups=tuple(groups), same_subtree=tuple(subtrees), **rules)
 
 
+def shared_world_of(choices: Choices) -> list[Provider]:
+    """Several trees that reach the same pools, or overlapping sets of them, by their aggregates."""
+    world: list[Provider] = []
+    sort = one(choices, ("single", "plain", "plain", "full"))
+    kinds = ["pool"] * choices.integer(1, 3) + ["host"] * choices.integer(2, 4)
+    for number in range(len(kinds)):
+        kind = kinds.pop(choices.integer(0, len(kinds) - 1))
+        name = f"p{number}"
+        inside = [each.name for each in world if each.parent is None] if rarely(choices) else []
+        parent = one(choices, inside) if inside else None
+        traits = tuple(some(choices, TRAITS, 1)) if rarely(choices) else ()
+        aggregates = tuple(some(choices, AGGREGATES[:2], 2, least=choices.integer(0, 1)))
+        if kind == "pool":
+            stock = {"DISK_GB": inventory(choices, sort)}
+            traits = (SHARING, *traits)
+        else:
+            stock = {"VGPU": inventory(choices, sort)}
+            if rarely(choices):
+                stock["DISK_GB"] = inventory(choices, sort)
+        if rarely(choices):
+            stock["VCPU"] = inventory(choices, sort)
+        world.append(Provider(name, parent, stock, traits, aggregates))
+    return world
+
+
+def alike_query_of(choices: Choices, world: list[Provider]) -> CandidateQuery:
+    """Up to five groups that ask for the same, some of them for more, of what pools may have."""
+    suffixes = MANY_SUFFIXES[: choices.integer(1, 5)]
+    wanted = ((one(choices, ("DISK_GB", "DISK_GB", "DISK_GB", "VGPU")), 1),)
+    groups = [RequestGroup(suffix, wanted) for suffix in suffixes]
+    if rarely(choices):
+        groups[-1] = _group(choices, suffixes[-1], world, idle=False)
+    if rarely(choices):
+        classes = some(choices, ("DISK_GB", "VCPU"), 2, least=1)
+        terms = (_terms(choices, TRAITS), _forbidden(choices, TRAITS), _terms(choices, AGGREGATES))
+        unsuffixed = RequestGroup("", tuple((name, 1) for name in classes), *terms)
+        groups.insert(choices.integer(0, len(groups)), unsuffixed)
+    rules: dict[str, Any] = {}
+    how = one(choices, ("none", "isolate", "named"))
+    if how == "isolate":
+        rules["group_policy"] = "isolate"
+    elif how == "named":
+        rules["isolate"] = frozenset(some(choices, suffixes, 3))
+    if rarely(choices):
+        rules["root_forbidden"] = _forbidden(choices, TRAITS)
+        rules["root_member_of"] = _terms(choices, AGGREGATES[:2])
+    if rarely(choices):
+        rules["same_subtree"] = (_subtree(choices, suffixes),)
+    return CandidateQuery(groups=tuple(groups), **rules)
+
+
 def problem_of(choices: Choices) -> Problem:
     """A world and a query."""
+    if rarely(choices):
+        world = shared_world_of(choices)
+        return world, alike_query_of(choices, world)
     world = world_of(choices)
     return world, query_of(choices, world)
 

@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from placement_server.candidates.errors import SearchGaveUp
+from placement_server.candidates.errors import OutOfTime, SearchGaveUp, TooManyCandidates
 from placement_server.candidates.query import CandidateQuery, RequestGroup, parse
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search import Limits, Search
+from placement_server.candidates.search import Candidate, Limits, Search
 from placement_server.candidates.summaries import SummaryCache
 from tests.unit.candidates.forest import (
     Inventory,
@@ -133,17 +133,60 @@ def test_a_search_that_runs_out_of_time_says_so() -> None:
         Limits(seconds=30.0),
         clock=lambda: next(times),
     )
-    with pytest.raises(SearchGaveUp, match="gave up after 30 seconds with 1 candidates found"):
+    with pytest.raises(OutOfTime, match="gave up after 30 seconds with 1 candidate found"):
         list(search.candidates())
 
 
-def test_an_answer_too_large_for_the_memory_is_given_up() -> None:
+@pytest.mark.parametrize("breadth_first", [False, True])
+@pytest.mark.parametrize("maximum", [-1, 10_000])
+def test_the_deadline_ends_exchanges_of_alike_groups(maximum: int, breadth_first: bool) -> None:
+    """One way to use seven devices has 5,040 exchanges, which take no search."""
+    clock = itertools.count()
+    search = Search(
+        parse(parse_qsl(wanted(7)), (1, 39)),
+        writer_of(gpu_host("a", 7)).index,
+        Limits(maximum=maximum, breadth_first=breadth_first, seconds=9.0),
+        clock=lambda: float(next(clock)),
+    )
+    given: list[Candidate] = []
+    with pytest.raises(OutOfTime) as caught:
+        given.extend(search.candidates())
+    assert 0 < len(given) < 5040
+    assert len(given) <= caught.value.found <= len(given) + 1
+    assert f"after 9 seconds with {caught.value.found} candidates found" in str(caught.value)
+    assert "search_deadline" in str(caught.value)
+
+
+@pytest.mark.parametrize("breadth_first", [False, True])
+@pytest.mark.parametrize("maximum", [-1, 1000])
+def test_an_answer_too_large_for_the_memory_is_given_up(maximum: int, breadth_first: bool) -> None:
     query = parse(parse_qsl(wanted(4)), (1, 39))
-    search = Search(query, writer_of(gpu_host("a", 4)).index, Limits(most=20))
-    with pytest.raises(SearchGaveUp, match="before the answer outgrew the memory"):
-        list(search.candidates())
-    search = Search(query, writer_of(gpu_host("a", 4)).index, Limits(limit=20, most=20))
+    index = writer_of(gpu_host("a", 4)).index
+    limits = Limits(maximum=maximum, breadth_first=breadth_first, most=20)
+    with pytest.raises(TooManyCandidates) as caught:
+        list(Search(query, index, limits).candidates())
+    assert caught.value.found == 21
+    assert "gave up with 21 candidates found" in str(caught.value)
+    assert "Ask with a limit of 20 or less" in str(caught.value)
+    assert "deadline" not in str(caught.value)
+    search = Search(query, index, Limits(limit=20, most=20))
     assert len(list(search.candidates())) == 20
+
+
+def test_the_count_of_a_search_that_gave_up_in_the_midst_of_trees_is_true() -> None:
+    """The sixth tree has the room in sum, but no way to divide it without trying many."""
+    world = [each for number in range(5) for each in gpu_host(f"h{number}", number + 1, total=150)]
+    hard = [Provider("hard"), *(Provider(f"g{n}", "hard", {"VGPU": n}) for n in (30, 37, 40))]
+    groups = "&".join(f"resources_{n}=VGPU:{n}" for n in (9, 12, 18, 19, 20, 29))
+    index = writer_of(world + hard + gpu_host("last", 1, total=150)).index
+    query = parse(parse_qsl(groups + "&group_policy=none"), (1, 39))
+    # The clock is looked at when the search is made, before the first trees, and by the solver.
+    times = iter([0.0, 0.0, 31.0])
+    search = Search(query, index, Limits(seconds=30.0), clock=lambda: next(times))
+    given: list[Candidate] = []
+    with pytest.raises(SearchGaveUp) as caught:
+        given.extend(search.candidates())
+    assert len(given) == caught.value.found == 5
 
 
 def test_a_query_of_a_thousand_groups_does_not_exhaust_the_stack() -> None:

@@ -1,0 +1,164 @@
+"""What a search visits, and in which order: trees, and sharing providers without a tree.
+
+A tree gives the candidates that use at least one provider which is its alone. What sharing
+providers serve without a tree is given by the *owner*: of the trees that these sharing providers
+are in, the one that is visited first. So every candidate has one giver, and the visits of owners
+are spread among those of trees: after the tree itself, where it is visited too.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from placement_server.candidates.alone import Alone, find_alone
+from placement_server.candidates.columns import BoolArray, IntArray
+from placement_server.candidates.eligible import Eligible
+from placement_server.candidates.index import Index
+from placement_server.candidates.kinds import KindFinder, TreeView, canonical_places
+from placement_server.candidates.plan import Plan
+from placement_server.candidates.problem import Problem, bits
+from placement_server.candidates.solver import Solver, Tick
+
+# Looking at more sets of links one by one costs more than it spares.
+_MOST_SETS = 256
+
+
+class Visits:
+    """The visits of one search in order.
+
+    :param tick: called now and then; it may raise to end the search.
+    :param shuffle: for a random order, None for ascending ids of the roots.
+    :param whole: leave to each tree what sharing providers serve without it, and have no owners:
+        for whoever asks what each tree has, and not for each candidate once.
+    :ivar problems: the problem of each kind, by its number.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        plan: Plan,
+        eligible: Eligible,
+        tick: Tick,
+        shuffle: random.Random | None = None,
+        *,
+        whole: bool = False,
+    ) -> None:
+        alone = None if whole else find_alone(index, eligible)
+        self._finder = KindFinder(index, plan, eligible, alone)
+        self.problems: list[Problem] = self._finder.problems
+        self._roots = eligible.roots
+        self._is_owner: BoolArray | None = None
+        self._owners: _Owners | None = None
+        if alone is not None:
+            owners = _owners(index, alone)
+            self._roots = _with_own(index, eligible, alone)
+            self._is_owner = np.repeat((False, True), (len(self._roots), len(owners)))
+            self._roots = np.concatenate((self._roots, owners))
+            self._reorder(np.argsort(canonical_places(index)[self._roots], kind="stable"))
+        if shuffle is not None:
+            order = list(range(len(self._roots)))
+            shuffle.shuffle(order)
+            self._reorder(np.array(order, dtype=np.int64))
+        if alone is not None and self._is_owner is not None:
+            in_order = self._roots[self._is_owner].tolist()
+            self._owners = _Owners(self._finder, alone, in_order, tick)
+
+    def _reorder(self, order: IntArray) -> None:
+        self._roots = self._roots[order]
+        if self._is_owner is not None:
+            self._is_owner = self._is_owner[order]
+
+    def __len__(self) -> int:
+        return len(self._roots)
+
+    def kinds(self, start: int, stop: int) -> tuple[list[TreeView], list[int]]:
+        """Return for each of some visits, in order, its view and the number of its kind."""
+        roots = self._roots[start:stop]
+        if self._is_owner is None or self._owners is None:
+            return self._finder.kinds(roots)
+        is_owner = self._is_owner[start:stop]
+        if not is_owner.any():
+            return self._finder.kinds(roots)
+        trees: Iterator[tuple[TreeView, int]] = iter(())
+        if not is_owner.all():
+            trees = iter(zip(*self._finder.kinds(roots[~is_owner]), strict=True))
+        found = [
+            self._owners.kind(root) if owner else next(trees)
+            for root, owner in zip(roots.tolist(), is_owner.tolist(), strict=True)
+        ]
+        return [view for view, _number in found], [number for _view, number in found]
+
+
+class _Owners:
+    """The placements of sharing providers without a tree, apart by owner.
+
+    :param owners: the roots that are owners, in the order of their visits.
+    """
+
+    def __init__(self, finder: KindFinder, alone: Alone, owners: list[int], tick: Tick) -> None:
+        self._finder = finder
+        self._alone = alone
+        self._tick = tick
+        slots = alone.slots.tolist()
+        by_root: dict[int, list[int]] = {}
+        for at, root in enumerate(finder.index.root[alone.slots].tolist()):
+            by_root.setdefault(root, []).append(at)
+        self._order = [at for owner in owners for at in by_root[owner]]
+        self._shares = tuple([slots[at] for at in self._order])
+        #: where the sharing providers of an owner begin, and how many there are
+        self._places: dict[int, tuple[int, int]] = {}
+        first = 0
+        for owner in owners:
+            self._places[owner] = first, len(by_root[owner])
+            first += len(by_root[owner])
+        self._problem: Problem | None = None
+
+    def kind(self, owner: int) -> tuple[TreeView, int]:
+        """Return the view of an owner and the number of its kind."""
+        if self._problem is None:
+            self._problem = self._without_tree()
+        first, count = self._places[owner]
+        problem = replace(
+            self._problem,
+            eligible=tuple([mask >> first << first for mask in self._problem.eligible]),
+            needed=((1 << count) - 1) << first,
+        )
+        self._finder.problems.append(problem)
+        return TreeView(owner, 0, self._shares), len(self._finder.problems) - 1
+
+    def _without_tree(self) -> Problem:
+        linked = tuple([tuple([by[at] for at in self._order]) for by in self._alone.linked])
+        problem = self._finder.without_tree(self._shares, linked)
+        plan, sets = self._finder.plan, self._alone.sets
+        if not 1 < sets.bit_count() <= _MOST_SETS:
+            return problem
+        # A set that cannot hold all groups would only be found out after trying its combinations.
+        for number in bits(sets):
+            only = _of_sets(problem, 1 << number)
+            if Solver(plan, only, self._tick).reason:
+                sets &= ~(1 << number)
+        return _of_sets(problem, sets)
+
+
+def _of_sets(problem: Problem, sets: int) -> Problem:
+    """Leave only some sets of links."""
+    linked = tuple([tuple([each & sets for each in by]) for by in problem.linked])
+    eligible = tuple([sum(1 << at for at, each in enumerate(by) if each) for by in linked])
+    return replace(problem, linked=linked, eligible=eligible)
+
+
+def _owners(index: Index, alone: Alone) -> IntArray:
+    taking_part = [any(each) for each in zip(*alone.linked, strict=True)]
+    return np.unique(index.root[alone.slots[taking_part]])
+
+
+def _with_own(index: Index, eligible: Eligible, alone: Alone) -> IntArray:
+    """Return the roots that have a provider of their own to use, in canonical order."""
+    useful = np.logical_or.reduce(eligible.own)
+    useful[alone.slots] = False
+    having = np.zeros(index.size, dtype=bool)
+    having[index.root[np.flatnonzero(useful)]] = True
+    kept: IntArray = eligible.roots[having[eligible.roots]]
+    return kept
