@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,6 +18,8 @@ from placement_server.schemas import allocation as schemas
 from placement_server.store import allocations
 from placement_server.store import errors as store_errors
 from placement_server.store.records import ANY, KEEP, ConsumerWrite
+
+LOG = logging.getLogger(__name__)
 
 
 def of_consumer(request: Request) -> Response:
@@ -159,7 +162,15 @@ def no_such_provider_to_allocate_from(error: store_errors.ProviderNotFound) -> e
 def claim_conflict(
     error: store_errors.ClaimRefused | store_errors.Stale,
 ) -> errors.Conflict:
-    """409 of allocations that do not fit, or whose writer lost a race."""
+    """409 of allocations that do not fit, or whose writer lost a race.
+
+    Clients get the words that they know. What was asked and what is free is told to the log.
+    """
+    LOG.log(
+        logging.WARNING if isinstance(error, store_errors.ClaimRefused) else logging.INFO,
+        "Allocations were not written: %s",
+        error,
+    )
     match error:
         case store_errors.InvalidInventoryForAllocation():
             classes, providers = ", ".join(error.resource_classes), ", ".join(error.uuids)
@@ -178,8 +189,11 @@ def claim_conflict(
                 code=errors.CONCURRENT_UPDATE,
             )
         case _:
+            of_providers = isinstance(error, store_errors.ConcurrentUpdate) and error.uuids
+            what = "the resource provider data" if of_providers else "the data"
             return errors.Conflict(
-                f"Inventory and/or allocations changed while attempting to allocate: {error}",
+                "Inventory and/or allocations changed while attempting to allocate: Another "
+                f"thread concurrently updated {what}. Please retry your update",
                 code=errors.CONCURRENT_UPDATE,
             )
 

@@ -10,6 +10,9 @@ A write replaces all allocations of the consumers it names, in one transaction:
    rows are locked, in the order of (provider id, class id); raise the providers' generations, in
    the order of their ids; append to the changes; commit.
 
+Allocations that have no inventory, left by older software, are given back to none; where there are
+such, it is asked under the locks of 4 whether there is an inventory now.
+
 When a condition of 3 or 4 does not hold any more, something changed since 2: roll back, and begin
 anew. No generation of a provider is compared, so writers of one provider wait for each other only
 from 4 to the commit, and none has to try again while there is room.
@@ -17,10 +20,11 @@ from 4 to the commit, and none has to try again while there is room.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
-from placement_server.store import claims, consumers
+from placement_server.store import claims, consumers, inventory_rows
 from placement_server.store.allocation_rows import of_consumer, of_provider
 from placement_server.store.claims import Asked, Key
 from placement_server.store.consumers import SeenConsumer
@@ -34,6 +38,8 @@ from placement_server.store.transaction import WriteTransaction
 
 __all__ = ["delete", "of_consumer", "of_provider", "write"]
 
+# How many inventories or providers an error names.
+_SHOWN: Final = 8
 _COLUMNS: Final = (
     ("resource_provider_id", "int"),
     ("consumer_id", "text"),
@@ -81,9 +87,29 @@ def _apply(tx: WriteTransaction, scene: Scene, *, raise_emptied: bool) -> None:
     wanted = claims.changes(taken, scene.inventories, given_back)
     settled = tx.settle(wanted, rises)
     if settled.applied != len(wanted):
-        raise LostRace("An inventory of the request changed since it was checked.")
+        raise LostRace(
+            f"An inventory of the request changed since it was checked: {_named(scene, asked)}.",
+            uuids=list(scene.provider_ids),
+        )
     if settled.found != len(rises):
-        raise LostRace("A provider of the request moved or was deleted since it was read.")
+        raise LostRace(
+            "A provider of the request moved or was deleted since it was read: "
+            f"{_shortened(scene.provider_ids)}.",
+            uuids=list(scene.provider_ids),
+        )
+    inventory_rows.require_none(tx, given_back.keys() - scene.inventories.keys())
+
+
+def _named(scene: Scene, asked: Sequence[Asked]) -> str:
+    """Which inventories it was about; those only given back to are named by their provider."""
+    names = {f"{one.resource_class} of {one.provider_uuid}": None for one in asked}
+    claimed = {one.provider_uuid for one in asked}
+    return _shortened([*names, *(uuid for uuid in scene.provider_ids if uuid not in claimed)])
+
+
+def _shortened(names: Collection[str]) -> str:
+    shown = ", ".join(islice(names, _SHOWN))
+    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
 
 
 def sum_of_old(seen: Sequence[SeenConsumer]) -> dict[Key, int]:

@@ -16,6 +16,7 @@ from sqlalchemy import bindparam, func, select
 from placement_server.store import inventory_rows
 from placement_server.store.capacity import usable
 from placement_server.store.dialects import chunks
+from placement_server.store.provider_rows import BY_ID
 from placement_server.store.tables import (
     allocations,
     consumers,
@@ -197,6 +198,26 @@ def _strays(tx: ReadTransaction) -> Iterator[Problem]:
             )
 
 
+def _unknown_classes(tx: ReadTransaction) -> Iterator[Problem]:
+    """They are shown by no request, and cannot be claimed or given back."""
+    for table in (inventories, allocations):
+        class_id, owner = table.c.resource_class_id, table.c.resource_provider_id
+        statement = (
+            select(class_id, owner, _P.uuid, func.count())
+            .outerjoin(resource_providers, _P.id == owner)
+            .where(~sa.exists().where(resource_classes.c.id == class_id))
+            .group_by(class_id, owner, _P.uuid)
+        )
+        for number, provider_id, uuid, rows in tx.execute(statement):
+            yield Problem(
+                "class",
+                f"table {table.name}",
+                f"has {rows} of class {number} at provider {uuid or f'number {provider_id}'}, and "
+                "there is no such class; insert it into resource_classes, or delete the rows",
+                False,
+            )
+
+
 _IS_ORPHAN: Final = ~sa.exists().where(_A.consumer_id == consumers.c.uuid)
 
 _CHECKS: Final[tuple[Callable[[ReadTransaction], Iterator[Problem]], ...]] = (
@@ -207,6 +228,7 @@ _CHECKS: Final[tuple[Callable[[ReadTransaction], Iterator[Problem]], ...]] = (
     _consumers_without_allocations,
     _trees,
     _strays,
+    _unknown_classes,
 )
 
 
@@ -227,11 +249,14 @@ def over_capacity(tx: ReadTransaction) -> list[str]:
 
 
 def repair(tx: WriteTransaction) -> None:
-    """Mend everything that is mendable. May run while services do."""
-    _remove_strays(tx)
-    _repair_trees(tx)
-    _repair_inventories(tx)
+    """Mend everything that is mendable. May run while services do.
+
+    In the order in which all writers take locks: consumers, inventories, providers.
+    """
     _remove_orphans(tx)
+    _remove_strays(tx)
+    _repair_inventories(tx)
+    _repair_trees(tx)
     tx.touch_names()
 
 
@@ -247,7 +272,7 @@ def _repair_trees(tx: WriteTransaction) -> None:
     if not wrong:
         return
     # all trees are held, in the order in which claims take providers, and looked at again
-    tx.execute(select(_P.id).order_by(_P.id).with_for_update(key_share=True)).all()
+    tx.execute(_HOLD_PROVIDERS).all()
     providers = _provider_rows(tx)
     for provider_id, top in sorted(_wrong_roots(providers).items()):
         tx.execute(
@@ -297,14 +322,24 @@ def _wrong_capacity(tx: ReadTransaction) -> Iterable[int]:
 
 
 def _remove_orphans(tx: WriteTransaction) -> None:
-    ids = tx.execute(
-        select(consumers.c.id).where(_IS_ORPHAN).order_by(consumers.c.uuid).with_for_update()
-    ).scalars()
-    for some in chunks(list(ids)):
+    uuids = sorted(tx.execute(select(consumers.c.uuid).where(_IS_ORPHAN)).scalars())
+    for some in chunks(uuids):
+        among = consumers.c.uuid.in_(some)
+        # one by one in the order of the uuids, which a search for orphans would not keep
+        tx.execute(
+            select(consumers.c.id).where(among).order_by(consumers.c.uuid).with_for_update()
+        ).all()
         # asked again under the lock: a claim may just have made use of the record
-        tx.execute(sa.delete(consumers).where(consumers.c.id.in_(some), _IS_ORPHAN))
+        tx.execute(sa.delete(consumers).where(among, _IS_ORPHAN))
 
 
+_HOLD_PROVIDERS: Final = (
+    select(_P.id)
+    .order_by(_P.id)
+    .with_hint(resource_providers, BY_ID, "mysql")
+    .with_hint(resource_providers, BY_ID, "mariadb")
+    .with_for_update(key_share=True)
+)
 _WRONG_USE: Final = (
     select(_I.resource_provider_id)
     .outerjoin(

@@ -1,8 +1,9 @@
 """Consumers: a record exists if and only if the consumer has allocations.
 
 A write of several consumers locks their records first, in one order. A write of one consumer locks
-nothing: its record changes only while it still has the generation that was seen, which proves that
-its allocations are those that were seen, as every change of them raises the generation.
+nothing, unless it makes a project, user or type: its record changes only while it still has the
+generation that was seen, which proves that its allocations are those that were seen, as every
+change of them raises the generation.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def delete_allocations(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> No
     for uuids in chunks(sorted(consumer.write.uuid for consumer in seen if consumer.old)):
         deleted += tx.execute(_DELETE_ALLOCATIONS, {"uuids": uuids}).rowcount
     if deleted != sum(len(consumer.old) for consumer in seen):
-        raise LostRace("The allocations of a consumer changed since they were read.")
+        raise LostRace("The allocations of a consumer of the request changed since they were read.")
 
 
 def store_records(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> Insertion:
@@ -156,6 +157,9 @@ def _owners(
             for consumer in living
             if isinstance(consumer.write.consumer_type, str)
         },
+        before_inserting=lambda: lock(
+            tx, [consumer.write for consumer in living if consumer.id is not None]
+        ),
     )
     return [
         (

@@ -265,11 +265,15 @@ class CapacityExceeded(ClaimRefused):
 
 
 class ConcurrentUpdate(Stale):
-    """A provider (or another record) changed between the writer's read and its write."""
+    """A provider (or another record) changed between the writer's read and its write.
 
-    def __init__(self, detail: str) -> None:
+    ``uuids`` are those of the providers concerned, as far as it is about providers.
+    """
+
+    def __init__(self, detail: str, *, uuids: Sequence[str] = ()) -> None:
         super().__init__(detail)
         self.detail = detail
+        self.uuids = tuple(uuids)
 
 
 class ConsumerGenerationConflict(Stale):

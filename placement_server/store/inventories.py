@@ -1,7 +1,8 @@
 """Inventories: what a provider has of each resource class.
 
 Every change holds the provider's inventories first, so that no claim happens in the middle, and
-raises the provider's generation last. That is the order in which claims take them too.
+raises the provider's generation then, as claims do. That locks the provider, and only under this
+lock an inventory is added (``inventory_rows.write`` says why).
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ from placement_server.store.records import InventoryRecord, Provider, StoredInve
 from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
 
 LOG = logging.getLogger(__name__)
-
-GENERATION_CONFLICT = "resource provider generation conflict"
 
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, StoredInventory]]:
@@ -58,18 +57,18 @@ def replace(
     """
     held = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
-    if provider.generation != generation:
-        raise ConcurrentUpdate(GENERATION_CONFLICT)
+    _check_generation(provider, generation)
     for resource_class, record in records.items():
         _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
     ids = class_ids(tx, list(records), hold=True)
     wanted = {ids[resource_class]: record for resource_class, record in records.items()}
     gone = [inventory for class_id, inventory in held.items() if class_id not in wanted]
     _refuse_if_used(tx, uuid, gone)
+    bump(tx, provider)
     inventory_rows.remove(tx, gone)
     inventory_rows.write(tx, provider.id, held, wanted)
     _warn_of_overuse(tx, uuid, held, wanted)
-    return _bumped(tx, provider)
+    return _changed(tx, provider)
 
 
 def add(
@@ -90,8 +89,9 @@ def add(
     class_id = class_ids(tx, [resource_class], hold=True)[resource_class]
     if class_id in held:
         raise InventoryExists(resource_class, uuid)
+    bump(tx, provider)
     inventory_rows.write(tx, provider.id, held, {class_id: record})
-    provider, inventories = _bumped(tx, provider)
+    provider, inventories = _changed(tx, provider)
     return provider, inventories[resource_class]
 
 
@@ -111,16 +111,16 @@ def update_one(
     """
     held = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
-    if provider.generation != generation:
-        raise ConcurrentUpdate(GENERATION_CONFLICT)
+    _check_generation(provider, generation)
     _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
     class_id = class_ids(tx, [resource_class])[resource_class]
     if class_id not in held:
         raise InventoryNotFound(resource_class, uuid)
     wanted = {class_id: record}
+    bump(tx, provider)
     inventory_rows.write(tx, provider.id, held, wanted)
     _warn_of_overuse(tx, uuid, held, wanted)
-    provider, inventories = _bumped(tx, provider)
+    provider, inventories = _changed(tx, provider)
     return provider, inventories[resource_class]
 
 
@@ -135,8 +135,8 @@ def delete_one(tx: WriteTransaction, uuid: str, resource_class: str) -> None:
     if inventory is None:
         raise InventoryNotFound(resource_class, uuid)
     _refuse_if_used(tx, uuid, [inventory])
-    inventory_rows.remove(tx, [inventory])
     bump(tx, provider)
+    inventory_rows.remove(tx, [inventory])
     tx.touch([provider.root_id], STRUCTURE)
 
 
@@ -145,17 +145,25 @@ def delete_all(tx: WriteTransaction, uuid: str) -> None:
     held = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
     _refuse_if_used(tx, uuid, list(held.values()))
-    inventory_rows.remove(tx, held.values())
     bump(tx, provider)
+    inventory_rows.remove(tx, held.values())
     tx.touch([provider.root_id], STRUCTURE)
 
 
-def _bumped(
+def _changed(
     tx: WriteTransaction, provider: Provider
 ) -> tuple[Provider, dict[str, StoredInventory]]:
-    bump(tx, provider)
     tx.touch([provider.root_id], STRUCTURE)
     return of_provider(tx, provider.uuid)
+
+
+def _check_generation(provider: Provider, generation: int) -> None:
+    if provider.generation != generation:
+        raise ConcurrentUpdate(
+            f"The inventories of provider {provider.uuid} cannot be changed: it has generation "
+            f"{provider.generation}, the request was made for {generation}; read it again.",
+            uuids=[provider.uuid],
+        )
 
 
 def _check_reserved(

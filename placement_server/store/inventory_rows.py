@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, func, select
 
 from placement_server.store import provider_rows
 from placement_server.store.capacity import single_precision, usable
+from placement_server.store.dialects import NewInventory
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
-from placement_server.store.tables import inventories, resource_classes, resource_providers
+from placement_server.store.retry import LostRace
+from placement_server.store.tables import (
+    allocations,
+    inventories,
+    resource_classes,
+    resource_providers,
+)
 from placement_server.store.transaction import AnyRow, ReadTransaction, WriteTransaction, aware
 
 _C: Final = inventories.c
@@ -109,6 +116,21 @@ _UPDATE: Final = (
         updated_at=bindparam("now"),
     )
 )
+_KEYS: Final = select(_C.resource_provider_id, _C.resource_class_id).where(
+    _C.resource_provider_id.in_(bindparam("provider_ids", expanding=True))
+)
+_SUMS: Final = (
+    select(
+        allocations.c.resource_provider_id,
+        allocations.c.resource_class_id,
+        func.sum(allocations.c.used),
+    )
+    .where(
+        allocations.c.resource_provider_id.in_(bindparam("provider_ids", expanding=True)),
+        allocations.c.resource_class_id.in_(bindparam("class_ids", expanding=True)),
+    )
+    .group_by(allocations.c.resource_provider_id, allocations.c.resource_class_id)
+)
 _DELETE: Final = sa.delete(inventories).where(_C.id.in_(bindparam("ids", expanding=True)))
 
 
@@ -158,13 +180,13 @@ def write(
     provider_id: int,
     held: Mapping[int, HeldInventory],
     records: Mapping[int, InventoryRecord],
-    used: Mapping[int, int] | None = None,
 ) -> None:
     """Make held inventories equal to ``records`` (both by class id) and add those not there.
 
-    New ones start with the use in ``used``. Inventories without a record stay as they are.
+    New ones are in use by the allocations that are there already: older software leaves some.
+    The provider must be locked before, so that none of those is given back meanwhile (see
+    :func:`require_none`). Inventories without a record stay as they are.
     """
-    used = used or {}
     values = [
         (class_id, held.get(class_id), record, stored_ratio(tx, record.allocation_ratio))
         for class_id, record in sorted(records.items())
@@ -176,20 +198,12 @@ def write(
     ]
     if updates:
         tx.execute(_UPDATE, updates)
-    inserts = [
-        {
-            "resource_provider_id": provider_id,
-            "resource_class_id": class_id,
-            "created_at": tx.now,
-            "updated_at": tx.now,
-            "used": used.get(class_id, 0),
-            **_columns(record, ratio),
-        }
+    new = [
+        NewInventory(provider_id, class_id, **_columns(record, ratio))
         for class_id, old, record, ratio in values
         if old is None
     ]
-    if inserts:
-        tx.execute(sa.insert(inventories), inserts)
+    tx.batches.insert_inventories(tx.connection, new, tx.now)
 
 
 def remove(tx: WriteTransaction, gone: Collection[HeldInventory]) -> None:
@@ -198,12 +212,44 @@ def remove(tx: WriteTransaction, gone: Collection[HeldInventory]) -> None:
         tx.execute(_DELETE, {"ids": sorted(inventory.id for inventory in gone)})
 
 
+def require_none(tx: WriteTransaction, keys: Iterable[tuple[int, int]]) -> None:
+    """Raises LostRace where an inventory has come for one of these providers and classes.
+
+    Whoever gives back allocations that have no inventory asks this when it has locked the
+    providers. Whoever adds an inventory locks its provider first and then sums up, so one of the
+    two sees what the other did.
+    """
+    wanted = set(keys)
+    if not wanted:
+        return
+    rows = tx.execute(_KEYS, {"provider_ids": sorted({key[0] for key in wanted})})
+    for provider_id, class_id in sorted({(row[0], row[1]) for row in rows} & wanted):
+        raise LostRace(
+            f"Provider number {provider_id} was given an inventory of class {class_id} meanwhile."
+        )
+
+
+def allocated(tx: ReadTransaction, keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """The sums of the allocations by (provider id, class id); 0 where there are none."""
+    if not keys:
+        return {}
+    rows = tx.execute(
+        _SUMS,
+        {
+            "provider_ids": sorted({key[0] for key in keys}),
+            "class_ids": sorted({key[1] for key in keys}),
+        },
+    )
+    sums = {(row[0], row[1]): int(row[2]) for row in rows}
+    return {key: sums.get(key, 0) for key in keys}
+
+
 def stored_ratio(tx: ReadTransaction, ratio: float) -> float:
     """The allocation ratio as the database will give it back."""
     return single_precision(ratio) if tx.batches.family == "mysql" else float(ratio)
 
 
-def _columns(record: InventoryRecord, ratio: float) -> dict[str, object]:
+def _columns(record: InventoryRecord, ratio: float) -> dict[str, Any]:
     return {
         "total": record.total,
         "reserved": record.reserved,

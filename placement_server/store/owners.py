@@ -6,7 +6,7 @@ Because none is ever removed or renamed, a process may remember the ids that it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -79,8 +79,12 @@ def ensure(
     project_ids: Iterable[str],
     user_ids: Iterable[str],
     type_names: Iterable[str],
+    *,
+    before_inserting: Callable[[], None] = lambda: None,
 ) -> OwnerIds:
     """The ids of these projects, users and consumer types; new ones are inserted.
+
+    ``before_inserting`` is called when there are such, to take locks that come before theirs.
 
     Who loses the race for a new name waits for the winner, fails on the unique key and is begun
     anew. All writers insert in the same order, so they wait without deadlock.
@@ -94,12 +98,13 @@ def ensure(
     for kind, row_id, name in tx.execute(_FIND, parameters):
         found[kind][name] = row_id
     tx.known_owners.learn(OwnerIds(*(dict(ids) for ids in found)))
-    for kind, names in enumerate(wanted):
-        for name in names:
-            if name not in found[kind]:
-                inserted = tx.execute(
-                    sa.insert(_TABLES[kind]),
-                    {_NAME_COLUMNS[kind].name: name, "created_at": tx.now, "updated_at": tx.now},
-                )
-                found[kind][name] = tx.new_id(inserted)
+    new = [(kind, name) for kind in range(3) for name in wanted[kind] if name not in found[kind]]
+    if new:
+        before_inserting()
+    for kind, name in new:
+        inserted = tx.execute(
+            sa.insert(_TABLES[kind]),
+            {_NAME_COLUMNS[kind].name: name, "created_at": tx.now, "updated_at": tx.now},
+        )
+        found[kind][name] = tx.new_id(inserted)
     return found

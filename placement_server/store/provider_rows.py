@@ -34,6 +34,8 @@ SELECT_PROVIDERS: Final = select(
     )
 )
 _BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid == bindparam("uuid"))
+BY_ID: Final = "FORCE INDEX (PRIMARY)"
+"""What MySQL is told, to lock providers in the order of their ids and nothing before them."""
 _WIDTH: Final = len(SELECT_PROVIDERS.selected_columns)
 
 

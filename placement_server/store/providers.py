@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import bindparam, select
+from sqlalchemy import bindparam, func, select
 
 from placement_server.store import inventory_rows
+from placement_server.store.dialects import chunks
 from placement_server.store.errors import (
     ParentIsSelf,
     ParentLoop,
@@ -21,7 +22,7 @@ from placement_server.store.errors import (
     UnparentingNotAllowed,
 )
 from placement_server.store.provider_filters import find, identified
-from placement_server.store.provider_rows import get
+from placement_server.store.provider_rows import BY_ID, get
 from placement_server.store.records import KEEP, Keep, Provider
 from placement_server.store.retry import LostRace
 from placement_server.store.tables import (
@@ -52,7 +53,16 @@ _TREE_ROWS: Final = (
     .where(_C.root_provider_id.in_(bindparam("root_ids", expanding=True)))
     .order_by(_C.id)
 )
-_HOLD_TREES: Final = _TREE_ROWS.with_for_update(key_share=True)
+# Found by the index of the roots, MySQL would lock that first and the row then, which is not how
+# the end of a provider does.
+_HOLD: Final = (
+    select(_C.id)
+    .where(_C.id.in_(bindparam("ids", expanding=True)))
+    .order_by(_C.id)
+    .with_hint(resource_providers, BY_ID, "mysql")
+    .with_hint(resource_providers, BY_ID, "mariadb")
+    .with_for_update(key_share=True)
+)
 _PARENT: Final = select(_C.id, _C.root_provider_id).where(_C.uuid == bindparam("uuid"))
 _PARENT_AND_ROOT: Final = (
     select(_C.id, _C.root_provider_id, _C.uuid)
@@ -82,7 +92,7 @@ def bump(tx: WriteTransaction, provider: Provider, *, by: int = 1) -> None:
         values["now"] = tx.now
     changed = tx.execute(_BUMP_AND_CHANGE if by else _BUMP, values).rowcount
     if changed != 1:
-        raise LostRace(f"Provider {provider.uuid} changed meanwhile.")
+        raise LostRace(f"Provider {provider.uuid} changed meanwhile.", uuids=[provider.uuid])
 
 
 def create(
@@ -146,7 +156,7 @@ def _hold_parent(tx: WriteTransaction, parent_uuid: str) -> _Parent:
     rows = tx.execute(_PARENT_AND_ROOT, {"ids": [parent_id, root_id]}).all()
     uuids = {held_id: uuid for held_id, held_root, uuid in rows if held_root == root_id}
     if not uuids.keys() >= {parent_id, root_id}:
-        raise LostRace(f"Provider {parent_uuid} moved meanwhile.")
+        raise LostRace(f"Provider {parent_uuid} moved meanwhile.", uuids=[parent_uuid])
     return _Parent(parent_id, uuids[parent_id], root_id, uuids[root_id])
 
 
@@ -178,7 +188,7 @@ def update(
         sa.update(resource_providers).where(_C.id == provider.id).values(**values)
     ).rowcount
     if changed != 1:
-        raise LostRace(f"Provider {uuid} was deleted meanwhile.")
+        raise LostRace(f"Provider {uuid} was deleted meanwhile.", uuids=[uuid])
     tx.touch([provider.root_id], STRUCTURE)
     return get(tx, uuid)
 
@@ -199,15 +209,24 @@ def _move(
         if provider.parent_uuid is not None and not allowed:
             raise ReparentingNotAllowed(provider.uuid)
     # Two moves at the same time could close a loop that neither sees: both trees are held
-    # whole, in the order that claims take providers in, and looked at again. In a second
-    # statement: the first does not see a child whose creation it had to wait for.
+    # whole, in the order that claims take providers in, and looked at again: somebody may have
+    # made a child, or moved one in, before all were held.
     trees = {"root_ids": sorted({provider.root_id, new_root_id})}
-    tx.execute(_HOLD_TREES, trees).all()
+    ids = [row.id for row in tx.execute(_TREE_ROWS, trees)]
+    for some in chunks(ids):
+        tx.execute(_HOLD, {"ids": some}).all()
     rows = tx.execute(_TREE_ROWS, trees).all()
+    if not {row.id for row in rows} <= set(ids):
+        raise LostRace(
+            f"The tree of provider {provider.uuid} or its new one grew meanwhile.",
+            uuids=[provider.uuid],
+        )
     roots = {row.id: row.root_provider_id for row in rows}
     moved = roots.get(provider.id) != provider.root_id
     if moved or (new_parent_id is not None and roots.get(new_parent_id) != new_root_id):
-        raise LostRace(f"Provider {provider.uuid} or its new parent moved meanwhile.")
+        raise LostRace(
+            f"Provider {provider.uuid} or its new parent moved meanwhile.", uuids=[provider.uuid]
+        )
     children: dict[int, list[int]] = {}
     for row in rows:
         children.setdefault(row.parent_provider_id, []).append(row.id)
@@ -241,13 +260,18 @@ def delete(tx: WriteTransaction, uuid: str) -> None:
         raise ProviderHasChildren(uuid)
     if tx.execute(_ALLOCATED, key).scalar():
         raise ProviderHasAllocations(uuid)
+    # A move leaves the generation alone, but the tree that loses the provider is another one then.
     held = tx.execute(
         select(_C.id)
-        .where(_C.id == provider.id, _C.generation == provider.generation)
+        .where(
+            _C.id == provider.id,
+            _C.generation == provider.generation,
+            func.coalesce(_C.root_provider_id, _C.id) == provider.root_id,
+        )
         .with_for_update()
     ).first()
     if held is None:
-        raise LostRace(f"Provider {uuid} changed meanwhile.")
+        raise LostRace(f"Provider {uuid} changed meanwhile.", uuids=[uuid])
     for table in (inventories, resource_provider_traits, resource_provider_aggregates):
         tx.execute(sa.delete(table).where(table.c.resource_provider_id == provider.id))
     if tx.batches.family == "mysql":

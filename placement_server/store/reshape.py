@@ -16,7 +16,7 @@ from placement_server.store.allocations import (
     sum_of_old,
 )
 from placement_server.store.capacity import usable
-from placement_server.store.claims import Key, KnownInventory, Taken
+from placement_server.store.claims import Asked, Key, KnownInventory, Taken
 from placement_server.store.dialects import InventoryChange
 from placement_server.store.errors import (
     InventoryInUse,
@@ -64,6 +64,10 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
         for uuid, (_, records) in inventories.items()
     }
 
+    # Before the inventories, in the order in which claims lock: one that waits for an inventory
+    # has inserted its owners and its consumer already.
+    replace_holdings(tx, seen, asked)
+
     # From here to the commit nobody claims from the providers concerned.
     ids = {*wanted, *(one.provider_id for one in asked), *(key[0] for key in given_back)}
     stock = inventory_rows.hold_many(tx, ids)
@@ -72,9 +76,10 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
     for provider in listed.values():
         now = providers.get(provider.id)
         if now is None or now.generation != provider.generation:
-            raise LostRace(f"Provider {provider.uuid} changed meanwhile.")
+            raise LostRace(f"Provider {provider.uuid} changed meanwhile.", uuids=[provider.uuid])
 
-    taken = claims.check(asked, _interim(tx, stock, wanted), given_back)
+    before = _use_before(tx, stock, asked, given_back)
+    taken = claims.check(asked, _interim(tx, stock, wanted, before), given_back)
     after = _use_after(stock, taken, given_back)
     for uuid, provider in listed.items():
         gone = [
@@ -85,7 +90,7 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
         if gone:
             raise InventoryInUse(class_names(tx, sorted(gone)), uuid)
 
-    replace_holdings(tx, seen, asked)
+    _raise_generations(tx, providers, wanted, raised_providers(seen, asked))
     inventory_rows.remove(
         tx,
         [
@@ -100,10 +105,11 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
             provider_id,
             {key[1]: inventory for key, inventory in stock.items() if key[0] == provider_id},
             wanted[provider_id],
-            used={key[1]: new.total for key, new in taken.items() if key[0] == provider_id},
         )
     _move_use(tx, stock, wanted, after)
-    _raise_generations(tx, providers, wanted, raised_providers(seen, asked))
+    inventory_rows.require_none(
+        tx, [key for key in given_back if key not in stock and key[1] not in wanted.get(key[0], ())]
+    )
     listed_roots = {provider.root_id for provider in listed.values()}
     tx.touch(listed_roots, STRUCTURE)
     tx.touch({provider.root_id for provider in providers.values()} - listed_roots, USAGE)
@@ -127,10 +133,28 @@ def _providers(tx: ReadTransaction, uuids: Collection[str]) -> dict[str, Provide
     return {row[1]: provider_of(row) for row in rows}
 
 
+def _use_before(
+    tx: WriteTransaction,
+    stock: Mapping[Key, HeldInventory],
+    asked: Sequence[Asked],
+    given_back: Mapping[Key, int],
+) -> dict[Key, int]:
+    """What was allocated, before this reshape, of the inventories that it needs and that are not
+    there yet: older software may have left something."""
+    new: dict[Key, int] = {}
+    for one in asked:
+        key = (one.provider_id, one.class_id)
+        if key not in stock:
+            new[key] = new.get(key, 0) + one.amount
+    sums = inventory_rows.allocated(tx, new)
+    return {key: sums[key] - amount + given_back.get(key, 0) for key, amount in new.items()}
+
+
 def _interim(
     tx: WriteTransaction,
     stock: Mapping[Key, HeldInventory],
     wanted: Mapping[int, Mapping[int, InventoryRecord]],
+    before: Mapping[Key, int],
 ) -> dict[Key, claims.Inventory]:
     """The inventories that the new allocations are checked against: old and new, new ones
     counting."""
@@ -148,7 +172,7 @@ def _interim(
                     record.reserved,
                     inventory_rows.stored_ratio(tx, record.allocation_ratio),
                 ),
-                0 if old is None else old.used,
+                before.get((provider_id, class_id), 0) if old is None else old.used,
             )
     return interim
 

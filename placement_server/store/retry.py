@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, TypeVar
 
 import tenacity
@@ -29,7 +29,14 @@ _SQLITE: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
 class LostRace(StoreError):
-    """What was read at the start of this transaction is no longer so; begin it anew."""
+    """What was read at the start of this transaction is no longer so; begin it anew.
+
+    ``uuids`` are those of the providers concerned, as far as it is about providers.
+    """
+
+    def __init__(self, detail: str, *, uuids: Sequence[str] = ()) -> None:
+        super().__init__(detail)
+        self.uuids = tuple(uuids)
 
 
 def is_worth_retrying(error: BaseException) -> bool:
@@ -85,7 +92,12 @@ def retrying(once: Callable[[], _Result], *, tries: int, doing: str) -> _Result:
 
 
 def _raise_translated(error: Exception, doing: str) -> NoReturn:
-    if isinstance(error, (LostRace, IntegrityError)):
+    if isinstance(error, LostRace):
+        raise ConcurrentUpdate(
+            f"Other writers kept changing the same records while {doing}: {error}",
+            uuids=error.uuids,
+        ) from error
+    if isinstance(error, IntegrityError):
         raise ConcurrentUpdate(
             f"Other writers kept changing the same records while {doing}."
         ) from error

@@ -11,6 +11,12 @@ from typing import ClassVar, Final, Literal, NamedTuple, TypeVar
 from sqlalchemy import Connection
 
 _Item = TypeVar("_Item")
+_INSERT_INVENTORIES: Final = (
+    "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit, "
+    "max_unit, step_size, allocation_ratio, capacity, created_at, updated_at, used) "
+)
+# SQLite takes 500 selects in a union.
+_UNITED: Final = 200
 Value = int | str | float | None
 
 # Parameters in one list: SQLite takes 32,766 in a statement, PostgreSQL 65,535.
@@ -43,6 +49,20 @@ class InventoryChange:
     smallest: int = 2147483647
     largest: int = -2147483648
     step_size: int = 0
+
+
+class NewInventory(NamedTuple):
+    """An inventory to be inserted; its use is the sum of the allocations that are there."""
+
+    provider_id: int
+    class_id: int
+    total: int
+    reserved: int
+    min_unit: int
+    max_unit: int
+    step_size: int
+    allocation_ratio: float
+    capacity: int
 
 
 class Insertion(NamedTuple):
@@ -81,6 +101,8 @@ class Batches(ABC):
     """What an UPDATE says behind its table and at its end to lock rows by their primary key."""
     mark: ClassVar[str] = "%s"
     """What stands for a parameter."""
+    moment: ClassVar[str] = "%s"
+    """What stands for a time, given as :func:`stamp` writes it."""
     few: ClassVar[str] = "IN ({})"
     """A condition to write behind a column: that it is among the few results of a subquery."""
 
@@ -104,6 +126,29 @@ class Batches(ABC):
 
         Rows are locked in the order of ``changes``, which must be (provider id, class id).
         """
+
+    def insert_inventories(
+        self, connection: Connection, new: Sequence[NewInventory], now: datetime
+    ) -> None:
+        """Insert inventories, in use by the allocations that the statement sees.
+
+        A claim needs an inventory, so while there was none the sum could only fall; the caller
+        has locked the provider, which keeps it from that (:mod:`allocations` says how). As INSERT
+        with SELECT: within VALUES MySQL would lock the allocations that it sums up.
+        """
+        one = (
+            f"SELECT {', '.join([self.mark] * len(NewInventory._fields))}, {self.moment}, "
+            f"{self.moment}, COALESCE(SUM(used), 0) FROM allocations "
+            f"WHERE resource_provider_id = {self.mark} AND resource_class_id = {self.mark}"
+        )
+        times = (stamp(now), stamp(now))
+        for some in chunks(new, _UNITED):
+            connection.exec_driver_sql(
+                _INSERT_INVENTORIES + " UNION ALL ".join([one] * len(some)),
+                tuple(
+                    value for row in some for value in (*row, *times, row.provider_id, row.class_id)
+                ),
+            )
 
     def append_changes(
         self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime

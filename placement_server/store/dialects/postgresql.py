@@ -77,6 +77,7 @@ class PostgresqlBatches(Batches):
     """Several statements become one where nothing depends on the order among them."""
 
     family = "postgresql"
+    moment = "%s::timestamp"
     # the planner takes an array for short, and uses the index
     few = "= ANY(ARRAY({}))"
 

@@ -21,6 +21,7 @@ class SqliteBatches(Batches):
 
     family = "sqlite"
     mark = "?"
+    moment = "?"
 
     def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
         return f"IN ({', '.join('?' * len(values))})", tuple(values)

@@ -1,9 +1,14 @@
 """Reading and writing allocations; consumers; usages of projects."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from oslo_context import context
+
+from placement_server.api.allocations import claim_conflict
+from placement_server.store.errors import ConcurrentUpdate
 
 from .wsgi_client import Answer, Client, claim_body
 
@@ -238,6 +243,52 @@ def test_what_does_not_fit_is_409_with_the_undefined_code(
         f"provider '{RP}'. The requested amount {reason}"
     )
     assert api.generation(provider) == 1
+
+
+def test_the_log_says_what_was_asked_and_free_and_for_which_request(
+    api: Client, host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    requests: list[str] = []
+
+    class Watch(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            current = context.get_current()
+            assert current is not None
+            requests.append(current.request_id)
+            return True
+
+    logger = logging.getLogger("placement_server.api.allocations")
+    watch = Watch()
+    logger.addFilter(watch)
+    try:
+        answer = api.put(f"/allocations/{A}", entry(vcpu=11))
+        api.put(f"/allocations/{A}", claim_body({RP: {"MEMORY_MB": 1}}))
+    finally:
+        logger.removeFilter(watch)
+    assert answer.status == 409
+    full, missing = (one for one in caplog.records if one.name == logger.name)
+    assert (full.levelno, missing.levelno) == (logging.WARNING, logging.WARNING)
+    for named in (RP, "VCPU", "11 of", "10 free"):
+        assert named in full.getMessage()
+    assert RP in missing.getMessage()
+    assert "MEMORY_MB" in missing.getMessage()
+    assert requests[0] == answer.headers["x-openstack-request-id"]
+
+
+@pytest.mark.parametrize(
+    ("uuids", "what"), [([RP], "the resource provider data"), ([], "the data")]
+)
+def test_a_lost_race_is_told_in_words_that_clients_look_for(
+    caplog: pytest.LogCaptureFixture, uuids: list[str], what: str
+) -> None:
+    with caplog.at_level(logging.INFO):
+        conflict = claim_conflict(ConcurrentUpdate("VCPU of a host changed.", uuids=uuids))
+    assert (conflict.status, conflict.code) == (409, "placement.concurrent_update")
+    assert str(conflict) == (
+        "Inventory and/or allocations changed while attempting to allocate: Another thread "
+        f"concurrently updated {what}. Please retry your update"
+    )
+    assert "VCPU of a host changed." in caplog.text
 
 
 def test_a_class_without_inventory_is_409(api: Client, host: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from placement_server.store import inventories, providers, usages
 from placement_server.store.options import StoreOptions
@@ -20,6 +21,7 @@ from placement_server.store.records import (
     Keep,
 )
 from placement_server.store.store import Store
+from placement_server.store.transaction import WriteTransaction
 from tests.fixtures.databases import DATABASES, fresh_database
 from tests.integration.store.interleaving import Sessions
 
@@ -102,3 +104,13 @@ def generation_of(store: Store, provider: str) -> int:
 
 def use_of(store: Store, provider: str) -> dict[str, int]:
     return store.read(usages.of_provider, provider)[1]
+
+
+def sabotage(store: Store, *statements: str, **parameters: object) -> None:
+    """Execute what no function of the store would."""
+
+    def action(tx: WriteTransaction) -> None:
+        for statement in statements:
+            tx.execute(sa.text(statement), parameters)
+
+    store.write(action)

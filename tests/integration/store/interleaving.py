@@ -60,6 +60,25 @@ def stopping(store: Store, stop: Stop) -> Iterator[None]:
         event.remove(store.engine, "commit", on_commit)
 
 
+@contextmanager
+def deadlocks_of(stores: list[Store]) -> Iterator[list[str]]:
+    """The deadlocks that these stores were told of."""
+    told: list[str] = []
+
+    def on_error(context: Any) -> None:
+        cause = context.original_exception
+        if getattr(cause, "sqlstate", None) == "40P01" or (cause.args or ("",))[0] == 1213:
+            told.append(f"{context.statement}: {cause}")
+
+    for store in stores:
+        event.listen(store.engine, "handle_error", on_error)
+    try:
+        yield told
+    finally:
+        for store in stores:
+            event.remove(store.engine, "handle_error", on_error)
+
+
 def outcome(action: Action, store: Store, scene: Scene) -> str:
     try:
         action(store, scene)
@@ -81,9 +100,17 @@ class Sessions:
         self._watcher.dispose()
 
     def run_interleaved(
-        self, first: Action, second: Action, scene: Scene, at: int
+        self,
+        first: Action,
+        second: Action,
+        scene: Scene,
+        at: int,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> tuple[str, str] | None:
-        """The two outcomes; None when ``first`` has no statement number ``at``."""
+        """The two outcomes; None when ``first`` has no statement number ``at``.
+
+        ``meanwhile`` is called when ``second`` has ended or waits, and ``first`` is still stopped.
+        """
         stop = Stop(at)
         begun = threading.Event()
         with stopping(self.first, stop), ThreadPoolExecutor(2) as pool:
@@ -94,7 +121,10 @@ class Sessions:
             with self._noting_begin(begun):
                 two = pool.submit(outcome, second, self.second, scene)
                 self._wait(lambda: two.done() or self._waits(begun))
-                stop.go.set()
+                try:
+                    meanwhile()
+                finally:
+                    stop.go.set()
                 return one.result(DEADLINE), _result(two)
 
     def await_lock(self, waiting: Future[Any]) -> None:
@@ -151,6 +181,7 @@ def check_serializable(
     first: Action,
     second: Action,
     look: Callable[[Store, Scene], object],
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
     """Fails with the place of the interruption when the outcome fits no serial order."""
     allowed = []
@@ -163,7 +194,7 @@ def check_serializable(
         allowed.append((tuple(results), look(sessions.first, scene)))
     for at in itertools.count():
         scene = make_scene(sessions.first)
-        results = sessions.run_interleaved(first, second, scene, at)
+        results = sessions.run_interleaved(first, second, scene, at, meanwhile)
         if results is None:
             assert at > 0, "the first action has no statement"
             return

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import pytest
-import sqlalchemy as sa
 
 from placement_server.store import allocations, audit, data_migrations, inventories, providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
-from placement_server.store.transaction import WriteTransaction
 from tests.integration.store.conftest import (
     generation_of,
     new_provider,
     new_uuid,
+    sabotage,
     set_of,
     use_of,
 )
-
-
-def sabotage(store: Store, *statements: str, **parameters: object) -> None:
-    def action(tx: WriteTransaction) -> None:
-        for statement in statements:
-            tx.execute(sa.text(statement), parameters)
-
-    store.write(action)
 
 
 @pytest.fixture
@@ -49,8 +40,11 @@ MENDABLE = {
     "capacity": f"UPDATE inventories SET capacity = 99 WHERE resource_provider_id = {PROVIDER}",
     "consumer": "INSERT INTO consumers (uuid, project_id, user_id, generation) "
     "SELECT :other, project_id, user_id, 3 FROM consumers LIMIT 1",
-    "stray": "INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id) "
-    "VALUES (999999, 1)",
+    "stray inventory": "INSERT INTO inventories (resource_provider_id, resource_class_id, total, "
+    "reserved, min_unit, max_unit, step_size, allocation_ratio, capacity, used) "
+    "VALUES (999999, 0, 4, 0, 1, 4, 1, 1.0, 4, 0)",
+    "stray aggregate": "INSERT INTO resource_provider_aggregates "
+    "(resource_provider_id, aggregate_id) VALUES (999999, 1)",
     "tree": "UPDATE resource_providers SET root_provider_id = NULL WHERE uuid = :uuid",
 }
 
@@ -58,7 +52,7 @@ MENDABLE = {
 @pytest.mark.parametrize("check", MENDABLE)
 def test_derived_data_is_found_wrong_and_mended(store: Store, host: str, check: str) -> None:
     sabotage(store, MENDABLE[check], uuid=host, other=new_uuid())
-    assert problems(store) == {check: True}
+    assert problems(store) == {check.split()[0]: True}
     store.write(audit.repair)
     assert store.read(audit.audit) == []
     assert use_of(store, host) == {"VCPU": 3}
@@ -82,6 +76,41 @@ def test_what_needs_a_decision_is_reported_and_left_alone(store: Store, host: st
     )
     assert batch == (1, 1)
     store.write(allocations.delete, "someone")
+    assert store.read(audit.audit) == []
+
+
+UNKNOWN_CLASS = {
+    "inventories": (
+        "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, "
+        "min_unit, max_unit, step_size, allocation_ratio, capacity, used) "
+        f"VALUES ({PROVIDER}, 9999, 4, 0, 1, 4, 1, 1.0, 4, 0)"
+    ),
+    "allocations": (
+        f"UPDATE allocations SET resource_class_id = 9999 WHERE resource_provider_id = {PROVIDER}"
+    ),
+}
+
+
+@pytest.mark.parametrize("table", UNKNOWN_CLASS)
+def test_a_class_that_does_not_exist_is_reported_and_left_alone(
+    store: Store, host: str, table: str
+) -> None:
+    sabotage(store, UNKNOWN_CLASS[table], uuid=host)
+    try:
+        (found,) = (one for one in store.read(audit.audit) if one.check == "class")
+        assert not found.mendable
+        assert table in str(found)
+        assert "9999" in str(found)
+        assert host in str(found)
+        store.write(audit.repair)
+        assert problems(store)["class"] is False
+    finally:
+        sabotage(
+            store,
+            "DELETE FROM inventories WHERE resource_class_id = 9999",
+            "UPDATE allocations SET resource_class_id = 0 WHERE resource_class_id = 9999",
+        )
+        store.write(audit.repair)
     assert store.read(audit.audit) == []
 
 

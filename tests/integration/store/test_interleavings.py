@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import pytest
-import sqlalchemy as sa
+from collections.abc import Iterator
 
+import pytest
+
+from placement_server.candidates.feed import Feed
 from placement_server.store import allocations, audit, inventories, providers, reshape, traits
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
+from tests.integration.candidates.feed_worker import content
 from tests.integration.store.conftest import (
+    OPTIONS,
     new_provider,
     new_uuid,
     set_of,
     use_of,
 )
-from tests.integration.store.interleaving import Action, Scene, Sessions, check_serializable
+from tests.integration.store.interleaving import (
+    Action,
+    Scene,
+    Sessions,
+    check_serializable,
+    deadlocks_of,
+)
 
 
 def scene(store: Store) -> Scene:
@@ -25,11 +35,12 @@ def scene(store: Store) -> Scene:
         ├── left (VGPU 2)
         └── right (VGPU 2)
 
-    ``child`` is not there yet. ``old`` holds VCPU 3 of the host and VGPU 1 of the left device.
+    ``child`` and ``project`` are not there yet. ``old`` holds VCPU 3 of the host and VGPU 1 of
+    the left device.
     """
     host, other = new_provider(store, {"VCPU": 4, "DISK_GB": 10}), new_provider(store, {"VCPU": 4})
     left, right = (new_provider(store, {"VGPU": 2}, parent=host) for _ in range(2))
-    child, old, one, two = (new_uuid() for _ in range(4))
+    child, project, old, one, two = (new_uuid() for _ in range(5))
     store.write(allocations.write, [set_of(old, {host: {"VCPU": 3}, left: {"VGPU": 1}}, None)])
     return {
         "host": host,
@@ -37,6 +48,7 @@ def scene(store: Store) -> Scene:
         "left": left,
         "right": right,
         "child": child,
+        "project": project,
         "old": old,
         "one": one,
         "two": two,
@@ -64,21 +76,28 @@ def look(store: Store, scene: Scene) -> object:
         record, rows = store.read(allocations.of_consumer, scene[role])
         seen[role] = record and (
             record.generation,
-            record.project_id,
+            roles.get(record.project_id, record.project_id),
             {(roles[row.provider_uuid], row.resource_class): row.used for row in rows},
         )
     return seen
 
 
-def claim(consumer: str, amounts: dict[str, dict[str, int]], expected: int | None) -> Action:
+def claim(
+    consumer: str,
+    amounts: dict[str, dict[str, int]],
+    expected: int | None,
+    *,
+    new_project: bool = False,
+) -> Action:
     def action(store: Store, scene: Scene) -> None:
         sets = {scene[role]: resources for role, resources in amounts.items()}
-        store.write(allocations.write, [set_of(scene[consumer], sets, expected, project=consumer)])
+        project = scene["project"] if new_project else consumer
+        store.write(allocations.write, [set_of(scene[consumer], sets, expected, project=project)])
 
     return action
 
 
-def claim_two(first: str, second: str) -> Action:
+def claim_two(first: str, second: str, *, new_project: bool = False) -> Action:
     """One write for two consumers, ``old`` among them or not."""
 
     def action(store: Store, scene: Scene) -> None:
@@ -86,7 +105,12 @@ def claim_two(first: str, second: str) -> Action:
         store.write(
             allocations.write,
             [
-                set_of(scene[role], wanted, 1 if role == "old" else None, project=role)
+                set_of(
+                    scene[role],
+                    wanted,
+                    1 if role == "old" else None,
+                    project=scene["project"] if new_project else role,
+                )
                 for role in (first, second)
             ],
         )
@@ -156,7 +180,7 @@ def set_traits(store: Store, scene: Scene) -> None:
     store.write(traits.replace_of_provider, scene["host"], ["HW_CPU_X86_AVX"], generation=2)
 
 
-def reshape_to(role: str) -> Action:
+def reshape_to(role: str, *, new_project: bool = False) -> Action:
     """Move the VCPUs of the host, with what ``old`` holds of them, to one of its children."""
 
     def action(store: Store, scene: Scene) -> None:
@@ -173,7 +197,14 @@ def reshape_to(role: str) -> Action:
                     {"VGPU": InventoryRecord(2), "VCPU": InventoryRecord(4)},
                 ),
             },
-            [set_of(scene["old"], amounts, 1)],
+            [
+                set_of(
+                    scene["old"],
+                    amounts,
+                    1,
+                    project=scene["project"] if new_project else "project",
+                )
+            ],
         )
 
     return action
@@ -221,11 +252,24 @@ PAIRS: dict[str, tuple[Action, Action]] = {
         reshape_to("right"),
     ),
     "two reshapes": (reshape_to("left"), reshape_to("right")),
+    "a claim and a reshape that make one project": (
+        claim("one", {"host": {"VCPU": 1}}, None, new_project=True),
+        reshape_to("left", new_project=True),
+    ),
+    "a resize and a write of two that make one project": (
+        claim("old", {"host": {"VCPU": 2}}, 1, new_project=True),
+        claim_two("old", "one", new_project=True),
+    ),
     "a reshape and the end of the provider": (reshape_to("right"), delete_provider("right")),
     "a claim and a move": (claim("one", {"right": {"VGPU": 1}}, None), move("right", "other")),
     "a release and a move": (release, move("left", None)),
     "two moves that would close a loop": (move("host", "other"), move("other", "host")),
     "a move and a new child": (move("right", "other"), add_child),
+    "the end of a provider and a move of it": (delete_provider("right"), move("right", "other")),
+    "the end of a provider and a move of its tree": (
+        delete_provider("right"),
+        move("host", "other"),
+    ),
     "the end of a provider and a new child": (delete_provider("right"), add_child),
     "new traits and a claim": (set_traits, last_unit),
     "new traits and a claim of two providers": (set_traits, both),
@@ -243,24 +287,38 @@ PAIRS: dict[str, tuple[Action, Action]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def feed(store: Store, module_database_url: str) -> Iterator[Feed]:
+    """Follows all the time, even while one of the two is stopped."""
+    opened = Store.open(module_database_url, options=OPTIONS)
+    yield Feed(opened)
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def deadlocks(sessions: Sessions) -> Iterator[list[str]]:
+    """All that this module met."""
+    with deadlocks_of([sessions.first, sessions.second]) as told:
+        yield told
+
+
+@pytest.mark.usefixtures("deadlocks")
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
 def test_two_at_once_leave_what_two_in_a_row_leave(
-    sessions: Sessions, pair: tuple[Action, Action]
+    sessions: Sessions, feed: Feed, pair: tuple[Action, Action]
 ) -> None:
     first, second = pair
-    check_serializable(sessions, scene, first, second, look)
+    check_serializable(sessions, scene, first, second, look, feed.index)
     if sessions.family != "sqlite":
         # SQLite runs one write transaction after the other by itself: once is enough there
-        check_serializable(sessions, scene, second, first, look)
+        check_serializable(sessions, scene, second, first, look, feed.index)
+    assert content(feed.index()) == content(Feed(sessions.first).index())
 
 
 def test_nothing_is_wrong_after_all_of_this(sessions: Sessions) -> None:
     assert sessions.first.read(audit.audit) == []
 
 
-def test_none_of_this_was_a_deadlock(sessions: Sessions) -> None:
+def test_none_of_this_was_a_deadlock(deadlocks: list[str]) -> None:
     """One lock order: sessions wait for each other, and never in a circle."""
-    if sessions.family != "postgresql":
-        pytest.skip("only PostgreSQL counts deadlocks by database")
-    query = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-    assert sessions.first.read(lambda tx: tx.execute(sa.text(query)).scalar_one()) == 0
+    assert deadlocks == []

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from placement_server.store.store import Store
 from placement_server.store.tables import changes, resource_providers
 from placement_server.store.transaction import WriteTransaction
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
-from tests.integration.store.interleaving import DEADLINE, Sessions
+from tests.integration.store.interleaving import DEADLINE, Sessions, deadlocks_of
 
 CLIENTS = 6
 STEPS = 25
@@ -95,6 +96,36 @@ def test_a_claim_takes_its_number_in_the_feed_when_it_waits_for_nothing_more(
     assert note_of(sessions.first, free) < note_of(sessions.first, wanted)
 
 
+def test_a_claim_that_lost_its_last_race_says_for_what(
+    sessions: Sessions, module_database_url: str
+) -> None:
+    if sessions.family == "sqlite":
+        pytest.skip("on SQLite nobody can be faster")
+    host = new_provider(sessions.first, {"VCPU": 9})
+    claim(sessions.first, host)
+    raced: list[str] = []
+
+    def be_faster(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "UPDATE inventories" in statement and not raced:
+            raced.append(statement)
+            sessions.first.write(
+                inventories.update_one,
+                host,
+                "VCPU",
+                InventoryRecord(9, step_size=3),
+                generation=2,
+                reserved_may_equal_total=True,
+            )
+
+    hasty = Store.open(module_database_url, options=replace(OPTIONS, claim_tries=1))
+    event.listen(hasty.engine, "before_cursor_execute", be_faster)
+    with pytest.raises(ConcurrentUpdate) as lost:
+        claim(hasty, host)
+    hasty.close()
+    assert lost.value.uuids == (host,)
+    assert f"VCPU of {host}" in str(lost.value)
+
+
 class Enough(Exception):
     """Undoes a transaction."""
 
@@ -128,25 +159,6 @@ def test_a_write_that_lost_its_race_takes_no_number_in_the_feed(
         store.write(lose)
     claim(store, hosts[0])
     assert note_of(store, hosts[0]) == before + 1
-
-
-@contextmanager
-def deadlocks_of(stores: list[Store]) -> Iterator[list[str]]:
-    """The deadlocks that these stores were told of."""
-    told: list[str] = []
-
-    def on_error(context: Any) -> None:
-        cause = context.original_exception
-        if getattr(cause, "sqlstate", None) == "40P01" or (cause.args or ("",))[0] == 1213:
-            told.append(f"{context.statement}: {cause}")
-
-    for store in stores:
-        event.listen(store.engine, "handle_error", on_error)
-    try:
-        yield told
-    finally:
-        for store in stores:
-            event.remove(store.engine, "handle_error", on_error)
 
 
 def insist(store: Store, function: Callable[..., object], *args: Any, **more: Any) -> None:

@@ -1,0 +1,182 @@
+"""What older software left behind, mended while servers write: likewise as if one after the other.
+
+Allocations without an inventory get one while their consumer gives them back, and a repair runs
+beside claims and reshapes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from placement_server.store import allocations, audit, inventories, providers, reshape
+from placement_server.store.records import InventoryRecord
+from placement_server.store.store import Store
+from tests.integration.store.conftest import (
+    generation_of,
+    new_provider,
+    new_uuid,
+    sabotage,
+    set_of,
+)
+from tests.integration.store.interleaving import (
+    Action,
+    Scene,
+    Sessions,
+    check_serializable,
+    deadlocks_of,
+)
+
+ID = "(SELECT id FROM (SELECT id FROM resource_providers WHERE uuid = :{}) AS found)"
+
+
+def scene(store: Store) -> Scene:
+    """A host (VCPU 8, DISK_GB 10) and another one (VCPU 8).
+
+    ``old`` holds VCPU 3 and, without an inventory, MEMORY_MB 5 of the host, ``loose`` nothing but
+    MEMORY_MB 2. Of DISK_GB the host seems to have 99. The provider ``lost`` has another's root,
+    the consumer ``ghost`` holds nothing.
+    """
+    host = new_provider(store, {"VCPU": 8, "DISK_GB": 10})
+    other, lost = new_provider(store, {"VCPU": 8}), new_provider(store)
+    old, loose, one, ghost = (new_uuid() for _ in range(4))
+    store.write(allocations.write, [set_of(old, {host: {"VCPU": 3}}, None)])
+    store.write(allocations.write, [set_of(loose, {host: {"VCPU": 1}}, None)])
+    sabotage(
+        store,
+        "INSERT INTO allocations (resource_provider_id, consumer_id, resource_class_id, used) "
+        f"VALUES ({ID.format('host')}, :old, 1, 5)",
+        "UPDATE allocations SET resource_class_id = 1, used = 2 WHERE consumer_id = :loose",
+        "UPDATE inventories SET used = 3 WHERE resource_class_id = 0 "
+        f"AND resource_provider_id = {ID.format('host')}",
+        "UPDATE inventories SET capacity = 99 WHERE resource_class_id = 2 "
+        f"AND resource_provider_id = {ID.format('host')}",
+        f"UPDATE resource_providers SET root_provider_id = {ID.format('other')} WHERE uuid = :lost",
+        "INSERT INTO consumers (uuid, project_id, user_id, generation) "
+        "SELECT :ghost, project_id, user_id, 3 FROM consumers WHERE uuid = :old",
+        host=host,
+        old=old,
+        loose=loose,
+        other=other,
+        lost=lost,
+        ghost=ghost,
+    )
+    return {
+        "host": host,
+        "other": other,
+        "lost": lost,
+        "old": old,
+        "loose": loose,
+        "one": one,
+        "ghost": ghost,
+    }
+
+
+def look(store: Store, scene: Scene) -> object:
+    """All rows there are, with roles instead of uuids."""
+    roles = {uuid: role for role, uuid in scene.items()}
+    queries = {
+        "providers": "SELECT p.uuid, r.uuid, p.generation FROM resource_providers p "
+        "JOIN resource_providers r ON r.id = p.root_provider_id",
+        "inventories": "SELECT p.uuid, i.resource_class_id, i.total, i.capacity, i.used "
+        "FROM inventories i JOIN resource_providers p ON p.id = i.resource_provider_id",
+        "allocations": "SELECT p.uuid, a.resource_class_id, a.used, a.consumer_id "
+        "FROM allocations a JOIN resource_providers p ON p.id = a.resource_provider_id",
+        "consumers": "SELECT uuid, generation FROM consumers",
+    }
+
+    def rows(text: str) -> set[tuple[Any, ...]]:
+        found = store.read(lambda tx: tx.execute(sa.text(text)).all())
+        return {tuple(roles.get(value, value) for value in row) for row in found if row[0] in roles}
+
+    return {name: rows(text) for name, text in queries.items()}
+
+
+def claim(amounts: dict[str, dict[str, int]]) -> Action:
+    def action(store: Store, scene: Scene) -> None:
+        sets = {scene[role]: resources for role, resources in amounts.items()}
+        store.write(allocations.write, [set_of(scene["one"], sets, None)])
+
+    return action
+
+
+def add_memory(store: Store, scene: Scene) -> None:
+    store.write(
+        inventories.add,
+        scene["host"],
+        "MEMORY_MB",
+        InventoryRecord(6),
+        reserved_may_equal_total=True,
+    )
+
+
+def reshape_memory_in(store: Store, scene: Scene) -> None:
+    """Give the host the inventory that it lacks, without a word about who holds it."""
+    records = {name: InventoryRecord(8) for name in ("VCPU", "MEMORY_MB")}
+    store.write(reshape.apply, {scene["host"]: (generation_of(store, scene["host"]), records)}, [])
+
+
+def release(store: Store, scene: Scene) -> None:
+    store.write(allocations.delete, scene["old"])
+
+
+def release_loose(store: Store, scene: Scene) -> None:
+    """Nothing is locked of what a change of the host's inventories holds at first."""
+    store.write(allocations.delete, scene["loose"])
+
+
+def resize(store: Store, scene: Scene) -> None:
+    store.write(allocations.write, [set_of(scene["old"], {scene["host"]: {"VCPU": 1}})])
+
+
+def reshape_away(store: Store, scene: Scene) -> None:
+    """``old`` leaves the host, which the reshape does not list, for the other one."""
+    other = scene["other"]
+    store.write(
+        reshape.apply,
+        {other: (generation_of(store, other), {"VCPU": InventoryRecord(9)})},
+        [set_of(scene["old"], {other: {"VCPU": 3}})],
+    )
+
+
+def end_lost(store: Store, scene: Scene) -> None:
+    store.write(providers.delete, scene["lost"])
+
+
+def repair(store: Store, scene: Scene) -> None:
+    store.write(audit.repair)
+
+
+two_hosts = claim({"other": {"VCPU": 1}, "host": {"DISK_GB": 1}})
+
+PAIRS: dict[str, tuple[Action, Action]] = {
+    "a new inventory and a release of what had none": (add_memory, release),
+    "a new inventory and a release of nothing else": (add_memory, release_loose),
+    "a reshape with a new inventory and a release of nothing else": (
+        reshape_memory_in,
+        release_loose,
+    ),
+    "a new inventory and a resize that gives up what had none": (add_memory, resize),
+    "a new inventory and a reshape that gives up what had none": (add_memory, reshape_away),
+    "a reshape with a new inventory and a release of what had none": (reshape_memory_in, release),
+    "a claim and a repair": (two_hosts, repair),
+    "a release and a repair": (release, repair),
+    "a reshape and a repair": (reshape_away, repair),
+    "a new inventory and a repair": (add_memory, repair),
+    "the end of a provider and a repair": (end_lost, repair),
+    "two repairs": (repair, repair),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
+def test_two_at_once_leave_what_two_in_a_row_leave(
+    sessions: Sessions, pair: tuple[Action, Action]
+) -> None:
+    first, second = pair
+    with deadlocks_of([sessions.first, sessions.second]) as deadlocks:
+        check_serializable(sessions, scene, first, second, look)
+        if sessions.family != "sqlite":
+            check_serializable(sessions, scene, second, first, look)
+    assert deadlocks == []
