@@ -7,8 +7,9 @@ No input or output, no clock of its own, no global. The order of the candidates:
    The ``depth-first`` strategy, which only counts under a maximum of candidates, takes all of a
    tree before the next. Candidates that sharing providers serve alone are no tree's that reaches
    them: the first of the trees that these providers are in is visited for them once more.
-2. Candidates that differ in amounts come first. Those that only exchange which of several alike
-   groups took which provider come when all trees have run out of the first sort.
+2. Candidates that differ in amounts come first. Those that only exchange which group took which
+   provider come when all trees have run out of the first sort (see :mod:`new_amounts` for what is
+   done where there are very many of them).
 3. Within a tree: providers in preorder (children by ascending provider id), then sharing ones by
    the id of their root and in preorder.
 """
@@ -18,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from placement_server.candidates.eligible import Eligible, find_eligible
 from placement_server.candidates.errors import OutOfTime, TooManyCandidates
 from placement_server.candidates.index import Index
 from placement_server.candidates.kinds import TreeView
+from placement_server.candidates.new_amounts import may_repeat, new_first
 from placement_server.candidates.plan import Plan, plan
 from placement_server.candidates.problem import Positions, Problem
 from placement_server.candidates.query import CandidateQuery
@@ -125,13 +127,21 @@ class _Kind:
     __slots__ = ("distinct", "reason", "swaps")
 
     def __init__(self, solver: Solver) -> None:
-        self.distinct = _Series(solver.solutions())
+        solutions, again = solver.solutions(), False
+        put_off: list[Positions] = []
+        if not solver.reason and may_repeat(solver.plan, solver.alike):
+            again = True
+            solutions = new_first(solver.plan, solutions, put_off)
+        self.distinct = _Series(solutions)
         # Only asked for when all distinct ones have been found.
         known = self.distinct.found
         self.swaps: _Series | None = None
-        if not solver.reason and solver.alike:
+        if not solver.reason and (again or solver.alike):
             exchanges = (swap for each in known for swap in swaps(solver.alike, each.positions))
-            self.swaps = _Series(exchanges)
+            others = (
+                swap for each in put_off for swap in chain((each,), swaps(solver.alike, each))
+            )
+            self.swaps = _Series(chain(exchanges, others))
         self.reason = solver.reason or "no combination of the providers that fit"
 
 

@@ -40,7 +40,7 @@ def compare(choices: Seeded, problem: Problem) -> None:
     WITHOUT_LIMIT(problem)
     UNAWARE(problem)
     VERSIONS(problem, choices.integer(10, 39))
-    LIMIT(problem, choices.integer(1, 8), choices.integer(0, 1) == 1)
+    LIMIT(problem, choices.integer(1, 20), choices.integer(0, 1) == 1)
     MAXIMUM(problem, choices.integer(0, 6), *(choices.integer(0, 1) == 1 for _ in range(2)))
 
 

@@ -81,6 +81,52 @@ def test_candidates_that_differ_in_amounts_come_before_exchanges() -> None:
     assert Counter(found) == dict.fromkeys(found, 2)
 
 
+@pytest.mark.parametrize(
+    ("query", "distinct", "every"),
+    [
+        (
+            "resources_A=VGPU:1&required_A=CUSTOM_T&resources_B=VGPU:1&group_policy=isolate",
+            8 * 7 // 2 + 8,
+            8 * 8,
+        ),
+        ("resources=VGPU:1&resources_B=VGPU:1&group_policy=none", 9 * 8 // 2, 9 * 8),
+        ("resources_A=VGPU:1&resources_B=DISK_GB:1&resources_C=VGPU:1&group_policy=none", 36, 72),
+    ],
+)
+def test_exchanges_of_groups_that_are_not_alike_come_last_too(
+    query: str, distinct: int, every: int
+) -> None:
+    gpus = [Provider(f"g{n}", "h", {"VGPU": 1}, ("CUSTOM_T",) if n < 8 else ()) for n in range(9)]
+    world = [Provider("h", inventory={"DISK_GB": 10}), *gpus]
+    body = ask(world, query)
+    found = [frozenset(each["allocations"]) for each in body["allocation_requests"]]
+    assert (len(found), len(set(found))) == (every, distinct)
+    assert len(set(found[:distinct])) == distinct
+    limited = ask(world, f"{query}&limit={distinct}")
+    assert len({frozenset(each["allocations"]) for each in limited["allocation_requests"]}) == (
+        distinct
+    )
+
+
+def test_groups_without_resources_do_not_put_off_amounts_that_are_new() -> None:
+    world = [Provider("h"), *(Provider(f"g{n}", "h", {"VGPU": 1}) for n in range(4))]
+    query = "resources_A=VGPU:1&required_B=!CUSTOM_T&same_subtree=_A,_B&group_policy=none&limit=4"
+    writer = [*world, Provider("names", traits=("CUSTOM_T",))]
+    body = ask(writer, query)
+    assert len({frozenset(each["allocations"]) for each in body["allocation_requests"]}) == 4
+
+
+def test_so_many_exchanges_that_the_order_is_given_up_are_all_found() -> None:
+    traits = tuple(f"CUSTOM_T{n}" for n in range(7))
+    world = [Provider("h"), *(Provider(f"g{n}", "h", {"VGPU": 1}, traits) for n in range(7))]
+    groups = "&".join(f"resources_{n}=VGPU:1&required_{n}=CUSTOM_T{n}" for n in range(7))
+    spare = [Provider(f"s{n}", "h", {"VGPU": 1}, (f"CUSTOM_T{n}",)) for n in range(7)]
+    body = ask([*world, *spare[:1]], f"{groups}&group_policy=isolate")
+    found = [str(each["mappings"]) for each in body["allocation_requests"]]
+    # all seven on the equal ones, or the first on its own and six of the seven
+    assert len(found) == len(set(found)) == 5040 + 5040
+
+
 @pytest.mark.parametrize("policy", ["none", "isolate"])
 def test_every_way_to_hand_out_equal_devices_is_found(policy: str) -> None:
     body = ask(gpu_host("a", 4), wanted(4, policy))
