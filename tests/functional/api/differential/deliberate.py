@@ -166,13 +166,20 @@ def _classes_given_back(difference: Difference) -> bool:
         for given in difference.ours_now(f"/allocations/{consumer}")["allocations"].values()
         for name in given["resources"]
     }
-    if told[0][2] != told[1][2] or ours != asked:
+    if ours != asked:
         return False
-    stocked = difference.ours_now(f"/resource_providers/{told[0][2]}/inventories")["inventories"]
-    # With stock of a class that is only given back it does not count as a provider without any of
-    # the classes, and the first class that it lacks is told.
-    first_lacking = held & set(stocked) and len(theirs) == 1 and theirs <= asked - set(stocked)
-    return theirs == asked | held or bool(first_lacking)
+
+    def stock(provider: str) -> set[str]:
+        return set(
+            difference.ours_now(f"/resource_providers/{provider}/inventories")["inventories"]
+        )
+
+    # With stock of a class that is only given back, a provider is none without any of the classes.
+    bare = {provider for provider in told[1][2].split(", ") if not held & stock(provider)}
+    if bare:
+        return theirs == asked | held and set(told[0][2].split(", ")) == bare
+    # They then go on to the first allocation without an inventory, of whichever provider.
+    return len(theirs) == 1 and theirs <= asked - stock(told[0][2])
 
 
 def _last_modified_of_an_update(difference: Difference) -> bool:
