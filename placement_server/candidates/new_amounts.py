@@ -11,7 +11,7 @@ because one may go where the other may not, they are found like any others, and 
 so are placements that differ only in the provider of a group that asks for no resources.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from placement_server.candidates.plan import Plan
 from placement_server.candidates.problem import Positions
@@ -19,9 +19,6 @@ from placement_server.candidates.problem import Positions
 # Who asks for a few candidates must not wait for all exchanges between two new ones.
 _MOST_IN_A_ROW = 512
 _MOST_PUT_OFF = 10_000
-
-_Takers = tuple[tuple[tuple[int, int], ...], ...]
-"""For each class the items that want it, each with its amount."""
 
 
 def may_repeat(plan: Plan, alike: Sequence[tuple[int, ...]]) -> bool:
@@ -31,8 +28,8 @@ def may_repeat(plan: Plan, alike: Sequence[tuple[int, ...]]) -> bool:
     """
     sets = [frozenset(items) for items in alike]
     return any(not item.amounts for item in plan.items) or any(
-        len(takers) > 1 and not any(items.issuperset(item for item, _ in takers) for items in sets)
-        for takers in _takers(plan)
+        len(by_item) > 1 and not any(items >= by_item.keys() for items in sets)
+        for by_item in plan.wants.values()
     )
 
 
@@ -44,11 +41,10 @@ def new_first(
     After very many in a row that are not new, or very many in all, what is left comes as it is
     found: the order is worth some time, not any.
     """
-    takers = _takers(plan)
     seen: set[object] = set()
     in_a_row = 0
     for placement in placements:
-        amounts = _amounts(takers, placement)
+        amounts = _amounts(plan, placement)
         if amounts not in seen:
             seen.add(amounts)
             in_a_row = 0
@@ -61,24 +57,16 @@ def new_first(
             return
 
 
-def _takers(plan: Plan) -> _Takers:
-    by_class: dict[int, list[tuple[int, int]]] = {}
-    for position, item in enumerate(plan.items):
-        for class_id, amount in item.amounts:
-            by_class.setdefault(class_id, []).append((position, amount))
-    return tuple(tuple(takers) for takers in by_class.values())
-
-
-def _amounts(takers: _Takers, placement: Positions) -> object:
+def _amounts(plan: Plan, placement: Positions) -> object:
     """Return what is equal for two placements just when their amounts are."""
-    return tuple([_of_class(each, placement) for each in takers])
+    return tuple([_of_class(by_item, placement) for by_item in plan.wants.values()])
 
 
-def _of_class(takers: tuple[tuple[int, int], ...], placement: Positions) -> object:
-    if len(takers) == 1:
-        return placement[takers[0][0]]
+def _of_class(by_item: Mapping[int, int], placement: Positions) -> object:
+    if len(by_item) == 1:
+        return placement[next(iter(by_item))]
     sums: dict[int, int] = {}
-    for item, amount in takers:
+    for item, amount in by_item.items():
         at = placement[item]
         sums[at] = sums.get(at, 0) + amount
     return frozenset(sums.items())

@@ -57,11 +57,13 @@ class Subtree:
 class Plan:
     """What binds the items of a query, in whatever tree.
 
+    :param wants: by class, the amounts by item.
     :param isolated: whether no two suffixed items may be on one provider.
     :param one_per_tree: whether only one provider of a tree may take part (before nesting).
     """
 
     items: tuple[Item, ...]
+    wants: Mapping[int, Mapping[int, int]]
     contested: tuple[Contested, ...]
     subtrees: tuple[Subtree, ...]
     isolated: bool
@@ -90,14 +92,22 @@ def plan(query: CandidateQuery, class_ids: Mapping[str, int], *, one_per_tree: b
         )
         for subtree in query.same_subtree
     )
-    return Plan(tuple(items), _contested(items, isolated), subtrees, isolated, one_per_tree)
+    wants = _wants(items)
+    contested = _contested(items, wants, isolated)
+    return Plan(tuple(items), wants, contested, subtrees, isolated, one_per_tree)
 
 
-def _contested(items: list[Item], isolated: bool) -> tuple[Contested, ...]:
+def _wants(items: list[Item]) -> dict[int, dict[int, int]]:
     wants: dict[int, dict[int, int]] = {}
     for position, item in enumerate(items):
         for class_id, amount in item.amounts:
             wants.setdefault(class_id, {})[position] = amount
+    return wants
+
+
+def _contested(
+    items: list[Item], wants: Mapping[int, Mapping[int, int]], isolated: bool
+) -> tuple[Contested, ...]:
     found = []
     for class_id, by_item in wants.items():
         if len(by_item) < 2 or (isolated and all(items[each].suffixed for each in by_item)):

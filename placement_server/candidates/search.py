@@ -127,16 +127,16 @@ class _Kind:
     __slots__ = ("distinct", "reason", "swaps")
 
     def __init__(self, solver: Solver) -> None:
-        solutions, again = solver.solutions(), False
+        solutions = solver.solutions()
         put_off: list[Positions] = []
-        if not solver.reason and may_repeat(solver.plan, solver.alike):
-            again = True
+        repeats = not solver.reason and may_repeat(solver.plan, solver.alike)
+        if repeats:
             solutions = new_first(solver.plan, solutions, put_off)
         self.distinct = _Series(solutions)
         # Only asked for when all distinct ones have been found.
         known = self.distinct.found
         self.swaps: _Series | None = None
-        if not solver.reason and (again or solver.alike):
+        if repeats or (not solver.reason and solver.alike):
             exchanges = (swap for each in known for swap in swaps(solver.alike, each.positions))
             others = (
                 swap for each in put_off for swap in chain((each,), swaps(solver.alike, each))

@@ -16,7 +16,7 @@ from sqlalchemy import bindparam, func, select
 from placement_server.store import inventory_rows
 from placement_server.store.capacity import usable
 from placement_server.store.dialects import chunks
-from placement_server.store.provider_rows import BY_ID
+from placement_server.store.provider_rows import HOLD_PROVIDERS
 from placement_server.store.tables import (
     allocations,
     consumers,
@@ -272,7 +272,7 @@ def _repair_trees(tx: WriteTransaction) -> None:
     if not wrong:
         return
     # all trees are held, in the order in which claims take providers, and looked at again
-    tx.execute(_HOLD_PROVIDERS).all()
+    tx.execute(HOLD_PROVIDERS).all()
     providers = _provider_rows(tx)
     for provider_id, top in sorted(_wrong_roots(providers).items()):
         tx.execute(
@@ -333,13 +333,6 @@ def _remove_orphans(tx: WriteTransaction) -> None:
         tx.execute(sa.delete(consumers).where(among, _IS_ORPHAN))
 
 
-_HOLD_PROVIDERS: Final = (
-    select(_P.id)
-    .order_by(_P.id)
-    .with_hint(resource_providers, BY_ID, "mysql")
-    .with_hint(resource_providers, BY_ID, "mariadb")
-    .with_for_update(key_share=True)
-)
 _WRONG_USE: Final = (
     select(_I.resource_provider_id)
     .outerjoin(

@@ -22,7 +22,7 @@ from placement_server.store.errors import (
     UnparentingNotAllowed,
 )
 from placement_server.store.provider_filters import find, identified
-from placement_server.store.provider_rows import BY_ID, get
+from placement_server.store.provider_rows import HOLD_PROVIDERS, get
 from placement_server.store.records import KEEP, Keep, Provider
 from placement_server.store.retry import LostRace
 from placement_server.store.tables import (
@@ -55,14 +55,7 @@ _TREE_ROWS: Final = (
 )
 # Found by the index of the roots, MySQL would lock that first and the row then, which is not how
 # the end of a provider does.
-_HOLD: Final = (
-    select(_C.id)
-    .where(_C.id.in_(bindparam("ids", expanding=True)))
-    .order_by(_C.id)
-    .with_hint(resource_providers, BY_ID, "mysql")
-    .with_hint(resource_providers, BY_ID, "mariadb")
-    .with_for_update(key_share=True)
-)
+_HOLD: Final = HOLD_PROVIDERS.where(_C.id.in_(bindparam("ids", expanding=True)))
 _PARENT: Final = select(_C.id, _C.root_provider_id).where(_C.uuid == bindparam("uuid"))
 _PARENT_AND_ROOT: Final = (
     select(_C.id, _C.root_provider_id, _C.uuid)

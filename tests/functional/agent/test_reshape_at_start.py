@@ -230,12 +230,8 @@ dying = pytest.mark.parametrize("away", AWAY)
 restarts = pytest.mark.parametrize("restarted", [False, True], ids=["", "the agent dies too"])
 
 
-@dying
-@restarts
-def test_placement_dies_between_the_answer_and_what_the_agent_reads_next(
-    host: Reshaping, away: str, restarted: bool
-) -> None:
-    host.lose_placement_after_the_reshape(answered=True, away=AWAY[away])
+def assert_the_start_is_finished_later(host: Reshaping, restarted: bool) -> None:
+    """The reshape is done once, and what is left of the start when placement is back."""
     result = host.node.run()
     assert (result.exit_code, result.completed, host.done) == (None, False, 1)
     assert host.node.is_starting
@@ -243,6 +239,15 @@ def test_placement_dies_between_the_answer_and_what_the_agent_reads_next(
         host.restart()
     assert host.find_placement_again().completed
     host.assert_nested()
+
+
+@dying
+@restarts
+def test_placement_dies_between_the_answer_and_what_the_agent_reads_next(
+    host: Reshaping, away: str, restarted: bool
+) -> None:
+    host.lose_placement_after_the_reshape(answered=True, away=AWAY[away])
+    assert_the_start_is_finished_later(host, restarted)
 
 
 @restarts
@@ -250,13 +255,7 @@ def test_placement_dies_with_the_answer_and_cannot_be_asked_what_became_of_it(
     host: Reshaping, restarted: bool
 ) -> None:
     host.lose_placement_after_the_reshape(answered=False, away=silence)
-    result = host.node.run()
-    assert (result.exit_code, result.completed, host.done) == (None, False, 1)
-    assert host.node.is_starting
-    if restarted:
-        host.restart()
-    assert host.find_placement_again().completed
-    host.assert_nested()
+    assert_the_start_is_finished_later(host, restarted)
 
 
 def test_a_lost_answer_is_found_out_by_reading_and_the_start_goes_on(host: Reshaping) -> None:

@@ -229,24 +229,6 @@ def devices_that_guests_hold() -> Case:
     return a_case(host, a={ROOT: {"VCPU": 1}})
 
 
-ALL: tuple[Callable[[], Case], ...] = (
-    flat_to_nested,
-    flat_to_nested_with_a_ratio,
-    nested_to_flat,
-    pinned_guests,
-    pinned_guests_to_nested,
-    vgpus_on_the_root,
-    vgpus_on_the_root_of_a_new_host,
-    memory_encryption,
-    class_renamed,
-    vfs_to_pf,
-    vfs_to_pf_nested,
-    pf_to_vfs,
-    pf_to_vfs_nested,
-    adopted_vfs_to_pf,
-    adopted_pf_to_vfs,
-    devices_that_guests_hold,
-)
 FROM_ALLOCATIONS_ALONE: tuple[Callable[[], Case], ...] = (
     flat_to_nested,
     nested_to_flat,
@@ -260,6 +242,13 @@ FROM_ALLOCATIONS_ALONE: tuple[Callable[[], Case], ...] = (
     vfs_to_pf_nested,
     pf_to_vfs,
     pf_to_vfs_nested,
+)
+ALL: tuple[Callable[[], Case], ...] = (
+    *FROM_ALLOCATIONS_ALONE,
+    flat_to_nested_with_a_ratio,
+    adopted_vfs_to_pf,
+    adopted_pf_to_vfs,
+    devices_that_guests_hold,
 )
 
 Step = Callable[[ProviderTree], object]
