@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import select
+import selectors
+import socket
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +13,7 @@ from typing import Any, Final
 from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.message import Request
 from gunicorn.http.parser import RequestParser
-from gunicorn.workers.gthread import ThreadWorker
+from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from placement_server.cmd.clients import Deadlines, received
 
@@ -43,14 +45,23 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
     Every connection that sends or takes bytes has a thread, up to ``worker_connections``, and a
     time by which it has to be done. Only whole requests get one of the ``threads`` turns at the
     application, and they give it back before their answer is sent.
+
+    A kept connection goes to another worker with its next request, where that one has fewer
+    requests at the application. TLS keeps its state here, and its connections.
+
+    :ivar seat: this worker's in the :class:`Crew`, set before it is forked; None without one.
     """
 
     wsgi: Any
+    seat: int | None = None
 
     def init_process(self) -> None:
         RequestParser.mesg_class = LenientRequest
         self._deadlines = Deadlines(self.app.client_timeout)
         self._turns = threading.Semaphore(self.cfg.threads)
+        self._at_application = 0
+        # A signal may come while its handler's thread counts.
+        self._counting = threading.RLock()
         self._connection = threading.local()
         super().init_process()
 
@@ -61,6 +72,17 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         super().load_wsgi()
         self._application = self.wsgi
         self.wsgi = self._in_turn
+
+    def run(self) -> None:
+        if self.seat is not None and not self.cfg.is_ssl:
+            inbox = self.app.crew.inbox(self.seat)
+            self.poller.register(inbox, selectors.EVENT_READ, self._take_over)
+            self._count(0)
+        super().run()
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        super().handle_exit(sig, frame)
+        self._count(0)
 
     def handle(self, conn: Any) -> Any:
         while True:
@@ -79,7 +101,40 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         waiting.register(conn.sock, select.POLLIN)
         return bool(waiting.poll(LINGER_MS))
 
+    def _take_over(self, _inbox: socket.socket) -> None:
+        given = self.app.crew.take(self.seat)
+        if given is None:
+            return
+        try:
+            conn = TConn(self.cfg, given, given.getpeername(), given.getsockname())
+        except OSError:
+            # The client has gone in the meantime.
+            given.close()
+            return
+        self.nr_conns += 1
+        self.enqueue_req(conn)
+
+    def _handed_over(self, conn: Any) -> bool:
+        if self.seat is None or self.cfg.is_ssl or not self.alive:
+            return False
+        untouched = conn.initialized and not conn.parser.unreader.buf.getvalue()
+        return untouched and self.app.crew.hand_over(conn.sock, self.seat)
+
+    def _count(self, change: int) -> None:
+        """Count the requests at the application, and tell the crew."""
+        with self._counting:
+            self._at_application += change
+            if self.seat is None or self.cfg.is_ssl:
+                return
+            if self.alive and self.nr_conns < self.worker_connections:
+                self.app.crew.report(self.seat, self._at_application)
+            else:
+                self.app.crew.leave(self.seat)
+
     def _handle_one(self, conn: Any) -> Any:
+        if self._handed_over(conn):
+            conn.close = _closed_already
+            return False
         self._connection.value = conn
         self._deadlines.begin(conn)
         try:
@@ -101,8 +156,12 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         with received(environ, self.app.max_body_size) as body:
             environ["wsgi.input"] = body
             self._deadlines.end(self._connection.value)
-            with self._turns:
-                answer: Iterable[bytes] = self._application(environ, start_response)
+            self._count(1)
+            try:
+                with self._turns:
+                    answer: Iterable[bytes] = self._application(environ, start_response)
+            finally:
+                self._count(-1)
         self._deadlines.begin(self._connection.value)
         return answer
 

@@ -26,6 +26,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement_server import __version__
+from placement_server.cmd.crew import Crew
 from placement_server.conf import InvalidConfiguration, parse, register_opts
 from placement_server.policies.enforcer import UNUSABLE_FILE, Enforcer
 from placement_server.store.engine import is_in_memory
@@ -166,6 +167,7 @@ def _serve(arguments: argparse.Namespace) -> None:
                 "forwarded_allow_ips": "",
                 "secure_scheme_headers": {},
                 "post_worker_init": lambda worker: _announce(worker, address),
+                "pre_fork": _seat,
                 "child_exit": _forget_worker,
                 **tls,
             },
@@ -289,8 +291,13 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _seat(server: Any, worker: Any) -> None:
+    worker.seat = server.app.crew.free_seat(other.seat for other in server.WORKERS.values())
+
+
 def _forget_worker(server: Any, worker: Any) -> None:
-    del server
+    if worker.seat is not None:
+        server.app.crew.clear(worker.seat)
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         from prometheus_client import multiprocess
 
@@ -301,11 +308,14 @@ class _Server(BaseApplication):  # type: ignore[misc]
     """Gunicorn with our settings; its own command line and files are not read.
 
     :ivar client_timeout: and ``max_body_size``: what the workers expect of clients.
+    :ivar crew: how the workers reach each other.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, settings: dict[str, Any]) -> None:
         self._conf = conf
         self._settings = settings
+        # While workers are replaced there are old and new ones.
+        self.crew = Crew(2 * settings["workers"])
         self.client_timeout: float = conf.placement_server.client_timeout
         self.max_body_size: int = conf.placement_server.max_body_size
         super().__init__()
