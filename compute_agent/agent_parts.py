@@ -227,6 +227,7 @@ def build(
         faults.DeviceFaults(ledger, boot),
         read_only=read_only,
         on_facts=shared_disk.measured if shared_disk else lambda _node, _facts: None,
+        identity_file=setup.identity_file,
     )
     return AgentParts(
         conf, driver, report, ledger, merger, setup, node_pass, board, lock, shared_disk

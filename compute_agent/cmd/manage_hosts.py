@@ -24,6 +24,7 @@ from compute_agent.cmd.manage_options import (
 from compute_agent.manage.wording import counted
 
 if TYPE_CHECKING:
+    from compute_agent.agent_parts import AgentParts
     from compute_agent.manage.migrate import NodeResult
 
 MIGRATE_STATUS = exit_table(
@@ -137,21 +138,37 @@ def _migrate(namespace: argparse.Namespace) -> int:
     parts = agent_parts.build(
         conf, read_only=namespace.dry_run, transport=transport(namespace, conf)
     )
+    results: list[NodeResult] = []
     try:
         parts.report.connect()
-        nodes = parts.setup.nodes()
-        unknown = sorted(set(namespace.node) - set(nodes))
-        if unknown:
-            raise BadArgument(
-                f"--node: the driver manages no node {', '.join(unknown)}; it manages "
-                f"{', '.join(sorted(nodes)) or 'none'}. Nothing was changed."
-            )
-        chosen = {
-            name: nodes[name] for name in nodes if not namespace.node or name in namespace.node
-        }
-        results = migrate(parts, chosen, dry_run=namespace.dry_run)
+        for result in migrate(parts, _chosen_nodes(parts, namespace), dry_run=namespace.dry_run):
+            results.append(result)  # noqa: PERF402 - those before a failure are told as well
+    except BaseException:
+        if results:
+            _tell_results(results, namespace)
+        raise
     finally:
         parts.close()
+    _tell_results(results, namespace)
+    if any(result.failure for result in results):
+        return Exit.REFUSED
+    if namespace.dry_run and any(result.operations for result in results):
+        return Exit.WOULD_CHANGE
+    return Exit.DONE
+
+
+def _chosen_nodes(parts: AgentParts, namespace: argparse.Namespace) -> dict[str, str]:
+    nodes = parts.setup.nodes()
+    unknown = sorted(set(namespace.node) - set(nodes))
+    if unknown:
+        raise BadArgument(
+            f"--node: the driver manages no node {', '.join(unknown)}; it manages "
+            f"{', '.join(sorted(nodes)) or 'none'}. Nothing was changed."
+        )
+    return {name: nodes[name] for name in nodes if not namespace.node or name in namespace.node}
+
+
+def _tell_results(results: list[NodeResult], namespace: argparse.Namespace) -> None:
     document = {"dry_run": namespace.dry_run, "nodes": [asdict(result) for result in results]}
     if namespace.json:
         print(json.dumps(document, indent=2))
@@ -159,11 +176,6 @@ def _migrate(namespace: argparse.Namespace) -> int:
         _print_result(result, namespace)
     if namespace.plan is not None:
         namespace.plan.write_text(json.dumps(document, indent=2) + "\n")
-    if any(result.failure for result in results):
-        return Exit.REFUSED
-    if namespace.dry_run and any(result.operations for result in results):
-        return Exit.WOULD_CHANGE
-    return Exit.DONE
 
 
 def _check_writable(path: Path) -> None:

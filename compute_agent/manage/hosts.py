@@ -117,9 +117,8 @@ def adopt(
     """
     found = identity.find(places)
     if found is not None:
-        where = next(place for place in places if (place / identity.COMPUTE_ID).exists())
         raise Refused(
-            f"This host is {found} already ({where / identity.COMPUTE_ID}). Remove that file "
+            f"This host is {found} already ({identity.file_in(places)}). Remove that file "
             "first if it shall become another; nothing was changed."
         )
     marker = identity.read_marker(state_path)

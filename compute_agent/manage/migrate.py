@@ -7,7 +7,7 @@ a second run finds nothing, and an interrupted one is completed by the next.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,25 +55,24 @@ def migrate(
     *,
     dry_run: bool,
     clock: Clock | None = None,
-) -> list[NodeResult]:
-    """Bring the tree of each node to the layout that is configured now.
+) -> Iterator[NodeResult]:
+    """Bring the tree of each node to the layout that is configured now, and yield what was done.
 
     A node that cannot be brought there is reported and does not stop the others.
 
     :param nodes: name to uuid.
     :param clock: for the waits between tries, when something else writes at the same time.
-    :raises ComputeAgentError: placement or the driver cannot be used.
+    :raises ComputeAgentError: placement or the driver cannot be used. The nodes yielded before are
+        done; the next run finishes what is left.
     """
     tracker = parts.tracker(
         is_enabled=lambda: parts.ledger.service_state(default_enabled=True).enabled,
         wait=lambda _seconds: False,
     )
     retries = Retries(clock or SystemClock())
-    results = []
     for name, uuid in nodes.items():
         tracker.add_node(name, uuid)
-        results.append(_Migration(parts, tracker, name, uuid, dry_run).result(retries))
-    return results
+        yield _Migration(parts, tracker, name, uuid, dry_run).result(retries)
 
 
 @dataclass(slots=True)

@@ -21,7 +21,8 @@ from compute_agent.state import files as state_files
 COMPUTE_ID = "compute_id"
 MARKER = "registered"
 MAX_BYTES = 40
-OWNER_TRAITS = frozenset({"COMPUTE_NODE", "OWNER_NOVA"})
+COMPUTE_NODE = "COMPUTE_NODE"
+OWNER_TRAITS = frozenset({COMPUTE_NODE, "OWNER_NOVA"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class RootFacts:
-    """The provider that placement has under this host's name, which should be a root.
+    """The provider that placement has under this host's name or uuid, which should be a root.
 
     :ivar parent_uuid: None of a root.
     """
@@ -125,6 +126,12 @@ def find(places: Sequence[Path]) -> str | None:
     return next(iter(found.values()), None)
 
 
+def file_in(places: Sequence[Path]) -> Path | None:
+    """Return the first identity file there is, None if there is none."""
+    files = (place / COMPUTE_ID for place in places)
+    return next((file for file in files if file.exists()), None)
+
+
 def write_compute_id(state_path: Path, uuid: str) -> None:
     """Create the identity file with `uuid`; never replaces one.
 
@@ -186,6 +193,31 @@ def check_marker(found: str | None, marker: Marker | None, state_path: Path) -> 
         f"The identity file says {found}, but {marker.uuid} ({marker.name!r}) was registered "
         f"from this state directory. Put {marker.uuid} back into {path}, or, if this is really "
         f"another node, remove {state_path / MARKER}."
+    )
+
+
+def check_root(root: RootFacts, file: Path | None) -> None:
+    """Refuse a uuid that is said to be this node's when placement has it for what is no host.
+
+    A root that shares is believed where it is marked as a compute node's: a host may share what
+    it has, which is known once it was reported.
+
+    :param file: what says so; None: the driver.
+    :raises InvalidNodeConfiguration: the node's inventory would be written over what it has.
+    """
+    why = root.why_no_host()
+    if why is None or (root.parent_uuid is None and COMPUTE_NODE in root.traits):
+        return
+    said_by = "The driver" if file is None else f"The identity file {file}"
+    remedy = (
+        "This is a defect of the driver."
+        if file is None
+        else "Write the uuid of this host's own root resource provider into that file; if "
+        "placement has none yet, remove the file."
+    )
+    raise errors.InvalidNodeConfiguration(
+        f"{said_by} says that this node is resource provider {root.uuid}, but that is "
+        f"{root.name!r} in placement, which is no host: {why}. {remedy}"
     )
 
 

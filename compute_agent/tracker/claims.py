@@ -211,8 +211,10 @@ class ClaimBook:
         :returns: the consumers.
         :raises PlacementError: placement could not be asked.
         """
-        gone = self.unfounded(node)
-        if gone and self._driver.list_instance_uuids() is None:
+        claims = self._claims_on(node)
+        listed = self._driver.list_instance_uuids() if claims else []
+        gone = self._held_by_nobody(claims, listed)
+        if gone and listed is None:
             tree, root = self._tracker.reported(node)
             own = tree.get_provider_uuids(root)
             records = [self._report.get_allocs_for_consumer(claim.instance) for claim in gone]
@@ -238,9 +240,19 @@ class ClaimBook:
 
         :raises PlacementError: placement could not be asked.
         """
-        suspects = [claim for claim in self.claims() if claim.node == node]
-        running = frozenset(self._driver.list_instance_uuids() or ()) if suspects else frozenset()
-        suspects = [claim for claim in suspects if claim.instance not in running]
+        claims = self._claims_on(node)
+        return self._held_by_nobody(claims, self._driver.list_instance_uuids() if claims else [])
+
+    def _claims_on(self, node: str) -> list[Claim]:
+        return [claim for claim in self.claims() if claim.node == node]
+
+    def _held_by_nobody(self, claims: Sequence[Claim], listed: Sequence[str] | None) -> list[Claim]:
+        """Return which of the claims are unfounded.
+
+        :param listed: the instances that run here; None: the driver cannot tell.
+        """
+        running = frozenset(listed or ())
+        suspects = [claim for claim in claims if claim.instance not in running]
         if not suspects:
             return []
         asked = {uuid for claim in suspects for uuid in claim.amounts}

@@ -18,10 +18,13 @@ from compute_agent.provider import SHARING_TRAIT
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.operations import KeepProvider, Operation
 from compute_agent.state import identity
+from compute_agent.state.identity import RootFacts
 from compute_agent.tracker import agent_traits, reshape_check
 from compute_agent.tracker.normalise import Correction, normalise
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from compute_agent.provider_config.merger import Merged, ProviderConfigMerger
     from compute_agent.report.client import ReportClient
     from compute_agent.state.ledger import Ledger
@@ -83,6 +86,7 @@ class NodePass:
     :param faults: the marks on broken devices.
     :param read_only: a root that placement lacks is proposed and not created.
     :param on_facts: called with the name of a node and what the driver says of it.
+    :param identity_file: tells the file that the uuid of a node comes from; None: the driver.
     """
 
     def __init__(
@@ -95,8 +99,10 @@ class NodePass:
         *,
         read_only: bool = False,
         on_facts: Callable[[str, Mapping[str, Any]], None] = lambda _node, _facts: None,
+        identity_file: Callable[[], Path | None] = lambda: None,
     ) -> None:
         self._on_facts = on_facts
+        self._identity_file = identity_file
         self._driver = driver
         self._report = report
         self._ledger = ledger
@@ -123,6 +129,7 @@ class NodePass:
         # once, and again after placement could not be reached: whoever answers then may be older
         self._report.connect()
         base = self._base(target, fresh=reshape)
+        self._check_root(base, target)
         wanted = base.snapshot()
         if not wanted.exists(target.uuid):
             wanted.new_root(target.name, target.uuid)
@@ -200,6 +207,21 @@ class NodePass:
             if error.name_conflict_uuid is None:
                 raise
             raise self._name_taken(target, error.name_conflict_uuid) from error
+
+    def _check_root(self, base: ProviderTree, target: Target) -> None:
+        if not base.exists(target.uuid):
+            return
+        root = base.data(target.uuid)
+        try:
+            identity.check_root(
+                RootFacts(root.uuid, root.name, root.traits, False, root.parent_uuid),
+                self._identity_file(),
+            )
+        except errors.InvalidNodeConfiguration:
+            # it is no tree of this agent, and no provider that it may ever delete
+            self._report.drop_cache(target.uuid)
+            self._ledger.remember_providers(added=(), removed=[target.uuid])
+            raise
 
     def _follow_name(self, wanted: ProviderTree, target: Target) -> None:
         """Rename the root and what is named after it when the host has another name now."""

@@ -66,6 +66,10 @@ class NodeSetup:
                 self._uuid, identity.read_marker(self._state_path), self._state_path
             )
 
+    def identity_file(self) -> Path | None:
+        """Return the file that says who this node is; None: the driver does, or nothing yet."""
+        return None if self._driver.several_nodes else identity.file_in(self._places)
+
     def nodes(self) -> dict[str, str]:
         """Return the nodes managed now, name to uuid.
 

@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 
+from compute_agent.tracker.decisions import ExitCode
 from tests.functional.agent.in_process import Node, placement_app
 from tests.functional.agent.processes import claim, running
 
@@ -119,6 +120,54 @@ def test_a_provider_of_this_name_that_can_be_no_host_ends_with_5_and_is_left_alo
     assert (placement.get(path), placement.get(f"{path}/traits")) == before
 
 
+@pytest.mark.parametrize(
+    ("taken", "why"),
+    [(taken_by_a_child, "has the parent"), (taken_by_shared_storage, "MISC_SHARES_VIA_AGGREGATE")],
+)
+def test_an_identity_file_that_names_what_can_be_no_host_ends_with_5_and_that_is_left_alone(
+    placement, new_agent, node, taken, why
+):
+    name = f"{node}-other"
+    other = taken(placement, name)
+    path = f"/resource_providers/{other}"
+    before = placement.get(path), placement.get(f"{path}/traits")
+    agent = new_agent(placement.url)
+    file = agent.state / "compute_id"
+    agent.state.mkdir()
+    file.write_text(other)
+    agent.start()
+    assert agent.ended() == 5
+    planned = agent.run("plan")
+    assert planned.returncode == 5
+    for said in (agent.logged(), planned.stderr):
+        assert "Traceback" not in said
+        for word in (str(file), other, repr(name), why):
+            assert word in said
+    assert not (agent.state / "registered").exists()
+    assert other not in (agent.state / "ledger.json").read_text()
+    assert (placement.get(path), placement.get(f"{path}/traits")) == before
+    assert placement.root(node) is None
+
+
+@pytest.mark.parametrize(("option", "renames"), [("rename", True), ("refuse", False)])
+def test_an_identity_file_that_names_a_root_of_another_name_is_a_host_that_was_renamed(
+    placement, new_agent, node, option, renames
+):
+    root = nova_root(placement, f"{node}-other")
+    agent = new_agent(placement.url, compute_agent={"on_hostname_change": option})
+    agent.state.mkdir()
+    (agent.state / "compute_id").write_text(root)
+    agent.start()
+    if renames:
+        agent.started()
+    else:
+        assert agent.ended() == 5
+        assert "on_hostname_change" in agent.logged()
+    assert placement.get(f"/resource_providers/{root}")["name"] == (
+        node if renames else f"{node}-other"
+    )
+
+
 @pytest.fixture
 def host(tmp_path):
     made = Node(placement_app(tmp_path), tmp_path)
@@ -155,3 +204,27 @@ def test_a_new_name_while_running_is_an_error_once_and_the_old_name_is_kept(
         assert host.parts.setup.nodes() == own
     assert len(said()) == 2
     assert "newer-name" in said()[1]
+
+
+def test_a_root_that_is_put_below_another_provider_is_an_error_and_ends_the_next_start_with_5(
+    host, caplog
+):
+    def is_below(parent: str | None) -> None:
+        host.parts.report.providers.put(host.uuid, host.name, parent, reparents=True)
+
+    assert host.run().completed
+    above = str(uuid.uuid4())
+    host.parts.report.providers.create(above, f"above-{host.name}", None)
+    is_below(above)
+    host.gain_a_gpu()
+    result = host.run()
+    assert (result.completed, result.exit_code) == (False, None)
+    assert above in caplog.text
+    assert not host.has_a_gpu()
+    host.start_again()
+    assert host.run().exit_code == ExitCode.IDENTITY
+    assert not host.parts.ledger.owns(host.uuid)
+    is_below(None)
+    host.start_again()
+    assert host.is_made_good()
+    assert host.parts.ledger.owns(host.uuid)

@@ -22,7 +22,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PublishedPla
     try:
         server.start()
     except ReferenceMissing as missing:
-        pytest.skip(f"no published placement to test against: {missing}")
+        pytest.skip(str(missing))
     yield server
     server.kill()
 

@@ -2,42 +2,15 @@
 
 import json
 import signal
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from compute_agent.state.files import AgentLock
-from compute_agent.virt.fake import FakeReshapeDriver
 from tests.functional.manage.conftest import Operator
+from tests.functional.manage.reshaping_host import occupied, sums, will_report
 
 DRIVERS = "tests.functional.manage.drivers"
-
-
-def will_report(operator: Operator, layout: str) -> None:
-    """Make the next start of the reshaping fake one that reports this layout."""
-    operator.configure(DEFAULT={"compute_driver": "fake.FakeReshapeDriver"})
-    operator.state.mkdir(exist_ok=True)
-    starts = {"flat": 0, "nested": 1}[layout]
-    (operator.state / FakeReshapeDriver.COUNTER).write_text(str(starts))
-
-
-def occupied(operator: Operator) -> list[str]:
-    """Report the host flat, with guests on its root; the guests."""
-    will_report(operator, "flat")
-    assert operator.migrate().status == 0
-    root = operator.placement.providers(operator.name)[operator.name]["uuid"]
-    return [
-        operator.placement.claim({root: {"VCPU": 1 + number, "MEMORY_MB": 512}})
-        for number in range(3)
-    ]
-
-
-def sums(operator: Operator, consumer: str) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for resources in operator.placement.held(consumer).values():
-        total.update(resources)
-    return total
 
 
 def test_a_new_host_is_reported_and_a_second_run_finds_nothing_to_do(operator: Operator) -> None:

@@ -43,7 +43,7 @@ def placement(
     try:
         published = Reference(directory)
     except ReferenceMissing as missing:
-        pytest.skip(f"no published placement to test against: {missing}")
+        pytest.skip(str(missing))
     yield PipeTransport(published)
     published.close()
 

@@ -34,7 +34,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipeTranspor
     try:
         one = Reference(tmp_path_factory.mktemp("published"))
     except ReferenceMissing as missing:
-        pytest.skip(f"no published placement to test against: {missing}")
+        pytest.skip(str(missing))
     yield PipeTransport(one)
     one.close()
 

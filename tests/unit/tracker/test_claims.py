@@ -324,6 +324,16 @@ def test_where_the_driver_cannot_tell_what_runs_a_claim_goes_only_when_its_insta
     assert (host.claim(TWO, PCPU=1) != unit) is kept, "what may be in use is given to nobody else"
 
 
+def test_a_driver_that_changes_its_mind_is_asked_for_its_guests_once_to_drop_a_claim(host):
+    """It comes back from a loss of its hypervisor with the guest that it could not tell of."""
+    host.claim(ONE, PCPU=1)
+    del host.report.held[ONE]
+    answers = [None, [ONE]]
+    host.driver.list_instance_uuids = lambda: answers.pop(0)
+    assert host.book.forget_stale("h") == []
+    assert answers == [[ONE]]
+
+
 def test_where_the_driver_cannot_tell_what_runs_a_claim_is_compared_with_what_is_held(host):
     host.claim(ONE, PCPU=2)
     host.driver.list_instance_uuids = lambda: None

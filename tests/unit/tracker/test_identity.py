@@ -156,6 +156,49 @@ def test_a_provider_that_can_be_no_host_is_never_taken_over(facts, why, adopt_as
     assert "--adopt" not in decided.reason, "it would not help"
 
 
+@pytest.mark.parametrize(
+    "facts",
+    [
+        root(),
+        root("CUSTOM_SOMEBODYS"),
+        root("COMPUTE_NODE", "MISC_SHARES_VIA_AGGREGATE"),
+    ],
+    ids=["new", "unmarked", "a host that shares"],
+)
+def test_a_root_that_the_identity_file_names_is_believed(facts, tmp_path):
+    identity.check_root(facts, tmp_path / "compute_id")
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        (RootFacts(A, "pci", frozenset({"COMPUTE_NODE"}), False, parent_uuid=B), B),
+        (root("OWNER_NOVA", "MISC_SHARES_VIA_AGGREGATE"), "MISC_SHARES_VIA_AGGREGATE"),
+    ],
+    ids=["a child", "a shared pool"],
+)
+def test_what_can_be_no_host_is_not_believed_and_who_says_so_is_named(facts, why, tmp_path):
+    file = tmp_path / "compute_id"
+    with pytest.raises(errors.InvalidNodeConfiguration, match=why) as caught:
+        identity.check_root(facts, file)
+    for word in (str(file), A, repr(facts.name)):
+        assert word in str(caught.value)
+    with pytest.raises(errors.InvalidNodeConfiguration, match=why) as caught:
+        identity.check_root(facts, None)
+    assert "The driver says" in str(caught.value)
+    assert "remove the file" not in str(caught.value)
+
+
+def test_the_file_that_tells_the_identity_is_the_first_one_there_is(tmp_path):
+    places = [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
+    for place in places:
+        place.mkdir()
+    assert identity.file_in(places) is None
+    for place in places[1:]:
+        (place / "compute_id").write_text(A)
+    assert identity.file_in(places) == places[1] / "compute_id"
+
+
 def test_a_new_host_name_is_followed_by_the_names_of_the_children_that_begin_with_it():
     names = {
         "r": "host1",

@@ -16,31 +16,30 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.discovery.facts import (
-    GpuVf,
     HostTopology,
-    MdevType,
     MemoryEncryption,
     PciAddress,
 )
 from compute_agent.provider_tree import ProviderTree, child_uuid
 from compute_agent.tracker import reshape_check
-from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
-from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
+from compute_agent.virt.fake.topology import MDEV_TYPE
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, PciOptions
 
-from .hosts import NAME, ROOT, Host, consumer, content
-
-SIZE = MachineSize(
-    cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, pages_2mib_per_cell=512, gpus=2, nics=0
+from .hosts import ROOT, Host, consumer, content
+from .reshaped_machine import (
+    ELSEWHERE,
+    FLAT,
+    GPU0,
+    GPU1,
+    HALF_DEDICATED,
+    VGPU,
+    machine,
+    root_with,
+    sriov_machine,
 )
-VGPU = GpuOptions(mdev_types=(MdevTypeOptions(MDEV_TYPE),))
-FLAT = LayoutOptions(reserved_memory_mib=0, gpu=VGPU)
-ELSEWHERE = "99999999-0000-4000-8000-000000000000"
-GPU = PciAddress("0000:20:00.0")
-SETS = CpuSets(frozenset({0, 1, 4, 5}), frozenset({2, 3, 6, 7}))
 
 Held = dict[str, dict[str, int]]
 
@@ -67,19 +66,14 @@ def a_case(host: Host, **held: Held) -> Case:
     )
 
 
-def reported(options: LayoutOptions, machine: HostTopology | None = None) -> Host:
-    host = Host(machine or fake_topology(NAME, SIZE), options)
+def reported(options: LayoutOptions, facts: HostTopology | None = None) -> Host:
+    host = Host(facts or machine(), options)
     host.update()
     return host
 
 
 def uuid_of(host: Host, address: str) -> str:
     return host.provider(f"_pci_{address.replace(':', '_').replace('.', '_')}").uuid
-
-
-def root_with(host: Host, resource_class: str, total: int) -> None:
-    inventory = host.provider().inventory
-    host.tree.update_inventory(ROOT, {**inventory, resource_class: {"total": total}})
 
 
 def flat_to_nested() -> Case:
@@ -89,7 +83,7 @@ def flat_to_nested() -> Case:
     held = {"VCPU": 2, "MEMORY_MB": 512}
     return a_case(
         host,
-        known={ROOT: {**held, "DISK_GB": 1}, uuid_of(host, GPU): {"VGPU": 1}},
+        known={ROOT: {**held, "DISK_GB": 1}, uuid_of(host, GPU0): {"VGPU": 1}},
         unknown={ROOT: held},
     )
 
@@ -118,7 +112,7 @@ def nested_to_flat() -> Case:
 def pinned_guests() -> Case:
     host = reported(FLAT)
     host.driver.guests["pinned"] = InstanceDevices(pinned_cpus=(2, 3))
-    host.change(cpu_sets=SETS)
+    host.change(cpu_sets=HALF_DEDICATED)
     held = {"VCPU": 2, "MEMORY_MB": 10}
     return a_case(host, pinned={ROOT: held}, floating={ROOT: held})
 
@@ -132,14 +126,13 @@ def pinned_guests_to_nested() -> Case:
 def vgpus_on_the_root() -> Case:
     host = reported(FLAT)
     root_with(host, "VGPU", 8)
-    other = PciAddress("0000:21:00.0")
-    host.driver.guests["a"] = InstanceDevices(mdevs=(MdevUse("1", GPU), MdevUse("2", other)))
+    host.driver.guests["a"] = InstanceDevices(mdevs=(MdevUse("1", GPU0), MdevUse("2", GPU1)))
     return a_case(host, a={ROOT: {"VGPU": 2, "VCPU": 1}})
 
 
 def vgpus_on_the_root_of_a_new_host() -> Case:
     case = vgpus_on_the_root()
-    for address in (GPU, "0000:21:00.0"):
+    for address in (GPU0, GPU1):
         case.host.tree.remove(uuid_of(case.host, address))
     return case
 
@@ -155,23 +148,8 @@ def class_renamed() -> Case:
     host = reported(FLAT)
     big = MdevTypeOptions(MDEV_TYPE, resource_class="CUSTOM_BIG_GPU")
     host.change(gpu=GpuOptions(mdev_types=(big,)))
-    gpu = uuid_of(host, GPU)
+    gpu = uuid_of(host, GPU0)
     return a_case(host, a={gpu: {"VGPU": 2}, ROOT: {"VCPU": 1}}, b={gpu: {"VGPU": 2}})
-
-
-def sriov_machine() -> HostTopology:
-    facts = fake_topology(NAME, replace(SIZE, gpus=1))
-    vfs = tuple(
-        GpuVf(
-            PciAddress(f"0000:20:00.{i + 1}"),
-            i,
-            facts.gpus[0].numa_node,
-            "nvidia",
-            mdev_types=(MdevType(MDEV_TYPE, 1),),
-        )
-        for i in range(3)
-    )
-    return replace(facts, gpus=(replace(facts.gpus[0], mdev_types=(), total_vfs=3, vfs=vfs),))
 
 
 def gpu_host(vf_providers: str, *, nested: bool = False) -> Host:
@@ -194,7 +172,7 @@ def pf_to_vfs(host: Host | None = None) -> Case:
     host = host or gpu_host("per_pf")
     host.driver.guests["known"] = InstanceDevices(mdevs=(MdevUse("u", PciAddress("0000:20:00.2")),))
     host.change(gpu=replace(VGPU, vf_providers="per_vf"))
-    gpu = uuid_of(host, GPU)
+    gpu = uuid_of(host, GPU0)
     return a_case(host, known={gpu: {"VGPU": 1}}, stranger={gpu: {"VGPU": 2}})
 
 
@@ -221,8 +199,7 @@ def adopted_pf_to_vfs() -> Case:
 
 
 def devices_that_guests_hold() -> Case:
-    size = replace(SIZE, gpus=0, nics=2, vfs_per_pf=4)
-    host = reported(LayoutOptions(), fake_topology(NAME, size))
+    host = reported(LayoutOptions(), machine(gpus=0, nics=2, vfs_per_pf=4))
     host.driver.guests["a"] = InstanceDevices(pci_addresses=(PciAddress("0001:80:00.0"),))
     specs = parse_device_specs([json.dumps({"product_id": "1889"})], report=True)
     host.change(pci=PciOptions(True, specs))

@@ -9,35 +9,30 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.discovery.facts import (
-    GpuVf,
-    HostTopology,
-    MdevType,
     MemoryEncryption,
     PciAddress,
 )
 from compute_agent.provider_tree import child_uuid
 from compute_agent.tracker import reshape_check
-from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
-from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
-from compute_agent.virt.layout import LayoutOptions
+from compute_agent.virt.fake.topology import MDEV_TYPE
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions, Ratio
 
 from .hosts import NAME, ROOT, Host, consumer, content, held_of
-
-SIZE = MachineSize(
-    cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, pages_2mib_per_cell=512, gpus=2, nics=0
+from .reshaped_machine import (
+    ELSEWHERE,
+    FLAT,
+    GPU0,
+    GPU1,
+    HALF_DEDICATED,
+    VGPU,
+    machine,
+    root_with,
+    sriov_machine,
 )
-VGPU = GpuOptions(mdev_types=(MdevTypeOptions(MDEV_TYPE),))
-FLAT = LayoutOptions(reserved_memory_mib=0, gpu=VGPU)
+
 CELL0, CELL1 = child_uuid(ROOT, "numa:0"), child_uuid(ROOT, "numa:1")
 PAGES1 = child_uuid(ROOT, "pages:1:2048")
-ELSEWHERE = "99999999-0000-4000-8000-000000000000"
-GPU0, GPU1 = PciAddress("0000:20:00.0"), PciAddress("0000:21:00.0")
-
-
-def machine(**size: int) -> HostTopology:
-    return fake_topology(NAME, replace(SIZE, **size))
 
 
 def flat_host(**options: Any) -> Host:
@@ -220,13 +215,11 @@ class TestNestedToFlat:
 
 
 class TestDedicatedCpus:
-    SETS = CpuSets(frozenset({0, 1, 4, 5}), frozenset({2, 3, 6, 7}))
-
     def test_vcpus_of_pinned_guests_become_pcpus_one_for_one(self) -> None:
         host = flat_host()
         host.driver.guests["pinned"] = InstanceDevices(pinned_cpus=(2, 3))
         host.driver.guests["floating"] = InstanceDevices()
-        host.change(cpu_sets=self.SETS)
+        host.change(cpu_sets=HALF_DEDICATED)
         after = checked_reshape(
             host,
             {
@@ -242,31 +235,26 @@ class TestDedicatedCpus:
     def test_a_guest_with_some_pinned_cpus_keeps_the_others(self) -> None:
         host = flat_host()
         host.driver.guests["mixed"] = InstanceDevices(pinned_cpus=(2,))
-        host.change(cpu_sets=self.SETS)
+        host.change(cpu_sets=HALF_DEDICATED)
         after = checked_reshape(host, {"mixed": consumer(**{ROOT: {"VCPU": 3}})})
         assert held_of(after["mixed"]) == {ROOT: {"VCPU": 2, "PCPU": 1}}
 
     def test_without_pinned_guests_none_is_needed(self) -> None:
         host = flat_host()
         host.driver.guests["floating"] = InstanceDevices()
-        host.change(cpu_sets=self.SETS)
+        host.change(cpu_sets=HALF_DEDICATED)
         host.update()
         assert host.totals()["PCPU"] == 4
 
     def test_they_become_pcpus_of_their_cells_in_the_same_reshape(self) -> None:
         host = flat_host()
         host.driver.guests["pinned"] = InstanceDevices(pinned_cpus=(3, 6))
-        host.change(cpu_sets=self.SETS, nested=True)
+        host.change(cpu_sets=HALF_DEDICATED, nested=True)
         after = checked_reshape(host, {"pinned": consumer(**{ROOT: {"VCPU": 2, "MEMORY_MB": 100}})})
         assert held_of(after["pinned"]) == {
             CELL0: {"PCPU": 1, "MEMORY_MB": 50},
             CELL1: {"PCPU": 1, "MEMORY_MB": 50},
         }
-
-
-def root_with(host: Host, resource_class: str, total: int) -> None:
-    inventory = host.provider().inventory
-    host.tree.update_inventory(ROOT, {**inventory, resource_class: {"total": total}})
 
 
 class TestVgpus:
@@ -315,21 +303,6 @@ class TestVgpus:
         after = checked_reshape(host, {"a": consumer(**{uuid: {"VGPU": 2}})})
         assert held_of(after["a"]) == {uuid: {"CUSTOM_BIG_GPU": 2}}
         assert host.totals("_pci_0000_20_00_0") == {"CUSTOM_BIG_GPU": 4}
-
-
-def sriov_machine() -> HostTopology:
-    facts = machine(gpus=1)
-    vfs = tuple(
-        GpuVf(
-            PciAddress(f"0000:20:00.{i + 1}"),
-            i,
-            facts.gpus[0].numa_node,
-            "nvidia",
-            mdev_types=(MdevType(MDEV_TYPE, 1),),
-        )
-        for i in range(3)
-    )
-    return replace(facts, gpus=(replace(facts.gpus[0], mdev_types=(), total_vfs=3, vfs=vfs),))
 
 
 class TestGpuFunctions:

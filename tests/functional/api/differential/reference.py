@@ -40,7 +40,10 @@ log_file = {directory}/reference.log
 
 
 class ReferenceMissing(Exception):
-    """The environment is not there and cannot be made. The text says what failed."""
+    """The environment is not there and cannot be made. The text says why, and what would help.
+
+    Tests are then skipped with that text; where an environment was named, its lack is an error.
+    """
 
 
 def environment() -> Path:
@@ -65,7 +68,12 @@ def _make(directory: Path) -> None:
     install = [str(directory / "bin" / "python"), "-m", "pip", "install", "-q", PACKAGE, *same]
     done = subprocess.run(install, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ReferenceMissing(f"{' '.join(install)}: {done.stderr.strip()[-500:]}")
+        # pytest shows the first line of a reason only
+        said = " ".join(done.stderr.split())[-500:]
+        raise ReferenceMissing(
+            f"{PACKAGE} is not installed (let pip reach a package index, or name a virtual "
+            f"environment that has it and {', '.join(same)} in {VARIABLE}); pip said: {said}"
+        )
     (directory / "complete").touch()
 
 

@@ -1,0 +1,32 @@
+"""Where the published package cannot be had, the tests against it say what would help."""
+
+from pathlib import Path
+
+import pytest
+
+from .reference import PACKAGE, VARIABLE, Reference, ReferenceMissing
+
+
+def test_a_package_that_pip_cannot_install_is_named_with_the_ways_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(ReferenceMissing) as missing:
+        Reference(tmp_path)
+    text = str(missing.value)
+    assert text.startswith(f"{PACKAGE} is not installed")
+    assert "No matching distribution" in text, "pip's own words"
+    assert "package index" in text
+    assert VARIABLE in text
+    assert "\n" not in text, "pytest shows the first line of a reason only"
+
+
+def test_an_environment_that_is_named_and_is_none_is_said_to_be_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever names one wants these tests run: they fail, and are not skipped."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError, match="none/bin/python"):
+        Reference(tmp_path)

@@ -1,0 +1,67 @@
+"""Lists that would make a URL too long are asked for in several requests."""
+
+import json
+import uuid as uuidlib
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from compute_agent.report.client import ReportClient
+from compute_agent.report.connection import Connection
+from compute_agent.report.providers import MAX_LISTED, Providers
+from compute_agent.report.transport import Response, make_response
+
+
+class Knowing:
+    """Knows every trait and every aggregate that it is asked about."""
+
+    def __init__(self) -> None:
+        self.lists: list[list[str]] = []
+
+    def request(self, _method: str, path: str, *_arguments: Any, **_options: Any) -> Response:
+        parts = urlsplit(path)
+        query = parse_qs(parts.query)
+        wanted = query.get("name") or query["member_of"]
+        names = wanted[0].removeprefix("in:").split(",")
+        self.lists.append(names)
+        body = {"/traits": {"traits": names}}.get(parts.path, {"resource_providers": []})
+        return make_response(200, [], json.dumps(body))
+
+
+@pytest.mark.parametrize(
+    ("amount", "sizes"), [(1, [1]), (200, [200]), (201, [200, 1]), (401, [200, 200, 1])]
+)
+def test_traits_are_asked_for_200_at_a_time_and_each_once(amount, sizes):
+    placement = Knowing()
+    wanted = {f"CUSTOM_{number:04}" for number in range(amount)}
+    assert Providers(Connection(placement)).known_traits(wanted) == wanted
+    assert [len(names) for names in placement.lists] == sizes
+    assert {name for names in placement.lists for name in names} == wanted
+
+
+def test_how_many_are_asked_for_at_a_time_is_up_to_the_caller():
+    placement = Knowing()
+    Providers(Connection(placement), max_listed=2).known_traits(["A", "B", "C"])
+    assert placement.lists == [["A", "B"], ["C"]]
+
+
+def test_no_traits_are_no_request():
+    placement = Knowing()
+    assert Providers(Connection(placement)).known_traits([]) == set()
+    assert placement.lists == []
+
+
+def test_sharing_providers_are_asked_for_200_aggregates_at_a_time():
+    placement = Knowing()
+    aggregates = {str(uuidlib.UUID(int=number)) for number in range(MAX_LISTED + 1)}
+    Providers(Connection(placement)).sharing(aggregates)
+    assert [len(names) for names in placement.lists] == [200, 1]
+
+
+def test_the_client_asks_for_as_many_when_nothing_else_is_said():
+    placement = Knowing()
+    client = ReportClient(placement)
+    client.names.ensure_traits([f"CUSTOM_{number}" for number in range(201)])
+    client.close()
+    assert [len(names) for names in placement.lists] == [200, 1]
