@@ -16,6 +16,7 @@ from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from placement_server.cmd.clients import Deadlines, received
+from placement_server.cmd.crew import FULL
 
 #: How long a thread stays with a connection after an answer. It keeps nobody waiting.
 LINGER_MS: Final = 50
@@ -62,6 +63,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         self._at_application = 0
         # A signal may come while its handler's thread counts.
         self._counting = threading.RLock()
+        self._in_crew = self.seat is not None and not self.cfg.is_ssl
         self._connection = threading.local()
         super().init_process()
 
@@ -74,11 +76,19 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         self.wsgi = self._in_turn
 
     def run(self) -> None:
-        if self.seat is not None and not self.cfg.is_ssl:
-            inbox = self.app.crew.inbox(self.seat)
-            self.poller.register(inbox, selectors.EVENT_READ, self._take_over)
+        if not self._in_crew:
+            super().run()
+            return
+        inbox = self.app.crew.inbox(self.seat)
+        self.poller.register(inbox, selectors.EVENT_READ, self._take_over)
+        self._count(0)
+        try:
+            super().run()
+        finally:
+            # However it ends, and while its threads may go on.
+            self.alive = False
             self._count(0)
-        super().run()
+            self.app.crew.clear(self.seat)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         super().handle_exit(sig, frame)
@@ -111,25 +121,29 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             # The client has gone in the meantime.
             given.close()
             return
+        # It was handed over because there is something to read.
+        conn.data_ready = True
         self.nr_conns += 1
         self.enqueue_req(conn)
 
     def _handed_over(self, conn: Any) -> bool:
-        if self.seat is None or self.cfg.is_ssl or not self.alive:
+        if not self._in_crew or not self.alive:
             return False
         untouched = conn.initialized and not conn.parser.unreader.buf.getvalue()
-        return untouched and self.app.crew.hand_over(conn.sock, self.seat)
+        return untouched and self.app.crew.hand_over(conn.sock, self._at_application)
 
     def _count(self, change: int) -> None:
         """Count the requests at the application, and tell the crew."""
         with self._counting:
             self._at_application += change
-            if self.seat is None or self.cfg.is_ssl:
+            if not self._in_crew:
                 return
-            if self.alive and self.nr_conns < self.worker_connections:
+            if not self.alive:
+                self.app.crew.leave(self.seat)
+            elif self.nr_conns < self.max_keepalived:
                 self.app.crew.report(self.seat, self._at_application)
             else:
-                self.app.crew.leave(self.seat)
+                self.app.crew.report(self.seat, FULL)
 
     def _handle_one(self, conn: Any) -> Any:
         if self._handed_over(conn):
@@ -148,9 +162,10 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         return result
 
     def murder_keepalived(self, force: bool = False) -> None:
-        # The main thread is here once a second.
+        # The main thread is here once a second, and after each connection that came or went.
         self._deadlines.enforce()
         super().murder_keepalived(force)
+        self._count(0)
 
     def _in_turn(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         with received(environ, self.app.max_body_size) as body:

@@ -315,7 +315,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
         self._conf = conf
         self._settings = settings
         # While workers are replaced there are old and new ones.
-        self.crew = Crew(2 * settings["workers"])
+        self.crew = Crew(2 * settings["workers"], settings["threads"])
         self.client_timeout: float = conf.placement_server.client_timeout
         self.max_body_size: int = conf.placement_server.max_body_size
         super().__init__()

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import select
+import signal
 import socket
 import sqlite3
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
+from . import served as serving
 from .served import Served
 
 #: Enough for the worker that has most of them to have eight.
 MANY = 16
+#: Connections that a worker holds, instead of 1,000.
+LIMIT = 40
+PROGRAM = f"from placement_server.cmd import serve; serve._CONNECTIONS = {LIMIT}; serve.main()"
 GET = b"GET /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n"
 UNKNOWN = GET.replace(b"resource_providers", b"nothing")
 WRITE = (
@@ -52,16 +60,24 @@ class Kept:
         self.send(request)
         return self.answer()
 
+    def has_answer(self, within: float) -> bool:
+        """Whether one begins in so many seconds."""
+        readable, _, _ = select.select([self._socket], [], [], within)
+        return bool(readable)
+
     def close(self) -> None:
         self._received.close()
         self._socket.close()
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    limited = [sys.executable, "-c", PROGRAM, "serve"]
+    monkeypatch.setattr(serving, "command", lambda arguments: [*limited, *arguments])
     server = Served(tmp_path, "--workers", "2", "--threads", "1")
     yield server
-    assert server.stop() == 0
+    # A test that kills it leaves the workers to end by themselves.
+    assert server.stop() in (0, -signal.SIGKILL)
     assert "Traceback" not in server.output
 
 
@@ -72,29 +88,65 @@ def kept(served: Served) -> Iterator[list[Kept]]:
 
 
 @pytest.fixture
-def busy(served: Served, kept: list[Kept], tmp_path: Path) -> Iterator[list[Kept]]:
-    """Connections of one worker, whose only turn at the application the last one of them has."""
+def database(served: Served, tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    """Of the server, which waits while this has it locked."""
+    del served
+    with contextlib.closing(sqlite3.connect(tmp_path / "placement.db")) as database:
+        database.isolation_level = None
+        yield database
+
+
+@dataclass(frozen=True)
+class Busy:
+    """Connections of a worker that has no turn left at the application, and of the other one."""
+
+    here: list[Kept]
+    there: list[Kept]
+
+
+@pytest.fixture
+def busy(served: Served, kept: list[Kept], database: sqlite3.Connection) -> Iterator[Busy]:
+    """The only turn is taken until the database is rolled back."""
     by_owner: dict[frozenset[int], list[Kept]] = {}
     for connection in kept:
         by_owner.setdefault(frozenset(owners(served, connection)), []).append(connection)
-    mine = max(by_owner.values(), key=len)
-    with contextlib.closing(sqlite3.connect(tmp_path / "placement.db")) as database:
-        database.isolation_level = None
-        database.execute("BEGIN IMMEDIATE")
-        mine[-1].send(WRITE)
-        yield mine
-        database.execute("ROLLBACK")
-    assert mine[-1].answer() == 201
+    *there, here = sorted(by_owner.values(), key=len)
+    working = here.pop()
+    working_here = owners(served, working)
+    database.execute("BEGIN IMMEDIATE")
+    working.send(WRITE)
+
+    def others_wait_or_go() -> bool:
+        with contextlib.closing(here.pop()) as one:
+            one.send(GET)
+            return not one.has_answer(within=1) or owners(served, one) != working_here
+
+    eventually(others_wait_or_go)
+    yield Busy(here, [connection for others in there for connection in others])
+    database.rollback()
+    assert working.answer() == 201
+
+
+def workers(served: Served) -> list[psutil.Process]:
+    return psutil.Process(served.process.pid).children()
+
+
+def ports(worker: psutil.Process) -> list[int]:
+    """Of the clients whose connections a worker has."""
+    return [held.raddr.port for held in worker.net_connections("tcp") if held.raddr]
 
 
 def owners(served: Served, connection: Kept) -> set[int]:
     """The worker that has a connection; none, or a second one, while it is handed over."""
-    return {
-        worker.pid
-        for worker in psutil.Process(served.process.pid).children()
-        for held in worker.net_connections("tcp")
-        if held.raddr and held.raddr.port == connection.port
-    }
+    return {worker.pid for worker in workers(served) if connection.port in ports(worker)}
+
+
+def here_and_there(served: Served, connection: Kept) -> tuple[psutil.Process, psutil.Process]:
+    """The worker that has a connection, and the other one."""
+    pids = owners(served, connection)
+    (here,) = (worker for worker in workers(served) if worker.pid in pids)
+    (there,) = (worker for worker in workers(served) if worker.pid not in pids)
+    return here, there
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 20) -> None:
@@ -116,38 +168,98 @@ def ask_until_one_moves(served: Served, connections: list[Kept]) -> None:
 
 
 def test_a_busy_worker_leaves_the_requests_of_its_connections_to_an_idle_one(
-    served: Served, busy: list[Kept]
+    served: Served, busy: Busy
 ) -> None:
-    ask_until_one_moves(served, busy[:-1])
+    ask_until_one_moves(served, busy.here)
 
 
-def test_a_request_that_arrives_in_pieces_goes_along(served: Served, busy: list[Kept]) -> None:
-    in_pieces, *others = busy[:-1]
+def test_a_request_that_arrives_in_pieces_goes_along(served: Served, busy: Busy) -> None:
+    in_pieces = busy.here[0]
     before = owners(served, in_pieces)
-    ask_until_one_moves(served, others)
     in_pieces.send(GET[:20])
     eventually(lambda: owners(served, in_pieces).isdisjoint(before))
     in_pieces.send(GET[20:])
     assert in_pieces.answer() == 200
 
 
-def test_requests_that_came_together_are_answered_in_order(busy: list[Kept]) -> None:
-    busy[0].send(GET + UNKNOWN + GET)
-    assert [busy[0].answer() for _ in range(3)] == [200, 404, 200]
+def test_requests_that_came_together_are_answered_in_order(busy: Busy) -> None:
+    busy.here[0].send(GET + UNKNOWN + GET)
+    assert [busy.here[0].answer() for _ in range(3)] == [200, 404, 200]
 
 
-def test_a_connection_that_waits_for_a_worker_that_dies_is_closed(
-    served: Served, busy: list[Kept]
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_a_connection_that_waits_for_a_worker_that_ends_is_served_all_the_same(
+    served: Served, busy: Busy, database: sqlite3.Connection, end: signal.Signals
 ) -> None:
-    waiting, *others = busy[:-1]
-    working = owners(served, waiting)
-    ask_until_one_moves(served, others)
-    workers = {worker.pid: worker for worker in psutil.Process(served.process.pid).children()}
-    (other,) = workers.keys() - working
+    waiting = busy.here[0]
+    _, other = here_and_there(served, waiting)
     # It takes nothing any more, and does not say so.
-    workers[other].suspend()
+    other.suspend()
     waiting.send(GET)
     eventually(lambda: not owners(served, waiting))
-    workers[other].kill()
-    with pytest.raises((OSError, IndexError)):
-        waiting.answer()
+    other.send_signal(end)
+    other.resume()
+    database.rollback()
+    assert waiting.answer() == 200
+
+
+def test_workers_that_lost_their_parent_hand_nothing_to_those_that_have_ended(
+    served: Served, busy: Busy, database: sqlite3.Connection
+) -> None:
+    here, there = here_and_there(served, busy.here[0])
+    for connection in busy.there:
+        connection.close()
+    here.suspend()
+    served.process.kill()
+    there.wait(timeout=20)
+    for connection in busy.here:
+        connection.send(GET)
+    here.resume()
+    database.rollback()
+    assert {connection.answer() for connection in busy.here} == {200}
+
+
+@pytest.fixture
+def slow(served: Served, busy: Busy) -> Iterator[list[socket.socket]]:
+    """As many connections as the other worker can still take, and more."""
+    here, there = here_and_there(served, busy.here[0])
+    with contextlib.ExitStack() as stack:
+        here.suspend()
+        stack.callback(here.resume)
+        opened = [
+            stack.enter_context(socket.create_connection(served.address)) for _ in range(LIMIT)
+        ]
+        for connection in opened:
+            connection.sendall(GET[:20])
+        eventually(lambda: len(ports(there)) == LIMIT)
+        here.resume()
+        yield opened
+
+
+@pytest.mark.usefixtures("slow")
+def test_nothing_goes_to_a_worker_with_all_the_connections_it_can_hold(
+    busy: Busy, database: sqlite3.Connection
+) -> None:
+    for connection in busy.here:
+        connection.send(GET)
+    database.rollback()
+    assert {connection.answer() for connection in busy.here} == {200}
+
+
+def test_a_worker_that_could_hold_no_more_takes_connections_when_others_are_gone(
+    slow: list[socket.socket], busy: Busy, database: sqlite3.Connection
+) -> None:
+    # It is idle, however many it has.
+    assert all(connection.ask(GET) == 200 for connection in busy.there)
+    for connection in slow:
+        connection.close()
+    stay, asked = list(busy.here), []
+
+    def one_goes() -> bool:
+        asked.append(stay.pop())
+        asked[-1].send(GET)
+        return asked[-1].has_answer(within=1)
+
+    eventually(one_goes)
+    database.rollback()
+    assert {connection.answer() for connection in asked} == {200}
