@@ -94,6 +94,11 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         super().handle_exit(sig, frame)
         self._count(0)
 
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        # Without ThreadWorker's shutdown of the pool: this thread may be about to give it
+        # something, and hold the lock that the shutdown waits for.
+        super(ThreadWorker, self).handle_quit(sig, frame)
+
     def handle(self, conn: Any) -> Any:
         while True:
             result = self._handle_one(conn)

@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import errno
 import os
+import resource
 import shutil
 import socket
 import sys
@@ -144,6 +145,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     _prepare_database(conf)
     conf.set_override("sync_on_startup", False, group="placement_database")
     listener = _listen(arguments.host, arguments.port)
+    _allow_open_files()
     address = _Address("https" if tls else "http", arguments.host, listener.getsockname()[1])
     with _metrics_directory(conf):
         _Server(
@@ -172,6 +174,17 @@ def _serve(arguments: argparse.Namespace) -> None:
                 **tls,
             },
         ).run()
+
+
+def _allow_open_files() -> None:
+    """Raise the limit as far as is needed and allowed: a worker that reaches it breaks down."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # A new connection is two, until the worker has read something; and there is a database.
+    wanted = 3 * _CONNECTIONS
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 @contextlib.contextmanager

@@ -24,7 +24,9 @@ from .served import Served
 MANY = 16
 #: Connections that a worker holds, instead of 1,000.
 LIMIT = 40
-PROGRAM = f"from placement_server.cmd import serve; serve._CONNECTIONS = {LIMIT}; serve.main()"
+FEW_CONNECTIONS = (
+    f"from placement_server.cmd import serve; serve._CONNECTIONS = {LIMIT}; serve.main()"
+)
 GET = b"GET /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n"
 UNKNOWN = GET.replace(b"resource_providers", b"nothing")
 WRITE = (
@@ -70,11 +72,18 @@ class Kept:
         self._socket.close()
 
 
+def start(
+    program: str, directory: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str
+) -> Served:
+    """The server, run by a program that changes something of it before."""
+    command = [sys.executable, "-c", program, "serve"]
+    monkeypatch.setattr(serving, "command", lambda given: [*command, *given])
+    return Served(directory, *arguments)
+
+
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    limited = [sys.executable, "-c", PROGRAM, "serve"]
-    monkeypatch.setattr(serving, "command", lambda arguments: [*limited, *arguments])
-    server = Served(tmp_path, "--workers", "2", "--threads", "1")
+    server = start(FEW_CONNECTIONS, tmp_path, monkeypatch, "--workers", "2", "--threads", "1")
     yield server
     # A test that kills it leaves the workers to end by themselves.
     assert server.stop() in (0, -signal.SIGKILL)
@@ -217,6 +226,55 @@ def test_workers_that_lost_their_parent_hand_nothing_to_those_that_have_ended(
     here.resume()
     database.rollback()
     assert {connection.answer() for connection in busy.here} == {200}
+
+
+FEW_FILES = """
+import resource
+from placement_server.cmd import serve
+
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+serve.main()
+"""
+
+
+def test_connections_that_say_nothing_do_not_use_up_the_files_that_may_be_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start(FEW_FILES, tmp_path, monkeypatch, "--workers", "1")
+    with contextlib.ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(socket.create_connection(server.address))
+        with contextlib.closing(Kept(server)) as kept:
+            assert kept.ask(GET) == 200
+    assert server.stop() == 0
+    assert "Traceback" not in server.output
+
+
+QUIT_WHEN_A_CONNECTION_COMES = """
+import os, signal, threading
+from placement_server.cmd import serve
+
+start = threading.Thread.start
+
+def quit_and_start(thread):
+    if thread.name.startswith("ThreadPoolExecutor"):
+        os.kill(os.getpid(), signal.SIGQUIT)
+    start(thread)
+
+threading.Thread.start = quit_and_start
+serve.main()
+"""
+
+
+def test_a_worker_that_is_told_to_quit_while_a_connection_goes_to_a_thread_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = start(QUIT_WHEN_A_CONNECTION_COMES, tmp_path, monkeypatch, "--workers", "1")
+    (worker,) = workers(server)
+    with socket.create_connection(server.address):
+        worker.wait(timeout=20)
+    assert server.stop() == 0
 
 
 @pytest.fixture
