@@ -170,15 +170,12 @@ class Search:
         questions = _Questions(self._placement)
         found = self._ask_layouts(questions, shapes.shapes(request, numa))
         found += self._ask_unpinned(questions, request)
-        if (
-            not any(one.candidates for one in found)
-            and not numa.asked
-            and shapes.asks_for_cells(request)
-        ):
+        if not any(answer.candidates for answer in found):
             probe = shapes.split_shape(request, numa)
-            probed = questions.ask(probe)
-            composed = split.compose(probed, numa.nodes[0], probe.request.group(split.CELL_GROUP))
-            found.append(replace(probed, candidates=composed))
+            if probe is not None:
+                probed = questions.ask(probe)
+                composed = split.compose(probed, numa.nodes[0], probe.request)
+                found.append(replace(probed, candidates=composed))
         return hosts.merge(found), questions, questions.microversion
 
     def _for_placement(self, request: CandidateRequest) -> CandidateRequest:

@@ -29,6 +29,8 @@ from compute_agent.scheduler.settings import MEMORY_ENCRYPTION_TRAITS
 
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
 UNPINNED = "unpinned"
+CELL_GROUP = "_NUMA0"
+"""Group of the guest's first NUMA node, the only one of a guest that names no nodes."""
 HOST_GROUP = "_HOST"
 """Group without resources that holds what the host, not a cell, must be a member of."""
 TRAIT_GROUP = "_TRAITS"
@@ -85,11 +87,22 @@ def asks_for_cells(request: CandidateRequest) -> bool:
     return any(name in request.group(UNSUFFIXED).resources for name in CELL_CLASSES)
 
 
-def split_shape(request: CandidateRequest, numa: GuestNuma) -> Shape:
-    """Return the question that finds trees with any room at all, for `split.compose`."""
+def split_shape(request: CandidateRequest, numa: GuestNuma) -> Shape | None:
+    """Return the question that finds trees with any room at all, for `split.compose`.
+
+    `None` when the guest must not be laid over several cells: it has nothing of a cell, it names
+    its NUMA nodes, or something must be in the subtree of its cell, or outside of it.
+    """
+    if numa.asked or not asks_for_cells(request):
+        return None
     whole = numa.nodes[0]
     one_of_each = GuestNode(min(whole.vcpu, 1), min(whole.pcpu, 1), min(whole.memory_mb, 1))
-    return Shape("split", nested_request(request, replace(numa, nodes=(one_of_each,))))
+    probe = nested_request(request, replace(numa, nodes=(one_of_each,)))
+    added_here = {frozenset((suffix, CELL_GROUP)) for suffix in (HOST_GROUP, TRAIT_GROUP)}
+    relations = [*(probe.same_subtree - added_here), *(a | b for a, b in probe.apart)]
+    if any(CELL_GROUP in suffixes for suffixes in relations):
+        return None
+    return Shape("split", probe)
 
 
 def unpinned_shape(request: CandidateRequest) -> Shape | None:
@@ -130,20 +143,20 @@ def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateReque
             subtrees.add(frozenset((f"_NUMA{index}", f"_PAGES{index}")))
     if to_any:
         added[TRAIT_GROUP] = RequestGroup(required=to_any)
-        subtrees.add(frozenset((TRAIT_GROUP, "_NUMA0")))
+        subtrees.add(frozenset((TRAIT_GROUP, CELL_GROUP)))
     remaining = replace(group, resources=rest, required=kept)
     if not rest:
         remaining = RequestGroup()
         if group.member_of or group.forbidden_aggregates:
             added[HOST_GROUP] = _host_group(group)
-            subtrees.add(frozenset((HOST_GROUP, "_NUMA0")))
+            subtrees.add(frozenset((HOST_GROUP, CELL_GROUP)))
     if numa.device_affinity:
         devices = [
             suffix
             for suffix, one in request.groups.items()
             if suffix != UNSUFFIXED and one.resources
         ]
-        subtrees |= {frozenset((suffix, "_NUMA0")) for suffix in devices}
+        subtrees |= {frozenset((suffix, CELL_GROUP)) for suffix in devices}
     for suffix in added:
         if suffix in request.groups:
             raise InvalidRequest("the suffix of a group", suffix, "a name that is not reserved")

@@ -2,50 +2,52 @@
 
 Placement never splits an amount. So the scheduler asks for one of each, reads from the summaries
 what every cell has left, and composes the allocation itself; the claim then checks the capacity.
+A guest that something must be beside, or away from, is never split: see `shapes.split_shape`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from compute_agent.scheduler.answer import NUMA_ROOT, Answer, Candidate, ProviderSummary
 from compute_agent.scheduler.guest_numa import GuestNode
-from compute_agent.scheduler.request import RequestGroup
+from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest, RequestGroup
+from compute_agent.scheduler.shapes import CELL_GROUP, TRAIT_GROUP
 
-CELL_GROUP = "_NUMA0"
 _EXHAUSTIVE_UP_TO = 12
 """Cells of a host up to which every combination is looked at; beyond, the emptiest are taken."""
 
+Amounts = Mapping[str, Mapping[str, int]]
 
-def compose(answer: Answer, whole: GuestNode, group: RequestGroup) -> tuple[Candidate, ...]:
+
+def compose(answer: Answer, whole: GuestNode, probe: CandidateRequest) -> tuple[Candidate, ...]:
     """Return one candidate per host whose cells can hold the guest together.
 
-    :param answer: answer to the question of shape ``split``.
+    :param answer: answer to `probe`.
     :param whole: what the guest needs.
-    :param group: the group asked of each cell, for its traits.
+    :param probe: the question of shape ``split``, with one of each in the place of `whole`.
     """
-    found: dict[str, Candidate] = {}
+    composed: dict[str, Candidate] = {}
     for candidate in answer.candidates:
-        if candidate.root in found:
+        if candidate.root in composed:
             continue
-        probed = set(candidate.mappings.get(CELL_GROUP, ()))
-        cells = [one for one in answer.tree(candidate.root) if _eligible(one, group)]
+        others = _without(candidate, probe.group(CELL_GROUP).resources)
+        cells = [
+            _less(cell, others.get(cell.uuid, {}))
+            for cell in answer.tree(candidate.root)
+            if _eligible(cell, answer, candidate, probe)
+        ]
         shares = share(cells, whole)
-        if not shares:
-            continue
-        others = {
-            uuid: resources
-            for uuid, resources in candidate.allocations.items()
-            if uuid not in probed
-        }
-        found[candidate.root] = Candidate(
-            candidate.root,
-            {**others, **shares},
-            {**candidate.mappings, CELL_GROUP: tuple(shares)},
-            "split",
-        )
-    return tuple(found.values())
+        if shares:
+            composed[candidate.root] = Candidate(
+                candidate.root,
+                _sum(others, shares),
+                {**candidate.mappings, CELL_GROUP: tuple(shares)},
+                "split",
+            )
+    return tuple(composed.values())
 
 
 def share(cells: Sequence[ProviderSummary], whole: GuestNode) -> dict[str, dict[str, int]]:
@@ -56,14 +58,14 @@ def share(cells: Sequence[ProviderSummary], whole: GuestNode) -> dict[str, dict[
     needs = {"VCPU": whole.vcpu, "PCPU": whole.pcpu, "MEMORY_MB": whole.memory_mb}
     needs = {name: amount for name, amount in needs.items() if amount}
     usable = sorted(
-        (one for one in cells if all(one.free(name) for name in needs)),
-        key=lambda one: (sum(one.free(name) for name in needs), one.uuid),
+        (cell for cell in cells if all(cell.free(name) for name in needs)),
+        key=lambda cell: (sum(cell.free(name) for name in needs), cell.uuid),
     )
     for count in range(1, len(usable) + 1):
         if any(amount < count for amount in needs.values()):
             return {}
         for chosen in _choices(usable, count):
-            if all(sum(one.free(name) for one in chosen) >= n for name, n in needs.items()):
+            if all(sum(cell.free(name) for cell in chosen) >= n for name, n in needs.items()):
                 return _parts(chosen, needs)
     return {}
 
@@ -78,20 +80,68 @@ def _choices(
 
 
 def _parts(chosen: Sequence[ProviderSummary], needs: dict[str, int]) -> dict[str, dict[str, int]]:
-    parts: dict[str, dict[str, int]] = {one.uuid: {} for one in chosen}
+    parts: dict[str, dict[str, int]] = {cell.uuid: {} for cell in chosen}
     for name, amount in needs.items():
         left = amount
-        for index, one in enumerate(chosen):
+        for index, cell in enumerate(chosen):
             later = len(chosen) - index - 1
-            part = min(one.free(name), left - later)
-            parts[one.uuid][name] = part
+            part = min(cell.free(name), left - later)
+            parts[cell.uuid][name] = part
             left -= part
     return parts
 
 
-def _eligible(cell: ProviderSummary, group: RequestGroup) -> bool:
-    return (
-        NUMA_ROOT in cell.traits
-        and all(one & cell.traits for one in group.required)
-        and not group.forbidden & cell.traits
+def _eligible(
+    cell: ProviderSummary, answer: Answer, candidate: Candidate, probe: CandidateRequest
+) -> bool:
+    """Whether a cell may give a part of the guest, whatever it has left."""
+    if NUMA_ROOT not in cell.traits or not _has_traits(cell, probe.group(CELL_GROUP)):
+        return False
+    if probe.group_policy == "isolate" and cell.uuid in _isolated(candidate):
+        return False
+    beside = probe.group(TRAIT_GROUP)
+    return beside.empty or any(
+        _has_traits(provider, beside)
+        for provider in answer.tree(candidate.root)
+        if provider.uuid in answer.ancestry(cell.uuid)
+        or cell.uuid in answer.ancestry(provider.uuid)
     )
+
+
+def _has_traits(provider: ProviderSummary, group: RequestGroup) -> bool:
+    any_of_each = all(names & provider.traits for names in group.required)
+    return any_of_each and not group.forbidden & provider.traits
+
+
+def _isolated(candidate: Candidate) -> set[str]:
+    """Return the providers that groups other than the guest's have for themselves."""
+    suffixes = candidate.mappings.keys() - {UNSUFFIXED, CELL_GROUP}
+    return {uuid for suffix in suffixes for uuid in candidate.mappings[suffix]}
+
+
+def _without(candidate: Candidate, probed: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Return what the candidate takes besides what the probe took from the guest's cell."""
+    rest = {uuid: dict(amounts) for uuid, amounts in candidate.allocations.items()}
+    for uuid in candidate.mappings.get(CELL_GROUP, ()):
+        for name, amount in probed.items():
+            rest[uuid][name] -= amount
+    positive = {
+        uuid: {name: amount for name, amount in amounts.items() if amount}
+        for uuid, amounts in rest.items()
+    }
+    return {uuid: amounts for uuid, amounts in positive.items() if amounts}
+
+
+def _less(cell: ProviderSummary, amounts: Mapping[str, int]) -> ProviderSummary:
+    """Return the cell as it is once other groups of the same request have taken their amounts."""
+    used = {name: cell.used.get(name, 0) + amount for name, amount in amounts.items()}
+    return replace(cell, used={**cell.used, **used})
+
+
+def _sum(others: Amounts, shares: Amounts) -> dict[str, dict[str, int]]:
+    total = {uuid: dict(amounts) for uuid, amounts in others.items()}
+    for uuid, amounts in shares.items():
+        taken = total.setdefault(uuid, {})
+        for name, amount in amounts.items():
+            taken[name] = taken.get(name, 0) + amount
+    return total

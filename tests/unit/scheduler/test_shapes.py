@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from compute_agent.scheduler import shapes, split
 from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.guest_numa import GuestNode, GuestNuma, guest_numa
-from compute_agent.scheduler.request import CandidateRequest
+from compute_agent.scheduler.request import CandidateRequest, RequestGroup
 from compute_agent.scheduler.spec import RequestedGroup, RequestSpec
 from tests.unit.scheduler.specs import request_of, spec
 from tests.unit.scheduler.trees import answered, candidate, summary
@@ -217,7 +220,16 @@ def test_two_guest_nodes_on_one_cell_are_dropped() -> None:
     assert [shape.keep(one, found) for one in found.candidates] == [False, True]
 
 
-def cells_of(**free: tuple[int, int]) -> dict[str, dict[str, object]]:
+def split_of(asked: RequestSpec) -> shapes.Shape | None:
+    request = request_of(asked)
+    return shapes.split_shape(request, numa_of(asked, request))
+
+
+def probe(**resources: int) -> CandidateRequest:
+    return CandidateRequest({"_NUMA0": RequestGroup(resources).requiring("HW_NUMA_ROOT")})
+
+
+def cells_of(**free: tuple[int, int]) -> dict[str, dict[str, Any]]:
     return {
         name: summary(
             "host",
@@ -243,8 +255,7 @@ def test_a_guest_larger_than_a_cell_is_split_over_the_fewest_the_fullest_first()
         },
         "split",
     )
-    group = CandidateRequest().group("").requiring("HW_NUMA_ROOT")
-    [composed] = split.compose(found, GuestNode(10, 0, 9000), group)
+    [composed] = split.compose(found, GuestNode(10, 0, 9000), probe(VCPU=1, MEMORY_MB=1))
     assert composed.allocations == {
         "host": {"DISK_GB": 5},
         "a": {"VCPU": 4, "MEMORY_MB": 4000},
@@ -259,8 +270,7 @@ def test_every_cell_of_a_split_gives_a_cpu_and_memory() -> None:
         {"host": summary("host"), **cells_of(a=(8, 100), b=(8, 5000))},
         "split",
     )
-    group = CandidateRequest().group("").requiring("HW_NUMA_ROOT")
-    [composed] = split.compose(found, GuestNode(8, 0, 5050), group)
+    [composed] = split.compose(found, GuestNode(8, 0, 5050), probe(VCPU=1))
     assert all(one["VCPU"] >= 1 and one["MEMORY_MB"] >= 1 for one in composed.allocations.values())
     assert sum(one["VCPU"] for one in composed.allocations.values()) == 8
     assert sum(one["MEMORY_MB"] for one in composed.allocations.values()) == 5050
@@ -272,7 +282,7 @@ def test_a_guest_that_all_cells_together_cannot_hold_has_no_split() -> None:
         {"host": summary("host"), **cells_of(a=(4, 100), b=(4, 100))},
         "split",
     )
-    assert split.compose(found, GuestNode(9, 0, 10), CandidateRequest().group("")) == ()
+    assert split.compose(found, GuestNode(9, 0, 10), probe(VCPU=1)) == ()
 
 
 def test_a_cell_without_a_required_trait_takes_no_part_in_a_split() -> None:
@@ -281,5 +291,72 @@ def test_a_cell_without_a_required_trait_takes_no_part_in_a_split() -> None:
         {"host": summary("host"), **cells_of(a=(4, 100), b=(4, 100))},
         "split",
     )
-    group = CandidateRequest().group("").requiring("CUSTOM_FAST")
-    assert split.compose(found, GuestNode(6, 0, 10), group) == ()
+    fast = RequestGroup({"VCPU": 1}).requiring("CUSTOM_FAST")
+    asked = CandidateRequest({"_NUMA0": fast})
+    assert split.compose(found, GuestNode(6, 0, 10), asked) == ()
+
+
+def test_what_other_groups_take_from_a_cell_stays_taken_and_is_not_given_twice() -> None:
+    found = answered(
+        [candidate({"a": {"VCPU": 3, "MEMORY_MB": 1}}, _NUMA0=["a"], _PROXY=["a"])],
+        {"host": summary("host"), **cells_of(a=(4, 100), b=(4, 100))},
+        "split",
+    )
+    asked = probe(VCPU=1, MEMORY_MB=1).with_group("_PROXY", RequestGroup({"VCPU": 2}))
+    [composed] = split.compose(found, GuestNode(6, 0, 10), asked)
+    assert sum(amounts["VCPU"] for amounts in composed.allocations.values()) == 8
+    assert max(amounts["VCPU"] for amounts in composed.allocations.values()) == 4
+    assert split.compose(found, GuestNode(7, 0, 10), asked) == ()
+
+
+def test_an_isolated_group_keeps_its_cell_to_itself() -> None:
+    cells = cells_of(a=(4, 100), b=(4, 100), c=(4, 100))
+    found = answered(
+        [candidate({"a": {"VCPU": 1}, "b": {"VCPU": 1}}, _NUMA0=["a"], _PROXY=["b"])],
+        {"host": summary("host"), **cells},
+        "split",
+    )
+    shared = probe(VCPU=1).with_group("_PROXY", RequestGroup({"VCPU": 1}))
+    isolated = replace(shared, group_policy="isolate")
+    [composed] = split.compose(found, GuestNode(8, 0, 0), isolated)
+    assert composed.mappings["_NUMA0"] == ("a", "c")
+    assert split.compose(found, GuestNode(9, 0, 0), isolated) == ()
+    assert split.compose(found, GuestNode(9, 0, 0), shared) != ()
+
+
+def test_every_cell_of_a_split_has_the_requested_traits_beside_it() -> None:
+    cells = cells_of(a=(4, 100), b=(4, 100), c=(4, 100))
+    for name in "ac":
+        cells[name]["traits"] = ["HW_NUMA_ROOT", "CUSTOM_RACK7"]
+    found = answered(
+        [candidate({"a": {"VCPU": 1}}, _NUMA0=["a"], _TRAITS=["a"])],
+        {"host": summary("host"), **cells},
+        "split",
+    )
+    asked = probe(VCPU=1).with_group("_TRAITS", RequestGroup().requiring("CUSTOM_RACK7"))
+    [composed] = split.compose(found, GuestNode(8, 0, 0), asked)
+    assert composed.mappings["_NUMA0"] == ("a", "c")
+    assert split.compose(found, GuestNode(9, 0, 0), asked) == ()
+
+
+@pytest.mark.parametrize(
+    "extra_specs",
+    [
+        {"same_subtree": "_GPU,_NUMA0"},
+        {"same_subtree": "_GPU,!_NUMA0"},
+        {"hw:pci_numa_affinity_policy": "required"},
+        {"hw:numa_nodes": "1"},
+    ],
+)
+def test_a_guest_whose_cell_something_else_depends_on_is_not_split(
+    extra_specs: dict[str, str],
+) -> None:
+    assert split_of(spec({"resources_GPU:VGPU": "1", **extra_specs})) is None
+    assert split_of(spec({"resources_GPU:VGPU": "1", "trait:CUSTOM_RACK7": "required"}))
+
+
+def test_a_specification_that_holds_a_group_at_the_guests_cell_is_not_split() -> None:
+    port = RequestedGroup("port", {"NET_BW_EGR_KILOBIT_PER_SEC": 1})
+    held_together = frozenset({frozenset({"port", "_NUMA0"})})
+    assert split_of(spec(requested_groups=(port,), same_subtree=held_together)) is None
+    assert split_of(spec(requested_groups=(port,))) is not None

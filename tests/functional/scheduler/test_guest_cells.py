@@ -1,0 +1,57 @@
+"""A host with NUMA cells, filled claim by claim until nothing fits any more."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from compute_agent.scheduler.errors import NoValidHost
+from tests.functional.scheduler.moving import World
+from tests.unit.scheduler.specs import spec
+
+CELLS = 2
+VCPUS_OF_A_CELL = 63
+GUEST_VCPUS = 4
+ONTO_CELLS_WITH_CARDS = {"resources_CARD:VGPU": "1", "same_subtree": "_CARD,_NUMA0"}
+
+
+def filled(world: World, extra_specs: dict[str, str]) -> list[dict[str, int]]:
+    """Claim until nothing fits; return the CPUs of each claim by cell."""
+    mark = f"CUSTOM_T{uuid.uuid4().hex[:12].upper()}"
+    world.provider("host", {}, "COMPUTE_NODE", mark)
+    for index in range(CELLS):
+        cell = f"cell{index}"
+        world.provider(cell, {"VCPU": VCPUS_OF_A_CELL}, "HW_NUMA_ROOT", parent="host")
+        world.provider(f"card{index}", {"VGPU": 100}, parent=cell)
+    asked = spec({"root_required": mark, **extra_specs}, vcpus=GUEST_VCPUS, memory_mb=0, root_gb=0)
+    scheduler = world.scheduler()
+    claimed = []
+    while True:
+        consumer = str(uuid.uuid4())
+        try:
+            scheduler.select_destinations(asked, [consumer])
+        except NoValidHost:
+            return claimed
+        held = world.held(consumer).items()
+        claimed.append({name: taken["VCPU"] for name, taken in held if "VCPU" in taken})
+
+
+def test_guests_whose_card_must_be_beside_them_fill_a_host_without_being_split(
+    world: World,
+) -> None:
+    claimed = filled(world, ONTO_CELLS_WITH_CARDS)
+    assert [len(by_cell) for by_cell in claimed] == [1] * (VCPUS_OF_A_CELL // GUEST_VCPUS * CELLS)
+
+
+def test_guests_that_nothing_must_be_beside_use_up_what_single_cells_cannot_give(
+    world: World,
+) -> None:
+    claimed = filled(world, {})
+    assert [len(by_cell) for by_cell in claimed] == [1] * 30 + [2]
+
+
+@pytest.mark.parametrize("policy", ["none", "isolate"])
+def test_a_policy_alone_does_not_keep_a_guest_from_being_split(world: World, policy: str) -> None:
+    claimed = filled(world, {"resources_CARD:VGPU": "1", "group_policy": policy})
+    assert [len(by_cell) for by_cell in claimed] == [1] * 30 + [2]
