@@ -30,6 +30,7 @@ CONSUMER_CONFLICT_TEXT: Final = "consumer generation conflict"
 SHOWN: Final = 500
 """Characters of a foreign body that go into a message."""
 
+_NO_PROVIDER: Final = re.compile(r"resource provider '[^']+' that does not exist")
 _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
 
 E = TypeVar("E", bound=errors.PlacementError)
@@ -85,6 +86,17 @@ def is_conflict(response: Response) -> bool:
 
 def is_consumer_conflict(response: Response) -> bool:
     return response.status == 409 and CONSUMER_CONFLICT_TEXT in explanation(response).lower()
+
+
+def is_about_providers(error: errors.PlacementError) -> bool:
+    """Whether a refused write of allocations was due to its providers and not to its consumers.
+
+    Placement lost a race of its own every time, or a provider was deleted: nothing was written, and
+    the same consumers may be given something of other providers.
+    """
+    if error.code == CONCURRENT_UPDATE:
+        return CONSUMER_CONFLICT_TEXT not in error.detail.lower()
+    return error.status == 400 and _NO_PROVIDER.search(error.detail) is not None
 
 
 def failure(kind: type[E], doing: str, method: str, path: str, response: Response) -> E:

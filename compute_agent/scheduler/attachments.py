@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compute_agent.errors import AllocationUpdateFailed
+from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.scheduler import flavor
 from compute_agent.scheduler.answer import Allocations
 from compute_agent.scheduler.causes import Causes, LostClaim
+from compute_agent.scheduler.claim_order import lost_claim
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.placement_port import Placement, Wanted
 from compute_agent.scheduler.search import Search
@@ -62,12 +63,11 @@ class Attachments:
         lost: list[LostClaim] = []
         for candidate in self._search.on_host(spec, request, root).candidates[:CANDIDATES_TRIED]:
             total = _sum(held.allocations, candidate.allocations)
-            lacking = self._placement.exchange({instance: Wanted(held, total, INSTANCE)})
-            if lacking is None:
+            refusal = self._placement.exchange({instance: Wanted(held, total, INSTANCE)})
+            if refusal is None:
                 LOG.info("Added %s to what %s holds", candidate.allocations, instance)
                 return Attached(candidate.allocations, candidate.mappings)
-            amount = candidate.amount(lacking.provider, lacking.resource_class)
-            lost.append(LostClaim(root, lacking.provider, lacking.resource_class, amount))
+            lost.append(lost_claim(root, candidate, refusal))
         causes = Causes(claims_lost=tuple(lost))
         if not lost:
             reason = f"Host {root} of instance {instance} has no candidate for what is attached."
@@ -92,7 +92,13 @@ class Attachments:
                         f"it holds {has} there."
                     )
                 left[uuid][name] = has - amount
-        self._placement.exchange({instance: Wanted(held, _without_zeros(left), INSTANCE)})
+        wanted = {instance: Wanted(held, _without_zeros(left), INSTANCE)}
+        refusal = self._placement.exchange(wanted)
+        if refusal is not None:
+            raise AllocationMoveFailed(
+                f"Taking what was attached from {instance} was refused: placement answered: "
+                f"{refusal.detail}. Detach it again."
+            )
 
 
 def _sum(one: Allocations, other: Allocations) -> dict[str, dict[str, int]]:

@@ -32,12 +32,25 @@ class FilterCause:
 
 @dataclass(frozen=True, slots=True)
 class LostClaim:
-    """A claim that placement refused: on which host, and which provider had too little of what."""
+    """A claim that placement refused: on which host, and which provider had too little of what.
+
+    ``provider`` and ``resource_class`` are empty and ``amount`` is 0 where nothing was short, or
+    placement did not name it; ``detail`` is placement's explanation.
+    """
 
     host: str
-    provider: str
-    resource_class: str
-    amount: int
+    provider: str = ""
+    resource_class: str = ""
+    amount: int = 0
+    detail: str = ""
+
+    def sentence(self) -> str:
+        """Return why the claim was refused, as one sentence."""
+        if self.provider and self.resource_class:
+            return (
+                f"Provider {self.provider} had less than {self.amount} {self.resource_class} left."
+            )
+        return f"Placement answered: {(self.detail or 'nothing more').rstrip('.')}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +89,8 @@ class Causes:
         elif self.claims_lost:
             lost = self.claims_lost[-1]
             text = (
-                f"{len(self.claims_lost)} claim(s) were lost to others, the last on host"
-                f" {lost.host}: provider "
-                f"{lost.provider} had less than {lost.amount} {lost.resource_class} left."
+                f"Placement refused {len(self.claims_lost)} claim(s), because others claimed at the"
+                f" same time; the last was on host {lost.host}. {lost.sentence()}"
             )
         elif self.filters and not self.filters[-1].hosts_left:
             last = self.filters[-1]

@@ -1,11 +1,12 @@
-"""In which order the candidates of one host are claimed, and which are not worth trying."""
+"""Order in which the candidates of one host are claimed, less those not worth trying."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from compute_agent.scheduler.answer import Candidate
-from compute_agent.scheduler.placement_port import Shortage
+from compute_agent.scheduler.causes import LostClaim
+from compute_agent.scheduler.placement_port import ClaimRefusal
 
 
 class ClaimOrder:
@@ -20,19 +21,28 @@ class ClaimOrder:
         self._tries_left = most
 
     def next(self) -> Candidate | None:
-        """Return the next candidate to try, None when the host is exhausted."""
+        """Return the next candidate to try, `None` when the host is exhausted."""
         if not self._left or not self._tries_left:
             return None
         self._tries_left -= 1
         return self._left.pop(0)
 
-    def failed(self, candidate: Candidate, shortage: Shortage) -> None:
-        """Take note that `candidate` could not be claimed, and of what was short."""
-        amount = candidate.amount(shortage.provider, shortage.resource_class)
-        if not amount:
-            return
-        self._left = [
-            one
-            for one in self._left
-            if one.amount(shortage.provider, shortage.resource_class) < amount
-        ]
+    def failed(self, candidate: Candidate, refusal: ClaimRefusal) -> None:
+        """Leave out what cannot be claimed either, after `candidate` was refused."""
+        provider, resource_class = refusal.provider, refusal.resource_class
+        amount = candidate.amount(provider, resource_class)
+        if amount:
+            self._left = [
+                other for other in self._left if other.amount(provider, resource_class) < amount
+            ]
+
+
+def lost_claim(host: str, candidate: Candidate, refusal: ClaimRefusal) -> LostClaim:
+    """Return what is reported about a candidate that could not be claimed."""
+    return LostClaim(
+        host,
+        refusal.provider,
+        refusal.resource_class,
+        candidate.amount(refusal.provider, refusal.resource_class),
+        refusal.detail,
+    )

@@ -9,7 +9,7 @@ from typing import Protocol
 from compute_agent.scheduler.answer import Candidate
 from compute_agent.scheduler.carried import Carried
 from compute_agent.scheduler.give_back import GiveBack
-from compute_agent.scheduler.placement_port import Microversion, Placement, Shortage
+from compute_agent.scheduler.placement_port import ClaimRefusal, Microversion, Placement
 from compute_agent.scheduler.spec import RequestSpec
 
 LOG = logging.getLogger(__name__)
@@ -25,8 +25,8 @@ class Claims(Protocol):
 
     def claim(
         self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
-    ) -> Shortage | None:
-        """Claim `candidate` for an instance; return what was lacking, None if it is claimed.
+    ) -> ClaimRefusal | None:
+        """Claim `candidate` for an instance; return why not, `None` if it is claimed.
 
         :raises AllocationUpdateFailed: the instance holds something that is not to be touched.
         """
@@ -46,7 +46,7 @@ class NewClaims:
 
     def claim(
         self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
-    ) -> Shortage | None:
+    ) -> ClaimRefusal | None:
         """See `Claims`."""
         return self._placement.claim(
             instance,
@@ -76,7 +76,7 @@ class ClaimsOnceAllAgentsExpectThem:
 
     def claim(
         self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
-    ) -> Shortage | None:
+    ) -> ClaimRefusal | None:
         """See `Claims`."""
         if self._agents_claim():
             LOG.info("The agent of %s allocates for %s by itself", candidate.root, instance)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from compute_agent.errors import AllocationUpdateFailed
 from compute_agent.scheduler.answer import Candidate
 from compute_agent.scheduler.causes import LostClaim
-from compute_agent.scheduler.claim_order import ClaimOrder
+from compute_agent.scheduler.claim_order import ClaimOrder, lost_claim
 from compute_agent.scheduler.claims import Claims, NewClaims
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.give_back import GiveBack
@@ -185,18 +185,18 @@ class Scheduler:
         while (candidate := tries.next()) is not None:
             held[instance] = candidate
             try:
-                shortage = claims.claim(instance, candidate, spec, microversion)
+                refusal = claims.claim(instance, candidate, spec, microversion)
             except AllocationUpdateFailed:
                 # what the instance holds is somebody else's claim, not ours to give back
                 del held[instance]
                 raise
-            if shortage is None:
+            if refusal is None:
                 LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
                 return candidate
             del held[instance]
-            amount = candidate.amount(shortage.provider, shortage.resource_class)
-            lost.append(LostClaim(host.name, shortage.provider, shortage.resource_class, amount))
-            tries.failed(candidate, shortage)
+            lost.append(lost_claim(host.name, candidate, refusal))
+            LOG.info("A claim on host %s was refused. %s", host.name, lost[-1].sentence())
+            tries.failed(candidate, refusal)
         return None
 
     def _ordered(self, spec: RequestSpec, hosts: Sequence[HostState]) -> list[HostState]:

@@ -13,10 +13,10 @@ from compute_agent.scheduler.carried import Carried
 from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.move import Move, both_places, left_on_source
 from compute_agent.scheduler.placement_port import (
+    ClaimRefusal,
     Holding,
     Microversion,
     Placement,
-    Shortage,
     Wanted,
 )
 from compute_agent.scheduler.spec import RequestSpec
@@ -46,17 +46,17 @@ class Progress:
         self.move = move
         self._journal.update(self.line, entry_of(move, "claim"))
 
-    def write(self, wanted: Mapping[str, Wanted]) -> Shortage | None:
+    def write(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
         """Write what consumers hold; what was refused for sure counts as not written."""
         try:
-            lacking = self._placement.exchange(wanted)
+            refusal = self._placement.exchange(wanted)
         except AllocationMoveFailed:
             raise
         except BaseException:
             self.wrote = True
             raise
-        self.wrote = self.wrote or lacking is None
-        return lacking
+        self.wrote = self.wrote or refusal is None
+        return refusal
 
 
 class MoveClaims:
@@ -78,7 +78,7 @@ class MoveClaims:
         candidate: Candidate,
         spec: RequestSpec,  # noqa: ARG002 - part of the protocol; owners are those of the source
         microversion: Microversion,  # noqa: ARG002 - likewise; several consumers need their own
-    ) -> Shortage | None:
+    ) -> ClaimRefusal | None:
         """See `Claims`."""
         move, there = self._progress.move, candidate.allocations
         left: Mapping[str, Mapping[str, int]] = {}

@@ -39,7 +39,7 @@ from compute_agent.scheduler.move_claims import (
     entry_of,
     wanted_of,
 )
-from compute_agent.scheduler.placement_port import Holding, Placement, Shortage
+from compute_agent.scheduler.placement_port import ClaimRefusal, Holding, Placement
 from compute_agent.scheduler.selection import Selection
 from compute_agent.scheduler.spec import RequestSpec
 from compute_agent.scheduler.whereabouts import root_of
@@ -289,7 +289,7 @@ class Mover:
         wanted = {move.instance: wanted_of(move, held, move.source, INSTANCE)}
         if move.migration:
             wanted[move.migration] = wanted_of(move, kept, {}, MIGRATION)
-        _refuse_shortage(move, self._placement.exchange(wanted))
+        _raise_refusal(move, self._placement.exchange(wanted))
 
     def _take_away_source(self, move: Move) -> None:
         held = self._placement.holding(move.instance)
@@ -303,14 +303,19 @@ class Mover:
                 "no other host."
             )
         wanted = {move.instance: wanted_of(move, held, left, INSTANCE)}
-        _refuse_shortage(move, self._placement.exchange(wanted))
+        _raise_refusal(move, self._placement.exchange(wanted))
 
 
-def _refuse_shortage(move: Move, lacking: Shortage | None) -> None:
+def _raise_refusal(move: Move, refusal: ClaimRefusal | None) -> None:
     """Raise when what an instance held could not be written as it was."""
-    if lacking is not None:
+    if refusal is None:
+        return
+    doing = f"Writing the allocations of {move.instance} was refused"
+    if refusal.resource_class:
         raise AllocationMoveFailed(
-            f"Writing the allocations of {move.instance} was refused: provider "
-            f"{lacking.provider} has too little {lacking.resource_class} for what it held "
-            "there. Was its inventory reduced below what is in use?"
+            f"{doing}: provider {refusal.provider} has too little {refusal.resource_class} for "
+            "what it held there. Was its inventory reduced below what is in use?"
         )
+    raise AllocationMoveFailed(
+        f"{doing}: placement answered: {refusal.detail} Nothing was changed; repeat the step."
+    )

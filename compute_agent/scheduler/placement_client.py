@@ -25,9 +25,9 @@ from compute_agent.report.retries import Retries
 from compute_agent.report.transport import Transport
 from compute_agent.scheduler.answer import NUMA_ROOT, SHARING
 from compute_agent.scheduler.placement_port import (
+    ClaimRefusal,
     Holding,
     Microversion,
-    Shortage,
     UnknownName,
     Wanted,
 )
@@ -122,18 +122,21 @@ class PlacementClient:
         user_id: str,
         microversion: Microversion,
         consumer_type: str,
-    ) -> Shortage | None:
+    ) -> ClaimRefusal | None:
         """See `placement_port.Placement`."""
-        result = self._allocations.claim_resources(
-            consumer,
-            allocation_request,
-            project_id,
-            user_id,
-            microversion,
-            consumer_type=consumer_type,
-        )
+        try:
+            result = self._allocations.claim_resources(
+                consumer,
+                allocation_request,
+                project_id,
+                user_id,
+                microversion,
+                consumer_type=consumer_type,
+            )
+        except errors.AllocationUpdateFailed as error:
+            return _refusal(error)
         if isinstance(result, NoCapacity):
-            return Shortage(result.provider or "", result.resource_class or "")
+            return _shortage(result)
         if isinstance(result, AlreadyClaimed):
             raise errors.AllocationUpdateFailed(
                 f"Consumer {consumer} holds allocations already, on "
@@ -156,12 +159,13 @@ class PlacementClient:
         """See `placement_port.Placement`."""
         self._allocations.put_allocations(consumer, {**holding.record, "allocations": {}})
 
-    def exchange(self, wanted: Mapping[str, Wanted]) -> Shortage | None:
+    def exchange(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
         """See `placement_port.Placement`."""
-        lacking = self._exchange.write({c: _record(one) for c, one in wanted.items()})
-        if lacking is None:
-            return None
-        return Shortage(lacking.provider or "", lacking.resource_class or "")
+        try:
+            lacking = self._exchange.write({c: _record(one) for c, one in wanted.items()})
+        except errors.AllocationMoveFailed as error:
+            return _refusal(error)
+        return _shortage(lacking) if lacking is not None else None
 
     def sharing(self, uuids: Collection[str]) -> frozenset[str]:
         """See `placement_port.Placement`."""
@@ -252,6 +256,17 @@ class PlacementClient:
         with self._lock:
             since, name = self._names.get(uuid, (0.0, None))
         return name if name and self._clock() - since < _NAMES_KEPT_SECONDS else None
+
+
+def _shortage(lacking: NoCapacity) -> ClaimRefusal:
+    return ClaimRefusal(lacking.provider or "", lacking.resource_class or "", lacking.detail)
+
+
+def _refusal(error: errors.PlacementError) -> ClaimRefusal:
+    """Return the refusal that only concerns the providers of one candidate; raise any other."""
+    if answers.is_about_providers(error):
+        return ClaimRefusal(detail=error.detail)
+    raise error
 
 
 def _record(wanted: Wanted) -> dict[str, Any]:

@@ -11,14 +11,17 @@ Microversion = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
-    """A claim that placement refused for want of capacity.
+class ClaimRefusal:
+    """A claim that placement refused because of its providers; another candidate may be granted.
 
-    ``provider`` and ``resource_class`` are empty where the answer did not name them.
+    :param provider: the provider that had too little of ``resource_class``; both are empty where
+        placement did not name them, lost races of its own, or no longer has a provider.
+    :param detail: placement's explanation.
     """
 
     provider: str = ""
     resource_class: str = ""
+    detail: str = ""
 
 
 class UnknownName(Exception):
@@ -83,8 +86,8 @@ class Placement(Protocol):
         user_id: str,
         microversion: Microversion,
         consumer_type: str,
-    ) -> Shortage | None:
-        """Claim for a consumer that has nothing yet; return what was lacking, None if claimed.
+    ) -> ClaimRefusal | None:
+        """Claim for a consumer that has nothing yet; return why not, `None` if it is claimed.
 
         :raises AllocationUpdateFailed: the consumer holds something else already.
         """
@@ -98,8 +101,8 @@ class Placement(Protocol):
     def release_exactly(self, consumer: str, holding: Holding) -> None:
         """Give back a consumer's allocations if nobody changed them since they were read."""
 
-    def exchange(self, wanted: Mapping[str, Wanted]) -> Shortage | None:
-        """Let every consumer hold what is wanted, all or none; return what was lacking.
+    def exchange(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
+        """Let every consumer hold what is wanted, all or none; return why not, `None` if done.
 
         :raises AllocationMoveFailed: one of them was changed since it was read.
         """

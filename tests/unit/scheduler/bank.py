@@ -13,9 +13,9 @@ from typing import Any
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
 from compute_agent.scheduler.answer import SHARING
 from compute_agent.scheduler.placement_port import (
+    ClaimRefusal,
     Holding,
     Microversion,
-    Shortage,
     UnknownName,
     Wanted,
 )
@@ -76,7 +76,7 @@ class Bank:
         user_id: str,
         microversion: Microversion,
         consumer_type: str,
-    ) -> Shortage | None:
+    ) -> ClaimRefusal | None:
         self._reached()
         self.before_claim(consumer)
         self._reached()
@@ -87,7 +87,7 @@ class Bank:
             for name, amount in amounts.items():
                 if self.left(provider, name) < amount:
                     self.claims.append(f"{consumer} {provider} refused")
-                    return Shortage(provider, name)
+                    return ClaimRefusal(provider, name)
         self.held[consumer] = wanted
         self.claims.append(f"{consumer} {' '.join(wanted)}")
         self.after_claim(consumer)
@@ -130,7 +130,7 @@ class Bank:
         nested = {r for r, one in roots.items() if "HW_NUMA_ROOT" in one["traits"]}
         return frozenset(roots), frozenset(nested)
 
-    def exchange(self, wanted: Mapping[str, Wanted]) -> Shortage | None:
+    def exchange(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
         raise NotImplementedError("moves are tested with a real placement")
 
     def sharing(self, uuids: Collection[str]) -> frozenset[str]:

@@ -20,7 +20,7 @@ from compute_agent.scheduler.flavor import RequestOptions
 from compute_agent.scheduler.give_back import GiveBack
 from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
-from compute_agent.scheduler.placement_port import Shortage
+from compute_agent.scheduler.placement_port import ClaimRefusal
 from compute_agent.scheduler.search import Search, SearchOptions
 from compute_agent.scheduler.spec import Destination, InstanceGroup, RequestSpec
 from compute_agent.scheduler.weighers import order
@@ -121,7 +121,7 @@ def test_candidates_that_need_what_was_short_are_skipped() -> None:
     ]
     tries = ClaimOrder(offered, 8)
     assert tries.next() == offered[0]
-    tries.failed(offered[0], Shortage("host", "VCPU"))
+    tries.failed(offered[0], ClaimRefusal("host", "VCPU"))
     assert tries.next() == offered[2]
     assert tries.next() is None
 
@@ -317,7 +317,7 @@ def test_no_host_says_that_the_limit_was_reached(journal: Path) -> None:
 def test_no_host_says_which_claims_were_lost(journal: Path) -> None:
     bank = flat_hosts(a=9)
     bank.held["neighbour"] = {"a": {"VCPU": 9}}
-    with pytest.raises(NoValidHost, match="provider a had less than 2 VCPU left"):
+    with pytest.raises(NoValidHost, match="Provider a had less than 2 VCPU left"):
         chosen(scheduler_on(bank, journal), ONE)
 
 
@@ -330,9 +330,9 @@ def test_no_host_says_that_placement_does_not_know_a_name(journal: Path) -> None
 
 def test_a_shortage_without_a_name_costs_one_candidate(journal: Path) -> None:
     class Silent(Bank):
-        def claim(self, *args: Any, **kwargs: Any) -> Shortage | None:
+        def claim(self, *args: Any, **kwargs: Any) -> ClaimRefusal | None:
             found = super().claim(*args, **kwargs)
-            return Shortage() if found else None
+            return ClaimRefusal() if found else None
 
     bank = Silent(cards(1, 1).candidates, cards(1, 1).summaries)
     bank.held["neighbour"] = {"card0": {"VGPU": 1}}
