@@ -33,6 +33,7 @@ from compute_agent.cmd.exit_table import exit_table
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+    from compute_agent.scheduler.announcements import Announcements
     from compute_agent.scheduler.command_options import ClaimWords
     from compute_agent.scheduler.manager import Scheduler
     from compute_agent.scheduler.moves import Mover
@@ -217,7 +218,7 @@ def _claim(namespace: argparse.Namespace) -> int:
     consumer = (
         uuid_text("--consumer", namespace.consumer) if namespace.consumer else str(uuid.uuid4())
     )
-    scheduler, client, _ = assembled(namespace)
+    scheduler, client, _ = assembled(namespace, chooses=True)
     [[selection]] = scheduler.select_destinations(spec, [consumer])
     request = json.loads(selection.allocation_request)
     names = client.provider_names(request["allocations"])
@@ -286,7 +287,7 @@ def _select(namespace: argparse.Namespace) -> int:
     body = read_json(namespace.file)
     instances = spec_reader.instances_of(body)
     spec = spec_reader.read_spec(body)
-    scheduler, _, _ = assembled(namespace)
+    scheduler, _, _ = assembled(namespace, chooses=True)
     selections = scheduler.select_destinations(spec, instances, alternates=namespace.alternates)
     print(json.dumps([[one.as_dict() for one in per] for per in selections], indent=2))
     return Exit.DONE
@@ -336,9 +337,10 @@ def _serve(namespace: argparse.Namespace) -> int:
 
 
 def _upgrade_status(namespace: argparse.Namespace) -> int:
-    from compute_agent.scheduler.upgrade_view import print_status, status_on_bus
+    from compute_agent.scheduler.running_scheduler import upgrade_status
+    from compute_agent.scheduler.upgrade_view import print_status
 
-    status = status_on_bus(configuration(namespace))
+    status = upgrade_status(configuration(namespace))
     if namespace.json:
         print(json.dumps(status, indent=2))
     else:
@@ -346,9 +348,12 @@ def _upgrade_status(namespace: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def assembled(namespace: argparse.Namespace) -> tuple[Scheduler, PlacementClient, Mover]:
+def assembled(
+    namespace: argparse.Namespace, *, chooses: bool = False
+) -> tuple[Scheduler, PlacementClient, Mover]:
     """Return a scheduler as the configuration describes it, with its client and its mover.
 
+    :param chooses: whether hosts will be chosen, so that it matters which are alive.
     :raises InvalidConfiguration: it describes none.
     """
     from compute_agent.scheduler.assembly import parts_of
@@ -358,8 +363,27 @@ def assembled(namespace: argparse.Namespace) -> tuple[Scheduler, PlacementClient
         format="%(levelname)s %(name)s: %(message)s",
     )
     conf = configuration(namespace)
-    parts = parts_of(conf, _transport(conf))
+    # a host that is taken although it is silent, since it was named, is worth a word
+    logging.getLogger("compute_agent.scheduler.search").setLevel(logging.WARNING)
+    heard = _announcements(namespace, conf) if chooses else None
+    parts = parts_of(conf, _transport(conf), heard, serving=False)
     return parts.scheduler, parts.client, parts.mover
+
+
+def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Announcements | None:
+    """Return what a running scheduler has heard of the hosts; `None`, and a note, if nothing."""
+    from compute_agent.scheduler import running_scheduler
+    from compute_agent.scheduler.errors import NoSchedulerAnswers
+
+    try:
+        return running_scheduler.announcements(conf)
+    except (errors.InvalidConfiguration, NoSchedulerAnswers) as error:
+        print(
+            f"compute-scheduler {namespace.command}: It is unknown which hosts are alive; only "
+            f"those that placement marks as disabled are left out. {error}",
+            file=sys.stderr,
+        )
+        return None
 
 
 def _transport(conf: cfg.ConfigOpts) -> Any:

@@ -54,7 +54,7 @@ def _begin(namespace: argparse.Namespace) -> int:
     body = read_json(namespace.file)
     instance = uuid_text("INSTANCE", namespace.instance)
     migration = uuid_text("--migration", namespace.migration) if namespace.migration else ""
-    _, _, mover = assembled(namespace)
+    _, _, mover = assembled(namespace, chooses=True)
     begun = mover.begin(
         move_kind(namespace.kind),
         spec_reader.read_spec(body),

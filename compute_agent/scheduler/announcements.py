@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -51,6 +51,25 @@ class Announcements:
                     attributes=dict(node),
                 )
 
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return every announcement as plain values, with its age in seconds, for `restore`."""
+        return [
+            {**asdict(announcement), "root": root, "age": self.age(announcement)}
+            for root, announcement in self.all().items()
+        ]
+
+    def restore(self, snapshot: Iterable[Mapping[str, Any]]) -> None:
+        """Take in the announcements that another process has heard.
+
+        Fields that are not known here are left out: that process may be of a newer version.
+        """
+        now = self._clock()
+        with self._lock:
+            for written in snapshot:
+                known = {name: written[name] for name in _FIELDS & written.keys()}
+                seen_at = now - float(written["age"])
+                self._by_root[str(written["root"])] = Announcement(**known | {"seen_at": seen_at})
+
     def of(self, root: str) -> Announcement | None:
         """Return the last announcement about a host, None if there was none."""
         with self._lock:
@@ -69,6 +88,9 @@ class Announcements:
     def age(self, announcement: Announcement) -> float:
         """Return the seconds since an announcement arrived."""
         return self._clock() - announcement.seen_at
+
+
+_FIELDS = frozenset(field.name for field in fields(Announcement))
 
 
 def _count(instances: Any) -> int | None:

@@ -41,22 +41,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerParts:
-    """What a scheduler consists of."""
+    """Parts of a scheduler; ``announcements`` is `None` where nothing is heard of agents."""
 
     scheduler: Scheduler
     client: PlacementClient
     mover: Mover
     attachments: Attachments
     fleet: Fleet
+    announcements: Announcements | None
 
 
 def parts_of(
-    conf: cfg.ConfigOpts, transport: Transport, announcements: Announcements | None = None
+    conf: cfg.ConfigOpts,
+    transport: Transport,
+    announcements: Announcements | None = None,
+    *,
+    serving: bool = True,
 ) -> SchedulerParts:
     """Return the parts of a scheduler as `conf` describes it.
 
-    :param announcements: where agents' announcements arrive, None without a bus. With a bus the
-        scheduler is expected to serve many requests, and keeps what it knows of the hosts.
+    :param announcements: where agents' announcements arrive, `None` without a bus.
+    :param serving: with a bus, whether many requests are expected: the scheduler keeps what it
+        knows of the hosts' layouts, and holds back what agents are too old for. A command, which
+        makes one request, claims itself in any case.
     :raises InvalidConfiguration: an option whose value no filter, weigher or file stands for.
     """
     client = PlacementClient(
@@ -64,8 +71,9 @@ def parts_of(
     )
     agents_may_claim = conf.compute_agent.legacy_self_claim == "auto"
     options = search_options(conf)
+    lasting = announcements if serving else None
     fleet = Fleet(
-        announcements,
+        lasting,
         client.provider_names,
         [
             *([CLAIMS] if agents_may_claim else []),
@@ -73,7 +81,7 @@ def parts_of(
             *([PINNED] if options.unpinned_fallback else []),
         ],
     )
-    layouts = Layouts(client.roots_by_layout) if announcements is not None else None
+    layouts = Layouts(client.roots_by_layout) if lasting is not None else None
     search = Search(client, options, announcements, fleet, layouts)
     journal = Journal(conf.compute_scheduler.journal_path)
     give_back = GiveBack(client, journal)
@@ -83,7 +91,8 @@ def parts_of(
         claims = ClaimsOnceAllAgentsExpectThem(claims, lambda: fleet.may_lack(CLAIMS))
     scheduler = Scheduler(client, search, claim_options(conf), give_back, claims=claims)
     mover = Mover(client, scheduler, journal)
-    return SchedulerParts(scheduler, client, mover, Attachments(client, search), fleet)
+    attachments = Attachments(client, search)
+    return SchedulerParts(scheduler, client, mover, attachments, fleet, announcements)
 
 
 def scheduler_of(

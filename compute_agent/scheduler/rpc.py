@@ -8,6 +8,7 @@
     attach_resources(spec_obj, instance_uuid) -> {"allocations", "mappings"}
     detach_resources(instance_uuid, allocations)
     upgrade_status() -> {"minimum_service_version", "behaviours": [...]}
+    announced_hosts() -> {"hosts": [{"root", "age", "host", "enabled", ...}, ...]}
     update_aggregates, delete_aggregate                         the aggregates are read anew
     update_instance_info, delete_instance_info, sync_instance_info   taken note of, no answer
 
@@ -165,6 +166,12 @@ class SchedulerEndpoint:
         with _told("upgrade_status"):
             return self._parts.fleet.status()
 
+    def announced_hosts(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what agents announced, with the age of each announcement in seconds."""
+        with _told("announced_hosts"):
+            heard = self._parts.announcements
+            return {"hosts": heard.snapshot() if heard is not None else []}
+
     def update_aggregates(self, _ctxt: Mapping[str, Any], aggregates: Any) -> None:
         """Read the aggregates anew."""
         LOG.debug("Aggregates changed: %s", aggregates)
@@ -246,13 +253,20 @@ class SchedulerService:
 class SchedulerClient:
     """Calls a scheduler over the bus.
 
-    :param version_cap: the newest version that calls may have, None for any.
+    :param version_cap: the newest version that calls may have, `None` for any.
+    :param retry: how often a broker that cannot be reached is tried again, `None` for ever.
     """
 
-    def __init__(self, bus: Any, timeout: float = 60.0, version_cap: str | None = None) -> None:
+    def __init__(
+        self,
+        bus: Any,
+        timeout: float = 60.0,
+        version_cap: str | None = None,
+        retry: int | None = None,
+    ) -> None:
         target = oslo_messaging.Target(topic=TOPIC, version=VERSION)
         self._client = oslo_messaging.get_rpc_client(
-            bus, target, timeout=timeout, version_cap=version_cap
+            bus, target, timeout=timeout, version_cap=version_cap, retry=retry
         )
 
     def select_destinations(

@@ -113,6 +113,7 @@ class Search:
         ]
         causes = Causes(queries=tuple(queries.causes), notes=tuple(queries.notes))
         if spec.force_hosts or spec.force_nodes:
+            self._warn_of_unusable(found)
             return Found(tuple(found), causes, version)
         passed, dropped = run_filters(self._options.filters, found, spec)
         return Found(tuple(passed), replace(causes, filters=tuple(dropped)), version)
@@ -256,6 +257,26 @@ class Search:
         if not self._options.track_instances:
             announced = replace(announced, instances=None)
         return announced, self._announcements.age(announced) < self._options.service_down_time
+
+    def _warn_of_unusable(self, forced_hosts: Sequence[HostState]) -> None:
+        """Log which forced hosts, which no filter looks at, are silent or disabled."""
+        for host in forced_hosts:
+            announced = host.announcement
+            if announced is None or self._announcements is None:
+                continue
+            if not host.alive:
+                LOG.warning(
+                    "Host %s is used because the request forces it, but its agent was last heard "
+                    "%.0f s ago: check that compute-agent runs there",
+                    host.name,
+                    self._announcements.age(announced),
+                )
+            elif not announced.enabled:
+                LOG.warning(
+                    "Host %s is used because the request forces it, but it is disabled: enable it, "
+                    "or name another",
+                    host.name,
+                )
 
     def _named_instances(self, spec: RequestSpec) -> Mapping[str, frozenset[str]]:
         """Return where the instances live that hints or the server group name, by instance."""

@@ -70,8 +70,9 @@ def announce(config: Path) -> Iterator[Callable[..., None]]:
     target = oslo_messaging.Target(topic="compute-state", version="1.0", fanout=True)
     client = oslo_messaging.get_rpc_client(transport, target)
 
-    def send(root: str, version: int) -> None:
-        state = {"host": f"h-{root}", "nodes": [{"uuid": root}], "service_version": version}
+    def send(root: str, version: int, **node: Any) -> None:
+        nodes = [{"uuid": root, **node}]
+        state = {"host": f"h-{root}", "nodes": nodes, "service_version": version}
         client.cast({}, "compute_state", state=state)
 
     yield send
@@ -117,6 +118,24 @@ def test_every_worker_hears_the_agents_and_the_status_names_the_old_ones(
     eventually(all_workers_know, log.read_text())
     assert f"by h-{old}" in status(config)
     cloud.call("DELETE", f"/resource_providers/{old}")
+
+
+def test_a_command_leaves_out_the_hosts_that_a_running_scheduler_knows_as_disabled(
+    cloud: Cloud, config: Path, log: Path, call: Callable[..., Any], announce: Callable[..., None]
+) -> None:
+    host = cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
+    announce(host, 1, enabled=False)
+
+    def all_workers_know() -> bool:
+        # who answers is chosen by the broker, in turn
+        told = [call("announced_hosts")["hosts"] for _ in range(2)]
+        return all(host in [one["root"] for one in hosts] for hosts in told)
+
+    eventually(all_workers_know, log.read_text())
+    command = [PROGRAM, "--config-file", str(config), "claim", "--resources", f"{cloud.mark}=1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "ComputeFilter dropped the last" in done.stderr
 
 
 def test_moves_and_claims_are_served_by_any_worker_and_one_that_dies_is_replaced(

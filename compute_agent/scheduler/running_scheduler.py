@@ -1,0 +1,58 @@
+"""Questions to a running scheduler over the message bus, for commands that are not on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import bus as message_bus
+from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.errors import NoSchedulerAnswers
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+STATUS_TIMEOUT = 30.0
+ANNOUNCEMENTS_TIMEOUT = 5.0
+"""Seconds that a command waits to learn who is alive; without an answer it goes on."""
+SEND_RETRIES = 2
+
+
+def upgrade_status(conf: cfg.ConfigOpts) -> dict[str, Any]:
+    """Return `Fleet.status` of a running scheduler.
+
+    :raises InvalidConfiguration: there is no bus.
+    :raises NoSchedulerAnswers: no scheduler answered in time, or it answered with an error.
+    """
+    status: dict[str, Any] = _asked(conf, "upgrade_status", STATUS_TIMEOUT)
+    return status
+
+
+def announcements(conf: cfg.ConfigOpts) -> Announcements:
+    """Return what a running scheduler has heard of all hosts, as it is now.
+
+    :raises InvalidConfiguration: there is no bus.
+    :raises NoSchedulerAnswers: no scheduler answered in time, or it answered with an error.
+    """
+    heard = Announcements()
+    heard.restore(_asked(conf, "announced_hosts", ANNOUNCEMENTS_TIMEOUT)["hosts"])
+    return heard
+
+
+def _asked(conf: cfg.ConfigOpts, method: str, timeout: float) -> Any:
+    message_bus.use_threads()
+    import oslo_messaging
+
+    from compute_agent.scheduler.rpc import SchedulerClient
+
+    bus = message_bus.open_transport(conf)
+    try:
+        cap = message_bus.version_cap(conf, "scheduler")
+        return SchedulerClient(bus, timeout, cap, retry=SEND_RETRIES).call(method)
+    except oslo_messaging.MessagingException as error:
+        raise NoSchedulerAnswers(
+            f"No scheduler answered {method} on the message bus within {timeout:.0f} s "
+            f"({type(error).__name__}: {error}). Check that compute-scheduler serve runs on the "
+            "same bus, in the same version."
+        ) from error
+    finally:
+        bus.cleanup()

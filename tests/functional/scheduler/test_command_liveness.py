@@ -1,0 +1,152 @@
+"""The commands that choose hosts, and what a running scheduler on the bus has heard of them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent import bus as message_bus
+from compute_agent import conf as agent_conf
+from compute_agent.cmd import scheduler as command
+from compute_agent.report.keystone import KeystoneTransport
+from compute_agent.scheduler import running_scheduler
+from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.rpc import SchedulerService
+from tests.functional.scheduler.conftest import Cloud, Command
+
+UNKNOWN = "It is unknown which hosts are alive"
+
+
+@pytest.fixture
+def on_bus(config: Path) -> Path:
+    """A configuration with a bus in memory."""
+    config.write_text(
+        config.read_text().replace("[DEFAULT]\n", "[DEFAULT]\ntransport_url=fake://\n")
+    )
+    return config
+
+
+@pytest.fixture
+def heard(on_bus: Path) -> Iterator[Announcements]:
+    """What a scheduler has heard that serves on that bus."""
+    conf = agent_conf.new_config([f"--config-file={on_bus}"])
+    bus = message_bus.open_transport(conf)
+    service = SchedulerService(conf, bus, KeystoneTransport.from_conf(conf), "scheduler")
+    service.start()
+    try:
+        yield service.announcements
+    finally:
+        service.stop()
+        bus.cleanup()
+
+
+def announced(heard: Announcements, root: str, *, silent: float = 0.0, **node: Any) -> None:
+    """Let an agent announce itself, so many seconds ago."""
+    clock = heard._clock
+    heard._clock = lambda: clock() - silent
+    heard.receive({"host": f"p-{root}", "nodes": [{"uuid": root, **node}]})
+    heard._clock = clock
+
+
+def specification(cloud: Cloud) -> dict[str, Any]:
+    extra = {f"trait:{cloud.mark}": "required"}
+    return {
+        "instance_uuid": str(uuid.uuid4()),
+        "project_id": "p",
+        "user_id": "u",
+        "flavor": {"vcpus": 1, "memory_mb": 64, "extra_specs": extra},
+    }
+
+
+def test_a_claim_takes_neither_silent_nor_disabled_hosts(
+    cloud: Cloud, on_bus: Path, heard: Announcements, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent, disabled, alive = (cloud.flat_host(4) for _ in range(3))
+    announced(heard, silent, silent=61.0)
+    announced(heard, disabled, enabled=False)
+    announced(heard, alive)
+    asked = ("claim", "--resources", "VCPU=4", "--required", cloud.mark, "--json")
+    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.DONE
+    output = capsys.readouterr()
+    assert json.loads(output.out)["root_provider"] == alive
+    assert output.err == ""
+    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.NOTHING_FITS
+    assert "ComputeFilter dropped the last 2 host(s)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("select",), ("move", "begin", "live")])
+def test_a_specification_is_not_placed_on_a_silent_host(
+    cloud: Cloud,
+    on_bus: Path,
+    heard: Announcements,
+    words: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, silent = cloud.flat_host(1), cloud.flat_host(4)
+    body = specification(cloud)
+    arguments = list(words)
+    if "move" in words:
+        claim = ["claim", "--resources", "VCPU=1", "--host", f"p-{source}", "--json"]
+        assert command.main(["--config-file", str(on_bus), *claim]) == command.Exit.DONE
+        instance = json.loads(capsys.readouterr().out)["consumer"]
+        arguments += [instance, "--migration", str(uuid.uuid4())]
+    else:
+        announced(heard, source, enabled=False)
+    announced(heard, silent, silent=61.0)
+    monkeypatch.setattr("sys.stdin", StringIO(json.dumps(body)))
+    status = command.main(["--config-file", str(on_bus), *arguments])
+    assert status == command.Exit.NOTHING_FITS
+    assert "ComputeFilter dropped the last" in capsys.readouterr().err
+
+
+def test_a_silent_host_that_is_named_is_taken_with_a_warning(
+    cloud: Cloud,
+    on_bus: Path,
+    heard: Announcements,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    host = cloud.flat_host(4)
+    announced(heard, host, silent=61.0)
+    asked = ("claim", "--resources", "VCPU=1", "--host", f"p-{host}", "--json")
+    with caplog.at_level(logging.WARNING):
+        assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.DONE
+    assert json.loads(capsys.readouterr().out)["root_provider"] == host
+    assert f"Host p-{host} is used because the request forces it" in caplog.text
+    assert "last heard 61 s ago" in caplog.text
+
+
+def test_without_a_bus_a_claim_reports_once_that_liveness_is_unknown_and_is_made(
+    cloud: Cloud, command: Command
+) -> None:
+    host = cloud.flat_host(4)
+    done = command("claim", "--resources", "VCPU=1", "--required", cloud.mark, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["root_provider"] == host
+    assert done.stderr.count(UNKNOWN) == 1
+    assert "transport_url is not set" in done.stderr
+    assert command("release", json.loads(done.stdout)["consumer"]).stderr == ""
+
+
+def test_without_an_answer_from_a_scheduler_a_claim_is_made_too(
+    cloud: Cloud,
+    on_bus: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(running_scheduler, "ANNOUNCEMENTS_TIMEOUT", 0.1)
+    host = cloud.flat_host(4)
+    asked = ("claim", "--resources", "VCPU=1", "--required", cloud.mark, "--json")
+    assert command.main(["--config-file", str(on_bus), *asked]) == command.Exit.DONE
+    output = capsys.readouterr()
+    assert json.loads(output.out)["root_provider"] == host
+    assert output.err.count(UNKNOWN) == 1
+    assert "No scheduler answered announced_hosts" in output.err
