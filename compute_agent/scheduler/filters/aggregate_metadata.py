@@ -1,4 +1,4 @@
-"""Filters that go by the metadata of the aggregates a host is in."""
+"""Filters by the metadata of the aggregates that a host is in."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class AggregateInstanceExtraSpecsFilter(HostFilter):
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether some aggregate has each value asked for."""
-        for key, wanted in spec.flavor.extra_specs.items():
+        for key, wanted_value in spec.flavor.extra_specs.items():
             scope, _, name = key.partition(":")
             if scope != _EXTRA_SPECS_SCOPE:
                 continue
-            if not any(matches(value, wanted) for value in _values(host, name)):
+            if not any(matches(value, wanted_value) for value in _values(host, name)):
                 return False
         return True
 
@@ -35,9 +35,9 @@ class AggregateImagePropertiesIsolation(HostFilter):
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether no aggregate contradicts the image."""
-        for key, wanted in spec.image.properties.items():
+        for key, wanted_value in spec.image.properties.items():
             values = _values(host, key)
-            if values and wanted not in values:
+            if values and wanted_value not in values:
                 return False
         return True
 
@@ -51,8 +51,8 @@ class AggregateMultiTenancyIsolation(HostFilter):
         """Return whether the host is the project's or nobody's."""
         tenants = {
             tenant
-            for one in host.aggregates
-            for key, value in one.metadata.items()
+            for aggregate in host.aggregates
+            for key, value in aggregate.metadata.items()
             if key.startswith("filter_tenant_id")
             for tenant in _split(value)
         }

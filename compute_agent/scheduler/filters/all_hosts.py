@@ -1,4 +1,4 @@
-"""No filter at all."""
+"""Filter that passes every host."""
 
 from __future__ import annotations
 

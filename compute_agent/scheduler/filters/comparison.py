@@ -1,4 +1,4 @@
-"""Comparing a fact with what an extra spec asks for, in the notation of extra specs.
+"""Comparison of a fact with what an extra spec asks for, in the notation of extra specs.
 
 =, ==, !=, >=, <=              numbers (= means at least)
 s==, s!=, s>=, s>, s<=, s<     text
@@ -31,9 +31,9 @@ _TEXTS: Mapping[str, Callable[[str, str], bool]] = {
 }
 
 
-def matches(fact: Any, wanted: str) -> bool:
-    """Return whether `fact` is what `wanted` asks for; a number that is none does not match."""
-    words = wanted.split()
+def matches(fact: Any, condition: str) -> bool:
+    """Return whether `fact` meets `condition`; no text meets a comparison of numbers."""
+    words = condition.split()
     sign, rest = (words[0], words[1:]) if words else ("", [])
     if sign == "<or>":
         return str(fact) in [word for word in words if word != "<or>"]
@@ -49,4 +49,4 @@ def matches(fact: Any, wanted: str) -> bool:
             return _NUMBERS[sign](float(fact), float(rest[0]))
         except (TypeError, ValueError):
             return False
-    return str(fact) == wanted
+    return str(fact) == condition

@@ -17,7 +17,9 @@ class ComputeFilter(HostFilter):
 
     def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
         """Return whether the host is enabled and alive."""
-        if any(_DISABLED in one.traits for one in host.tree if one.uuid == host.uuid):
+        if any(
+            _DISABLED in provider.traits for provider in host.tree if provider.uuid == host.uuid
+        ):
             return False
         announced = host.announcement
         return host.alive and (announced is None or announced.enabled)

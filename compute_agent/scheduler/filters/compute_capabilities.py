@@ -29,13 +29,13 @@ class ComputeCapabilitiesFilter(HostFilter):
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether every capability asked for is there."""
         return all(
-            _satisfied(host, path, wanted)
-            for path, wanted in _capabilities(spec.flavor.extra_specs)
+            _satisfied(host, path, condition)
+            for path, condition in _capabilities(spec.flavor.extra_specs)
         )
 
 
 def _capabilities(extra_specs: Mapping[str, str]) -> list[tuple[list[str], str]]:
-    wanted = []
+    conditions = []
     for key, value in extra_specs.items():
         scope = key.split(":")
         if len(scope) == 1:
@@ -43,18 +43,18 @@ def _capabilities(extra_specs: Mapping[str, str]) -> list[tuple[list[str], str]]
             if key not in ("group_policy", "root_required") and not key.startswith(
                 ("same_subtree", "member_of", "in_tree")
             ):
-                wanted.append((scope, value))
+                conditions.append((scope, value))
         elif scope[0] == _SCOPE:
-            wanted.append((scope[1:], value))
-    return wanted
+            conditions.append((scope[1:], value))
+    return conditions
 
 
-def _satisfied(host: HostState, path: list[str], wanted: str) -> bool:
+def _satisfied(host: HostState, path: list[str], condition: str) -> bool:
     if len(path) == 1 and path[0] in _DERIVED:
-        return matches(host.capacity(_DERIVED[path[0]]), wanted)
+        return matches(host.capacity(_DERIVED[path[0]]), condition)
     fact: Any = host.announcement.attributes if host.announcement else {}
     for part in path:
         if not isinstance(fact, Mapping) or part not in fact:
             return False
         fact = fact[part]
-    return matches(fact, wanted)
+    return matches(fact, condition)

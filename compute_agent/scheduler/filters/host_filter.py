@@ -1,4 +1,4 @@
-"""The contract of a filter: given a host and a request, may the host take it?"""
+"""Contract of a filter: given a host and a request, may the host take it?"""
 
 from __future__ import annotations
 

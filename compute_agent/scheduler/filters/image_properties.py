@@ -23,19 +23,21 @@ class ImagePropertiesFilter(HostFilter):
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the host supports the image."""
         properties = spec.image.properties
-        wanted = [properties.get(n) for n in ("hw_architecture", "img_hv_type", "hw_vm_mode")]
-        if not any(wanted):
+        wanted_values = [
+            properties.get(n) for n in ("hw_architecture", "img_hv_type", "hw_vm_mode")
+        ]
+        if not any(wanted_values):
             return True
         supported = host.announcement.attributes.get(_ANNOUNCED) if host.announcement else None
         if supported:
             return any(
                 all(
                     want is None or want.lower() == str(have).lower()
-                    for want, have in zip(wanted, kind, strict=False)
+                    for want, have in zip(wanted_values, kind, strict=False)
                 )
                 for kind in supported
             )
-        architecture = wanted[0]
+        architecture = wanted_values[0]
         known = [name for name in host.traits if name.startswith(_ARCHITECTURE_TRAITS)]
         if architecture is None or not known:
             return True

@@ -35,7 +35,7 @@ class JsonFilter(HostFilter):
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the condition holds; no hint: True.
 
-        :raises InvalidRequest: the hint is no such condition.
+        :raises InvalidRequest: the hint is not such a condition.
         """
         texts = spec.hint("query")
         if not texts:
@@ -51,7 +51,7 @@ def _evaluate(node: Any, host: HostState) -> Any:
         return _fact(node[1:], host)
     if not isinstance(node, list):
         return node
-    sign, arguments = node[0], [_evaluate(one, host) for one in node[1:]]
+    sign, arguments = node[0], [_evaluate(operand, host) for operand in node[1:]]
     if sign == "and":
         return all(arguments)
     if sign == "or":

@@ -1,4 +1,4 @@
-"""Hosts that have not too much on them, as their agents announce it."""
+"""Hosts with little load, as their agents announce it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts that announce the metrics which the weigher of metrics goes by."""
+"""Hosts that announce the metrics which the metrics weigher needs."""
 
 from __future__ import annotations
 

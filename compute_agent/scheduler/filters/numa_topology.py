@@ -34,7 +34,11 @@ class NUMATopologyFilter(HostFilter):
                 if self._flat_fits(host, numa, spec):
                     yield host
                 continue
-            left = tuple(one for one in host.candidates if self._fits(one, host, numa, spec))
+            left = tuple(
+                candidate
+                for candidate in host.candidates
+                if self._fits(candidate, host, numa, spec)
+            )
             if left:
                 yield replace(host, candidates=left)
 
@@ -54,8 +58,8 @@ class NUMATopologyFilter(HostFilter):
         announced = host.announcement.attributes.get(_CELLS) if host.announcement else None
         if not announced:
             return True
-        networks = [one.physnet for one in spec.requested_networks if one.physnet]
-        tunneled = any(one.tunneled for one in spec.requested_networks)
+        networks = [network.physnet for network in spec.requested_networks if network.physnet]
+        tunneled = any(network.tunneled for network in spec.requested_networks)
         if not (numa.asked or networks or tunneled):
             return True
         return any(

@@ -22,7 +22,7 @@ class PciPassthroughFilter(HostFilter):
     """Drop the candidates whose devices an alias does not allow, and hosts with none left.
 
     With ``pci_in_placement`` the devices are part of the candidates, and for a guest with NUMA
-    nodes the alias's ``numa_policy`` says where they may be: ``required``: below a cell of the
+    nodes the alias's ``numa_policy`` decides where they may be: ``required``: below a cell of the
     guest; ``legacy``: there or below no cell; ``preferred`` and ``socket``: anywhere. Without it
     the agent must announce ``pci_pools``, a list of ``{"resource_class", "traits", "count"}``, with
     enough free.
@@ -31,22 +31,22 @@ class PciPassthroughFilter(HostFilter):
     def filter_all(self, hosts: Sequence[HostState], spec: RequestSpec) -> Iterator[HostState]:
         """Yield the hosts with the candidates that the aliases allow."""
         named = flavor.device_aliases(spec)
-        wanted = {suffix: self.options.pci_aliases[name] for suffix, name in named.items()}
-        if not wanted:
+        aliases = {suffix: self.options.pci_aliases[name] for suffix, name in named.items()}
+        if not aliases:
             yield from hosts
         elif self.options.pci_in_placement:
-            yield from _with_near_devices(hosts, wanted if _has_numa(spec) else {})
+            yield from _with_near_devices(hosts, aliases if _has_numa(spec) else {})
         else:
             for host in hosts:
-                devices = list(wanted.values()) * (1 + host.claimed_here)
+                devices = list(aliases.values()) * (1 + host.claimed_here)
                 if pools_suffice(_pools(host), devices):
                     yield host
 
 
-def near(candidate: Candidate, host: HostState, wanted: Mapping[str, PciAlias]) -> bool:
+def near(candidate: Candidate, host: HostState, aliases: Mapping[str, PciAlias]) -> bool:
     """Whether each device is as near to the guest's cells as its alias wants.
 
-    :param wanted: alias by the suffix of the device's group.
+    :param aliases: alias by the suffix of the device's group.
     """
     cells = {
         uuid
@@ -57,34 +57,34 @@ def near(candidate: Candidate, host: HostState, wanted: Mapping[str, PciAlias]) 
     if not cells:
         # a flat host: only its agent knows which device is near
         return True
-    for suffix, alias in wanted.items():
+    for suffix, alias in aliases.items():
         if alias.numa_policy in _ANYWHERE:
             continue
         for device in candidate.mappings.get(suffix, ()):
             line = host.ancestry(device)
-            of_a_cell = any(NUMA_ROOT in host.providers[one].traits for one in line)
+            of_a_cell = any(NUMA_ROOT in host.providers[provider].traits for provider in line)
             if (of_a_cell or alias.numa_policy == "required") and cells.isdisjoint(line):
                 return False
     return True
 
 
-def pools_suffice(pools: Sequence[Mapping[str, Any]], wanted: Sequence[PciAlias]) -> bool:
+def pools_suffice(pools: Sequence[Mapping[str, Any]], aliases: Sequence[PciAlias]) -> bool:
     """Whether each of the devices wanted can be had from a pool, every one only once."""
-    if not wanted:
+    if not aliases:
         return True
     for index, pool in enumerate(pools):
-        if int(pool.get("count", 0)) > 0 and _serves(pool, wanted[0]):
+        if int(pool.get("count", 0)) > 0 and _serves(pool, aliases[0]):
             taken = {**pool, "count": int(pool["count"]) - 1}
-            if pools_suffice([*pools[:index], taken, *pools[index + 1 :]], wanted[1:]):
+            if pools_suffice([*pools[:index], taken, *pools[index + 1 :]], aliases[1:]):
                 return True
     return False
 
 
 def _with_near_devices(
-    hosts: Sequence[HostState], wanted: Mapping[str, PciAlias]
+    hosts: Sequence[HostState], aliases: Mapping[str, PciAlias]
 ) -> Iterator[HostState]:
     for host in hosts:
-        left = tuple(one for one in host.candidates if near(one, host, wanted))
+        left = tuple(candidate for candidate in host.candidates if near(candidate, host, aliases))
         if left or not host.candidates:
             yield replace(host, candidates=left)
 
@@ -93,7 +93,7 @@ def _has_numa(spec: RequestSpec) -> bool:
     """Whether the guest has NUMA nodes: asked for, or since its CPUs or pages are its own."""
     settings = ("hw:numa_nodes", "hw:cpu_policy", "hw:mem_page_size")
     values = [spec.setting(name) for name in settings]
-    return bool(spec.guest_cells) or any(one not in (None, "shared", "small") for one in values)
+    return bool(spec.guest_cells) or any(value not in (None, "shared", "small") for value in values)
 
 
 def _serves(pool: Mapping[str, Any], alias: PciAlias) -> bool:

@@ -1,4 +1,4 @@
-"""Which filters there are, and making those that the options enable."""
+"""Registry of the filters, and the construction of those that the options enable."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def make(
     """
     classes: dict[str, type[HostFilter]] = {}
     for path in available:
-        classes.update((one.__name__, one) for one in _classes(path))
+        classes.update((filter_class.__name__, filter_class) for filter_class in _classes(path))
     unknown = [name for name in enabled if name not in classes]
     if unknown:
         raise InvalidConfiguration(
@@ -82,16 +82,16 @@ def _classes(path: str) -> Sequence[type[HostFilter]]:
         return BUILT_IN
     if path.startswith(_REFERENCE_PREFIX):
         name = path.rpartition(".")[2]
-        return [one for one in BUILT_IN if one.__name__ == name]
+        return [filter_class for filter_class in BUILT_IN if filter_class.__name__ == name]
     module_name, _, attribute = path.rpartition(".")
     try:
-        found: Any = getattr(importlib.import_module(module_name), attribute)
+        loaded_object: Any = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidConfiguration(
             f"Option [filter_scheduler]available_filters names {path}, which cannot be imported: "
             f"{error}"
         ) from error
-    if isinstance(found, type) and issubclass(found, HostFilter):
-        return [found]
-    classes: Sequence[type[HostFilter]] = found()
+    if isinstance(loaded_object, type) and issubclass(loaded_object, HostFilter):
+        return [loaded_object]
+    classes: Sequence[type[HostFilter]] = loaded_object()
     return classes
