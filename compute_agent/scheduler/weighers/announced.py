@@ -54,5 +54,5 @@ class CrossCellMoveWeigher(HostWeigher):
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return -1 for a move to another cell, else 0."""
-        wanted = spec.destination.cell
-        return -1.0 if wanted and host.cell != wanted else 0.0
+        wanted_cell = spec.destination.cell
+        return -1.0 if wanted_cell and host.cell != wanted_cell else 0.0

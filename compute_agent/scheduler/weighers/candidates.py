@@ -18,7 +18,7 @@ def in_order(
     Best is who breaks into the fewest untouched devices, then leaves the least of the devices it
     touches, then takes from the fewest providers, then from the cells with the most left.
     """
-    return tuple(sorted(candidates, key=lambda one: _cost(one, providers)))
+    return tuple(sorted(candidates, key=lambda candidate: _cost(candidate, providers)))
 
 
 def _cost(

@@ -1,4 +1,4 @@
-"""The contract of a weigher, and the weighers that come with the scheduler."""
+"""Contract of a weigher, and the weighers that come with the scheduler."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ class PCIWeigher(HostWeigher):
         """Return the devices that stay free, negative for a request that needs none."""
         if not host.candidates:
             return 0.0
-        wanted = {
-            name for one in host.candidates[0].allocations.values() for name in one
+        wanted_classes = {
+            name for amounts in host.candidates[0].allocations.values() for name in amounts
         } - _NOT_DEVICES
-        if wanted:
-            return float(sum(host.free(name) for name in wanted))
-        devices = {name for one in host.tree for name in one.capacity} - _NOT_DEVICES
+        if wanted_classes:
+            return float(sum(host.free(name) for name in wanted_classes))
+        devices = {name for provider in host.tree for name in provider.capacity} - _NOT_DEVICES
         return -float(sum(host.free(name) for name in devices))
 
 
@@ -178,7 +178,7 @@ class HypervisorVersionWeigher(HostWeigher):
 
 
 def _providers_giving(candidate: Candidate, classes: Sequence[str]) -> list[str]:
-    return [uuid for uuid, one in candidate.allocations.items() if set(classes) & set(one)]
+    return [uuid for uuid, amounts in candidate.allocations.items() if set(classes) & set(amounts)]
 
 
 def _members(host: HostState, spec: RequestSpec, policy: str) -> int:

@@ -1,4 +1,4 @@
-"""Putting hosts in order: raw weights scaled to 0..1, times multiplier, summed."""
+"""Order of hosts: raw weights scaled to 0..1, times multiplier, summed."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def make(paths: Sequence[str], options: WeigherOptions | None = None) -> tuple[H
     weighers: list[HostWeigher] = []
     for path in paths:
         if path == ALL_WEIGHERS:
-            weighers += [one() for one in BUILT_IN]
+            weighers += [weigher_class() for weigher_class in BUILT_IN]
             continue
         module_name, _, name = path.rpartition(".")
-        known = [one for one in BUILT_IN if one.__name__ == name]
+        known = [weigher_class for weigher_class in BUILT_IN if weigher_class.__name__ == name]
         try:
             if path.startswith(_REFERENCE_PREFIX):
                 weighers.append(known[0]())
@@ -63,9 +63,9 @@ def make(paths: Sequence[str], options: WeigherOptions | None = None) -> tuple[H
             raise InvalidConfiguration(
                 f"Option [filter_scheduler]weight_classes names {path}: expected {ALL_WEIGHERS}, "
                 f"or the path of a class; these come with the scheduler: "
-                f"{', '.join(one.__name__ for one in BUILT_IN)}."
+                f"{', '.join(weigher_class.__name__ for weigher_class in BUILT_IN)}."
             ) from error
-    return tuple(one.configured(options or WeigherOptions()) for one in weighers)
+    return tuple(weigher.configured(options or WeigherOptions()) for weigher in weighers)
 
 
 def weights(
@@ -119,6 +119,6 @@ def _multiplier(weigher: HostWeigher, host: HostState, options: WeighingOptions)
         try:
             values.append(float(text))
         except ValueError:
-            # metadata is free text: what is no number overrides nothing
+            # metadata is free text: what is not a number overrides nothing
             continue
     return min(values, default=default)
