@@ -26,7 +26,7 @@ INSTANCE = "INSTANCE"
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """What was added for a port or accelerator; whoever attached it keeps it until it is detached.
+    """What was added for a port or accelerator; the caller keeps it until it is detached.
 
     :param mappings: group to the providers that serve it.
     """
@@ -37,7 +37,7 @@ class Attached:
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
-            "allocations": {uuid: dict(one) for uuid, one in self.allocations.items()},
+            "allocations": {uuid: dict(amounts) for uuid, amounts in self.allocations.items()},
             "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
         }
 
@@ -57,13 +57,13 @@ class Attachments:
         :raises MoveRefused: the instance is on no host, or on several.
         :raises AllocationMoveFailed: somebody else changed what it holds.
         """
-        held = self._placement.holding(instance)
-        root = root_of(self._placement, instance, held)
+        holding = self._placement.holding(instance)
+        root = root_of(self._placement, instance, holding)
         request = flavor.request_of(spec, flavor.RequestOptions(limit=None))
         lost: list[LostClaim] = []
         for candidate in self._search.on_host(spec, request, root).candidates[:CANDIDATES_TRIED]:
-            total = _sum(held.allocations, candidate.allocations)
-            refusal = self._placement.exchange({instance: Wanted(held, total, INSTANCE)})
+            total = _sum(holding.allocations, candidate.allocations)
+            refusal = self._placement.exchange({instance: Wanted(holding, total, INSTANCE)})
             if refusal is None:
                 LOG.info("Added %s to what %s holds", candidate.allocations, instance)
                 return Attached(candidate.allocations, candidate.mappings)
@@ -81,8 +81,8 @@ class Attachments:
         :raises AllocationUpdateFailed: the instance holds less than that.
         :raises AllocationMoveFailed: somebody else changed what it holds.
         """
-        held = self._placement.holding(instance)
-        left = {uuid: dict(amounts) for uuid, amounts in held.allocations.items()}
+        holding = self._placement.holding(instance)
+        left = {uuid: dict(amounts) for uuid, amounts in holding.allocations.items()}
         for uuid, amounts in resources.items():
             for name, amount in amounts.items():
                 has = left.get(uuid, {}).get(name, 0)
@@ -92,8 +92,8 @@ class Attachments:
                         f"it holds {has} there."
                     )
                 left[uuid][name] = has - amount
-        wanted = {instance: Wanted(held, _without_zeros(left), INSTANCE)}
-        refusal = self._placement.exchange(wanted)
+        wanted_holdings = {instance: Wanted(holding, _without_zeros(left), INSTANCE)}
+        refusal = self._placement.exchange(wanted_holdings)
         if refusal is not None:
             raise AllocationMoveFailed(
                 f"Taking what was attached from {instance} was refused: placement answered: "
@@ -101,8 +101,8 @@ class Attachments:
             )
 
 
-def _sum(one: Allocations, other: Allocations) -> dict[str, dict[str, int]]:
-    total = {uuid: dict(amounts) for uuid, amounts in one.items()}
+def _sum(first: Allocations, other: Allocations) -> dict[str, dict[str, int]]:
+    total = {uuid: dict(amounts) for uuid, amounts in first.items()}
     for uuid, amounts in other.items():
         there = total.setdefault(uuid, {})
         for name, amount in amounts.items():
@@ -111,5 +111,8 @@ def _sum(one: Allocations, other: Allocations) -> dict[str, dict[str, int]]:
 
 
 def _without_zeros(allocations: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    left = {u: {n: amount for n, amount in one.items() if amount} for u, one in allocations.items()}
+    left = {
+        u: {n: amount for n, amount in amounts.items() if amount}
+        for u, amounts in allocations.items()
+    }
     return {uuid: amounts for uuid, amounts in left.items() if amounts}

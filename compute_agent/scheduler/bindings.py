@@ -1,7 +1,7 @@
-"""Who gets which provider after a claim: network interfaces, PCI devices, accelerators.
+"""Providers for network interfaces, PCI devices and accelerators after a claim.
 
 Ports are in `port`. A claim's ``mappings`` name the providers by the suffix of the group, and the
-suffix is what whoever asked for the group called it.
+suffix is what its requester called it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,14 @@ def device_providers(spec: RequestSpec, mappings: Mappings) -> dict[str, tuple[s
 
     :raises InvalidRequest: the claim has no provider for one of the devices.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    providers_by_device: dict[str, tuple[str, ...]] = {}
     for suffix in flavor.device_aliases(spec):
         request_id = suffix.rpartition("-")[0]
-        found[request_id] = (*found.get(request_id, ()), _only(suffix, mappings))
-    return found
+        providers_by_device[request_id] = (
+            *providers_by_device.get(request_id, ()),
+            _only(suffix, mappings),
+        )
+    return providers_by_device
 
 
 def accelerator_providers(requester_ids: Collection[str], mappings: Mappings) -> dict[str, str]:

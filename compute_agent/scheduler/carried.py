@@ -1,4 +1,4 @@
-"""What a moving instance holds on shared providers and takes along: it must not be found twice.
+"""Holdings on shared providers that a moving instance takes along: they are not needed twice.
 
 A pool may have room for an instance's disk just once. Its new host needs no second room there, so
 where no candidate is found hosts are asked for without what the instance holds on the pool already,
@@ -46,32 +46,34 @@ class Carried:
 
     def completed(self, answer: Answer, request: CandidateRequest) -> Answer:
         """Return the answer to the lessened request with all that `request` asks for."""
-        wanted = request.group(UNSUFFIXED).resources
-        completed = [self._complete(one, wanted) for one in answer.candidates]
+        wanted_amounts = request.group(UNSUFFIXED).resources
+        completed = [self._complete(candidate, wanted_amounts) for candidate in answer.candidates]
         pools = {
             pool: ProviderSummary(
                 pool,
                 pool,
-                capacity={name: wanted.get(name, 0) for name in amounts},
+                capacity={name: wanted_amounts.get(name, 0) for name in amounts},
                 traits=frozenset({SHARING}),
             )
             for pool, amounts in self.held.items()
         }
         return replace(
             answer,
-            candidates=tuple(one for one in completed if one is not None),
+            candidates=tuple(candidate for candidate in completed if candidate is not None),
             providers={**pools, **answer.providers},
         )
 
-    def _complete(self, candidate: Candidate, wanted: Mapping[str, int]) -> Candidate | None:
+    def _complete(
+        self, candidate: Candidate, wanted_amounts: Mapping[str, int]
+    ) -> Candidate | None:
         allocations = {uuid: dict(amounts) for uuid, amounts in candidate.allocations.items()}
         served = list(candidate.mappings.get(UNSUFFIXED, ()))
         for pool, amounts in self.held.items():
-            for name in amounts.keys() & wanted.keys():
-                if wanted[name] > amounts[name] and name not in allocations.get(pool, {}):
+            for name in amounts.keys() & wanted_amounts.keys():
+                if wanted_amounts[name] > amounts[name] and name not in allocations.get(pool, {}):
                     # the rest was found elsewhere, and a disk is in one piece
                     return None
-                allocations.setdefault(pool, {})[name] = wanted[name]
+                allocations.setdefault(pool, {})[name] = wanted_amounts[name]
                 served += [pool] if pool not in served else []
         mappings = {**candidate.mappings, UNSUFFIXED: tuple(served)}
         return replace(candidate, allocations=allocations, mappings=mappings)

@@ -1,4 +1,4 @@
-"""How a candidate becomes a claim, and how claims are given back when a request fails."""
+"""Claims of candidates, and their return when a request fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Claims(Protocol):
         :raises AllocationUpdateFailed: the instance holds something that is not to be touched.
         """
 
-    def give_back(self, held: Mapping[str, Candidate]) -> None:
+    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
         """Undo the claims of a request that failed; each may or may not have been carried out."""
 
 
@@ -57,9 +57,9 @@ class NewClaims:
             consumer_type=spec.consumer_type,
         )
 
-    def give_back(self, held: Mapping[str, Candidate]) -> None:
+    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
         """See `Claims`."""
-        self._give_back.all_of(held)
+        self._give_back.all_of(candidates)
 
 
 class ClaimsOnceAllAgentsExpectThem:
@@ -79,10 +79,14 @@ class ClaimsOnceAllAgentsExpectThem:
     ) -> ClaimRefusal | None:
         """See `Claims`."""
         if self._agents_claim():
-            LOG.info("The agent of %s allocates for %s by itself", candidate.root, instance)
+            LOG.info(
+                "The agent of host %s allocates for %s itself, so nothing is claimed",
+                candidate.root,
+                instance,
+            )
             return None
         return self._claims.claim(instance, candidate, spec, microversion)
 
-    def give_back(self, held: Mapping[str, Candidate]) -> None:
+    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
         """See `Claims`; what agents claim is not claimed before this request has ended."""
-        self._claims.give_back(held)
+        self._claims.give_back(candidates)

@@ -1,4 +1,4 @@
-"""Giving back what a request claimed and cannot use, at once or as soon as placement answers."""
+"""Return of claims that a request cannot use, at once or as soon as placement answers."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class GiveBack:
         self._placement = placement
         self._journal = journal
 
-    def all_of(self, held: Mapping[str, Candidate]) -> None:
+    def all_of(self, candidates: Mapping[str, Candidate]) -> None:
         """Give back what every consumer holds, or may hold if the answer to its claim was lost."""
-        for consumer, candidate in held.items():
-            allocations = {uuid: dict(one) for uuid, one in candidate.allocations.items()}
+        for consumer, candidate in candidates.items():
+            allocations = {uuid: dict(amounts) for uuid, amounts in candidate.allocations.items()}
             try:
                 self._if_still_held(consumer, allocations)
             except PlacementError as error:
                 self._write_down(consumer, allocations, error)
 
-    def work_off(self) -> None:
+    def process_journal(self) -> None:
         """Give back what the journal still holds.
 
-        A consumer that holds something else by now was claimed anew and is left alone.
+        A consumer that holds something else by now was claimed again and is left alone.
         """
         for identity, entry in self._journal.entries().items():
             if entry.get("op") != OP:
@@ -43,12 +43,16 @@ class GiveBack:
             try:
                 self._if_still_held(consumer, entry["allocations"])
             except PlacementUnavailable as error:
-                LOG.warning("The journal is worked off later: %s", error)
+                LOG.warning("The journal is processed with the next request: %s", error)
                 return
             except PlacementError as error:
-                LOG.warning("The claim of %s stays in the journal: %s", consumer, error)
+                LOG.warning(
+                    "The claim of %s stays in the journal and is given back later: %s",
+                    consumer,
+                    error,
+                )
                 continue
-            LOG.info("Gave back the claim of %s, as the journal asks", consumer)
+            LOG.info("Gave back the claim of %s, which was in the journal", consumer)
             self._journal.close(identity)
 
     def _if_still_held(self, consumer: str, allocations: Mapping[str, Mapping[str, int]]) -> None:
@@ -63,7 +67,7 @@ class GiveBack:
             self._journal.open({"op": OP, "consumer": consumer, "allocations": allocations})
         except JournalUnusable as unusable:
             LOG.error(
-                "The claim of %s could not be given back (%s) nor written down (%s): release it "
+                "The claim of %s could neither be given back (%s) nor recorded (%s): release it "
                 "with compute-scheduler release %s",
                 consumer,
                 error,
@@ -72,8 +76,8 @@ class GiveBack:
             )
             return
         LOG.warning(
-            "The claim of %s could not be given back (%s); it is in %s and is given back with the "
-            "next request",
+            "The claim of %s could not be given back (%s); it is recorded in %s and given back "
+            "with the next request",
             consumer,
             error,
             self._journal.path,

@@ -1,4 +1,4 @@
-"""A file that remembers what is still to be done when the process dies or placement fails.
+"""Journal of what is still to be done when the process dies or placement fails.
 
 One JSON object per line: ``{"id": ..., "entry": {...}}`` opens an entry, ``{"id": ..., "done":
 true}`` closes it. Appending is atomic enough: a line that was cut off by a crash is the last one,
@@ -59,7 +59,7 @@ class Journal:
 
     @contextmanager
     def taken_over(self, identity: str) -> Iterator[dict[str, Any] | None]:
-        """Yield an open entry, to be worked off in the block; None when there is nothing to do.
+        """Yield an open entry, to be processed in the block; `None` when there is nothing to do.
 
         That is when another process or thread works on it, or it was closed meanwhile.
         """
@@ -142,15 +142,15 @@ def _ends_a_line(path: Path) -> bool:
 
 def _open_entries(file: IO[str]) -> dict[str, dict[str, Any]]:
     file.seek(0)
-    found: dict[str, dict[str, Any]] = {}
+    open_entries: dict[str, dict[str, Any]] = {}
     for text in file:
         try:
             line = json.loads(text)
             if line.get("done"):
-                found.pop(line["id"], None)
+                open_entries.pop(line["id"], None)
             else:
-                found[line["id"]] = line["entry"]
+                open_entries[line["id"]] = line["entry"]
         except (ValueError, KeyError, AttributeError):
             # a line that a crash cut off: its entry was never begun
             continue
-    return found
+    return open_entries

@@ -1,4 +1,4 @@
-"""Select and claim: the scheduler itself."""
+"""Scheduler proper: it selects hosts and claims them."""
 
 from __future__ import annotations
 
@@ -112,61 +112,66 @@ class Scheduler:
         claims: Claims,
         alternates: bool,
     ) -> list[list[Selection]]:
-        self._give_back.work_off()
+        self._give_back.process_journal()
         if is_rebuild(spec):
             return [[self._rebuilt(spec, instance)] for instance in instance_uuids]
-        found = self._search.find(spec, claims.carried)
-        held: dict[str, Candidate] = {}
+        found_hosts = self._search.find(spec, claims.carried)
+        held_candidates: dict[str, Candidate] = {}
         chosen: list[_Claimed] = []
-        left = list(found.hosts)
+        left = list(found_hosts.hosts)
         try:
             for instance in instance_uuids:
-                one, left = self._place(spec, instance, left, found, held, claims)
-                chosen.append(one)
-                spec = _with_group_host(spec, one.host.name)
+                claimed_host, left = self._place(
+                    spec, instance, left, found_hosts, held_candidates, claims
+                )
+                chosen.append(claimed_host)
+                spec = _with_group_host(spec, claimed_host.host.name)
         except BaseException:
-            claims.give_back(held)
+            claims.give_back(held_candidates)
             raise
         spare = self._alternates(spec, left, chosen) if alternates else []
         return [
-            [selection_of(one.host, one.candidate, found.microversion)]
+            [selection_of(claimed.host, claimed.candidate, found_hosts.microversion)]
             + [
-                selection_of(host, host.candidates[0], found.microversion)
-                for host in self._of_cell(one.host.cell, spare)
+                selection_of(host, host.candidates[0], found_hosts.microversion)
+                for host in self._of_cell(claimed.host.cell, spare)
             ]
-            for one in chosen
+            for claimed in chosen
         ]
 
     def _rebuilt(self, spec: RequestSpec, instance: str) -> Selection:
-        host, held = self._search.host_of(spec, instance)
-        kept = Candidate(host.uuid, held.allocations, {})
-        return selection_of(host, kept, PLAIN_MICROVERSION)
+        host, holding = self._search.host_of(spec, instance)
+        unchanged = Candidate(host.uuid, holding.allocations, {})
+        return selection_of(host, unchanged, PLAIN_MICROVERSION)
 
     def _place(
         self,
         spec: RequestSpec,
         instance: str,
         hosts: Sequence[HostState],
-        found: Found,
-        held: dict[str, Candidate],
+        found_hosts: Found,
+        held_candidates: dict[str, Candidate],
         claims: Claims,
     ) -> tuple[_Claimed, list[HostState]]:
         """Claim a host for one instance; return it, and all hosts as they are afterwards.
 
-        `held` gets what the instance holds, or may hold if the answer to its claim was lost.
+        `held_candidates` gets what the instance holds, or may hold if the answer to its claim was
+        lost.
         """
-        causes, lost = found.causes, list[LostClaim]()
+        causes, lost = found_hosts.causes, list[LostClaim]()
         passed = list(hosts)
-        if held:
+        if held_candidates:
             passed, dropped = self._search.run_filters_again(hosts, spec)
             causes = replace(causes, filters=causes.filters + tuple(dropped))
         usable = [host for host in passed if host.candidates]
         for host in self._ordered(spec, usable):
-            candidate = self._claim_on(spec, instance, host, found.microversion, lost, held, claims)
+            candidate = self._claim_on(
+                spec, instance, host, found_hosts.microversion, lost, held_candidates, claims
+            )
             if candidate is not None:
                 claimed = _Claimed(host, candidate)
                 return claimed, [
-                    one.using(candidate, claimed=int(one.uuid == host.uuid)) for one in hosts
+                    other.using(candidate, claimed=int(other.uuid == host.uuid)) for other in hosts
                 ]
         causes = causes.with_claims_lost(tuple(lost))
         raise NoValidHost(causes.sentence(), causes)
@@ -178,22 +183,22 @@ class Scheduler:
         host: HostState,
         microversion: Microversion,
         lost: list[LostClaim],
-        held: dict[str, Candidate],
+        held_candidates: dict[str, Candidate],
         claims: Claims,
     ) -> Candidate | None:
         tries = ClaimOrder(host.candidates, self._options.candidates_per_host)
         while (candidate := tries.next()) is not None:
-            held[instance] = candidate
+            held_candidates[instance] = candidate
             try:
                 refusal = claims.claim(instance, candidate, spec, microversion)
             except AllocationUpdateFailed:
                 # what the instance holds is somebody else's claim, not ours to give back
-                del held[instance]
+                del held_candidates[instance]
                 raise
             if refusal is None:
                 LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
                 return candidate
-            del held[instance]
+            del held_candidates[instance]
             lost.append(lost_claim(host.name, candidate, refusal))
             LOG.info("A claim on host %s was refused. %s", host.name, lost[-1].sentence())
             tries.failed(candidate, refusal)
@@ -206,14 +211,14 @@ class Scheduler:
     def _alternates(
         self, spec: RequestSpec, hosts: Sequence[HostState], chosen: Sequence[_Claimed]
     ) -> list[HostState]:
-        taken = {one.host.uuid for one in chosen}
+        taken = {claimed.host.uuid for claimed in chosen}
         passed, _ = self._search.run_filters_again(hosts, spec)
         spare = [host for host in passed if host.uuid not in taken and host.candidates]
         return self._ordered(spec, spare)
 
     def _of_cell(self, cell: str, spare: Sequence[HostState]) -> list[HostState]:
         """Return as many alternates as may be tried; none can be tried from another cell."""
-        return [one for one in spare if one.cell == cell][: self._options.max_attempts - 1]
+        return [host for host in spare if host.cell == cell][: self._options.max_attempts - 1]
 
 
 def _with_group_host(spec: RequestSpec, host: str) -> RequestSpec:

@@ -1,4 +1,4 @@
-"""One move of an instance as a value, and what the consumers hold while it is under way."""
+"""Moves of instances as values, and what the consumers hold while one is under way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MoveKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One move; whoever drives it keeps it until the move is confirmed or reverted.
+    """One move; the caller keeps it until the move is confirmed or reverted.
 
     :param migration: consumer that holds the source meanwhile; empty for an evacuation.
     :param source_root: root provider of the host that the instance leaves.
@@ -80,7 +80,7 @@ def move_kind(name: str) -> MoveKind:
 def move_of(body: Mapping[str, Any]) -> Move:
     """Return the move that `Move.as_dict` wrote down.
 
-    :raises InvalidRequest: it is no such document.
+    :raises InvalidRequest: it is not such a document.
     """
     try:
         return Move(
@@ -121,25 +121,25 @@ def left_on_source(
     Everything, but on a provider that both places share: there instance and migration together
     hold the larger of the two amounts, since the disk exists once and either may be gone back to.
     """
-    kept: dict[str, dict[str, int]] = {}
+    left_amounts: dict[str, dict[str, int]] = {}
     for uuid, resources in source.items():
         there = destination.get(uuid, {}) if uuid in sharing else {}
         left = {name: amount - there.get(name, 0) for name, amount in resources.items()}
         positive = {name: amount for name, amount in left.items() if amount > 0}
         if positive:
-            kept[uuid] = positive
-    return kept
+            left_amounts[uuid] = positive
+    return left_amounts
 
 
 def both_places(
-    held: Allocations, destination: Allocations, sharing: Collection[str]
+    held_amounts: Allocations, destination: Allocations, sharing: Collection[str]
 ) -> dict[str, dict[str, int]]:
     """Return what an instance holds that is rebuilt at `destination` while its source is dead.
 
     The sum, but on a provider that both places share: there it holds what it needs now, so that
     nothing of the source is left on it when the source's own part is taken away.
     """
-    total = {uuid: dict(resources) for uuid, resources in held.items()}
+    total = {uuid: dict(resources) for uuid, resources in held_amounts.items()}
     for uuid, resources in destination.items():
         there = total.setdefault(uuid, {})
         for name, amount in resources.items():
@@ -147,10 +147,10 @@ def both_places(
     return total
 
 
-def holds_all(held: Allocations, part: Allocations) -> bool:
-    """Whether `held` has every amount of `part` on its provider."""
+def holds_all(held_amounts: Allocations, part: Allocations) -> bool:
+    """Whether `held_amounts` has every amount of `part` on its provider."""
     return all(
-        held.get(uuid, {}).get(name, 0) >= amount
+        held_amounts.get(uuid, {}).get(name, 0) >= amount
         for uuid, resources in part.items()
         for name, amount in resources.items()
     )

@@ -1,4 +1,4 @@
-"""Claiming the destination of a move, and what the journal has to know before that."""
+"""Claims of a move at its destination, and what the journal has to know before them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ MIGRATION = "MIGRATION"
 
 
 class Progress:
-    """How far a move was begun: what the journal says of it, and whether anything was written."""
+    """Progress of a move that is being begun: its line in the journal, and whether it wrote."""
 
     def __init__(
-        self, placement: Placement, journal: Journal, line: str, move: Move, held: Holding
+        self, placement: Placement, journal: Journal, line: str, move: Move, source_holding: Holding
     ) -> None:
         self._placement = placement
         self._journal = journal
         self.line = line
-        self.held = held
+        self.held = source_holding
         self.move = move
         self.wrote = False
 
@@ -88,24 +88,24 @@ class MoveClaims:
             there = both_places(self._held.allocations, there, self._sharing)
         move = replace(move, destination_root=candidate.root, destination=there, left=left)
         self._progress.trying(move)
-        wanted = {
+        wanted_holdings = {
             instance: replace(
                 wanted_of(move, self._held, there, INSTANCE), mappings=candidate.mappings
             )
         }
         if move.migration:
-            wanted[move.migration] = wanted_of(move, Holding({}, {}), left, MIGRATION)
-        return self._progress.write(wanted)
+            wanted_holdings[move.migration] = wanted_of(move, Holding({}, {}), left, MIGRATION)
+        return self._progress.write(wanted_holdings)
 
-    def give_back(self, held: Mapping[str, Candidate]) -> None:
+    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
         """Leave it to the move, which knows what its consumers held before."""
-        LOG.debug("The claims of %s are undone with the move", ", ".join(held) or "nobody")
+        LOG.debug("The claims of %s are undone with the move", ", ".join(candidates) or "nobody")
 
 
 def wanted_of(
     move: Move, holding: Holding, allocations: Mapping[str, Mapping[str, int]], kind: str
 ) -> Wanted:
-    """Return what a consumer of a move shall hold, owned by whoever owned the source."""
+    """Return what a consumer of a move shall hold, owned as the source was."""
     return Wanted(holding, allocations, kind, move.project_id, move.user_id)
 
 

@@ -8,8 +8,8 @@
     return   the source's part of an evacuated instance goes            taking it away
 
 The instance goes from source to destination in one request: were it to hold nothing in between, it
-would begin anew with its generation, and who read it before could overwrite it unnoticed.
-Each step is one atomic request, and before it is sent the journal has a line that says how to go
+would start again with its generation, and a writer who read it before could overwrite it unnoticed.
+Each step is one atomic request, and before it is sent the journal has a line with how to go
 on. So whatever fails, and wherever, what the consumers hold is the state before a step or the one
 after it, and `Mover.recover` leads from either to an end of the move.
 """
@@ -85,10 +85,10 @@ class Mover:
             as placement answers.
         """
         self.recover()
-        held = self._placement.holding(instance)
-        move = self._prepared(kind, instance, held, migration, mappings or {})
+        holding = self._placement.holding(instance)
+        move = self._prepared(kind, instance, holding, migration, mappings or {})
         with self._journal.begun(entry_of(move, "claim")) as line:
-            progress = Progress(self._placement, self._journal, line, move, held)
+            progress = Progress(self._placement, self._journal, line, move, holding)
             try:
                 begun = self._begin(progress, spec, alternates=alternates)
             except BaseException:
@@ -152,15 +152,21 @@ class Mover:
                 try:
                     self._do(move, step)
                 except PlacementUnavailable as error:
-                    LOG.warning("The journal of moves is worked off later: %s", error)
+                    LOG.warning(
+                        "The journal of moves is processed with the next request: %s", error
+                    )
                     return
                 except PlacementError as error:
-                    LOG.warning("The move of %s stays in the journal: %s", move.instance, error)
+                    LOG.warning(
+                        "The move of %s stays in the journal until the next request: %s",
+                        move.instance,
+                        error,
+                    )
                     continue
                 except MoveRefused as error:
                     LOG.warning(
-                        "The move of %s is taken out of the journal, somebody else dealt with it: "
-                        "%s",
+                        "The move of %s is removed from the journal, since others have changed "
+                        "its consumers: %s",
                         move.instance,
                         error,
                     )
@@ -174,7 +180,7 @@ class Mover:
         self,
         kind: MoveKind,
         instance: str,
-        held: Holding,
+        holding: Holding,
         migration: str,
         mappings: Mapping[str, Sequence[str]],
     ) -> Move:
@@ -183,7 +189,7 @@ class Mover:
                 f"Moving {instance} was refused: a cold or live move needs the uuid of its "
                 f"migration and an evacuation has none, {migration or 'none'} was given."
             )
-        if not held.allocations:
+        if not holding.allocations:
             raise MoveRefused(
                 f"Moving {instance} was refused: it holds nothing that could be moved. Claim for "
                 "it first; if a move of it was begun before, revert that one."
@@ -197,11 +203,11 @@ class Mover:
             kind=kind,
             instance=instance,
             migration=migration,
-            source_root=root_of(self._placement, instance, held),
-            source=held.allocations,
+            source_root=root_of(self._placement, instance, holding),
+            source=holding.allocations,
             mappings={suffix: tuple(uuids) for suffix, uuids in mappings.items()},
-            project_id=str(held.record.get("project_id", "")),
-            user_id=str(held.record.get("user_id", "")),
+            project_id=str(holding.record.get("project_id", "")),
+            user_id=str(holding.record.get("user_id", "")),
         )
 
     def _begin(self, progress: Progress, spec: RequestSpec, *, alternates: bool) -> Begun:
@@ -223,8 +229,8 @@ class Mover:
                 self._undo_begin(move)
         except PlacementError as error:
             LOG.warning(
-                "The source of %s could not be given back (%s); it is in %s and given back with "
-                "the next move",
+                "The source of %s could not be given back (%s); it is recorded in %s and given "
+                "back with the next move",
                 move.instance,
                 error,
                 self._journal.path,
@@ -257,9 +263,9 @@ class Mover:
 
     def _undo_begin(self, move: Move) -> None:
         """Give back after a begin that failed or died, if nobody else went on from there."""
-        held = self._placement.holding(move.instance).allocations
-        kept = self._kept(move).allocations
-        if (held, kept) in ((move.source, {}), (move.destination, move.left)):
+        held_amounts = self._placement.holding(move.instance).allocations
+        kept_amounts = self._kept(move).allocations
+        if (held_amounts, kept_amounts) in ((move.source, {}), (move.destination, move.left)):
             self._restore(move)
             return
         raise MoveRefused(
@@ -271,39 +277,39 @@ class Mover:
         return self._placement.holding(move.migration) if move.migration else Holding({}, {})
 
     def _restore(self, move: Move) -> None:
-        held = self._placement.holding(move.instance)
-        kept = self._kept(move)
-        if held.allocations == move.source and not kept.allocations:
+        holding = self._placement.holding(move.instance)
+        kept_source = self._kept(move)
+        if holding.allocations == move.source and not kept_source.allocations:
             return
         if move.migration:
-            if not kept.allocations:
+            if not kept_source.allocations:
                 raise MoveRefused(
                     f"Reverting the move of {move.instance} was refused: migration "
                     f"{move.migration} holds nothing, so the move was confirmed or never begun."
                 )
-        elif not holds_all(held.allocations, move.source):
+        elif not holds_all(holding.allocations, move.source):
             raise MoveRefused(
                 f"Reverting the evacuation of {move.instance} was refused: it does not hold its "
                 f"source {move.source_root} any more."
             )
-        wanted = {move.instance: wanted_of(move, held, move.source, INSTANCE)}
+        wanted_holdings = {move.instance: wanted_of(move, holding, move.source, INSTANCE)}
         if move.migration:
-            wanted[move.migration] = wanted_of(move, kept, {}, MIGRATION)
-        _raise_refusal(move, self._placement.exchange(wanted))
+            wanted_holdings[move.migration] = wanted_of(move, kept_source, {}, MIGRATION)
+        _raise_refusal(move, self._placement.exchange(wanted_holdings))
 
     def _take_away_source(self, move: Move) -> None:
-        held = self._placement.holding(move.instance)
+        holding = self._placement.holding(move.instance)
         source = set(self._placement.tree(move.source_root))
-        if not source & set(held.allocations):
+        if not source & set(holding.allocations):
             return
-        left = {uuid: n for uuid, n in held.allocations.items() if uuid not in source}
+        left = {uuid: n for uuid, n in holding.allocations.items() if uuid not in source}
         if not set(left) - self._placement.sharing(tuple(left)):
             raise MoveRefused(
                 f"Taking the source {move.source_root} from {move.instance} was refused: it is on "
                 "no other host."
             )
-        wanted = {move.instance: wanted_of(move, held, left, INSTANCE)}
-        _raise_refusal(move, self._placement.exchange(wanted))
+        wanted_holdings = {move.instance: wanted_of(move, holding, left, INSTANCE)}
+        _raise_refusal(move, self._placement.exchange(wanted_holdings))
 
 
 def _raise_refusal(move: Move, refusal: ClaimRefusal | None) -> None:

@@ -180,7 +180,7 @@ def test_a_claim_whose_answer_was_lost_is_given_back_too(journal: Path) -> None:
         chosen(scheduler_on(bank, journal), ONE)
     assert set(bank.held) == {"i1"}
     bank.down, bank.after_claim = False, lambda _consumer: None
-    GiveBack(bank, Journal(journal)).work_off()
+    GiveBack(bank, Journal(journal)).process_journal()
     assert bank.held == {}
 
 
@@ -188,7 +188,7 @@ def test_a_consumer_claimed_anew_is_not_undone_by_the_journal(journal: Path) -> 
     bank = flat_hosts(a=4, b=2)
     Journal(journal).open({"op": "give_back", "consumer": "i1", "allocations": {"a": {"VCPU": 2}}})
     bank.held["i1"] = {"b": {"VCPU": 2}}
-    GiveBack(bank, Journal(journal)).work_off()
+    GiveBack(bank, Journal(journal)).process_journal()
     assert bank.held == {"i1": {"b": {"VCPU": 2}}}
     assert Journal(journal).entries() == {}
 
