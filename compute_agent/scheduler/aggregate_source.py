@@ -1,4 +1,4 @@
-"""Where host aggregates come from: a file, or the Compute API."""
+"""Sources of host aggregates: a file, or the Compute API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AggregateSource(Protocol):
 
 
 class FixedAggregates:
-    """Aggregates that change only when they are read anew at a start or a reload."""
+    """Aggregates that change only when they are read again at a start or a reload."""
 
     def __init__(self, known: Aggregates | None = None) -> None:
         self._known = known or Aggregates()
@@ -66,14 +66,17 @@ class NovaAggregates:
             if self._kept is not None and now - self._kept[0] < KEPT_SECONDS:
                 return self._kept[1]
             try:
-                found = self._read()
+                aggregates = self._read()
             except ServiceUnusable as error:
                 if self._kept is None:
                     raise
-                LOG.warning("The aggregates read before stay in force: %s", error)
-                found = self._kept[1]
-            self._kept = (now, found)
-            return found
+                LOG.warning(
+                    "The aggregates could not be read again; those read before stay in force: %s",
+                    error,
+                )
+                aggregates = self._kept[1]
+            self._kept = (now, aggregates)
+            return aggregates
 
     def _read(self) -> Aggregates:
         doing = "Listing the host aggregates"

@@ -1,4 +1,4 @@
-"""Host aggregates: who is in them, and their metadata, as the aggregate source tells."""
+"""Host aggregates: their hosts and their metadata, as the aggregate source reports them."""
 
 from __future__ import annotations
 
@@ -32,34 +32,36 @@ class Aggregates:
 
     def of_host(self, name: str) -> tuple[Aggregate, ...]:
         """Return the aggregates that a host is in."""
-        return tuple(one for one in self.all if name in one.hosts)
+        return tuple(aggregate for aggregate in self.all if name in aggregate.hosts)
 
     def where(self, key: str, value: str) -> frozenset[str]:
         """Return the uuids of the aggregates whose metadata `key` is `value`."""
-        return frozenset(one.uuid for one in self.all if one.metadata.get(key) == value)
+        return frozenset(
+            aggregate.uuid for aggregate in self.all if aggregate.metadata.get(key) == value
+        )
 
     def of_tenant(self, project_id: str) -> frozenset[str]:
         """Return the uuids of the aggregates that some ``filter_tenant_id*`` gives to a project."""
         return frozenset(
-            one.uuid
-            for one in self.all
+            aggregate.uuid
+            for aggregate in self.all
             if any(
                 key.startswith("filter_tenant_id") and value == project_id
-                for key, value in one.metadata.items()
+                for key, value in aggregate.metadata.items()
             )
         )
 
     def requiring_traits_beyond(self, traits: Iterable[str]) -> frozenset[str]:
         """Return the uuids of the aggregates that ask for a trait that is not among `traits`."""
-        asked = set(traits)
+        asked_traits = set(traits)
         return frozenset(
-            one.uuid
-            for one in self.all
+            aggregate.uuid
+            for aggregate in self.all
             if any(
                 key.startswith("trait:")
                 and value == "required"
-                and key.removeprefix("trait:") not in asked
-                for key, value in one.metadata.items()
+                and key.removeprefix("trait:") not in asked_traits
+                for key, value in aggregate.metadata.items()
             )
         )
 

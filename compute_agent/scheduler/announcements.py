@@ -1,4 +1,4 @@
-"""What agents announce about themselves on the bus, by the uuid of the root provider."""
+"""Announcements of agents on the bus, by the uuid of the root provider."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ class Announcements:
     def roots_of(self, service: str) -> tuple[str, ...]:
         """Return the roots of the nodes that a service manages, by its last announcements."""
         with self._lock:
-            return tuple(r for r, one in self._by_root.items() if one.host == service)
+            return tuple(
+                r for r, announcement in self._by_root.items() if announcement.host == service
+            )
 
     def age(self, announcement: Announcement) -> float:
         """Return the seconds since an announcement arrived."""

@@ -1,4 +1,4 @@
-"""Putting a scheduler together from configuration."""
+"""Assembly of a scheduler from configuration."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def parts_of(
     give_back = GiveBack(client, journal)
     claims: Claims = NewClaims(client, give_back)
     if agents_may_claim:
-        # without a bus nobody says that an agent claims by itself
+        # without a bus no agent announces that it claims itself
         claims = ClaimsOnceAllAgentsExpectThem(claims, lambda: fleet.may_lack(CLAIMS))
     scheduler = Scheduler(client, search, claim_options(conf), give_back, claims=claims)
     mover = Mover(client, scheduler, journal)
@@ -104,7 +104,7 @@ def scheduler_of(
 
 
 def search_options(conf: cfg.ConfigOpts) -> SearchOptions:
-    """Return what `conf` says about asking and filtering.
+    """Return the options of `conf` about asking and filtering.
 
     :raises InvalidConfiguration: an unknown filter, an unusable aggregate file or PCI alias.
     """
@@ -154,7 +154,7 @@ def filter_options(conf: cfg.ConfigOpts) -> FilterOptions:
 def weigher_options(conf: cfg.ConfigOpts) -> WeigherOptions:
     """Return the options that weighers look at.
 
-    :raises InvalidConfiguration: a ratio that is no number.
+    :raises InvalidConfiguration: a ratio that is not a number.
     """
     name = "[filter_scheduler]image_props_weight_setting"
     return WeigherOptions(
@@ -170,31 +170,31 @@ def ratios(option: str, written: list[str]) -> dict[str, float]:
 
     :raises InvalidConfiguration: one that is written otherwise.
     """
-    found = {}
+    ratio_by_name = {}
     for text in written:
         name, _, ratio = text.partition("=")
         try:
-            found[name.strip()] = float(ratio)
+            ratio_by_name[name.strip()] = float(ratio)
         except ValueError:
             raise InvalidConfiguration(
                 f"Option {option} has {text!r}: expected NAME=RATIO with a number."
             ) from None
-    return found
+    return ratio_by_name
 
 
 def claim_options(conf: cfg.ConfigOpts) -> ClaimOptions:
-    """Return what `conf` says about ordering and claiming.
+    """Return the options of `conf` about ordering and claiming.
 
     :raises InvalidConfiguration: an unknown weigher.
     """
     filtering = conf.filter_scheduler
     weighers = order.make(filtering.weight_classes, weigher_options(conf))
     multipliers = {}
-    for one in weighers:
-        option = f"{one.option}_weight_multiplier"
+    for weigher in weighers:
+        option = f"{weigher.option}_weight_multiplier"
         # a weigher from elsewhere may have no option of ours; its own default counts then
         if option in filtering:
-            multipliers[one.option] = filtering[option]
+            multipliers[weigher.option] = filtering[option]
     return ClaimOptions(
         weighers=weighers,
         weighing=order.WeighingOptions(
@@ -210,7 +210,7 @@ def claim_options(conf: cfg.ConfigOpts) -> ClaimOptions:
 def pci_aliases(written: list[str]) -> dict[str, PciAlias]:
     """Return the aliases of option ``[pci]alias`` by name.
 
-    :raises InvalidConfiguration: one that is no JSON object with a name and a way to a class.
+    :raises InvalidConfiguration: one that is not a JSON object with a name and a way to a class.
     """
     aliases = {}
     for text in written:
@@ -226,11 +226,13 @@ def pci_aliases(written: list[str]) -> dict[str, PciAlias]:
 
 
 def _alias(body: dict[str, Any]) -> PciAlias:
-    wanted = body.get("resource_class") or f"CUSTOM_PCI_{body['vendor_id']}_{body['product_id']}"
+    resource_class = (
+        body.get("resource_class") or f"CUSTOM_PCI_{body['vendor_id']}_{body['product_id']}"
+    )
     names = body.get("traits", "")
     listed = names.split(",") if isinstance(names, str) else names
     return PciAlias(
-        _normalised(str(wanted), os_resource_classes.STANDARDS),
+        _normalised(str(resource_class), os_resource_classes.STANDARDS),
         frozenset(_normalised(name, os_traits.get_traits()) for name in listed if name.strip()),
         str(body.get("numa_policy", "legacy")),
     )

@@ -1,4 +1,4 @@
-"""What a fleet in the middle of an upgrade can do together, and which layouts it has.
+"""Abilities of a fleet in the middle of an upgrade, and the layouts of its hosts.
 
 Every agent announces a service version. A behaviour that needs both sides is switched by the lowest
 version of all agents, by itself: there is no day on which somebody throws a switch.
@@ -60,7 +60,7 @@ class Fleet:
     def minimum(self) -> int | None:
         """Return the lowest version, 0 when no agent was heard of, None without a bus.
 
-        :raises PlacementUnavailable: placement cannot say which hosts there are.
+        :raises PlacementUnavailable: placement cannot be asked which hosts there are.
         """
         if self._announcements is None:
             return None
@@ -79,7 +79,7 @@ class Fleet:
         return lowest is not None and lowest >= behaviour.needs
 
     def may_lack(self, behaviour: Behaviour) -> bool:
-        """Whether agents say that they are too old, or none says anything on the bus there is."""
+        """Return whether an agent announces too old a version, or none was heard on the bus."""
         lowest = self.minimum()
         return lowest is not None and lowest < behaviour.needs
 
@@ -94,11 +94,11 @@ class Fleet:
             "minimum_service_version": self.minimum(),
             "behaviours": [
                 {
-                    **asdict(one),
-                    "in_force": self.supports(one),
-                    "held_back_by": list(self.held_back_by(one)),
+                    **asdict(behaviour),
+                    "in_force": self.supports(behaviour),
+                    "held_back_by": list(self.held_back_by(behaviour)),
                 }
-                for one in self._behaviours
+                for behaviour in self._behaviours
             ],
         }
 
@@ -112,7 +112,11 @@ class Fleet:
             return []
         announced = self._announcements.all()
         there = set(self._existing(tuple(announced)))
-        return [(one.host, one.service_version) for root, one in announced.items() if root in there]
+        return [
+            (announcement.host, announcement.service_version)
+            for root, announcement in announced.items()
+            if root in there
+        ]
 
 
 class Layouts:
@@ -134,19 +138,19 @@ class Layouts:
     def present(self) -> frozenset[str]:
         """Return `FLAT`, `NESTED` or both; both, too, where there is no host yet.
 
-        :raises PlacementUnavailable: placement cannot say.
+        :raises PlacementUnavailable: placement cannot be asked.
         """
         now = self._clock()
         with self._lock:
             if self._kept is not None and now - self._kept[0] < KEPT_SECONDS:
                 return self._kept[1]
         hosts, nested = self._roots()
-        found = frozenset(
+        present_layouts = frozenset(
             name for name, some in ((FLAT, hosts - nested), (NESTED, nested)) if some or not hosts
         )
         with self._lock:
-            self._kept = (now, found)
-        return found
+            self._kept = (now, present_layouts)
+        return present_layouts
 
     def forget(self) -> None:
         """Look again with the next question."""

@@ -1,4 +1,4 @@
-"""The scheduler on the message bus: topic ``scheduler``, version 4.5.
+"""Scheduler on the message bus: topic ``scheduler``, version 4.5.
 
     select_destinations(spec_obj, instance_uuids, return_objects, return_alternates)
         -> [[Selection, ...], ...]
@@ -9,8 +9,8 @@
     detach_resources(instance_uuid, allocations)
     upgrade_status() -> {"minimum_service_version", "behaviours": [...]}
     announced_hosts() -> {"hosts": [{"root", "age", "host", "enabled", ...}, ...]}
-    update_aggregates, delete_aggregate                         the aggregates are read anew
-    update_instance_info, delete_instance_info, sync_instance_info   taken note of, no answer
+    update_aggregates, delete_aggregate                         the aggregates are read again
+    update_instance_info, delete_instance_info, sync_instance_info   logged, no answer
 
 Arguments are plain dictionaries, or versioned objects as their serialiser writes them; the answer
 comes in the form of the question. Agents announce themselves on topic ``compute-state``.
@@ -44,7 +44,7 @@ from compute_agent.scheduler.spec import RequestSpec
 # before the library is imported: it would settle on eventlet
 message_bus.use_threads()
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # eventlet says that it is deprecated; it is not used
+    warnings.simplefilter("ignore")  # eventlet warns that it is deprecated; it is not used
     import oslo_messaging
 
 if TYPE_CHECKING:
@@ -84,17 +84,17 @@ class SchedulerEndpoint:
         return_alternates: bool = False,
     ) -> list[list[dict[str, Any]]]:
         """Claim a host for each instance; see `Scheduler.select_destinations`."""
-        with _told(f"select_destinations for {', '.join(instance_uuids)}"):
+        with _expected_errors(f"select_destinations for {', '.join(instance_uuids)}"):
             instances = spec_reader.instances_of({"instance_uuids": list(instance_uuids)})
             self._parts.mover.recover()
-            found = self._parts.scheduler.select_destinations(
+            selections = self._parts.scheduler.select_destinations(
                 _spec_of(spec_obj),
                 instances,
                 alternates=return_alternates,
                 request_id=_request_id(ctxt),
             )
         wrapped = _is_wrapped(spec_obj)
-        return [[_answered(one, wrapped=wrapped) for one in per] for per in found]
+        return [[_answered(selection, wrapped=wrapped) for selection in per] for per in selections]
 
     def begin_move(
         self,
@@ -107,7 +107,7 @@ class SchedulerEndpoint:
         return_alternates: bool = False,
     ) -> dict[str, Any]:
         """Claim the destination of a move; see `Mover.begin`."""
-        with _told(f"begin_move of {instance_uuid}"):
+        with _expected_errors(f"begin_move of {instance_uuid}"):
             begun = self._parts.mover.begin(
                 move_kind(kind),
                 _spec_of(spec_obj),
@@ -119,17 +119,17 @@ class SchedulerEndpoint:
         wrapped = _is_wrapped(spec_obj)
         return {
             "move": begun.move.as_dict(),
-            "selections": [_answered(one, wrapped=wrapped) for one in begun.selections],
+            "selections": [_answered(selection, wrapped=wrapped) for selection in begun.selections],
         }
 
     def finish_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> None:
         """Confirm a move; see `Mover.finish`."""
-        with _told("finish_move"):
+        with _expected_errors("finish_move"):
             self._parts.mover.finish(move_of(move))
 
     def revert_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> dict[str, Any]:
         """Undo a move and return the mappings of the source; see `Mover.revert`."""
-        with _told("revert_move"):
+        with _expected_errors("revert_move"):
             mappings = self._parts.mover.revert(move_of(move))
         return {suffix: list(uuids) for suffix, uuids in mappings.items()}
 
@@ -137,7 +137,7 @@ class SchedulerEndpoint:
         self, _ctxt: Mapping[str, Any], instance_uuid: str, source_root: str
     ) -> None:
         """Take the source's part from an evacuated instance; see `Mover.source_returned`."""
-        with _told(f"source_returned for {instance_uuid}"):
+        with _expected_errors(f"source_returned for {instance_uuid}"):
             self._parts.mover.source_returned(
                 uuid_text("instance_uuid", instance_uuid), uuid_text("source_root", source_root)
             )
@@ -146,7 +146,7 @@ class SchedulerEndpoint:
         self, _ctxt: Mapping[str, Any], spec_obj: Any, instance_uuid: str
     ) -> dict[str, Any]:
         """Add a port or accelerator to what an instance holds; see `Attachments.attach`."""
-        with _told(f"attach_resources to {instance_uuid}"):
+        with _expected_errors(f"attach_resources to {instance_uuid}"):
             instance = uuid_text("instance_uuid", instance_uuid)
             return self._parts.attachments.attach(_spec_of(spec_obj), instance).as_dict()
 
@@ -154,7 +154,7 @@ class SchedulerEndpoint:
         self, _ctxt: Mapping[str, Any], instance_uuid: str, allocations: Mapping[str, Any]
     ) -> None:
         """Take what was attached from an instance; see `Attachments.detach`."""
-        with _told(f"detach_resources from {instance_uuid}"):
+        with _expected_errors(f"detach_resources from {instance_uuid}"):
             fields = Fields(allocations, "allocations")
             self._parts.attachments.detach(
                 uuid_text("instance_uuid", instance_uuid),
@@ -163,41 +163,41 @@ class SchedulerEndpoint:
 
     def upgrade_status(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
         """Return what agents that are too old hold back; see `Fleet.status`."""
-        with _told("upgrade_status"):
+        with _expected_errors("upgrade_status"):
             return self._parts.fleet.status()
 
     def announced_hosts(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
         """Return what agents announced, with the age of each announcement in seconds."""
-        with _told("announced_hosts"):
+        with _expected_errors("announced_hosts"):
             heard = self._parts.announcements
             return {"hosts": heard.snapshot() if heard is not None else []}
 
     def update_aggregates(self, _ctxt: Mapping[str, Any], aggregates: Any) -> None:
-        """Read the aggregates anew."""
+        """Read the aggregates again."""
         LOG.debug("Aggregates changed: %s", aggregates)
         self.renew()
 
     def delete_aggregate(self, _ctxt: Mapping[str, Any], aggregate: Any) -> None:
-        """Read the aggregates anew."""
+        """Read the aggregates again."""
         LOG.debug("Aggregate deleted: %s", aggregate)
         self.renew()
 
     def update_instance_info(
         self, _ctxt: Mapping[str, Any], host_name: str, instance_info: Any
     ) -> None:
-        """Take note of an instance: placement knows its consumers, nothing is kept here."""
+        """Log a change of an instance: placement knows its consumers, nothing is kept here."""
         LOG.debug("Instances on %s changed: %s", host_name, instance_info)
 
     def delete_instance_info(
         self, _ctxt: Mapping[str, Any], host_name: str, instance_uuid: str
     ) -> None:
-        """Take note that an instance is gone."""
+        """Log that an instance is gone."""
         LOG.debug("Instance %s on %s is gone", instance_uuid, host_name)
 
     def sync_instance_info(
         self, _ctxt: Mapping[str, Any], host_name: str, instance_uuids: Any
     ) -> None:
-        """Take note of all instances of a host."""
+        """Log the instances of a host."""
         LOG.debug("Instances on %s: %s", host_name, instance_uuids)
 
 
@@ -214,7 +214,9 @@ class StateEndpoint:
         try:
             self._announcements.receive(state)
         except (KeyError, TypeError, ValueError) as error:
-            LOG.warning("An announcement is left out, it cannot be read (%s): %s", error, state)
+            LOG.warning(
+                "An announcement is ignored, because it cannot be read (%r): %s", error, state
+            )
 
 
 class SchedulerService:
@@ -229,9 +231,12 @@ class SchedulerService:
             oslo_messaging.get_rpc_server(
                 bus,
                 oslo_messaging.Target(topic=topic, server=host),
-                [one],
+                [endpoint],
             )
-            for topic, one in ((TOPIC, self._endpoint), (STATE_TOPIC, StateEndpoint(announcements)))
+            for topic, endpoint in (
+                (TOPIC, self._endpoint),
+                (STATE_TOPIC, StateEndpoint(announcements)),
+            )
         ]
 
     def renew(self) -> None:
@@ -305,9 +310,9 @@ def serve(
             changes = agent_conf.reload(conf)
             service.renew()
         except ComputeAgentError as error:
-            LOG.error("Nothing is read again, what was read before stays in force: %s", error)
+            LOG.error("Reloading failed; configuration and aggregates stay as they were: %s", error)
         else:
-            LOG.info("Configuration and aggregates were read again. %s", ", ".join(changes))
+            LOG.info("Reloaded configuration and aggregates. %s", ", ".join(changes))
 
     handlers = {
         signal.SIGTERM: stopped.set,
@@ -318,7 +323,7 @@ def serve(
         service.start()
         LOG.info("Serving topic %s as %s", TOPIC, conf.DEFAULT.host)
         stopped.wait()
-        LOG.info("Stopping")
+        LOG.info("Stopping: requests that are being answered are finished first")
         service.stop()
     return 0
 
@@ -334,13 +339,13 @@ def check_placement(conf: cfg.ConfigOpts, placement: Transport) -> None:
         client.connect()
     except PlacementUnavailable as error:
         LOG.warning(
-            "Placement cannot be reached yet, requests are refused until it can: %s", str(error)
+            "Placement cannot be reached; requests are refused until it can: %s", str(error)
         )
 
 
 @contextmanager
-def _told(doing: str) -> Iterator[None]:
-    """Tell the caller of errors as they are; without this the bus would log them as defects."""
+def _expected_errors(doing: str) -> Iterator[None]:
+    """Return errors to the caller as they are; otherwise the bus would log them as defects."""
     try:
         yield
     except ComputeAgentError as error:
@@ -367,9 +372,9 @@ def unwrapped(value: Any) -> Any:
     """Return plain values for versioned objects, at every depth."""
     if isinstance(value, Mapping):
         inner = value.get(f"{_OBJECT}data", value)
-        return {key: unwrapped(one) for key, one in inner.items()}
+        return {key: unwrapped(item) for key, item in inner.items()}
     if isinstance(value, list | tuple):
-        return [unwrapped(one) for one in value]
+        return [unwrapped(item) for item in value]
     return value
 
 

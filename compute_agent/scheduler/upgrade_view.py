@@ -11,11 +11,13 @@ def print_status(status: Mapping[str, Any], out: TextIO | None = None) -> None:
     """Print a status line by line."""
     out = out or sys.stdout
     lowest = status["minimum_service_version"]
-    heard = "no agent was heard of yet" if lowest == 0 else f"lowest service version {lowest}"
+    heard = (
+        "no agent has announced itself yet" if lowest == 0 else f"lowest service version {lowest}"
+    )
     out.write(f"Agents: {heard}\n")
-    for one in status["behaviours"]:
-        if one["in_force"]:
-            out.write(f"in force   {one['name']}: {one['means']}\n")
+    for behaviour in status["behaviours"]:
+        if behaviour["in_force"]:
+            out.write(f"in force   {behaviour['name']}: {behaviour['means']}\n")
             continue
-        hosts = ", ".join(one["held_back_by"]) or "no agent has announced itself"
-        out.write(f"held back  {one['name']}: {one['means']}; by {hosts}\n")
+        hosts = ", ".join(behaviour["held_back_by"]) or "no agent has announced itself"
+        out.write(f"held back  {behaviour['name']}: {behaviour['means']}; by {hosts}\n")

@@ -84,10 +84,15 @@ class Workers:
         self._running.remove(worker)
         status = worker.process.returncode
         if self._clock() - worker.since < SETTLED_SECONDS:
-            LOG.error("Worker %d ended with %d at once: all end", worker.process.pid, status)
+            LOG.error(
+                "Worker %d ended with status %d before it could serve; all workers are stopped. "
+                "See its messages above",
+                worker.process.pid,
+                status,
+            )
             # a worker that was killed has no status of its own
             return status if status > 0 else 255
-        LOG.error("Worker %d ended with %d: it is started again", worker.process.pid, status)
+        LOG.error("Worker %d ended with status %d and is started again", worker.process.pid, status)
         self._start()
         return None
 
@@ -110,7 +115,7 @@ class Workers:
             try:
                 worker.process.wait(max(deadline - self._clock(), 0.1))
             except subprocess.TimeoutExpired:
-                LOG.error("Worker %d does not end and is killed", worker.process.pid)
+                LOG.error("Worker %d did not end in time and is killed", worker.process.pid)
                 worker.process.kill()
 
 
