@@ -1,4 +1,4 @@
-"""What placement answers: candidates, and the state of every provider of their trees."""
+"""Placement's answers: candidates, and the state of every provider of their trees."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class Answer:
     )
 
     def __post_init__(self) -> None:
-        for one in self.providers.values():
-            self._trees.setdefault(one.root, []).append(one)
+        for provider in self.providers.values():
+            self._trees.setdefault(provider.root, []).append(provider)
 
     def ancestry(self, provider: str) -> tuple[str, ...]:
         """Return a provider and those above it, up to the root, as far as they are known."""
@@ -109,16 +109,20 @@ def read(body: Mapping[str, Any], shape: str = "flat") -> Answer:
     :raises AnswerMalformed: providers that are not summarised, or of two hosts in one candidate.
     """
     try:
-        providers = {uuid: _summary(uuid, one) for uuid, one in body["provider_summaries"].items()}
+        providers = {
+            uuid: _summary(uuid, summary) for uuid, summary in body["provider_summaries"].items()
+        }
         written = body["allocation_requests"]
-        candidates = [_candidate(one, providers, shape) for one in written]
+        candidates = [_candidate(request, providers, shape) for request in written]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise AnswerMalformed(
             f"Placement's answer about candidates cannot be read ({type(error).__name__}: {error})."
             " It needs microversion 1.36; check what answers at the configured endpoint."
         ) from error
     return Answer(
-        tuple(one for one in candidates if one is not None), providers, returned=len(written)
+        tuple(candidate for candidate in candidates if candidate is not None),
+        providers,
+        returned=len(written),
     )
 
 
@@ -128,8 +132,8 @@ def _summary(uuid: str, body: Mapping[str, Any]) -> ProviderSummary:
         uuid=uuid,
         root=body["root_provider_uuid"],
         parent=body["parent_provider_uuid"],
-        capacity={name: int(one["capacity"]) for name, one in resources.items()},
-        used={name: int(one["used"]) for name, one in resources.items()},
+        capacity={name: int(count["capacity"]) for name, count in resources.items()},
+        used={name: int(count["used"]) for name, count in resources.items()},
         traits=frozenset(body["traits"]),
     )
 
@@ -138,8 +142,8 @@ def _candidate(
     body: Mapping[str, Any], providers: Mapping[str, ProviderSummary], shape: str
 ) -> Candidate | None:
     allocations = {
-        uuid: {name: int(amount) for name, amount in one["resources"].items()}
-        for uuid, one in body["allocations"].items()
+        uuid: {name: int(amount) for name, amount in allocation["resources"].items()}
+        for uuid, allocation in body["allocations"].items()
     }
     unknown = sorted(set(allocations) - set(providers))
     if unknown:

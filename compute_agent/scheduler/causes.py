@@ -1,4 +1,4 @@
-"""Why a request found no host, as values that a program can read."""
+"""Causes for a request without a host, as values that a program can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The request of ``compute-scheduler claim``, from its options.
+"""Request of ``compute-scheduler claim``, from its options.
 
 A value may begin with the suffix of the group it belongs to, ``SUFFIX:VALUE``; without one it
 belongs to the unsuffixed group.
@@ -85,7 +85,7 @@ def _spec(words: ClaimWords, groups: dict[str, RequestGroup]) -> RequestSpec:
         user_id=words.user,
         flavor=Flavor(extra_specs={"group_policy": words.group_policy}),
         unsuffixed=_requested("", unsuffixed),
-        requested_groups=tuple(_requested(suffix, one) for suffix, one in groups.items()),
+        requested_groups=tuple(_requested(suffix, group) for suffix, group in groups.items()),
         root_required=required,
         root_forbidden=forbidden,
         same_subtree=frozenset(
@@ -109,7 +109,7 @@ def _requested(suffix: str, group: RequestGroup) -> RequestedGroup:
 
 
 def _split(option: str, text: str) -> tuple[str, str]:
-    """Return suffix and rest of ``SUFFIX:REST``; ``in:`` and ``!in:`` are no suffixes."""
+    """Return suffix and rest of ``SUFFIX:REST``; ``in:`` and ``!in:`` are not suffixes."""
     head, colon, rest = text.partition(":")
     if not colon or head.removeprefix("!") == "in":
         return UNSUFFIXED, text
@@ -143,7 +143,7 @@ def _requiring(group: RequestGroup, text: str, listed: str) -> RequestGroup:
     if listed.startswith("in:"):
         names = [_trait("--required", text, name) for name in listed[3:].split(",")]
         return replace(group, required=group.required | {frozenset(names)})
-    return group.requiring(*(_trait("--required", text, one) for one in listed.split(",")))
+    return group.requiring(*(_trait("--required", text, name) for name in listed.split(",")))
 
 
 def _trait(option: str, text: str, name: str) -> str:

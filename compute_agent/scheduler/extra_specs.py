@@ -29,7 +29,7 @@ TRAIT = re.compile(r"^[A-Z0-9_]{1,255}$")
 
 @dataclass(frozen=True, slots=True)
 class WrittenGroups:
-    """What extra specs say: the request they make, and the classes they mention with amount 0."""
+    """Request that extra specs make, and the classes that they mention with amount 0."""
 
     request: CandidateRequest = field(default_factory=CandidateRequest)
     zeroed: frozenset[str] = frozenset()
@@ -40,7 +40,7 @@ class WrittenGroups:
 
 
 def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
-    """Read the groups out of `extra_specs`; keys that say nothing about groups are left alone.
+    """Read the groups out of `extra_specs`; keys that are not about groups are left alone.
 
     :raises InvalidRequest: an amount, trait value, uuid, suffix list or policy that cannot be used.
     """
@@ -79,11 +79,11 @@ def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
             request = replace(request, root_required=required, root_forbidden=forbidden)
         elif key == "group_policy":
             request = replace(request, group_policy=group_policy(key, value))
-    kept = {suffix: group for suffix, group in groups.items() if not group.empty}
+    nonempty_groups = {suffix: group for suffix, group in groups.items() if not group.empty}
     return WrittenGroups(
         replace(
             request,
-            groups=kept,
+            groups=nonempty_groups,
             same_subtree=frozenset(subtrees),
             apart=frozenset(apart),
         ),
@@ -113,7 +113,7 @@ def image_traits(properties: Mapping[str, str]) -> frozenset[str]:
 def amount(field_name: str, value: object) -> int:
     """Return `value` as an amount of a resource.
 
-    :raises InvalidRequest: it is no whole number of at least 0.
+    :raises InvalidRequest: it is not a whole number of at least 0.
     """
     try:
         number = int(str(value))

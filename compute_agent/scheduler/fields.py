@@ -1,4 +1,4 @@
-"""Reading typed fields out of JSON, with errors that name the field by its path."""
+"""Typed fields of JSON, with errors that name the field by its path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compute_agent.scheduler.extra_specs import amount, resource_class, trait, u
 class Fields:
     """One JSON object; absent and null fields read as empty.
 
-    :param path: where the object stands in the whole, for messages.
+    :param path: the path of the object in the whole document, for messages.
     """
 
     def __init__(self, value: object, path: str = "") -> None:
@@ -62,8 +62,8 @@ class Fields:
     def each(self, field: str) -> list[Fields]:
         """Return a list of objects."""
         return [
-            Fields(one, f"{self.name(field)}[{index}]")
-            for index, one in enumerate(self.list(field))
+            Fields(item, f"{self.name(field)}[{index}]")
+            for index, item in enumerate(self.list(field))
         ]
 
     def list(self, field: str) -> Sequence[Any]:
@@ -82,7 +82,7 @@ class Fields:
 
     def texts(self, field: str) -> frozenset[str]:
         """Return a list of strings as a set."""
-        return frozenset(Fields({field: one}, self._path).text(field) for one in self.list(field))
+        return frozenset(Fields({field: item}, self._path).text(field) for item in self.list(field))
 
     def strings(self, field: str) -> dict[str, str]:
         """Return an object of strings by name."""
@@ -96,13 +96,13 @@ class Fields:
 
     def traits(self, field: str) -> frozenset[str]:
         """Return a list of traits as a set."""
-        return frozenset(trait(self.name(field), one) for one in self.texts(field))
+        return frozenset(trait(self.name(field), item) for item in self.texts(field))
 
     def trait_sets(self, field: str) -> frozenset[frozenset[str]]:
         """Return traits that are all required; an entry that is a list means any of them."""
         sets = set()
-        for one in self.list(field):
-            names = one if isinstance(one, list | tuple) else [one]
+        for item in self.list(field):
+            names = item if isinstance(item, list | tuple) else [item]
             sets.add(frozenset(trait(self.name(field), str(name)) for name in names))
         return frozenset(sets)
 
@@ -121,7 +121,7 @@ class Fields:
 
     def uuids(self, field: str) -> frozenset[str]:
         """Return a list of uuids as a set."""
-        return frozenset(uuid_text(self.name(field), one) for one in self.texts(field))
+        return frozenset(uuid_text(self.name(field), item) for item in self.texts(field))
 
     def as_mapping(self) -> Mapping[str, Any]:
         """Return the whole object."""

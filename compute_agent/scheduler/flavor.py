@@ -1,4 +1,4 @@
-"""From a request specification to the groups that placement is asked for."""
+"""Requests for candidates, made from request specifications."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ALIAS_NAMESPACE = uuid.UUID("6f2ad0f5-4c54-4b8f-9b5c-0a4bb2b9f0c1")
 class PciAlias:
     """What an alias stands for: one device of this class with these traits.
 
-    ``numa_policy`` says how near it must be to a guest that has NUMA nodes: required, legacy,
+    ``numa_policy``: how near it must be to a guest that has NUMA nodes: required, legacy,
     preferred or socket.
     """
 
@@ -103,14 +103,14 @@ def _group_of(requested: RequestedGroup) -> RequestGroup:
     )
 
 
-def _joined(one: RequestGroup, other: RequestGroup) -> RequestGroup:
+def _joined(group: RequestGroup, other: RequestGroup) -> RequestGroup:
     return replace(
-        one.adding(other.resources),
-        required=one.required | other.required,
-        forbidden=one.forbidden | other.forbidden,
-        member_of=one.member_of | other.member_of,
-        forbidden_aggregates=one.forbidden_aggregates | other.forbidden_aggregates,
-        in_tree=other.in_tree or one.in_tree,
+        group.adding(other.resources),
+        required=group.required | other.required,
+        forbidden=group.forbidden | other.forbidden,
+        member_of=group.member_of | other.member_of,
+        forbidden_aggregates=group.forbidden_aggregates | other.forbidden_aggregates,
+        in_tree=other.in_tree or group.in_tree,
     )
 
 
@@ -154,7 +154,7 @@ def _device_groups(spec: RequestSpec, options: RequestOptions) -> list[tuple[str
 
 def device_aliases(spec: RequestSpec) -> dict[str, str]:
     """Return the names of aliases by the suffixes of the groups that stand for PCI devices."""
-    return {s: one.alias_name for one in _pci_requests(spec) for s in _suffixes_of(one)}
+    return {s: request.alias_name for request in _pci_requests(spec) for s in _suffixes_of(request)}
 
 
 def _suffixes_of(request: PciRequest) -> list[str]:
@@ -179,7 +179,7 @@ def _flavor_pci_requests(spec: RequestSpec) -> tuple[PciRequest, ...]:
 def _check(request: CandidateRequest) -> None:
     if not any(group.resources for group in request.groups.values()):
         raise InvalidRequest("the request", "no resources", "an amount of at least one class")
-    subtrees = [*request.same_subtree, *(one for pair in request.apart for one in pair)]
+    subtrees = [*request.same_subtree, *(suffix for pair in request.apart for suffix in pair)]
     in_subtrees = set().union(*subtrees)
     missing = in_subtrees - set(request.groups)
     for suffix in sorted(name for name in missing if not GUEST_CELL_SUFFIX.fullmatch(name)):
@@ -196,10 +196,10 @@ def _check(request: CandidateRequest) -> None:
                 "without resources",
                 "resources, or its suffix in same_subtree" if suffix else "resources",
             )
-        for one in group.required:
-            if one <= group.forbidden:
+        for traits in group.required:
+            if traits <= group.forbidden:
                 raise InvalidRequest(
-                    named, " or ".join(sorted(one)), "each trait required or forbidden, not both"
+                    named, " or ".join(sorted(traits)), "each trait required or forbidden, not both"
                 )
     if both := request.root_required & request.root_forbidden:
         raise InvalidRequest("root_required", min(both), "a trait required or forbidden, not both")

@@ -1,4 +1,4 @@
-"""The NUMA nodes of a guest: how many, with what, and on which size of pages.
+"""NUMA nodes of a guest: how many, with what, and on which size of pages.
 
 hw:numa_nodes = N               number of nodes; equal shares unless said otherwise
 hw:numa_cpus.I, hw:numa_mem.I   vCPU numbers, and MiB, of node I
@@ -87,10 +87,10 @@ def _as_given(
 ) -> GuestNuma:
     """Return the nodes that the caller made up, if they are those of the flavor."""
     cells = spec.guest_cells
-    given = sum(one.shared_cpus + one.pinned_cpus for one in cells)
-    memory = sum(one.memory_mb for one in cells)
-    pinned = [one.pinned_cpus for one in cells]
-    shared = [one.shared_cpus for one in cells]
+    given = sum(cell.shared_cpus + cell.pinned_cpus for cell in cells)
+    memory = sum(cell.memory_mb for cell in cells)
+    pinned = [cell.pinned_cpus for cell in cells]
+    shared = [cell.shared_cpus for cell in cells]
     if pcpu and not any(pinned):
         # a policy of the flavor pins what the topology leaves open
         pinned, shared = shared, [0] * len(cells)
@@ -103,8 +103,8 @@ def _as_given(
         )
     # a CPU for the emulator's own threads goes with the first node
     pinned[0] += spare
-    nodes = tuple(map(GuestNode, shared, pinned, (one.memory_mb for one in cells)))
-    sizes = {one.page_size for one in cells if one.page_size > _SMALL_PAGE}
+    nodes = tuple(map(GuestNode, shared, pinned, (cell.memory_mb for cell in cells)))
+    sizes = {cell.page_size for cell in cells if cell.page_size > _SMALL_PAGE}
     traits = frozenset(f"{PAGE_SIZE_TRAIT_PREFIX}{size}" for size in sizes)
     return GuestNuma(nodes, True, pages or traits, affinity)
 

@@ -10,7 +10,7 @@ from compute_agent.scheduler.announcements import Announcement
 from compute_agent.scheduler.answer import Answer, Candidate, ProviderSummary, ancestry
 
 NO_CELL = "00000000-0000-0000-0000-000000000000"
-"""The cell of a host that announces none: whoever has one cell need not name it."""
+"""The cell of a host that announces none: a deployment of one cell need not name it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +64,26 @@ class HostState:
     @property
     def tree(self) -> tuple[ProviderSummary, ...]:
         """The providers of the host's own tree."""
-        return tuple(one for one in self.providers.values() if one.root == self.uuid)
+        return tuple(provider for provider in self.providers.values() if provider.root == self.uuid)
 
     def free(self, resource_class: str) -> int:
         """Return what is left of a class in the whole tree."""
-        return sum(one.free(resource_class) for one in self.tree)
+        return sum(provider.free(resource_class) for provider in self.tree)
 
     def capacity(self, resource_class: str) -> int:
         """Return how much of a class the whole tree has."""
-        return sum(one.capacity.get(resource_class, 0) for one in self.tree)
+        return sum(provider.capacity.get(resource_class, 0) for provider in self.tree)
 
     @property
     def traits(self) -> frozenset[str]:
         """Traits of any provider of the tree."""
-        return frozenset().union(*(one.traits for one in self.tree))
+        return frozenset().union(*(provider.traits for provider in self.tree))
 
     def metadata(self, key: str) -> frozenset[str]:
         """Return the values that the metadata `key` has in the host's aggregates."""
-        return frozenset(one.metadata[key] for one in self.aggregates if key in one.metadata)
+        return frozenset(
+            aggregate.metadata[key] for aggregate in self.aggregates if key in aggregate.metadata
+        )
 
     def using(self, candidate: Candidate, *, claimed: int = 0) -> HostState:
         """Return this host with a candidate's amounts used, and the candidates that still fit."""
@@ -92,7 +94,9 @@ class HostState:
         return replace(
             self,
             providers=providers,
-            candidates=tuple(one for one in self.candidates if fits(one, providers)),
+            candidates=tuple(
+                candidate for candidate in self.candidates if fits(candidate, providers)
+            ),
             claimed_here=self.claimed_here + claimed,
         )
 
@@ -121,15 +125,18 @@ def merge(answers: Iterable[Answer]) -> Answer:
 
 def by_root(answer: Answer) -> dict[str, tuple[Candidate, ...]]:
     """Return the candidates by the root of their host, in placement's order."""
-    found: dict[str, list[Candidate]] = {}
+    candidates_by_root: dict[str, list[Candidate]] = {}
     for candidate in answer.candidates:
-        found.setdefault(candidate.root, []).append(candidate)
-    return {root: tuple(candidates) for root, candidates in found.items()}
+        candidates_by_root.setdefault(candidate.root, []).append(candidate)
+    return {root: tuple(candidates) for root, candidates in candidates_by_root.items()}
 
 
 def _identity(candidate: Candidate) -> tuple[object, ...]:
     allocations = tuple(
-        sorted((uuid, tuple(sorted(one.items()))) for uuid, one in candidate.allocations.items())
+        sorted(
+            (uuid, tuple(sorted(amounts.items())))
+            for uuid, amounts in candidate.allocations.items()
+        )
     )
     return allocations, tuple(sorted(candidate.mappings.items()))
 

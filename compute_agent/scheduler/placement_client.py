@@ -1,4 +1,4 @@
-"""Placement behind the scheduler's interface, spoken to with the report client's parts."""
+"""Client of placement behind the scheduler's interface, made of the report client's parts."""
 
 from __future__ import annotations
 
@@ -148,8 +148,11 @@ class PlacementClient:
     def holding(self, consumer: str) -> Holding:
         """See `placement_port.Placement`."""
         record = self._allocations.get_allocs_for_consumer(consumer)
-        held = {uuid: dict(one["resources"]) for uuid, one in dict(record["allocations"]).items()}
-        return Holding(held, record)
+        allocations = {
+            uuid: dict(allocation["resources"])
+            for uuid, allocation in dict(record["allocations"]).items()
+        }
+        return Holding(allocations, record)
 
     def release(self, consumer: str) -> bool:
         """See `placement_port.Placement`."""
@@ -162,7 +165,9 @@ class PlacementClient:
     def exchange(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
         """See `placement_port.Placement`."""
         try:
-            lacking = self._exchange.write({c: _record(one) for c, one in wanted.items()})
+            lacking = self._exchange.write(
+                {c: _record(wanted_holding) for c, wanted_holding in wanted.items()}
+            )
         except errors.AllocationMoveFailed as error:
             return _refusal(error)
         return _shortage(lacking) if lacking is not None else None
@@ -182,7 +187,10 @@ class PlacementClient:
 
     def tree(self, root: str) -> Mapping[str, frozenset[str]]:
         """See `placement_port.Placement`."""
-        return {one["uuid"]: self._traits(one["uuid"]) for one in self._providers.in_tree(root)}
+        return {
+            provider["uuid"]: self._traits(provider["uuid"])
+            for provider in self._providers.in_tree(root)
+        }
 
     def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
         """See `placement_port.Placement`."""
@@ -217,8 +225,8 @@ class PlacementClient:
         """See `placement_port.Placement`."""
         hosts, cells = self._list("required=COMPUTE_NODE"), self._list(f"required={NUMA_ROOT}")
         return (
-            frozenset(one["root_provider_uuid"] for one in hosts),
-            frozenset(one["root_provider_uuid"] for one in cells),
+            frozenset(host["root_provider_uuid"] for host in hosts),
+            frozenset(cell["root_provider_uuid"] for cell in cells),
         )
 
     def traits_beginning(self, prefix: str) -> frozenset[str]:
@@ -269,15 +277,19 @@ def _refusal(error: errors.PlacementError) -> ClaimRefusal:
     raise error
 
 
-def _record(wanted: Wanted) -> dict[str, Any]:
-    read = wanted.holding.record
+def _record(wanted_holding: Wanted) -> dict[str, Any]:
+    read = wanted_holding.holding.record
     record = {
-        "allocations": {uuid: {"resources": dict(n)} for uuid, n in wanted.allocations.items()},
+        "allocations": {
+            uuid: {"resources": dict(n)} for uuid, n in wanted_holding.allocations.items()
+        },
         "consumer_generation": read.get("consumer_generation"),
-        "project_id": read.get("project_id") or wanted.project_id,
-        "user_id": read.get("user_id") or wanted.user_id,
-        "consumer_type": wanted.consumer_type,
+        "project_id": read.get("project_id") or wanted_holding.project_id,
+        "user_id": read.get("user_id") or wanted_holding.user_id,
+        "consumer_type": wanted_holding.consumer_type,
     }
-    if wanted.mappings is not None:
-        record["mappings"] = {suffix: list(uuids) for suffix, uuids in wanted.mappings.items()}
+    if wanted_holding.mappings is not None:
+        record["mappings"] = {
+            suffix: list(uuids) for suffix, uuids in wanted_holding.mappings.items()
+        }
     return record

@@ -1,4 +1,4 @@
-"""What the scheduler needs of placement, as an interface; the report client stands behind it."""
+"""Interface of placement for the scheduler; the report client is behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resource requests of ports, old and extended form, and who gets which provider afterwards."""
+"""Resource requests of ports, old and extended form, and the providers of their groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def groups_of_port(
     """
     if "request_groups" not in resource_request:
         return (_group(port_id, resource_request),), frozenset()
-    groups = tuple(_group(str(one["id"]), one) for one in resource_request["request_groups"])
+    groups = tuple(_group(str(group["id"]), group) for group in resource_request["request_groups"])
     together = frozenset(str(name) for name in resource_request.get("same_subtree", ()))
     return groups, frozenset((together,)) if together else frozenset()
 
@@ -39,7 +39,7 @@ def binding_allocation(
     try:
         if "request_groups" not in resource_request:
             return mappings[port_id][0]
-        ids = [str(one["id"]) for one in resource_request["request_groups"]]
+        ids = [str(group["id"]) for group in resource_request["request_groups"]]
         return {group_id: mappings[group_id][0] for group_id in ids}
     except (KeyError, IndexError):
         raise InvalidRequest(
@@ -57,7 +57,7 @@ def _group(requester_id: str, request: Mapping[str, Any]) -> RequestedGroup:
         requester_id=requester_id,
         resources={str(name): int(amount) for name, amount in resources.items()},
         required_traits=frozenset(
-            frozenset(str(one).removeprefix("in:").split(","))
-            for one in request.get("required", ())
+            frozenset(str(name).removeprefix("in:").split(","))
+            for name in request.get("required", ())
         ),
     )

@@ -1,4 +1,4 @@
-"""What a request is narrowed by before placement is asked: zones, tenants, abilities of the host.
+"""Prefilters, which narrow a request before placement is asked: zones, tenants, host abilities.
 
 Each prefilter takes the specification, the request so far and the context, and returns the request
 narrowed. They run in the order of `PREFILTERS`.
@@ -111,8 +111,10 @@ def isolated_aggregates(
     """Keep off aggregates that are for requests with a certain trait."""
     if not context.isolated_aggregates:
         return request
-    asked = {name for group in request.groups.values() for one in group.required for name in one}
-    uuids = context.aggregates.requiring_traits_beyond(asked | request.root_required)
+    asked_traits = {
+        name for group in request.groups.values() for traits in group.required for name in traits
+    }
+    uuids = context.aggregates.requiring_traits_beyond(asked_traits | request.root_required)
     return _not_member_of(request, uuids)
 
 

@@ -1,4 +1,4 @@
-"""Rebuilding an instance where it is: nothing is claimed, what its new image asks is checked."""
+"""Rebuilds of instances where they are: nothing is claimed, the new image is checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HINT = "_nova_check_type"
 
 
 def is_rebuild(spec: RequestSpec) -> bool:
-    """Whether the caller says that the instance stays where it is."""
+    """Return whether the request is a rebuild, which leaves the instance where it is."""
     return "rebuild" in spec.hint(HINT)
 
 

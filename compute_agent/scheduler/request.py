@@ -1,4 +1,4 @@
-"""A question about allocation candidates: request groups, and the query string they become.
+"""Questions about allocation candidates: request groups, and the query string they become.
 
 Equal requests give equal strings: everything is sorted, so that a proxy or a log can compare them.
 """
@@ -119,7 +119,7 @@ class CandidateRequest:
     @property
     def microversion(self) -> tuple[int, int]:
         """The oldest microversion that can express this request."""
-        any_of = any(len(one) > 1 for group in self.groups.values() for one in group.required)
+        any_of = any(len(traits) > 1 for group in self.groups.values() for traits in group.required)
         return ANY_OF_MICROVERSION if any_of else PLAIN_MICROVERSION
 
     @property
@@ -170,7 +170,7 @@ class CandidateRequest:
             yield "isolate", ",".join(sorted(isolate))
         elif sum(1 for suffix in self.groups if suffix != UNSUFFIXED) > 1:
             yield "group_policy", self.group_policy
-        for uuids in sorted(sorted(one) for one in self.root_member_of):
+        for uuids in sorted(sorted(uuids) for uuids in self.root_member_of):
             yield "root_member_of", "in:" + ",".join(uuids)
         if self.root_forbidden_aggregates:
             yield "root_member_of", "!in:" + ",".join(sorted(self.root_forbidden_aggregates))
@@ -195,13 +195,13 @@ def _group_pairs(suffix: str, group: RequestGroup) -> Iterator[tuple[str, str]]:
     if group.resources:
         amounts = (f"{name}:{amount}" for name, amount in sorted(group.resources.items()))
         yield f"resources{suffix}", ",".join(amounts)
-    plain = sorted(name for one in group.required if len(one) == 1 for name in one)
+    plain = sorted(name for traits in group.required if len(traits) == 1 for name in traits)
     traits = [*plain, *(f"!{name}" for name in sorted(group.forbidden))]
     if traits:
         yield f"required{suffix}", ",".join(traits)
-    for names in sorted(sorted(one) for one in group.required if len(one) > 1):
+    for names in sorted(sorted(traits) for traits in group.required if len(traits) > 1):
         yield f"required{suffix}", "in:" + ",".join(names)
-    for uuids in sorted(sorted(one) for one in group.member_of):
+    for uuids in sorted(sorted(uuids) for uuids in group.member_of):
         yield f"member_of{suffix}", "in:" + ",".join(uuids)
     if group.forbidden_aggregates:
         yield f"member_of{suffix}", "!in:" + ",".join(sorted(group.forbidden_aggregates))
@@ -219,9 +219,9 @@ def with_host_traits_on_root(request: CandidateRequest) -> CandidateRequest:
     group = request.group(UNSUFFIXED)
     required = {
         name
-        for one in group.required
-        for name in one
-        if len(one) == 1 and name.startswith(HOST_TRAIT_PREFIXES)
+        for traits in group.required
+        for name in traits
+        if len(traits) == 1 and name.startswith(HOST_TRAIT_PREFIXES)
     }
     forbidden = {name for name in group.forbidden if name.startswith(HOST_TRAIT_PREFIXES)}
     stripped = replace(

@@ -1,4 +1,4 @@
-"""From a specification to the hosts that can take it: ask, merge, filter."""
+"""Search for the hosts that can take a specification: ask, merge, filter."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """Everything a search goes by, besides the request."""
+    """Everything that a search depends on, besides the request."""
 
     request: flavor.RequestOptions = field(default_factory=flavor.RequestOptions)
     prefilters: prefilters.PrefilterContext = field(default_factory=prefilters.PrefilterContext)
@@ -61,9 +61,9 @@ class Found:
 class Search:
     """Searches for one specification at a time.
 
-    :param announcements: None without a bus; then every host counts as alive.
-    :param fleet: what all agents can do; None: nothing is known of them.
-    :param layouts: which layouts there are; None: every request is asked for all of them.
+    :param announcements: `None` without a bus; then every host counts as alive.
+    :param fleet: what all agents can do; `None` when nothing is known of them.
+    :param layouts: which layouts there are; `None` when every request is asked for all of them.
     """
 
     def __init__(
@@ -100,22 +100,22 @@ class Search:
         answer, queries, version = self._ask(spec, _targeted(spec, request, target))
         lessened = carried.lessened(request) if carried else None
         if carried and lessened and not answer.candidates:
-            answer, more, version = self._ask(spec, _targeted(spec, lessened, target))
+            answer, more_questions, version = self._ask(spec, _targeted(spec, lessened, target))
             answer = carried.completed(answer, request)
-            queries.causes += more.causes
+            queries.causes += more_questions.causes
         dropped_names = spec.ignore_hosts | spec.retried_hosts
-        found = [
-            one
-            for one in self._host_states(spec, answer, aggregates)
-            if target.admits(one)
-            and dropped_names.isdisjoint(one.known_as)
-            and _in_cell(one, spec.destination)
+        found_hosts = [
+            host
+            for host in self._host_states(spec, answer, aggregates)
+            if target.admits(host)
+            and dropped_names.isdisjoint(host.known_as)
+            and _in_cell(host, spec.destination)
         ]
         causes = Causes(queries=tuple(queries.causes), notes=tuple(queries.notes))
         if spec.force_hosts or spec.force_nodes:
-            self._warn_of_unusable(found)
-            return Found(tuple(found), causes, version)
-        passed, dropped = run_filters(self._options.filters, found, spec)
+            self._warn_of_unusable(found_hosts)
+            return Found(tuple(found_hosts), causes, version)
+        passed, dropped = run_filters(self._options.filters, found_hosts, spec)
         return Found(tuple(passed), replace(causes, filters=tuple(dropped)), version)
 
     def host_of(self, spec: RequestSpec, instance: str) -> tuple[HostState, Holding]:
@@ -124,24 +124,26 @@ class Search:
         :raises NoValidHost: its new image asks for what the host, or a provider in use, has not.
         :raises MoveRefused: it is on no host, or on several.
         """
-        held = self._placement.holding(instance)
-        root = root_of(self._placement, instance, held)
+        holding = self._placement.holding(instance)
+        root = root_of(self._placement, instance, holding)
         traits = self._placement.tree(root)
-        missing = missing_traits(spec, {root, *held.allocations}, traits)
+        missing = missing_traits(spec, {root, *holding.allocations}, traits)
         if missing:
-            reason = f"The providers in use lack {', '.join(sorted(missing))}."
+            reason = f"The providers in use lack the traits {', '.join(sorted(missing))}."
             raise NoValidHost(reason, Causes(notes=(reason,)))
         tree = {uuid: ProviderSummary(uuid, root, traits=has) for uuid, has in traits.items()}
         name = self._placement.provider_names([root]).get(root, root)
         announced, alive = self._announcement(root)
         aggregates = self._options.aggregates.current().of_host(name)
         host = HostState(root, name, tree, (), aggregates, frozenset(), announced, alive)
-        filters = [one for one in self._options.filters if one.RUN_ON_REBUILD]
+        filters = [
+            host_filter for host_filter in self._options.filters if host_filter.RUN_ON_REBUILD
+        ]
         passed, dropped = run_filters(filters, [host], spec)
         if not passed:
             causes = Causes(filters=tuple(dropped))
             raise NoValidHost(f"{dropped[-1].name} dropped the instance's host.", causes)
-        return host, held
+        return host, holding
 
     def on_host(self, spec: RequestSpec, request: CandidateRequest, root: str) -> Answer:
         """Return what the host of provider `root` offers for `request`.
@@ -155,13 +157,17 @@ class Search:
         return self._ask(spec, shapes.on_target(request, root))[0]
 
     def run_filters_again(
-        self, found: Sequence[HostState], spec: RequestSpec
+        self, found_hosts: Sequence[HostState], spec: RequestSpec
     ) -> tuple[list[HostState], list[FilterCause]]:
         """Filter again for the next instance of the same request."""
         if spec.force_hosts or spec.force_nodes:
-            return list(found), []
-        again = [one for one in self._options.filters if not one.run_filter_once_per_request]
-        return run_filters(again, found, spec)
+            return list(found_hosts), []
+        again = [
+            host_filter
+            for host_filter in self._options.filters
+            if not host_filter.run_filter_once_per_request
+        ]
+        return run_filters(again, found_hosts, spec)
 
     def _ask(
         self, spec: RequestSpec, request: CandidateRequest
@@ -169,38 +175,40 @@ class Search:
         request = self._for_placement(request)
         numa = self._guest_numa(spec, request)
         questions = _Questions(self._placement)
-        found = self._ask_layouts(questions, shapes.shapes(request, numa))
-        found += self._ask_unpinned(questions, request)
-        if not any(answer.candidates for answer in found):
+        found_answers = self._ask_layouts(questions, shapes.shapes(request, numa))
+        found_answers += self._ask_unpinned(questions, request)
+        if not any(answer.candidates for answer in found_answers):
             probe = shapes.split_shape(request, numa)
             if probe is not None:
                 probed = questions.ask(probe)
                 composed = split.compose(probed, numa.nodes[0], probe.request)
-                found.append(replace(probed, candidates=composed))
-        return hosts.merge(found), questions, questions.microversion
+                found_answers.append(replace(probed, candidates=composed))
+        return hosts.merge(found_answers), questions, questions.microversion
 
     def _for_placement(self, request: CandidateRequest) -> CandidateRequest:
         if request.gains_by_extensions and self._placement.understands_extensions():
             return request
         return request.plain()
 
-    def _ask_layouts(self, questions: _Questions, asked: Sequence[Shape]) -> list[Answer]:
+    def _ask_layouts(self, questions: _Questions, asked_shapes: Sequence[Shape]) -> list[Answer]:
         """Ask for the layouts that hosts have; for the others only when that finds nothing."""
-        present = self._layouts.present() if self._layouts and len(asked) > 1 else None
-        likely = [one for one in asked if present is None or one.name in present]
-        found = [questions.ask(shape) for shape in likely]
-        if not any(one.candidates for one in found):
+        present = self._layouts.present() if self._layouts and len(asked_shapes) > 1 else None
+        likely = [shape for shape in asked_shapes if present is None or shape.name in present]
+        found_answers = [questions.ask(shape) for shape in likely]
+        if not any(answer.candidates for answer in found_answers):
             # a host may have changed its layout since it was looked at
-            found += [questions.ask(shape) for shape in asked if shape not in likely]
-        return found
+            found_answers += [questions.ask(shape) for shape in asked_shapes if shape not in likely]
+        return found_answers
 
     def _ask_unpinned(self, questions: _Questions, request: CandidateRequest) -> list[Answer]:
         shape = shapes.unpinned_shape(request)
         if shape is None or not self._options.unpinned_fallback or not self._fleet.may_lack(PINNED):
             return []
         answer = questions.ask(shape)
-        kept = tuple(one for one in answer.candidates if not self._can_pin(one.root))
-        return [replace(answer, candidates=kept)]
+        kept_candidates = tuple(
+            candidate for candidate in answer.candidates if not self._can_pin(candidate.root)
+        )
+        return [replace(answer, candidates=kept_candidates)]
 
     def _can_pin(self, root: str) -> bool:
         announced = self._announcements.of(root) if self._announcements else None
@@ -227,7 +235,7 @@ class Search:
         living = self._named_instances(spec)
         states = []
         for root, candidates in by_root.items():
-            providers = {one.uuid: one for one in answer.tree(root)}
+            providers = {provider.uuid: provider for provider in answer.tree(root)}
             for candidate in candidates:
                 providers |= {uuid: answer.providers[uuid] for uuid in candidate.allocations}
             announced, alive = self._announcement(root)
@@ -285,8 +293,8 @@ class Search:
             named |= spec.instance_group.members
         living = {}
         for instance in sorted(named):
-            held = self._placement.holding(instance).allocations
-            roots = self._placement.provider_roots(tuple(held)) if held else {}
+            held_amounts = self._placement.holding(instance).allocations
+            roots = self._placement.provider_roots(tuple(held_amounts)) if held_amounts else {}
             living[instance] = frozenset(roots.values())
         return living
 
@@ -315,8 +323,10 @@ class _Questions:
             return Answer()
         answer = answers.read(body, shape.name)
         self._note(shape, query, returned=answer.returned)
-        kept = tuple(one for one in answer.candidates if shape.keep(one, answer))
-        return replace(answer, candidates=kept)
+        kept_candidates = tuple(
+            candidate for candidate in answer.candidates if shape.keep(candidate, answer)
+        )
+        return replace(answer, candidates=kept_candidates)
 
     def _note(self, shape: Shape, query: str, *, returned: int) -> None:
         limit = shape.request.limit
@@ -340,16 +350,16 @@ def _in_cell(host: HostState, destination: Destination) -> bool:
 
 
 def run_filters(
-    filters: Sequence[HostFilter], found: Sequence[HostState], spec: RequestSpec
+    filters: Sequence[HostFilter], found_hosts: Sequence[HostState], spec: RequestSpec
 ) -> tuple[list[HostState], list[FilterCause]]:
     """Return the hosts that pass all filters, and what each filter left; stops at none left."""
-    left, causes = list(found), []
-    for one in filters:
+    left, causes = list(found_hosts), []
+    for host_filter in filters:
         if not left:
             break
         before = len(left)
-        left = list(one.filter_all(left, spec))
+        left = list(host_filter.filter_all(left, spec))
         names = tuple(host.name for host in left[:SHOWN_HOSTS])
-        causes.append(FilterCause(one.name, before, len(left), names))
-        LOG.debug("%s left %d of %d hosts", one.name, len(left), before)
+        causes.append(FilterCause(host_filter.name, before, len(left), names))
+        LOG.debug("%s left %d of %d hosts", host_filter.name, len(left), before)
     return left, causes

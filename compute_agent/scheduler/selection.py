@@ -1,4 +1,4 @@
-"""What a caller gets: the host chosen for an instance, or an alternate."""
+"""Selections, which a caller gets: the host chosen for an instance, or an alternate."""
 
 from __future__ import annotations
 

@@ -64,8 +64,8 @@ def persistent_memory(spec: RequestSpec, request: CandidateRequest) -> Candidate
     names = [re.sub(r"[^A-Z0-9_]", "_", label.strip().upper()) for label in labels.split(",")]
     if "" in names:
         raise InvalidRequest("hw:pmem", labels, "labels separated by commas")
-    wanted = Counter(f"CUSTOM_PMEM_NAMESPACE_{name}" for name in names)
-    return request.with_group(UNSUFFIXED, request.group(UNSUFFIXED).adding(wanted))
+    wanted_namespaces = Counter(f"CUSTOM_PMEM_NAMESPACE_{name}" for name in names)
+    return request.with_group(UNSUFFIXED, request.group(UNSUFFIXED).adding(wanted_namespaces))
 
 
 def tpm(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:

@@ -1,4 +1,4 @@
-"""The shapes in which one request is asked, so that it finds hosts of every layout.
+"""Shapes in which one request is asked, so that it finds hosts of every layout.
 
 A flat host has its CPUs and memory on the root, a nested one on a provider per NUMA cell (trait
 HW_NUMA_ROOT). No single question fits both: on a nested host the unsuffixed group could take the
@@ -7,7 +7,7 @@ CPUs from one cell and the memory from another, or from huge pages.
     flat     the request as it is, for trees without NUMA cells
     nested   one group per NUMA node of the guest, each on one cell
     split    one CPU and one MiB in place of the real amounts; `split` then composes the rest
-    unpinned pinned CPUs as VCPU, for flat hosts of agents that do not tell the two apart yet
+    unpinned pinned CPUs as VCPU, for flat hosts of agents that do not distinguish the two yet
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Shape:
         if not all(_is_apart(candidate, answer, pair) for pair in self.request.apart):
             return False
         tree = answer.tree(candidate.root)
-        if self.name == UNPINNED and any("PCPU" in one.capacity for one in tree):
+        if self.name == UNPINNED and any("PCPU" in provider.capacity for provider in tree):
             return False
         if self.name in ("flat", UNPINNED):
-            return not any(NUMA_ROOT in one.traits for one in tree)
+            return not any(NUMA_ROOT in provider.traits for provider in tree)
         cells = [
             uuid
             for suffix, uuids in candidate.mappings.items()
@@ -132,7 +132,7 @@ def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateReque
     """
     group = request.group(UNSUFFIXED)
     rest = {name: n for name, n in group.resources.items() if name not in CELL_CLASSES}
-    to_cells, to_any, kept = _sort_traits(group, rest)
+    to_cells, to_any, kept_traits = _sort_traits(group, rest)
     subtrees = set(request.same_subtree)
     added: dict[str, RequestGroup] = {}
     for index, node in enumerate(numa.nodes):
@@ -144,7 +144,7 @@ def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateReque
     if to_any:
         added[TRAIT_GROUP] = RequestGroup(required=to_any)
         subtrees.add(frozenset((TRAIT_GROUP, CELL_GROUP)))
-    remaining = replace(group, resources=rest, required=kept)
+    remaining = replace(group, resources=rest, required=kept_traits)
     if not rest:
         remaining = RequestGroup()
         if group.member_of or group.forbidden_aggregates:
@@ -153,17 +153,17 @@ def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateReque
     if numa.device_affinity:
         devices = [
             suffix
-            for suffix, one in request.groups.items()
-            if suffix != UNSUFFIXED and one.resources
+            for suffix, group in request.groups.items()
+            if suffix != UNSUFFIXED and group.resources
         ]
         subtrees |= {frozenset((suffix, CELL_GROUP)) for suffix in devices}
     for suffix in added:
         if suffix in request.groups:
             raise InvalidRequest("the suffix of a group", suffix, "a name that is not reserved")
     result = replace(request.with_group(UNSUFFIXED, remaining), same_subtree=frozenset(subtrees))
-    for suffix, one in added.items():
-        result = result.with_group(suffix, one)
-    others = [one for pair in result.apart for one in pair]
+    for suffix, group in added.items():
+        result = result.with_group(suffix, group)
+    others = [suffix for pair in result.apart for suffix in pair]
     unknown = set().union(*result.same_subtree, *others) - set(result.groups)
     if unknown:
         raise InvalidRequest(
@@ -197,11 +197,13 @@ def on_target(request: CandidateRequest, root: str) -> CandidateRequest:
     """
     group = request.group(UNSUFFIXED)
     if not group.resources:
-        bound = {name: replace(one, in_tree=root) for name, one in request.groups.items()}
+        bound = {name: replace(group, in_tree=root) for name, group in request.groups.items()}
         return replace(request, groups=bound)
     disk = group.resources.get("DISK_GB", 0)
     if disk and len(group.resources) > 1 and "_DISK" not in request.groups:
-        disk_traits = frozenset(one for one in group.required if _all_begin(one, "STORAGE_"))
+        disk_traits = frozenset(
+            traits for traits in group.required if _all_begin(traits, "STORAGE_")
+        )
         rest = {name: n for name, n in group.resources.items() if name != "DISK_GB"}
         request = request.with_group(
             "_DISK", RequestGroup({"DISK_GB": disk}, disk_traits, group.forbidden)
@@ -242,18 +244,18 @@ def _sort_traits(
     may be on the root or on the cell.
     """
     devices = set(rest) - {"DISK_GB"}
-    cells, anywhere, kept = set(), set(), set()
-    for one in group.required:
-        encryption = one & set(MEMORY_ENCRYPTION_TRAITS.values())
-        if all(name.startswith(_CELL_TRAIT_PREFIXES) for name in one) and not (
+    cells, anywhere, kept_traits = set(), set(), set()
+    for traits in group.required:
+        encryption = traits & set(MEMORY_ENCRYPTION_TRAITS.values())
+        if all(name.startswith(_CELL_TRAIT_PREFIXES) for name in traits) and not (
             encryption and "MEM_ENCRYPTION_CONTEXT" in rest
         ):
-            cells.add(one)
-        elif devices or ("DISK_GB" in rest and _all_begin(one, _DISK_TRAIT_PREFIX)):
-            kept.add(one)
+            cells.add(traits)
+        elif devices or ("DISK_GB" in rest and _all_begin(traits, _DISK_TRAIT_PREFIX)):
+            kept_traits.add(traits)
         else:
-            anywhere.add(one)
-    return frozenset(cells), frozenset(anywhere), frozenset(kept)
+            anywhere.add(traits)
+    return frozenset(cells), frozenset(anywhere), frozenset(kept_traits)
 
 
 def _all_begin(names: frozenset[str], prefix: str) -> bool:
@@ -263,13 +265,15 @@ def _all_begin(names: frozenset[str], prefix: str) -> bool:
 def _without_guest_nodes(request: CandidateRequest, *, strict: bool) -> CandidateRequest:
     """Return the request without the guest's NUMA nodes in same_subtree: there are none to name."""
     subtrees = set()
-    for one in request.same_subtree:
-        nodes = {name for name in one if GUEST_CELL_SUFFIX.fullmatch(name)} - set(request.groups)
+    for suffixes in request.same_subtree:
+        nodes = {name for name in suffixes if GUEST_CELL_SUFFIX.fullmatch(name)} - set(
+            request.groups
+        )
         if strict and nodes:
             raise InvalidRequest("same_subtree", min(nodes), "the suffix of a group")
-        if len(one - nodes) > 1:
-            subtrees.add(one - nodes)
-    kept = {
+        if len(suffixes - nodes) > 1:
+            subtrees.add(suffixes - nodes)
+    kept_pairs = {
         (together, others)
         for together, others in request.apart
         if not any(
@@ -277,15 +281,15 @@ def _without_guest_nodes(request: CandidateRequest, *, strict: bool) -> Candidat
             for name in together | others
         )
     }
-    return replace(request, same_subtree=frozenset(subtrees), apart=frozenset(kept))
+    return replace(request, same_subtree=frozenset(subtrees), apart=frozenset(kept_pairs))
 
 
 def _is_apart(candidate: Candidate, answer: Answer, pair: Apart) -> bool:
     """Whether the providers of some groups are outside of the subtree of those of others."""
-    together, others = ([_provider(candidate, one) for one in sorted(part)] for part in pair)
-    line = set.intersection(*(set(answer.ancestry(one)) for one in together))
-    top = next((one for one in together if one in line), None)
-    return top is not None and not any(top in answer.ancestry(one) for one in others)
+    together, others = ([_provider(candidate, suffix) for suffix in sorted(part)] for part in pair)
+    line = set.intersection(*(set(answer.ancestry(provider)) for provider in together))
+    top = next((provider for provider in together if provider in line), None)
+    return top is not None and not any(top in answer.ancestry(provider) for provider in others)
 
 
 def _provider(candidate: Candidate, suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""What a caller asks of the scheduler: the fields of a request specification that are read.
+"""Request specifications: the fields that the scheduler reads.
 
 Values only. `spec_reader` makes them from JSON; `flavor` and `prefilters` turn them into a
 question to placement.
@@ -62,7 +62,7 @@ class InstanceGroup:
 class RequestedGroup:
     """A request group that comes from outside the flavor: a port, an accelerator, a device.
 
-    ``requester_id`` becomes the suffix unchanged, so that whoever asked finds its provider in the
+    ``requester_id`` becomes the suffix unchanged, so that its requester finds its provider in the
     mappings of the claim.
     """
 
@@ -88,7 +88,7 @@ class PciRequest:
 class RequestedNetwork:
     """A network or port of the request.
 
-    ``physnet`` and ``tunneled`` say how it leaves the host, for guests that must be near.
+    ``physnet`` and ``tunneled``: how it leaves the host, for guests that must be near.
     """
 
     physnet_aggregates: frozenset[str] = frozenset()

@@ -25,18 +25,18 @@ from compute_agent.scheduler.spec import (
 def instances_of(body: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the uuids to claim for: ``instance_uuids``, or ``instance_uuid`` alone.
 
-    :raises InvalidRequest: none, one that is no uuid, or a number that contradicts num_instances.
+    :raises InvalidRequest: none, one that is not a uuid, or a number other than num_instances.
     """
     fields = Fields(body)
     listed = fields.list("instance_uuids") or [fields.text("instance_uuid")]
     if listed == [""]:
         raise InvalidRequest("instance_uuid", None, "the uuid of the instance to claim for")
-    uuids = tuple(uuid_text("instance_uuids", str(one)) for one in listed)
+    uuids = tuple(uuid_text("instance_uuids", str(instance)) for instance in listed)
     if len(set(uuids)) < len(uuids):
         raise InvalidRequest("instance_uuids", listed, "each instance once")
-    wanted = fields.number("num_instances", len(uuids))
-    if wanted != len(uuids):
-        raise InvalidRequest("num_instances", wanted, f"{len(uuids)}, one per instance uuid")
+    wanted_number = fields.number("num_instances", len(uuids))
+    if wanted_number != len(uuids):
+        raise InvalidRequest("num_instances", wanted_number, f"{len(uuids)}, one per instance uuid")
     return uuids
 
 
@@ -49,14 +49,16 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
     for required in ("project_id", "user_id"):
         if not fields.text(required):
             raise InvalidRequest(required, body.get(required), "an id")
-    groups = [_requested_group(one) for one in fields.each("requested_resources")]
+    groups = [_requested_group(group) for group in fields.each("requested_resources")]
     level = fields.fields("request_level_params")
-    subtrees = {_subtree(level.name("same_subtree"), one) for one in level.list("same_subtree")}
+    subtrees = {
+        _subtree(level.name("same_subtree"), suffixes) for suffixes in level.list("same_subtree")
+    }
     for network in fields.each("requested_networks"):
         request = network.fields("resource_request")
         if network.has("resource_request"):
-            more, together = groups_of_port(network.text("port_id"), request.as_mapping())
-            groups += more
+            port_groups, together = groups_of_port(network.text("port_id"), request.as_mapping())
+            groups += port_groups
             subtrees |= together
     return RequestSpec(
         project_id=fields.text("project_id"),
@@ -71,13 +73,17 @@ def read_spec(body: Mapping[str, Any]) -> RequestSpec:
         force_nodes=fields.texts("force_nodes"),
         retried_hosts=_retried(fields),
         instance_group=_group(fields),
-        guest_cells=tuple(_guest_cell(one) for one in fields.fields("numa_topology").each("cells")),
+        guest_cells=tuple(
+            _guest_cell(cell) for cell in fields.fields("numa_topology").each("cells")
+        ),
         requested_groups=tuple(groups),
-        pci_requests=tuple(_pci_request(one) for one in fields.each("pci_requests")),
+        pci_requests=tuple(_pci_request(request) for request in fields.each("pci_requests")),
         root_required=level.traits("root_required"),
         root_forbidden=level.traits("root_forbidden"),
         same_subtree=frozenset(subtrees),
-        requested_networks=tuple(_network(one) for one in fields.each("requested_networks")),
+        requested_networks=tuple(
+            _network(network) for network in fields.each("requested_networks")
+        ),
         scheduler_hints=_hints(fields.fields("scheduler_hints")),
         consumer_type=fields.text("consumer_type", "INSTANCE"),
     )
@@ -126,7 +132,7 @@ def _guest_cell(fields: Fields) -> GuestCell:
 def _retried(fields: Fields) -> frozenset[str]:
     """Return the hosts tried before: names, or [host, node] pairs."""
     hosts = fields.fields("retry").list("hosts")
-    return frozenset(str(one[-1] if isinstance(one, list | tuple) else one) for one in hosts)
+    return frozenset(str(host[-1] if isinstance(host, list | tuple) else host) for host in hosts)
 
 
 def _group(fields: Fields) -> InstanceGroup | None:
@@ -181,5 +187,5 @@ def _hints(fields: Fields) -> dict[str, tuple[str, ...]]:
     hints = {}
     for name, value in fields.as_mapping().items():
         values = value if isinstance(value, list | tuple) else [value]
-        hints[name] = tuple(str(one) for one in values)
+        hints[name] = tuple(str(item) for item in values)
     return hints

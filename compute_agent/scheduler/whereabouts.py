@@ -1,4 +1,4 @@
-"""Where an instance is, by what it holds: the root of its host need not give it anything."""
+"""Hosts of instances, by what they hold: the root of a host need not give them anything."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.placement_port import Holding, Placement
 
 
-def root_of(placement: Placement, instance: str, held: Holding) -> str:
+def root_of(placement: Placement, instance: str, holding: Holding) -> str:
     """Return the root provider of the host that an instance is on.
 
     :raises MoveRefused: it is on no host, or on several.
     """
-    roots = placement.provider_roots(tuple(held.allocations))
-    found = set(roots.values())
-    if len(found) > 1:
+    roots = placement.provider_roots(tuple(holding.allocations))
+    host_roots = set(roots.values())
+    if len(host_roots) > 1:
         sharing = placement.sharing(tuple(roots))
-        found = {root for uuid, root in roots.items() if uuid not in sharing}
-    if len(found) != 1:
+        host_roots = {root for uuid, root in roots.items() if uuid not in sharing}
+    if len(host_roots) != 1:
         raise MoveRefused(
-            f"What is asked for {instance} was refused: it holds allocations on {len(found)} hosts "
-            f"({', '.join(sorted(found)) or 'shared providers only'}), expected one. Take away "
-            "what is left over, such as that of a host it was evacuated from."
+            f"The request for {instance} was refused: it holds allocations on {len(host_roots)} "
+            f"hosts ({', '.join(sorted(host_roots)) or 'shared providers only'}), expected one. "
+            "Remove what is left over, such as that on a host it was evacuated from."
         )
-    return found.pop()
+    return host_roots.pop()

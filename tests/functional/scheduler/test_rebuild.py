@@ -58,7 +58,7 @@ def test_a_trait_of_the_new_image_must_be_on_a_provider_in_use(
     if fits:
         assert one.select_destinations(asked, [instance])
         return
-    with pytest.raises(NoValidHost, match=f"lack {trait}"):
+    with pytest.raises(NoValidHost, match=f"lack the traits {trait}"):
         one.select_destinations(asked, [instance])
 
 
