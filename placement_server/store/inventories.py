@@ -2,7 +2,8 @@
 
 Every change holds the provider's inventories first, so that no claim happens in the middle, and
 raises the provider's generation then, as claims do. That locks the provider, and only under this
-lock an inventory is added (``inventory_rows.write`` says why).
+lock an inventory is added (``inventory_rows.write`` says why). Before all of that, whatever may
+add an inventory holds its class.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from placement_server.store.errors import (
     ReservedTooLarge,
 )
 from placement_server.store.inventory_rows import HeldInventory
-from placement_server.store.names import class_ids, class_names
+from placement_server.store.names import class_ids, class_names, hold_classes
 from placement_server.store.providers import bump
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
 from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
@@ -55,12 +56,13 @@ def replace(
     Raises ProviderNotFound, ConcurrentUpdate when ``generation`` is not the current one,
     ReservedTooLarge, ResourceClassNotFound, InventoryInUse.
     """
+    ids = hold_classes(tx, records)
     held = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
     _check_generation(provider, generation)
     for resource_class, record in records.items():
         _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
-    ids = class_ids(tx, list(records), hold=True)
+    ids.require(records)
     wanted = {ids[resource_class]: record for resource_class, record in records.items()}
     gone = [inventory for class_id, inventory in held.items() if class_id not in wanted]
     _refuse_if_used(tx, uuid, gone)
@@ -83,10 +85,12 @@ def add(
 
     Raises ProviderNotFound, ReservedTooLarge, ResourceClassNotFound, InventoryExists.
     """
+    ids = hold_classes(tx, [resource_class])
     held = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
     _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
-    class_id = class_ids(tx, [resource_class], hold=True)[resource_class]
+    ids.require([resource_class])
+    class_id = ids[resource_class]
     if class_id in held:
         raise InventoryExists(resource_class, uuid)
     bump(tx, provider)

@@ -7,11 +7,11 @@ its own transaction, and the cache here serves those who follow the changes tabl
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 import os_resource_classes
-from sqlalchemy import bindparam, select
+from sqlalchemy import Select, bindparam, select
 
 from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
 from placement_server.store.tables import resource_classes, traits
@@ -25,6 +25,7 @@ _STANDARD_NAMES: Final = dict(enumerate(os_resource_classes.STANDARDS))
 _CLASSES = select(resource_classes.c.name, resource_classes.c.id).where(
     resource_classes.c.name.in_(bindparam("names", expanding=True))
 )
+_HOLD_CLASSES = _CLASSES.with_for_update(read=True)
 _CLASSES_BY_ID = select(resource_classes.c.id, resource_classes.c.name).where(
     resource_classes.c.id.in_(bindparam("ids", expanding=True))
 )
@@ -39,21 +40,43 @@ def is_standard(name: str) -> bool:
     return not name.startswith(CUSTOM_PREFIX)
 
 
-def class_ids(tx: ReadTransaction, names: Collection[str], *, hold: bool = False) -> dict[str, int]:
-    """The ids of resource classes as this transaction sees them.
+class ClassIds(dict[str, int]):
+    """Ids of resource classes by name."""
 
-    ``hold`` keeps custom ones from being deleted before this transaction ends; who adds an
-    inventory must do that. Raises ResourceClassNotFound with every unknown name.
-    """
-    found = {name: STANDARD_CLASS_IDS[name] for name in names if name in STANDARD_CLASS_IDS}
-    if len(found) < len(names):
-        others = [name for name in names if name not in found]
-        statement = _CLASSES.with_for_update(read=True) if hold else _CLASSES
-        found.update(tx.execute(statement, {"names": sorted(others)}).all())
-        missing = [name for name in names if name not in found]
+    def require(self, names: Iterable[str]) -> None:
+        """Raises ResourceClassNotFound with every name that is not among them."""
+        missing = [name for name in names if name not in self]
         if missing:
             raise ResourceClassNotFound(missing)
-    return found
+
+
+def class_ids(tx: ReadTransaction, names: Collection[str]) -> ClassIds:
+    """The ids of resource classes as this transaction sees them.
+
+    Raises ResourceClassNotFound with every unknown name.
+    """
+    ids = _class_ids(tx, names, _CLASSES)
+    ids.require(names)
+    return ids
+
+
+def hold_classes(tx: ReadTransaction, names: Collection[str]) -> ClassIds:
+    """The ids of those of the resource classes that exist.
+
+    Custom ones cannot be deleted or renamed before this transaction ends: who adds an inventory
+    asks this first, before any lock of an inventory. Standard ones never are, and so not locked.
+    """
+    return _class_ids(tx, names, _HOLD_CLASSES)
+
+
+def _class_ids(
+    tx: ReadTransaction, names: Collection[str], statement: Select[tuple[str, int]]
+) -> ClassIds:
+    ids = ClassIds((name, STANDARD_CLASS_IDS[name]) for name in names if name in STANDARD_CLASS_IDS)
+    others = sorted(name for name in names if name not in ids)
+    if others:
+        ids.update(tx.execute(statement, {"names": others}).all())
+    return ids
 
 
 def class_names(tx: ReadTransaction, ids: Sequence[int]) -> list[str]:

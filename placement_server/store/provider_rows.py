@@ -35,12 +35,12 @@ SELECT_PROVIDERS: Final = select(
 )
 _BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid == bindparam("uuid"))
 # MySQL must find them by their ids, to lock them in that order and nothing before them.
-_BY_ID: Final = "FORCE INDEX (PRIMARY)"
+BY_ID: Final = "FORCE INDEX (PRIMARY)"
 HOLD_PROVIDERS: Final = (
     select(resource_providers.c.id)
     .order_by(resource_providers.c.id)
-    .with_hint(resource_providers, _BY_ID, "mysql")
-    .with_hint(resource_providers, _BY_ID, "mariadb")
+    .with_hint(resource_providers, BY_ID, "mysql")
+    .with_hint(resource_providers, BY_ID, "mariadb")
     .with_for_update(key_share=True)
 )
 """Locks all providers, or those of a condition that is added, in the order in which claims do."""

@@ -22,7 +22,7 @@ from placement_server.store.errors import (
     UnparentingNotAllowed,
 )
 from placement_server.store.provider_filters import find, identified
-from placement_server.store.provider_rows import HOLD_PROVIDERS, get
+from placement_server.store.provider_rows import BY_ID, HOLD_PROVIDERS, get
 from placement_server.store.records import KEEP, Keep, Provider
 from placement_server.store.retry import LostRace
 from placement_server.store.tables import (
@@ -38,23 +38,24 @@ __all__ = ["bump", "create", "delete", "find", "get", "identified", "update"]
 
 _C: Final = resource_providers.c
 
-_BUMP: Final = (
+# Found by the index of the roots, MySQL would lock that first and the row then, which is not how
+# the end of a provider does.
+_UPDATE: Final = (
     sa.update(resource_providers)
-    .where(
-        _C.id == bindparam("the_id"),
-        _C.generation == bindparam("seen"),
-        _C.root_provider_id == bindparam("root_id"),
-    )
-    .values(generation=bindparam("next"))
+    .with_hint(BY_ID, dialect_name="mysql")
+    .with_hint(BY_ID, dialect_name="mariadb")
 )
+_BUMP: Final = _UPDATE.where(
+    _C.id == bindparam("the_id"),
+    _C.generation == bindparam("seen"),
+    _C.root_provider_id == bindparam("root_id"),
+).values(generation=bindparam("next"))
 _BUMP_AND_CHANGE: Final = _BUMP.values(updated_at=bindparam("now"))
 _TREE_ROWS: Final = (
     select(_C.id, _C.parent_provider_id, _C.root_provider_id)
     .where(_C.root_provider_id.in_(bindparam("root_ids", expanding=True)))
     .order_by(_C.id)
 )
-# Found by the index of the roots, MySQL would lock that first and the row then, which is not how
-# the end of a provider does.
 _HOLD: Final = HOLD_PROVIDERS.where(_C.id.in_(bindparam("ids", expanding=True)))
 _PARENT: Final = select(_C.id, _C.root_provider_id).where(_C.uuid == bindparam("uuid"))
 _PARENT_AND_ROOT: Final = (
@@ -231,9 +232,9 @@ def _move(
         raise ParentLoop(provider.uuid, parent_uuid)
     # Every provider shows the root, so every one that gets a new one has changed.
     tx.execute(
-        sa.update(resource_providers)
-        .where(_C.id.in_(subtree), _C.root_provider_id != new_root_id)
-        .values(root_provider_id=new_root_id, updated_at=tx.now)
+        _UPDATE.where(_C.id.in_(subtree), _C.root_provider_id != new_root_id).values(
+            root_provider_id=new_root_id, updated_at=tx.now
+        )
     )
     tx.touch([provider.root_id, new_root_id], STRUCTURE)
     return new_parent_id

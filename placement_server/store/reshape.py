@@ -24,7 +24,7 @@ from placement_server.store.errors import (
     ReshapeProviderNotFound,
 )
 from placement_server.store.inventory_rows import HeldInventory
-from placement_server.store.names import class_ids, class_names
+from placement_server.store.names import class_names, hold_classes
 from placement_server.store.provider_rows import PROVIDER, SELECT_PROVIDERS, provider_of
 from placement_server.store.providers import bump
 from placement_server.store.records import ConsumerWrite, InventoryRecord, Provider
@@ -57,7 +57,8 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
     provider_ids = {uuid: provider.id for uuid, provider in (named | listed).items()}
     check_providers(seen, provider_ids)
     names = dict.fromkeys(name for _, records in inventories.values() for name in records)
-    class_id = class_ids(tx, list(names), hold=True)
+    class_id = hold_classes(tx, names)
+    class_id.require(names)
     asked = new_allocations(tx, seen, provider_ids)
     wanted = {
         listed[uuid].id: {class_id[name]: record for name, record in records.items()}

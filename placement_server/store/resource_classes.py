@@ -15,13 +15,25 @@ from placement_server.store.errors import (
 )
 from placement_server.store.names import FIRST_CUSTOM_CLASS_ID, is_standard
 from placement_server.store.records import NameRow, ResourceClassRow
-from placement_server.store.tables import inventories, resource_classes
+from placement_server.store.retry import LostRace
+from placement_server.store.tables import allocations, inventories, resource_classes
 from placement_server.store.transaction import AnyRow, ReadTransaction, WriteTransaction, aware
 
 _C: Final = resource_classes.c
 _ROWS: Final = select(_C.id, _C.name, _C.created_at, _C.updated_at)
 _ONE: Final = _ROWS.where(_C.name == bindparam("name"))
 _ALL: Final = _ROWS.order_by(_C.id)
+# By its name, as names.class_ids does: InnoDB takes that share of a row in the index of the names
+# alone, where a lock of the row found by its id would not meet it.
+_HOLD: Final = select(_C.id).where(_C.name == bindparam("name")).with_for_update()
+_IN_USE: Final = select(
+    sa.or_(
+        *(
+            sa.exists().where(table.c.resource_class_id == bindparam("class_id"))
+            for table in (inventories, allocations)
+        )
+    )
+)
 
 
 def _resource_class(row: AnyRow) -> ResourceClassRow:
@@ -71,9 +83,7 @@ def _insert(tx: WriteTransaction, name: str) -> ResourceClassRow:
 
 def rename(tx: WriteTransaction, old: str, new: str) -> ResourceClassRow:
     """Raises ResourceClassNotFound, StandardName, ResourceClassExists."""
-    resource_class = get(tx, old)
-    if is_standard(old):
-        raise StandardName(old)
+    resource_class = _hold(tx, old)
     if tx.execute(_ONE, {"name": new}).first() is not None:
         raise ResourceClassExists(new)
     tx.execute(
@@ -86,14 +96,25 @@ def rename(tx: WriteTransaction, old: str, new: str) -> ResourceClassRow:
 
 
 def delete(tx: WriteTransaction, name: str) -> None:
-    """Delete a custom class. Raises ResourceClassNotFound, StandardName, ResourceClassInUse."""
-    resource_class = get(tx, name)
-    if is_standard(name):
-        raise StandardName(name)
-    # who adds an inventory of this class holds a share of its row
-    tx.execute(select(_C.id).where(_C.id == resource_class.id).with_for_update())
-    used = select(inventories.c.id).where(inventories.c.resource_class_id == resource_class.id)
-    if tx.execute(used.limit(1)).first() is not None:
+    """Delete a custom class. Raises ResourceClassNotFound, StandardName, ResourceClassInUse.
+
+    Older software left allocations without an inventory; they keep their class too.
+    """
+    resource_class = _hold(tx, name)
+    if tx.execute(_IN_USE, {"class_id": resource_class.id}).scalar():
         raise ResourceClassInUse(name)
     tx.execute(sa.delete(resource_classes).where(_C.id == resource_class.id))
     tx.touch_names()
+
+
+def _hold(tx: WriteTransaction, name: str) -> ResourceClassRow:
+    """A custom class, to which nothing can be added until the end of the transaction.
+
+    Raises ResourceClassNotFound, StandardName.
+    """
+    resource_class = get(tx, name)
+    if is_standard(name):
+        raise StandardName(name)
+    if tx.execute(_HOLD, {"name": name}).scalar() != resource_class.id:
+        raise LostRace(f"The resource class {name} was renamed or deleted meanwhile.")
+    return resource_class

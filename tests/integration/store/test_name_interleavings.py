@@ -1,0 +1,240 @@
+"""Whatever refers to a name or a provider, beside the end of what it refers to.
+
+A row that refers to something that is gone is what ``placement-manage audit`` finds and nobody can
+mend. Projects, users, consumer types and aggregates are never removed, so of those only the first
+use by two at once is of interest.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from placement_server.store import (
+    aggregates,
+    allocations,
+    audit,
+    inventories,
+    providers,
+    reshape,
+    resource_classes,
+    traits,
+)
+from placement_server.store.errors import NotFound
+from placement_server.store.records import InventoryRecord
+from placement_server.store.store import Store
+from placement_server.store.transaction import WriteTransaction
+from tests.integration.store.conftest import new_provider, new_uuid, set_of, use_of
+from tests.integration.store.interleaving import (
+    Action,
+    Scene,
+    Sessions,
+    check_serializable,
+    deadlocks_of,
+)
+
+
+def new_name() -> str:
+    return f"CUSTOM_{new_uuid().replace('-', '_').upper()}"
+
+
+def scene(store: Store) -> Scene:
+    """Two hosts without anything, a host that has ``stocked`` 4, and names that nobody uses.
+
+    ``fresh`` names and labels are not there yet.
+    """
+    names = {role: new_name() for role in ("class", "stocked", "trait")}
+    names |= {role: new_name() for role in ("fresh class", "fresh type")}
+    store.write(resource_classes.create, names["class"])
+    store.write(resource_classes.create, names["stocked"])
+    store.write(traits.ensure, names["trait"])
+    return names | {
+        "host": new_provider(store),
+        "other": new_provider(store),
+        "stock": new_provider(store, {names["stocked"]: 4}),
+        "consumer": new_uuid(),
+        "second consumer": new_uuid(),
+        "fresh owner": new_uuid(),
+        "fresh aggregate": new_uuid(),
+    }
+
+
+def look(store: Store, scene: Scene) -> object:
+    """All there is to see, with roles instead of names; and nothing may be wrong."""
+    roles = {name: role for role, name in scene.items()}
+    seen: dict[str, object] = {"problems": [str(one) for one in store.read(audit.audit)]}
+    for role in ("class", "stocked", "fresh class"):
+        seen[role] = _found(lambda role=role: store.read(resource_classes.get, scene[role]))
+    seen["trait"] = _found(lambda: store.read(traits.get, scene["trait"]))
+    for role in ("host", "other", "stock"):
+        if not _found(lambda role=role: store.read(providers.get, scene[role])):
+            seen[role] = "gone"
+            continue
+        provider, records = store.read(inventories.of_provider, scene[role])
+        labels = store.read(aggregates.of_provider, scene[role])[1]
+        names = store.read(traits.of_provider, scene[role])[1]
+        seen[role] = (
+            provider.generation,
+            roles.get(provider.parent_uuid or ""),
+            {roles[name]: stored.total for name, stored in records.items()},
+            {roles[name]: used for name, used in use_of(store, scene[role]).items()},
+            [roles[label] for label in labels],
+            [roles[row.name] for row in names],
+        )
+    for role in ("consumer", "second consumer"):
+        record, rows = store.read(allocations.of_consumer, scene[role])
+        seen[role] = record and (
+            roles.get(record.project_id),
+            roles.get(record.user_id),
+            roles.get(record.consumer_type or ""),
+            {(roles[row.provider_uuid], roles[row.resource_class]): row.used for row in rows},
+        )
+    return seen
+
+
+def _found(read: object) -> bool:
+    try:
+        read()  # type: ignore[operator]
+    except NotFound:
+        return False
+    return True
+
+
+def add_inventory(store: Store, scene: Scene) -> None:
+    record = InventoryRecord(4)
+    store.write(
+        inventories.add, scene["host"], scene["class"], record, reserved_may_equal_total=True
+    )
+
+
+def replace_inventory(store: Store, scene: Scene) -> None:
+    store.write(
+        inventories.replace,
+        scene["host"],
+        generation=0,
+        records={scene["class"]: InventoryRecord(4), scene["stocked"]: InventoryRecord(4)},
+        reserved_may_equal_total=True,
+    )
+
+
+def reshape_inventory(store: Store, scene: Scene) -> None:
+    records = {scene["class"]: InventoryRecord(4)}
+    store.write(
+        reshape.apply,
+        {scene["host"]: (0, records)},
+        [set_of(scene["consumer"], {scene["host"]: {scene["class"]: 1}}, None)],
+    )
+
+
+def claim(store: Store, scene: Scene) -> None:
+    amounts = {scene["stock"]: {scene["stocked"]: 1}}
+    store.write(allocations.write, [set_of(scene["consumer"], amounts, None)])
+
+
+def claim_of_a_new_owner(consumer: str) -> Action:
+    def action(store: Store, scene: Scene) -> None:
+        write = set_of(
+            scene[consumer],
+            {scene["stock"]: {scene["stocked"]: 1}},
+            None,
+            project=scene["fresh owner"],
+            user=scene["fresh owner"],
+            consumer_type=scene["fresh type"],
+        )
+        store.write(allocations.write, [write])
+
+    return action
+
+
+def end_class(store: Store, scene: Scene) -> None:
+    store.write(resource_classes.delete, scene["class"])
+
+
+def rename_class(store: Store, scene: Scene) -> None:
+    store.write(resource_classes.rename, scene["class"], scene["fresh class"])
+
+
+def make_class(store: Store, scene: Scene) -> None:
+    store.write(resource_classes.ensure, scene["fresh class"])
+
+
+def end_stock_and_class(store: Store, scene: Scene) -> None:
+    def both(tx: WriteTransaction) -> None:
+        inventories.delete_all(tx, scene["stock"])
+        resource_classes.delete(tx, scene["stocked"])
+
+    store.write(both)
+
+
+def end_trait(store: Store, scene: Scene) -> None:
+    store.write(traits.delete, scene["trait"])
+
+
+def set_trait(store: Store, scene: Scene) -> None:
+    store.write(traits.replace_of_provider, scene["host"], [scene["trait"]], generation=0)
+
+
+def set_aggregate(role: str, generation: int | None) -> Action:
+    def action(store: Store, scene: Scene) -> None:
+        label = scene["fresh aggregate"]
+        store.write(aggregates.replace, scene[role], [label], generation=generation)
+
+    return action
+
+
+def end_provider(role: str) -> Action:
+    def action(store: Store, scene: Scene) -> None:
+        store.write(providers.delete, scene[role])
+
+    return action
+
+
+def move_below_host(store: Store, scene: Scene) -> None:
+    store.write(
+        providers.update,
+        scene["other"],
+        name=scene["other"],
+        parent_uuid=scene["host"],
+        reparenting_allowed=True,
+    )
+
+
+PAIRS: dict[str, tuple[Action, Action]] = {
+    "a new inventory and the end of its class": (add_inventory, end_class),
+    "a whole inventory and the end of a class of it": (replace_inventory, end_class),
+    "a reshape and the end of a class of it": (reshape_inventory, end_class),
+    "a new inventory and a new name of its class": (add_inventory, rename_class),
+    "a new name and the end of a class": (rename_class, end_class),
+    "a new name of a class and a new class of that name": (rename_class, make_class),
+    "two ends of a class": (end_class, end_class),
+    "a claim and the end of its class": (claim, end_stock_and_class),
+    "a trait of a provider and its end": (set_trait, end_trait),
+    "a trait and the end of its provider": (set_trait, end_provider("host")),
+    "an aggregate and the end of its provider": (set_aggregate("host", 0), end_provider("host")),
+    "an aggregate that raises no generation and the end of its provider": (
+        set_aggregate("host", None),
+        end_provider("host"),
+    ),
+    "the same new aggregate of two providers": (
+        set_aggregate("host", 0),
+        set_aggregate("other", 0),
+    ),
+    "two first uses of one project, user and type": (
+        claim_of_a_new_owner("consumer"),
+        claim_of_a_new_owner("second consumer"),
+    ),
+    "a move below a provider and its end": (move_below_host, end_provider("host")),
+    "a new inventory and the end of its provider": (add_inventory, end_provider("host")),
+    "a claim and the end of its provider": (claim, end_provider("stock")),
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS.keys())
+def test_nothing_is_left_that_refers_to_what_is_gone(
+    sessions: Sessions, pair: tuple[Action, Action]
+) -> None:
+    first, second = pair
+    with deadlocks_of([sessions.first, sessions.second]) as deadlocks:
+        check_serializable(sessions, scene, first, second, look)
+        if sessions.family != "sqlite":
+            check_serializable(sessions, scene, second, first, look)
+    assert deadlocks == []
