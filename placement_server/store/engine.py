@@ -15,20 +15,22 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any, Final, Literal
-from urllib.parse import parse_qsl
+from typing import Any, Literal
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
+from placement_server.store.connection.url import (
+    connect_arguments,
+    database_url,
+    log_driver,
+    missing_driver,
+)
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.options import StoreOptions
 
 LOG = logging.getLogger(__name__)
-
-_DRIVERS: Final = {"postgresql": "psycopg", "mysql": "pymysql", "mariadb": "pymysql"}
-_EXTRAS: Final = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,31 +53,6 @@ class Engines:
             self.single.dispose()
 
 
-def database_url(connection: str, connection_parameters: str = "") -> URL:
-    """The URL to connect to, with a driver that this server brings along.
-
-    Raises StoreUnavailable when it is not a URL of a database that the store can work with.
-    """
-    try:
-        url = make_url(connection)
-    except ArgumentError as error:
-        raise StoreUnavailable(
-            "[placement_database]connection is not a database URL such as "
-            f"sqlite:////var/lib/placement/placement.db: {error}"
-        ) from error
-    backend = url.get_backend_name()
-    if backend not in ("sqlite", *_DRIVERS):
-        raise StoreUnavailable(
-            f"The store works on SQLite, PostgreSQL, MariaDB and MySQL, not on {backend}; "
-            "change [placement_database]connection."
-        )
-    if url.drivername == backend and backend in _DRIVERS:
-        url = url.set(drivername=f"{backend}+{_DRIVERS[backend]}")
-    if connection_parameters:
-        url = url.update_query_pairs(parse_qsl(connection_parameters, keep_blank_values=True))
-    return url
-
-
 def is_in_memory(connection: str) -> bool:
     """Whether the database at ``connection`` lives and dies with the process that opens it."""
     return _is_in_memory(database_url(connection))
@@ -88,6 +65,7 @@ def _is_in_memory(url: URL) -> bool:
 def create_engines(connection: str, options: StoreOptions) -> Engines:
     """Engines for the database at ``connection``; nothing is connected yet."""
     url = database_url(connection, options.connection_parameters)
+    log_driver(connection, url)
     backend = url.get_backend_name()
     settings: dict[str, Any] = {
         "pool_recycle": options.connection_recycle_time,
@@ -110,11 +88,16 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
         levels = ["REPEATABLE READ", "READ COMMITTED"]
         if backend == "postgresql":
             levels.append("AUTOCOMMIT")
-        engines = [create_engine(url, isolation_level=level, **settings) for level in levels]
-    except (ImportError, NoSuchModuleError) as error:
+        url, arguments = connect_arguments(url)
+        engines = [
+            create_engine(url, isolation_level=level, connect_args=arguments, **settings)
+            for level in levels
+        ]
+    except ImportError as error:
+        raise missing_driver(url, error) from error
+    except NoSuchModuleError as error:
         raise StoreUnavailable(
-            f"The database driver of {url.drivername} is not installed ({error}): "
-            f"pip install 'compute-agent[{_EXTRAS.get(backend, backend)}]'."
+            f"[placement_database]connection names what SQLAlchemy does not have here: {error}."
         ) from error
     for engine in engines:
         if options.connection_trace:

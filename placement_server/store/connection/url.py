@@ -1,0 +1,185 @@
+"""The URL of the database, as this server's own drivers take it.
+
+The drivers are psycopg 3 and PyMySQL. URLs written for psycopg2 or mysqlclient, or without a
+driver, mean the same database and are read as if they named ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.util import asbool
+
+from placement_server.store.errors import StoreUnavailable
+
+LOG = logging.getLogger(__name__)
+
+_OPTION: Final = "[placement_database]connection"
+
+
+class _Driver(NamedTuple):
+    name: str
+    read_as_it: tuple[str, ...]
+    """Other drivers, whose URLs mean the same."""
+    package: str
+    """What pip installs it from."""
+
+
+_PSYCOPG: Final = _Driver("psycopg", ("psycopg2", "psycopg2cffi"), "psycopg[binary]")
+_PYMYSQL: Final = _Driver("pymysql", ("mysqldb",), "PyMySQL")
+_DRIVERS: Final = {"postgresql": _PSYCOPG, "mysql": _PYMYSQL, "mariadb": _PYMYSQL}
+
+
+def database_url(connection: str, connection_parameters: str = "") -> URL:
+    """The URL to connect to, with a driver that this server works with.
+
+    Raises StoreUnavailable when it is not a URL of a database that the store can work with.
+    """
+    try:
+        url = make_url(connection)
+    except ArgumentError as error:
+        raise StoreUnavailable(
+            f"{_OPTION} is not a database URL such as "
+            f"sqlite:////var/lib/placement/placement.db: {error}"
+        ) from error
+    backend = url.get_backend_name()
+    if backend not in ("sqlite", *_DRIVERS):
+        raise StoreUnavailable(
+            f"The store works on SQLite, PostgreSQL, MariaDB and MySQL, not on {backend}; "
+            f"change {_OPTION}."
+        )
+    if backend in _DRIVERS:
+        url = _with_driver(url, backend, _DRIVERS[backend])
+    if connection_parameters:
+        url = url.update_query_pairs(parse_qsl(connection_parameters, keep_blank_values=True))
+    return url
+
+
+def _with_driver(url: URL, backend: str, driver: _Driver) -> URL:
+    given = url.drivername.partition("+")[2]
+    if given == driver.name:
+        return url
+    if given and given not in driver.read_as_it:
+        raise StoreUnavailable(
+            f"The database driver {given} of {_OPTION} is not one that this server works with; "
+            f"write {backend}+{driver.name}://."
+        )
+    return url.set(drivername=f"{backend}+{driver.name}")
+
+
+def log_driver(connection: str, url: URL) -> None:
+    """Log which driver stands in for the one that the URL names, if any."""
+    given = make_url(connection).drivername
+    if given != url.drivername:
+        LOG.info("%s begins with %s://, which is read as %s://.", _OPTION, given, url.drivername)
+
+
+def missing_driver(url: URL, error: ImportError) -> StoreUnavailable:
+    """The error for a driver that is not installed, with the command that installs it."""
+    driver = _DRIVERS[url.get_backend_name()]
+    return StoreUnavailable(
+        f"The database driver {driver.name} is not installed ({error}): run "
+        f"pip install '{driver.package}'."
+    )
+
+
+def connect_arguments(url: URL) -> tuple[URL, dict[str, Any]]:
+    """The URL without the parameters that SQLAlchemy cannot hand to the driver, and those as the
+    driver takes them.
+
+    Raises StoreUnavailable for parameters that the driver does not have, and for values that are
+    not of their type. Raises ImportError without the driver.
+    """
+    backend = url.get_backend_name()
+    if backend == "postgresql":
+        _require_names(url, _libpq_names(), _PSYCOPG)
+        return url, {}
+    if backend in ("mysql", "mariadb"):
+        return _pymysql_arguments(url)
+    return url, {}
+
+
+def _require_names(url: URL, names: frozenset[str], driver: _Driver) -> None:
+    unknown = sorted(url.query.keys() - names - {"plugin"})
+    if unknown:
+        raise StoreUnavailable(
+            f"The driver {driver.name} does not have the parameter {', '.join(unknown)} of "
+            f"{_OPTION} (or connection_parameters); remove it, or use one of "
+            f"{', '.join(sorted(names))}."
+        )
+
+
+def _libpq_names() -> frozenset[str]:
+    from psycopg import pq
+
+    return frozenset(option.keyword.decode() for option in pq.Conninfo.get_defaults())
+
+
+# The driver's parameters that can be written as text. Those of TLS go into one dictionary:
+# SQLAlchemy puts only some of them there, and the driver forgets those when it is given another.
+_TLS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
+    "ssl_ca": ("ca", str),
+    "ssl_capath": ("capath", str),
+    "ssl_cert": ("cert", str),
+    "ssl_key": ("key", str),
+    "ssl_key_password": ("password", str),
+    "ssl_cipher": ("cipher", str),
+    "ssl_check_hostname": ("check_hostname", asbool),
+    "ssl_verify_identity": ("check_hostname", asbool),
+    "ssl_verify_cert": ("verify_mode", asbool),
+}
+_TYPED: Final[dict[str, Callable[[Any], Any]]] = {
+    "connect_timeout": int,
+    "read_timeout": int,
+    "write_timeout": int,
+    "client_flag": int,
+    "max_allowed_packet": int,
+    "local_infile": asbool,
+    "use_unicode": asbool,
+    "ssl_disabled": asbool,
+}
+_TEXTS: Final = frozenset(
+    {
+        "charset",
+        "collation",
+        "unix_socket",
+        "read_default_file",
+        "read_default_group",
+        "init_command",
+        "bind_address",
+        "program_name",
+    }
+)
+
+
+def _pymysql_arguments(url: URL) -> tuple[URL, dict[str, Any]]:
+    _require_names(url, _TEXTS.union(_TYPED, _TLS), _PYMYSQL)
+    arguments: dict[str, Any] = {
+        name: _typed(name, url.query[name], kind)
+        for name, kind in _TYPED.items()
+        # SQLAlchemy adds a flag of its own to these
+        if name in url.query and name != "client_flag"
+    }
+    tls = {
+        key: _typed(name, url.query[name], kind)
+        for name, (key, kind) in _TLS.items()
+        if name in url.query
+    }
+    if tls:
+        arguments["ssl"] = tls
+    return url.difference_update_query([*_TLS, *arguments]), arguments
+
+
+def _typed(name: str, value: object, kind: Callable[[Any], Any]) -> Any:
+    try:
+        return kind(value)
+    except (TypeError, ValueError) as error:
+        raise StoreUnavailable(
+            f"The parameter {name}={value} of {_OPTION} is not "
+            f"{'a whole number' if kind is int else 'true or false'}."
+        ) from error
