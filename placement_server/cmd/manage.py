@@ -23,6 +23,8 @@ from placement_server import conf as configuration
 from placement_server.cmd.tables import text_table
 from placement_server.store import audit, data_migrations, migration, schema
 from placement_server.store.configuration import connection, store_options
+from placement_server.store.connection.availability import await_database
+from placement_server.store.connection.failures import reason_of
 from placement_server.store.data_migrations import Batch, Migration
 from placement_server.store.engine import Engines, create_engines
 from placement_server.store.errors import StoreError
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"placement-manage: {error}", file=sys.stderr)
         return 1
     except SQLAlchemyError as error:
-        print(f"placement-manage: the database refused: {error}", file=sys.stderr)
+        print(f"placement-manage: the database refused: {reason_of(error)}", file=sys.stderr)
         return 1
     return status
 
@@ -116,7 +118,7 @@ def _engines(conf: cfg.ConfigOpts) -> Iterator[Engines]:
     options = store_options(conf)
     engines = create_engines(connection(conf), options)
     try:
-        schema.await_database(engines.writer, options)
+        await_database(engines.writer, options)
         yield engines
     finally:
         engines.dispose()

@@ -23,8 +23,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from placement_server import conf as configuration
 from placement_server.store import data_migrations, schema
 from placement_server.store.configuration import connection, store_options
+from placement_server.store.connection.availability import await_database
+from placement_server.store.connection.failures import reason_of
 from placement_server.store.engine import create_engines
-from placement_server.store.errors import StoreError
+from placement_server.store.errors import SchemaOutOfDate, StoreError
 from placement_server.store.transaction import ReadTransaction
 
 UNEXPECTED: Final = 255
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log.setup(conf, "placement")
         results = _check(conf)
     except (StoreError, configuration.InvalidConfiguration, SQLAlchemyError) as error:
-        print(f"placement-status: {error}", file=sys.stderr)
+        print(f"placement-status: {reason_of(error)}", file=sys.stderr)
         return UNEXPECTED
     if conf.command.json:
         print(_as_json(results))
@@ -73,7 +75,10 @@ def _add_commands(subparsers: Any) -> None:
 
 def _check(conf: cfg.ConfigOpts) -> list[Result]:
     with _transaction(conf) as tx:
-        return [_roots(tx), _consumers(tx), _policy_file(conf)]
+        results = [_schema(tx, conf)]
+        if schema.revision_of(tx.connection) in schema.REVISIONS:
+            results += [_roots(tx), _consumers(tx)]
+        return [*results, _policy_file(conf)]
 
 
 @contextlib.contextmanager
@@ -82,11 +87,27 @@ def _transaction(conf: cfg.ConfigOpts) -> Iterator[ReadTransaction]:
     options = store_options(conf)
     engines = create_engines(connection(conf), options)
     try:
-        schema.await_database(engines.reader, options)
+        await_database(engines.reader, options)
         with engines.reader.connect() as database, database.begin():
             yield ReadTransaction(database)
     finally:
         engines.dispose()
+
+
+def _schema(tx: ReadTransaction, conf: cfg.ConfigOpts) -> Result:
+    """Whether a server would start on the schema, by its own judgement."""
+    check = "Database Schema"
+    refused = schema.refusal(tx.connection)
+    if refused is None:
+        return Result(check, Code.SUCCESS)
+    if isinstance(refused, SchemaOutOfDate) and conf.placement_database.sync_on_startup:
+        return Result(
+            check,
+            Code.SUCCESS,
+            "The first server that starts takes the schema forward, as [placement_database]"
+            "sync_on_startup is set.",
+        )
+    return Result(check, Code.FAILURE, str(refused))
 
 
 def _roots(tx: ReadTransaction) -> Result:

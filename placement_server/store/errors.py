@@ -25,7 +25,8 @@
     │   └── ReshapeGenerationConflict
     ├── StoreUnavailable
     ├── SchemaOutOfDate
-    └── SchemaRevisionUnknown
+    ├── SchemaRevisionUnknown
+    └── SchemaIncomplete
 
 ``str(error)`` is a full sentence; the attributes hold what it names.
 """
@@ -308,8 +309,9 @@ class SchemaOutOfDate(StoreError):
     """The database's schema is not the one this version works with."""
 
     def __init__(self, found: str | None, wanted: str) -> None:
+        state = "has no schema yet" if found is None else f"is at schema revision {found}"
         super().__init__(
-            f"The database is at schema revision {found}, this version needs {wanted}: run "
+            f"The database {state}, this version needs revision {wanted}: run "
             "'placement-manage db sync', or set [placement_database]sync_on_startup."
         )
         self.found = found
@@ -326,3 +328,16 @@ class SchemaRevisionUnknown(StoreError):
             "'placement-manage db sync' there."
         )
         self.found = found
+
+
+class SchemaIncomplete(StoreError):
+    """The database lacks tables or columns that its schema revision has."""
+
+    def __init__(self, found: str, missing: Sequence[str]) -> None:
+        self.found = found
+        self.missing = tuple(missing)
+        super().__init__(
+            f"The database is recorded at schema revision {found}, but lacks "
+            f"{', '.join(self.missing)}: restore it from a backup, or record the revision that it "
+            "has with 'placement-manage db stamp REVISION' and run 'placement-manage db sync'."
+        )

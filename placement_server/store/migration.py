@@ -38,6 +38,12 @@ def newest_revision() -> str:
     return head
 
 
+def all_revisions() -> tuple[str, ...]:
+    """The whole chain of migrations, the oldest first."""
+    scripts = ScriptDirectory.from_config(_config()).walk_revisions()
+    return tuple(reversed([script.revision for script in scripts]))
+
+
 def upgrade(engine: Engine, revision: str = "head") -> None:
     """Take the database forward. Any number of processes may ask for it at the same time."""
     with _alone(engine) as connection, _known_revisions(connection):

@@ -5,27 +5,22 @@ A retry always starts after a rollback, with nothing left of the failed try.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn, TypeVar
 
 import tenacity
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from placement_server.store.connection import failures
 from placement_server.store.errors import ConcurrentUpdate, StoreError, StoreUnavailable
 
 LOG = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
-
-# serialization failure, deadlock, lock not available; server going down or coming up
-_POSTGRESQL: Final = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03"})
-# deadlock, lock wait timeout, record changed since last read, Galera: not yet prepared;
-# cannot connect (socket, TCP), gone away, lost in a query, server shutdown
-_MYSQL: Final = frozenset({1213, 1205, 1020, 1047, 2002, 2003, 2006, 2013, 1053})
-_SQLITE: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
 class LostRace(StoreError):
@@ -52,14 +47,13 @@ def is_worth_retrying(error: BaseException) -> bool:
         return True
     cause = error.orig
     if isinstance(cause, sqlite3.Error):
-        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _SQLITE
+        return failures.sqlite_code(cause) in failures.SQLITE
     if hasattr(cause, "sqlstate"):
-        code = getattr(cause, "sqlstate", None)
-        # psycopg cannot give a code when there was no server to give one
-        no_server = code is None and isinstance(error, OperationalError)
-        return no_server or code in _POSTGRESQL
-    number = cause.args[0] if cause is not None and cause.args else None
-    return isinstance(number, int) and number in _MYSQL
+        # psycopg has no code when there was no session to give one
+        if cause.sqlstate is None:
+            return isinstance(error, OperationalError) and not failures.is_lasting(error)
+        return cause.sqlstate in failures.POSTGRESQL
+    return failures.mysql_number(error) in failures.MYSQL and not failures.is_lasting(error)
 
 
 def is_disconnect(error: BaseException) -> bool:
@@ -91,6 +85,15 @@ def retrying(once: Callable[[], _Result], *, tries: int, doing: str) -> _Result:
         _raise_translated(error, doing)
 
 
+@contextlib.contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise failures of the database as :func:`retrying` does, without trying again."""
+    try:
+        yield
+    except DBAPIError as error:
+        _raise_translated(error, doing)
+
+
 def _raise_translated(error: Exception, doing: str) -> NoReturn:
     if isinstance(error, LostRace):
         raise ConcurrentUpdate(
@@ -106,7 +109,8 @@ def _raise_translated(error: Exception, doing: str) -> NoReturn:
             f"No database connection became free while {doing}; raise [placement_database]"
             "max_pool_size or max_overflow."
         ) from error
-    if isinstance(error, (OperationalError, InterfaceError)) or is_worth_retrying(error):
-        cause = error.orig if isinstance(error, DBAPIError) else error
-        raise StoreUnavailable(f"The database failed while {doing}: {cause}") from error
+    if isinstance(error, DBAPIError) and failures.is_of_the_database(error):
+        raise StoreUnavailable(
+            f"The database failed while {doing}: {failures.reason_of(error)}"
+        ) from error
     raise error

@@ -6,33 +6,28 @@ so a database made by OpenStack Placement goes forward in place, and back.
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
-import tenacity
 from sqlalchemy import Connection, Engine, inspect, text
-from sqlalchemy.exc import DBAPIError
 
-from placement_server.store.errors import SchemaOutOfDate, StoreUnavailable
-from placement_server.store.options import StoreOptions
-
-LOG = logging.getLogger(__name__)
+from placement_server.store.errors import (
+    SchemaIncomplete,
+    SchemaOutOfDate,
+    SchemaRevisionUnknown,
+)
+from placement_server.store.tables import metadata
 
 OPENSTACK_REVISION: Final = "a082b8bb98d0"
 NEWEST_REVISION: Final = "9b3e57d2f1c4"
+
+REVISIONS: Final = (OPENSTACK_REVISION, "4d1f0c6b2a57", NEWEST_REVISION)
+"""All revisions that can be taken forward, the oldest first."""
 
 
 def current_revision(engine: Engine) -> str | None:
     """The revision that the database says it has; None for a database without one."""
     with engine.connect() as connection, connection.begin():
         return revision_of(connection)
-
-
-def require_newest(engine: Engine) -> None:
-    """Raises SchemaOutOfDate unless the database has the schema this version works with."""
-    found = current_revision(engine)
-    if found != NEWEST_REVISION:
-        raise SchemaOutOfDate(found, NEWEST_REVISION)
 
 
 def revision_of(connection: Connection) -> str | None:
@@ -44,28 +39,41 @@ def revision_of(connection: Connection) -> str | None:
     return found
 
 
-def await_database(engine: Engine, options: StoreOptions) -> None:
-    """Connect once. Raises StoreUnavailable when it failed as often as the options allow."""
+def require_newest(engine: Engine) -> None:
+    """Raises the error of :func:`refusal` unless this version works with the schema."""
+    with engine.connect() as connection, connection.begin():
+        refused = refusal(connection)
+    if refused is not None:
+        raise refused
 
-    def connect() -> None:
-        with engine.connect():
-            pass
 
-    stop = (
-        tenacity.stop_never
-        if options.connect_tries < 0
-        else tenacity.stop_after_attempt(max(1, options.connect_tries))
-    )
-    try:
-        tenacity.Retrying(
-            stop=stop,
-            wait=tenacity.wait_fixed(options.connect_interval),
-            retry=tenacity.retry_if_exception_type(DBAPIError),
-            before_sleep=tenacity.before_sleep_log(LOG, logging.WARNING),
-            reraise=True,
-        )(connect)
-    except DBAPIError as error:
-        raise StoreUnavailable(
-            f"Cannot connect to {engine.url.render_as_string(hide_password=True)}: {error.orig}. "
-            "Check [placement_database]connection and that the database runs."
-        ) from error
+def refusal(
+    connection: Connection,
+) -> SchemaOutOfDate | SchemaRevisionUnknown | SchemaIncomplete | None:
+    """Why this version does not work with the schema of the connected database, if so.
+
+    SchemaOutOfDate: it can be taken forward. SchemaRevisionUnknown: it cannot. SchemaIncomplete:
+    it is not what its revision says.
+    """
+    revision = revision_of(connection)
+    if revision != NEWEST_REVISION:
+        if revision is None or revision in REVISIONS:
+            return SchemaOutOfDate(revision, NEWEST_REVISION)
+        return SchemaRevisionUnknown(revision, "this version does not know that revision")
+    missing = _missing(connection)
+    return SchemaIncomplete(revision, missing) if missing else None
+
+
+def _missing(connection: Connection) -> list[str]:
+    """Tables, and columns of others, that should be there and are not."""
+    found = inspect(connection).get_multi_columns(filter_names=list(metadata.tables))
+    columns = {key[1]: {column["name"] for column in value} for key, value in found.items()}
+    missing: list[str] = []
+    for name, table in metadata.tables.items():
+        if name not in columns:
+            missing.append(name)
+        else:
+            missing += (
+                f"{name}.{column.name}" for column in table.c if column.name not in columns[name]
+            )
+    return sorted(missing)

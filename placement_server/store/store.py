@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from placement_server.store import changes, configuration, outcome, retry, schema, standard_names
+from placement_server.store.connection.availability import await_database
 from placement_server.store.engine import Engines, create_engines
 from placement_server.store.errors import StoreError, StoreUnavailable
 from placement_server.store.names import Names
@@ -76,16 +77,17 @@ class Store:
         """The store at ``url`` (an SQLAlchemy URL), its schema made or brought up to date if asked.
 
         An SQLite database in memory is born with the schema. Raises StoreUnavailable when the
-        database cannot be reached, SchemaOutOfDate when it has another schema.
+        database cannot be reached or used, and what :func:`schema.refusal` returns.
         """
         options = options or StoreOptions()
         engines = create_engines(url, options)
         store = cls(engines, options, url=url, clock=clock)
         try:
-            schema.await_database(engines.writer, options)
-            if options.sync_on_startup or engines.in_memory:
-                _synchronise(engines.writer)
-            schema.require_newest(engines.writer)
+            await_database(engines.writer, options)
+            with retry.translated("looking at the schema"):
+                if options.sync_on_startup or engines.in_memory:
+                    _synchronise(engines.writer)
+                schema.require_newest(engines.writer)
         except BaseException:
             store.close()
             raise

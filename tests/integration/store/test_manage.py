@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ import sqlalchemy as sa
 
 from placement_server.cmd import manage, status
 from placement_server.store import migration, schema
+from placement_server.store.engine import create_engines
+from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
 from tests.integration.store.test_migrations import load
@@ -157,6 +162,7 @@ def test_the_upgrade_check_tells_failures_warnings_and_success_apart(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     load(database_url)
+    assert manage.main([*configured(database_url), "db", "sync"]) == 0
     arguments = [*configured(database_url), "upgrade", "check"]
     assert status.main(arguments) == 0
     assert "| Result: Success" in capsys.readouterr().out
@@ -170,6 +176,75 @@ def test_the_upgrade_check_tells_failures_warnings_and_success_apart(
         connection.execute(sa.text("UPDATE resource_providers SET root_provider_id = NULL"))
     engine.dispose()
     assert status.main(arguments) == 2
+
+
+def _leave_empty(_url: str) -> None:
+    """Nobody has made a schema."""
+
+
+def _load_and_stamp(url: str) -> None:
+    load(url)
+    engines = create_engines(url, OPTIONS)
+    migration.stamp(engines.writer, "head")
+    engines.dispose()
+
+
+def _load_older(url: str) -> None:
+    load(url)
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '422ece571366'")
+    engine.dispose()
+
+
+def _load_and_sync(url: str) -> None:
+    load(url)
+    Store.open(url, options=replace(OPTIONS, sync_on_startup=True)).close()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "remedy"),
+    [
+        (_leave_empty, "has no schema yet.* 'placement-manage db sync'"),
+        (load, "revision a082b8bb98d0, .* 'placement-manage db sync'"),
+        (_load_and_stamp, r"lacks changes, inventories\.capacity, inventories\.used"),
+        (_load_older, "revision 422ece571366.* must be at its newest revision"),
+        (_load_and_sync, None),
+    ],
+    ids=["empty", "OpenStack's", "stamped", "older OpenStack's", "ours"],
+)
+def test_the_upgrade_check_fails_on_a_schema_that_a_server_refuses(
+    database_url: str,
+    configured: Callable[[str], list[str]],
+    capsys: pytest.CaptureFixture[str],
+    prepare: Callable[[str], None],
+    remedy: str | None,
+) -> None:
+    prepare(database_url)
+    checked = status.main([*configured(database_url), "upgrade", "check", "--json"])
+    output, errors = capsys.readouterr()
+    first = json.loads(output)["checks"][0]
+    assert first["check"] == "Database Schema"
+    assert errors == ""
+    if remedy is None:
+        assert checked == 0
+        Store.open(database_url, options=OPTIONS).close()
+        return
+    assert (checked, first["result"]) == (2, 2)
+    assert re.search(remedy, first["details"])
+    with pytest.raises(StoreError, match=remedy) as refused:
+        Store.open(database_url, options=OPTIONS)
+    assert str(refused.value) == first["details"]
+
+
+def test_the_upgrade_check_leaves_it_to_the_servers_to_take_the_schema_forward(
+    sqlite_url: str, configured: Callable[[str], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = configured(sqlite_url)
+    with Path(arguments[1]).open("a") as file:
+        file.write("sync_on_startup = true\n")
+    assert status.main([*arguments, "upgrade", "check"]) == 0
+    assert "takes the schema forward" in " ".join(capsys.readouterr().out.replace("|", " ").split())
 
 
 def test_a_policy_file_in_json_fails_the_upgrade_check(

@@ -277,7 +277,8 @@ def test_text_is_compared_exactly_on_mariadb_too(mariadb_url: str) -> None:
 
 
 def test_the_schema_that_is_demanded_is_the_one_that_the_migrations_make() -> None:
-    assert migration.newest_revision() == schema.NEWEST_REVISION
+    assert migration.newest_revision() == schema.NEWEST_REVISION == schema.REVISIONS[-1]
+    assert migration.all_revisions() == schema.REVISIONS
 
 
 def test_a_worker_on_an_up_to_date_database_needs_no_alembic(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""Which failures to connect are waited for."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from placement_server.store.connection.failures import is_lasting, reason_of
+from placement_server.store.retry import is_worth_retrying
+
+AT_SERVER = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
+
+
+class WithState(Exception):
+    def __init__(self, text: str, sqlstate: str | None = None) -> None:
+        super().__init__(text)
+        self.sqlstate = sqlstate
+
+
+def wrapped(cause: Exception) -> DBAPIError:
+    return OperationalError("SELECT 1", {}, cause)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Connection refused\n\tIs the server running on that host?",
+        "FATAL:  the database system is starting up",
+        "FATAL:  sorry, too many clients already",
+        "server closed the connection unexpectedly",
+        "ВАЖНО:  an unknown text",
+    ],
+)
+def test_a_postgresql_that_may_come_up_is_waited_for(text: str) -> None:
+    error = wrapped(WithState(AT_SERVER + text))
+    assert not is_lasting(error)
+    assert is_worth_retrying(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'FATAL:  password authentication failed for user "placement"',
+        'FATAL:  role "placement" does not exist',
+        'FATAL:  database "placement" does not exist',
+        'FATAL:  no pg_hba.conf entry for host "10.0.0.1", user "placement"',
+        "server does not support SSL, but SSL was required",
+        'root certificate file "/ca.pem" does not exist',
+        'invalid sslmode value: "on"',
+    ],
+)
+def test_a_refusal_by_postgresql_is_not_waited_for(text: str) -> None:
+    error = wrapped(WithState(AT_SERVER + text))
+    assert is_lasting(error)
+    assert not is_worth_retrying(error)
+
+
+def test_one_of_several_hosts_that_may_come_up_is_waited_for() -> None:
+    text = f'{AT_SERVER}FATAL:  role "x" does not exist\n{AT_SERVER}Connection refused'
+    assert not is_lasting(wrapped(WithState(text)))
+
+
+@pytest.mark.parametrize("number", [2003, 1040, 1047])
+def test_a_mysql_that_may_come_up_is_waited_for(number: int) -> None:
+    assert not is_lasting(wrapped(Exception(number, "text")))
+
+
+@pytest.mark.parametrize("number", [1044, 1045, 1049, 1130, 1114, 1290])
+def test_a_refusal_by_mysql_is_not_waited_for(number: int) -> None:
+    error = wrapped(Exception(number, "text"))
+    assert is_lasting(error)
+    assert not is_worth_retrying(error)
+
+
+def test_a_full_disk_of_postgresql_is_not_begun_again() -> None:
+    assert not is_worth_retrying(wrapped(WithState("could not extend file", "53100")))
+
+
+def test_the_reason_is_one_line_without_the_statement() -> None:
+    assert reason_of(wrapped(WithState("first\n\tsecond"))) == "first second"
+    assert reason_of(FileNotFoundError(2, "No such file", "/ca.pem")).endswith("'/ca.pem'")
