@@ -13,8 +13,8 @@ OPTIONS = [
         help=(
             "The SQLAlchemy URL of the database, such as sqlite:////var/lib/placement/placement.db,"
             " postgresql+psycopg://user:secret@host/placement or "
-            "mysql+pymysql://user:secret@host/placement. Required: the service does not start "
-            "without it."
+            "mysql+pymysql://user:secret@host/placement. URLs of psycopg2 and mysqldb are read as "
+            "these. Required: the service does not start without it."
         ),
     ),
     cfg.StrOpt(
@@ -72,7 +72,11 @@ OPTIONS = [
     cfg.IntOpt(
         "max_retries",
         default=10,
-        help="How often to try the first connection at start; -1 means until it succeeds.",
+        help=(
+            "How often to try the first connection again at start while the database may still "
+            "come up; -1 means until it succeeds. What does not pass by itself, such as a wrong "
+            "password, is not tried again."
+        ),
     ),
     cfg.IntOpt("retry_interval", default=10, help="Seconds between those tries."),
     cfg.IntOpt(

@@ -48,7 +48,7 @@ def is_worth_retrying(error: BaseException) -> bool:
     cause = error.orig
     if isinstance(cause, sqlite3.Error):
         return failures.sqlite_code(cause) in failures.SQLITE
-    if hasattr(cause, "sqlstate"):
+    if cause is not None and hasattr(cause, "sqlstate"):
         # psycopg has no code when there was no session to give one
         if cause.sqlstate is None:
             return isinstance(error, OperationalError) and not failures.is_lasting(error)

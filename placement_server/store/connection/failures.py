@@ -48,7 +48,7 @@ def is_lasting(error: BaseException) -> bool:
     cause = error.orig
     if isinstance(cause, sqlite3.Error):
         return sqlite_code(cause) not in SQLITE | {sqlite3.SQLITE_PROTOCOL}
-    if hasattr(cause, "sqlstate"):
+    if cause is not None and hasattr(cause, "sqlstate"):
         state = cause.sqlstate
         if state is None:
             text = str(cause)

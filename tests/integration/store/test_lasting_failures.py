@@ -11,10 +11,13 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
+from placement_server.conf import new_config
+from placement_server.direct import direct
 from placement_server.store import providers
 from placement_server.store.errors import StoreError, StoreUnavailable
 from placement_server.store.options import StoreOptions
 from placement_server.store.store import Store
+from placement_server.store.transaction import WriteTransaction
 from tests.fixtures.databases import Server
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
 
@@ -73,7 +76,7 @@ def test_a_full_disk_ends_a_request_at_once_and_the_next_one_may_go_well(
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 
     def make_many() -> None:
-        def action(tx: providers.WriteTransaction) -> None:
+        def action(tx: WriteTransaction) -> None:
             for _ in range(500):
                 providers.create(tx, uuid=new_uuid(), name=new_uuid())
 
@@ -87,6 +90,35 @@ def test_a_full_disk_ends_a_request_at_once_and_the_next_one_may_go_well(
     store.engine.dispose()
     make_many()
     store.close()
+
+
+def test_a_database_that_breaks_under_a_server_is_a_503_that_is_logged_once(
+    placement_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf = new_config(config_files=[])
+    conf.set_override("connection", f"sqlite:///{placement_file}", group="placement_database")
+    conf.set_override("connection_recycle_time", 0, group="placement_database")
+    with direct(conf) as session:
+        assert session.get("/resource_providers").status_code == 200
+        for file in placement_file.parent.iterdir():
+            file.unlink()
+        placement_file.write_text("not a database at all\n" * 100)
+        caplog.clear()
+        answer = session.get("/resource_providers")
+    assert answer.status_code == 503
+    assert "file is not a database" in answer.text
+    assert "PRAGMA" not in answer.text
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
+
+
+def test_a_server_in_process_ends_at_once_on_what_is_not_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database at all\n" * 100)
+    with (
+        pytest.raises(StoreUnavailable, match="file is not a database"),
+        direct(f"sqlite:///{path}"),
+    ):
+        raise AssertionError("it has no database")
 
 
 @pytest.fixture
