@@ -7,7 +7,10 @@ use by two at once is of interest.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+import sqlalchemy as sa
 
 from placement_server.store import (
     aggregates,
@@ -19,11 +22,12 @@ from placement_server.store import (
     resource_classes,
     traits,
 )
-from placement_server.store.errors import NotFound
+from placement_server.store.errors import NotFound, StoreUnavailable
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
+from placement_server.store.tables import resource_classes as table
 from placement_server.store.transaction import WriteTransaction
-from tests.integration.store.conftest import new_provider, new_uuid, set_of, use_of
+from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
 from tests.integration.store.interleaving import (
     Action,
     Scene,
@@ -239,3 +243,24 @@ def test_nothing_is_left_that_refers_to_what_is_gone(
             check_serializable(sessions, scene, second, first, look)
     assert deadlocks == []
     assert sessions.first.read(audit.audit) == []
+
+
+def test_a_claim_waits_for_no_class_and_an_inventory_for_no_standard_one(
+    sessions: Sessions,
+) -> None:
+    if sessions.family == "sqlite":
+        pytest.skip("SQLite has no locks of rows")
+    names = scene(sessions.first)
+    options = replace(OPTIONS, lock_timeout=1, claim_tries=1)
+    hasty = Store.open(sessions.first.url, options=options)
+    with sessions.second.engine.begin() as connection:
+        for name in ("VCPU", names["class"], names["stocked"]):
+            # as the end of a class does
+            connection.execute(
+                sa.select(table.c.id).where(table.c.name == name).with_for_update()
+            ).one()
+        claim(hasty, names)
+        new_provider(hasty, {"VCPU": 4})
+        with pytest.raises(StoreUnavailable):
+            add_inventory(hasty, names)
+    hasty.close()
