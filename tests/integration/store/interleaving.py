@@ -200,3 +200,19 @@ def check_serializable(
             return
         got = (results, look(sessions.first, scene))
         assert got in allowed, f"stopped before statement {at}: {got}\nis none of {allowed}"
+
+
+def check_both_orders(
+    sessions: Sessions,
+    make_scene: Callable[[Store], Scene],
+    pair: tuple[Action, Action],
+    look: Callable[[Store, Scene], object],
+) -> None:
+    """Interrupts each of the two in turn; a deadlock on the way fails too."""
+    first, second = pair
+    with deadlocks_of([sessions.first, sessions.second]) as deadlocks:
+        check_serializable(sessions, make_scene, first, second, look)
+        if sessions.family != "sqlite":
+            # SQLite runs one write transaction after the other by itself: once is enough there
+            check_serializable(sessions, make_scene, second, first, look)
+    assert deadlocks == []
