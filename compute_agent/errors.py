@@ -16,6 +16,7 @@
       PlacementError
         PlacementUnavailable               # refused, reset, timeout, 429, 5xx
           PlacementAPIConnectFailure
+            PlacementAnswerRefused         # too large, too deep, too slow, or a redirect elsewhere
         PlacementUnauthorized              # 401, 403, no endpoint, no auth plugin, no discovery
         ResourceProviderUpdateFailed       # base of all that a flush may raise
           ResourceProviderSyncFailed       # several of the others, collected
@@ -150,6 +151,12 @@ class PlacementUnavailable(PlacementError):
 
 class PlacementAPIConnectFailure(PlacementUnavailable):
     """No connection, or the connection broke or timed out before the answer was complete."""
+
+
+class PlacementAnswerRefused(PlacementAPIConnectFailure):
+    """An answer breaks a bound and was not taken: whatever sends it is not placement as it should
+    be.  Whether the request was carried out is not known.
+    """
 
 
 class PlacementUnauthorized(PlacementError):

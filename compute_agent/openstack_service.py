@@ -6,12 +6,12 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 from keystoneauth1 import exceptions as ka_exc
 
 from compute_agent import errors
-from compute_agent.report.keystone import load_adapter
+from compute_agent.report.keystone import MISREAD, load_adapter, refused_answer
 
 TRIES: Final = 4
 TRANSIENT: Final = (429, 500, 502, 503, 504)
@@ -80,22 +80,19 @@ class Service:
         while target not in seen:
             seen.add(target)
             body = self._object("GET", target, doing)
-            entries = body.get(key)
-            if not isinstance(entries, list):
-                raise ServiceUnusable(
-                    f"{doing} failed: the answer of {self._title} has no list {key!r}. Check what "
-                    f"answers at the endpoint of group [{self._group}]."
-                )
+            entries, links = body.get(key), body.get(f"{key}_links", [])
+            for listed in (entries, links):
+                if not isinstance(listed, list) or not all(isinstance(e, dict) for e in listed):
+                    raise ServiceUnusable(
+                        f"{doing} failed: the answer of {self._title} has no list {key!r} of "
+                        f"objects. Check what answers at the endpoint of group [{self._group}]."
+                    )
             yield from entries
-            following = [
-                str(link["href"])
-                for link in body.get(f"{key}_links", ())
-                if link.get("rel") == "next"
-            ]
+            following = [str(link.get("href")) for link in links if link.get("rel") == "next"]
             if not following:
                 return
             # the link may name a host that is not reached from here: only the query counts
-            target = f"{path}?{urlsplit(following[0]).query}"
+            target = f"{path}?{following[0].partition('?')[2]}"
 
     def _object(
         self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None
@@ -125,12 +122,20 @@ class Service:
             try:
                 answer = self._send(method, path, body)
             except ka_exc.ConnectionError as error:
+                if refused := refused_answer(error):
+                    raise ServiceUnusable(f"{doing} failed: {refused}") from error
                 last = error
                 continue
             except (ka_exc.ClientException, OSError) as error:
                 raise ServiceUnusable(
                     f"{doing} failed: {error}. Check the options of group [{self._group}] and the "
                     "catalogue of keystone."
+                ) from error
+            except MISREAD as error:
+                raise ServiceUnusable(
+                    f"{doing} failed: keystone answered something that cannot be used "
+                    f"({type(error).__name__}: {error}). Check what answers at auth_url of group "
+                    f"[{self._group}]."
                 ) from error
             if answer.status_code not in TRANSIENT or attempt == TRIES - 1 or method not in READS:
                 return answer

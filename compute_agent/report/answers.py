@@ -8,13 +8,12 @@ a provider vanish.
 
 from __future__ import annotations
 
-import email.utils
 import re
-import time
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
 
 from compute_agent import errors
+from compute_agent.bounded_http.retry_after import seconds_of
 from compute_agent.report.answer_shapes import Shape
 from compute_agent.report.transport import Microversion, Response
 
@@ -30,8 +29,10 @@ CONSUMER_CONFLICT_TEXT: Final = "consumer generation conflict"
 SHOWN: Final = 500
 """Characters of a foreign body that go into a message."""
 
+EXPLAINED: Final = 4000
+"""Characters of an explanation that go into a message: all that placement ever has to say."""
+
 _NO_PROVIDER: Final = re.compile(r"resource provider '[^']+' that does not exist")
-_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?")
 
 E = TypeVar("E", bound=errors.PlacementError)
 
@@ -54,7 +55,7 @@ def refusal_of(response: Response) -> Refusal | None:
         entry = response.json["errors"][0]
         return Refusal(
             status=int(entry["status"]),
-            detail=str(entry["detail"]).strip(),
+            detail=str(entry["detail"])[:EXPLAINED].strip(),
             code=entry.get("code"),
             request_id=entry.get("request_id") or response.request_id,
             min_version=entry.get("min_version"),
@@ -186,8 +187,4 @@ def raise_malformed(
 
 def retry_after(response: Response) -> float | None:
     """Seconds the answer asks to wait: a number, or an HTTP date.  None when it asks nothing."""
-    value = response.headers.get("retry-after", "")
-    if _NUMBER.fullmatch(value.strip()):
-        return max(0.0, float(value))
-    date = email.utils.parsedate_tz(value)
-    return None if date is None else max(0.0, email.utils.mktime_tz(date) - time.time())
+    return seconds_of(response.headers.get("retry-after", ""))

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import requests
 from keystoneauth1 import adapter as ka_adapter
 from keystoneauth1 import exceptions as ka_exc
 from keystoneauth1 import loading as ka_loading
@@ -18,13 +17,8 @@ from keystoneauth1 import noauth as ka_noauth
 from keystoneauth1 import session as ka_session
 
 from compute_agent import errors
-from compute_agent.report.transport import (
-    Microversion,
-    Response,
-    Timeout,
-    make_response,
-    request_headers,
-)
+from compute_agent.bounded_http.session import LONGEST_PAUSE, AnswerRefused, BoundedSession
+from compute_agent.report.transport import Microversion, Response, Timeout, request_headers
 
 LOG = logging.getLogger(__name__)
 
@@ -42,6 +36,11 @@ NOTHING_TO_ASK_WITH: Final = (
     ka_exc.Forbidden,
 )
 
+MISREAD: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What keystoneauth1 raises where a token or a catalogue is JSON of another shape than it takes for
+granted.
+"""
+
 
 class NoAuth(ka_noauth.NoAuth):  # type: ignore[misc]
     """``auth_type = noauth``: the token and roles that a server without keystone takes on trust."""
@@ -50,18 +49,16 @@ class NoAuth(ka_noauth.NoAuth):  # type: ignore[misc]
         return {"X-Auth-Token": "admin", "X-Roles": "admin,service,reader"}
 
 
-class SteadySession(requests.Session):
-    """An HTTP session that looks at the environment once per server, not at every request.
+class SteadySession(BoundedSession):
+    """A bounded HTTP session that looks at the environment once per server, not at every request.
 
     What the environment says of proxies and certificates is that of the process's start; going
     through all of it for every request is a sixth of what a request costs the agent.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, longest_pause: Callable[[], float] = lambda: LONGEST_PAUSE) -> None:
+        super().__init__(longest_pause)
         self._environment: dict[tuple[Any, ...], Any] = {}
-        for scheme in list(self.adapters):
-            self.mount(scheme, ka_session.TCPKeepAliveAdapter())
 
     def merge_environment_settings(
         self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any
@@ -80,8 +77,8 @@ class KeystoneTransport:
 
     :param load: makes an adapter.  Called again after credentials or the catalogue turned out to be
         wrong, so that a corrected keystone is noticed without a restart.
-    :param timeout: seconds to connect and to read, for every request.  None: 10 and 60, and what a
-        request itself asks for where it is known to take longer.
+    :param timeout: seconds to connect and for the whole answer, for every request.  None: 10 and
+        60, and what a request itself asks for where it is known to take longer.
     """
 
     def __init__(self, load: Callable[[], Any], timeout: Timeout | None = None) -> None:
@@ -142,6 +139,10 @@ class KeystoneTransport:
                 path=path,
             ) from exc
         except ka_exc.ConnectionError as exc:
+            if refused := refused_answer(exc):
+                raise errors.PlacementAnswerRefused(
+                    f"{asked} got no answer that can be used: {refused}", method=method, path=path
+                ) from exc
             raise errors.PlacementAPIConnectFailure(
                 f"{asked} got no answer: {exc}", method=method, path=path
             ) from exc
@@ -166,9 +167,22 @@ class KeystoneTransport:
             raise errors.PlacementError(
                 f"{asked} was not sent: {exc}", method=method, path=path
             ) from exc
+        except MISREAD as exc:
+            self._forget_adapter()
+            raise errors.PlacementError(
+                f"{asked} was not sent: keystone answered something that cannot be used "
+                f"({type(exc).__name__}: {exc}). Check what answers at auth_url of [placement]",
+                method=method,
+                path=path,
+            ) from exc
         if answer.status_code == 401:
             self._forget_adapter()
-        return make_response(answer.status_code, answer.headers.items(), answer.text)
+        try:
+            document = answer.json()
+        except ValueError:
+            document = None  # as in every transport
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return Response(answer.status_code, headers, document, answer.text)
 
     def _get_adapter(self) -> Any:
         with self._lock:
@@ -181,18 +195,30 @@ class KeystoneTransport:
             self._adapter = None
 
 
+def refused_answer(error: ka_exc.ConnectionError) -> AnswerRefused | None:
+    """The reason, where a request failed because its answer breaks a bound."""
+    original = getattr(error, "original", None)
+    return original if isinstance(original, AnswerRefused) else None
+
+
 def load_adapter(conf: Any, group: str = "placement") -> Any:
-    """A keystoneauth1 adapter from the options of ``group``.
+    """A keystoneauth1 adapter from the options of ``group``, whose answers are bounded.
 
     :raises keystoneauth1.exceptions.ClientException: the options do not make one.
     """
     session = ka_loading.load_session_from_conf_options(
-        conf, group, auth=_load_auth(conf, group), session=SteadySession()
+        conf, group, auth=_load_auth(conf, group), session=SteadySession(lambda: _period(conf))
     )
     if session.timeout is None:
         # Requests to keystone itself: without this a hung keystone would hang the agent for ever.
         session.timeout = READ_TIMEOUT
     return ka_loading.load_adapter_from_conf_options(conf, group, session=session)
+
+
+def _period(conf: Any) -> float:
+    """Seconds between two passes, beyond which nobody is left alone."""
+    period = getattr(conf, "update_resources_interval", 0)
+    return float(period) if period > 0 else LONGEST_PAUSE
 
 
 def _load_auth(conf: Any, group: str) -> Any:

@@ -123,4 +123,6 @@ def _retry_after(error: BaseException | None) -> float | None:
 def _worth_waiting_for(error: BaseException) -> bool:
     if not isinstance(error, errors.PlacementUnavailable):
         return False
+    if isinstance(error, errors.PlacementAnswerRefused):
+        return False  # the next would cost as much, in time or memory
     return (error.retry_after or 0.0) <= LONGEST_WAIT

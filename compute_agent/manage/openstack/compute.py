@@ -46,9 +46,10 @@ class Compute:
         :raises ServiceUnusable: they cannot be read.
         """
         self._negotiate()
-        yield from self._service.pages(
+        listed = self._service.pages(
             "/servers/detail", "servers", "Listing the servers", all_tenants="1", limit=PAGE
         )
+        yield from map(_server, listed)
 
     def server(self, uuid: str) -> Mapping[str, Any] | None:
         """One server, None where there is none.
@@ -65,7 +66,7 @@ class Compute:
         server = body.get("server")
         if not isinstance(server, dict):
             raise _not_understood("server", body)
-        return server
+        return _server(server)
 
     def unfinished_migrations(self) -> list[Mapping[str, Any]]:
         """The migrations, resizes and evacuations that are under way, with those in error.
@@ -144,7 +145,7 @@ class NovaSource:
         known |= {
             _text(one, "uuid")
             for one in migrations
-            if one.get("status") != "error" or one["instance_uuid"] in known
+            if one.get("status") != "error" or _text(one, "instance_uuid") in known
         }
         return Listing(
             frozenset(known),
@@ -198,6 +199,20 @@ class NovaCatalogue:
             if properties is None:
                 unsettled = "its image is gone, so that it is not known what that asks for"
         return _instance(server, unsettled, properties or {})
+
+
+def _server(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An entry, if what is looked into below has the types that it has in the Compute API.
+
+    :raises ServiceUnusable: it has others.
+    """
+    _text(entry, "id")
+    for name in ("flavor", "image"):
+        if entry.get(name) and not isinstance(entry[name], Mapping):
+            raise _not_understood(f"an object {name}", entry)
+    if not isinstance(entry.get(HOST) or "", str):
+        raise _not_understood(f"a text {HOST}", entry)
+    return entry
 
 
 def _instance(server: Mapping[str, Any], unsettled: str, properties: Mapping[str, str]) -> Instance:
@@ -259,7 +274,7 @@ def _unsettled(server: Mapping[str, Any], moving: set[str]) -> str:
             "Nova does not show this user where servers run. Give group [nova] the credential of "
             "an administrator of the whole cloud."
         )
-    if "extra_specs" not in server["flavor"]:
+    if "extra_specs" not in (server["flavor"] or {}):
         return "Nova does not show the extra specs of its flavor to this user"
     if server.get("status") in UNSETTLED:
         return f"its status is {server['status']}"

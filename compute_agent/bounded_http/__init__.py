@@ -1,0 +1,1 @@
+"""HTTP to services whose answers are not trusted: what one answer may cost is bounded."""

@@ -1,0 +1,80 @@
+"""The answer of a connection as urllib3 reads it, bounded in time and bytes as a whole."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import time
+from typing import Any, Final
+
+from compute_agent.bounded_http.bounds import ANSWER_BYTES, OutOfBounds
+
+BUFFER: Final = 64 * 1024
+
+
+class AnswerReader(io.RawIOBase):
+    """The bytes of one answer, headers included, all of which must come within a time.
+
+    The timeout of a socket bounds one wait for bytes, and whoever sends a byte before each ends
+    never lets go. So each wait is given what is left of the time. This needs no second thread, as
+    a watchdog does, and cannot hit a socket that serves another request by now.
+
+    :param seconds: until the last byte; None: for ever.
+    """
+
+    def __init__(self, arriving: io.RawIOBase, sock: socket.socket, seconds: float | None) -> None:
+        super().__init__()
+        self._arriving = arriving
+        self._socket = sock
+        self._seconds = seconds
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._left = ANSWER_BYTES
+
+    def readable(self) -> bool:
+        """Whether there is something to read; there is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read what is there, waiting for the first byte.
+
+        :raises OutOfBounds: the time is over, or too much came.
+        """
+        if self._deadline is not None:
+            remaining = self._deadline - time.monotonic()
+            if remaining <= 0:
+                raise self._too_slow()
+            self._socket.settimeout(remaining)
+        try:
+            count = self._arriving.readinto(buffer)
+        except TimeoutError as error:
+            raise self._too_slow() from error
+        self._left -= count or 0
+        if self._left < 0:
+            raise OutOfBounds(
+                f"is more than {ANSWER_BYTES // 2**20} MiB as it comes, and was not read further"
+            )
+        return count
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._arriving.close()
+        super().close()
+
+    def _too_slow(self) -> OutOfBounds:
+        return OutOfBounds(
+            f"timed out: not all of it came within {self._seconds:g} s (option timeout)"
+        )
+
+
+class BoundedAnswer(http.client.HTTPResponse):
+    """An answer that takes no longer, from its first byte to its last, than its socket waits once.
+
+    The ``response_class`` of a connection: http.client makes one when a request has been sent, and
+    one for the answer of a proxy to CONNECT.
+    """
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **named: Any) -> None:
+        super().__init__(sock, *arguments, **named)
+        reader = AnswerReader(self.fp.detach(), sock, sock.gettimeout())
+        self.fp = io.BufferedReader(reader, BUFFER)

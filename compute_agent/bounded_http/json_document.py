@@ -1,0 +1,72 @@
+"""A JSON document of bounded depth, size and numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+
+from compute_agent.bounded_http.bounds import (
+    INTEGER_DIGITS,
+    JSON_CONTAINERS,
+    JSON_DEPTH,
+    OutOfBounds,
+)
+
+
+def parse(text: str) -> Any:
+    """The document that a text is.
+
+    :raises ValueError: the text is not JSON.
+    :raises OutOfBounds: it is, and no service means it: it would cost too much, or its numbers
+        fail wherever somebody reckons with them.
+    """
+    containers = text.count("[") + text.count("{")
+    if containers > JSON_CONTAINERS:
+        raise OutOfBounds(f"has more than {JSON_CONTAINERS:,} lists and objects in its JSON")
+    try:
+        document = json.loads(
+            text, parse_int=_integer, parse_float=_finite, parse_constant=_not_a_number
+        )
+    except RecursionError as error:
+        raise _too_deep() from error
+    if containers > JSON_DEPTH and _is_deep(document):
+        raise _too_deep()
+    return document
+
+
+def _is_deep(document: Any) -> bool:
+    level = [document]
+    for _ in range(JSON_DEPTH):
+        level = [
+            value
+            for container in level
+            for value in (container.values() if type(container) is dict else container)
+            if type(value) in (dict, list)
+        ]
+        if not level:
+            return False
+    return True
+
+
+def _too_deep() -> OutOfBounds:
+    return OutOfBounds(f"is JSON nested deeper than {JSON_DEPTH} levels")
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > INTEGER_DIGITS and len(digits.lstrip("-")) > INTEGER_DIGITS:
+        raise OutOfBounds(
+            f"has an integer of {len(digits)} digits in its JSON, more than {INTEGER_DIGITS}"
+        )
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise OutOfBounds(f"has the number {digits[:30]} in its JSON, which is too large")
+    return number
+
+
+def _not_a_number(name: str) -> NoReturn:
+    raise OutOfBounds(f"has {name} in its JSON, which is not a number")

@@ -1,0 +1,246 @@
+"""A requests session whose answers are bounded, by which placement, keystone and others are asked.
+
+Nothing of an answer reaches the caller before all of it was read and found within the ``bounds``,
+so whatever works on it (keystoneauth1, this project) can rely on them.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urljoin, urlsplit
+
+import requests
+import urllib3.exceptions
+from keystoneauth1 import session as ka_session
+
+from compute_agent.bounded_http import json_document
+from compute_agent.bounded_http.answer_reader import BoundedAnswer
+from compute_agent.bounded_http.bounds import ANSWER_BYTES, REDIRECTS, OutOfBounds
+from compute_agent.bounded_http.retry_after import seconds_of
+
+LOG = logging.getLogger(__name__)
+
+PIECE: Final = 64 * 1024
+REDIRECT_STATUSES: Final = (301, 302, 303, 305, 307, 308)
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+LONGEST_PAUSE: Final = 60.0
+SHOWN: Final = 200
+"""Characters of a foreign header that go into a message."""
+
+
+class AnswerRefused(requests.RequestException):
+    """An answer breaks a bound and was not taken; the message has request, bound and remedy."""
+
+
+class BoundedResponse(requests.Response):
+    """An answer that has been read and judged.
+
+    :ivar document: its JSON; absent where it has none.
+    """
+
+    document: Any
+
+    def json(self, **arguments: Any) -> Any:
+        """Its JSON, parsed once.
+
+        :raises requests.JSONDecodeError: it has none.
+        """
+        return self.document if hasattr(self, "document") else super().json(**arguments)
+
+
+class BoundedAdapter(ka_session.TCPKeepAliveAdapter):  # type: ignore[misc]
+    """Makes connections whose answers take no longer in all than one wait may."""
+
+    def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
+        """As every adapter."""
+        super().init_poolmanager(*arguments, **named)
+        _bound_pools(self.poolmanager)
+
+    def proxy_manager_for(self, proxy: str, **named: Any) -> Any:
+        """As every adapter."""
+        known = proxy in self.proxy_manager
+        manager = super().proxy_manager_for(proxy, **named)
+        if not known:
+            _bound_pools(manager)
+        return manager
+
+    def build_response(self, request: Any, answer: Any) -> BoundedResponse:
+        """As every adapter, of the class that keeps the parsed JSON."""
+        bounded = BoundedResponse()
+        vars(bounded).update(vars(super().build_response(request, answer)))
+        return bounded
+
+
+def _bound_pools(manager: Any) -> None:
+    manager.pool_classes_by_scheme = {
+        scheme: type(
+            pool.__name__,
+            (pool,),
+            {
+                "ConnectionCls": type(
+                    pool.ConnectionCls.__name__,
+                    (pool.ConnectionCls,),
+                    {"response_class": BoundedAnswer},
+                )
+            },
+        )
+        for scheme, pool in manager.pool_classes_by_scheme.items()
+    }
+
+
+class BoundedSession(requests.Session):
+    """An HTTP session that takes no answer beyond the bounds, and goes nowhere else.
+
+    :param longest_pause: gives the seconds beyond which no Retry-After is obeyed.
+    """
+
+    def __init__(self, longest_pause: Callable[[], float] = lambda: LONGEST_PAUSE) -> None:
+        super().__init__()
+        self._longest_pause = longest_pause
+        self._pause_told = False
+        for scheme in list(self.adapters):
+            self.mount(scheme, BoundedAdapter())
+
+    def send(self, request: requests.PreparedRequest, **arguments: Any) -> requests.Response:
+        """Send one request and return its whole answer, following redirects within the server.
+
+        A redirect repeats method and body, as keystoneauth1 would. One that leads elsewhere is an
+        error and not an answer, because a caller would follow it and take the token along.
+
+        :raises AnswerRefused: the answer breaks a bound.
+        :raises requests.RequestException: there is none.
+        """
+        connect, total = _limits(arguments.pop("timeout", None))
+        deadline = None if total is None else time.monotonic() + total
+        arguments |= {"stream": True, "allow_redirects": False}
+        for _ in range(REDIRECTS + 1):
+            # urllib3 does not take 0, which is what the last redirect may have left
+            left = None if deadline is None else max(0.001, deadline - time.monotonic())
+            try:
+                answer = super().send(request, timeout=(connect, left), **arguments)
+                _judge(answer)
+            except OutOfBounds as broken:
+                raise AnswerRefused(
+                    f"The answer to {request.method} {request.url} {broken}. Check what answers at "
+                    "this address.",
+                    request=request,
+                ) from broken
+            self._limit_pause(answer)
+            location = answer.headers.get("location", "")
+            if answer.status_code not in REDIRECT_STATUSES or not location:
+                return answer
+            request = _onward(request, answer.status_code, location)
+        raise AnswerRefused(
+            f"{request.method} {request.url} was redirected more than {REDIRECTS} times. Check "
+            "what answers at this address.",
+            request=request,
+        )
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002
+        """None: `send` follows redirects, and requests would read the body of each unbounded."""
+        return None
+
+    def _limit_pause(self, answer: requests.Response) -> None:
+        """Leave an answer no Retry-After but whole seconds that are not too many.
+
+        keystoneauth1 sleeps for as long as it finds there where status_code_retries is set.
+        """
+        value = answer.headers.get("retry-after")
+        if value is None:
+            self._pause_told = False
+            return
+        asked, longest = seconds_of(value), self._longest_pause()
+        if asked is None:
+            del answer.headers["retry-after"]
+            return
+        if asked > longest and not self._pause_told:
+            self._pause_told = True
+            LOG.warning(
+                "%s asks to be left alone for %.0f s (Retry-After: %s). It is asked again after "
+                "%.0f s, the period of a pass: nothing waits longer.",
+                answer.url,
+                asked,
+                value[:SHOWN],
+                longest,
+            )
+        answer.headers["retry-after"] = str(math.ceil(min(asked, longest)))
+
+
+def _limits(timeout: Any) -> tuple[float | None, float | None]:
+    """Seconds to connect, and for the whole answer."""
+    return timeout if isinstance(timeout, tuple) else (timeout, timeout)
+
+
+def _judge(answer: requests.Response) -> None:
+    """Read the body, and find it within the bounds.
+
+    :raises OutOfBounds: it is not.
+    :raises requests.ConnectionError: it ended too early.
+    """
+    answer.raw = _body_of(answer)
+    content = answer.content
+    answer.raw = io.BytesIO()
+    # the services meant answer in UTF-8; what another header says is not worth a guess
+    answer.encoding = "utf-8"
+    if content and isinstance(answer, BoundedResponse):
+        try:
+            answer.document = json_document.parse(content.decode())
+        except ValueError:
+            return  # not JSON, which is judged where it is known what was asked for
+
+
+def _body_of(answer: requests.Response) -> io.BytesIO:
+    body = io.BytesIO()
+    try:
+        for piece in answer.raw.stream(PIECE, decode_content=True):
+            if body.tell() + len(piece) > ANSWER_BYTES:
+                raise OutOfBounds(
+                    f"is more than {ANSWER_BYTES // 2**20} MiB when decompressed, and was not read "
+                    "further"
+                )
+            body.write(piece)
+    except urllib3.exceptions.DecodeError as error:
+        encoding = answer.headers.get("content-encoding", "")[:SHOWN]
+        raise OutOfBounds(f"is not what its Content-Encoding {encoding!r} says") from error
+    except urllib3.exceptions.HTTPError as error:
+        raise requests.ConnectionError(error, request=answer.request) from error
+    except OutOfBounds:
+        # what is still to come must not be taken for the answer to the next request
+        answer.raw.close()
+        raise
+    body.seek(0)
+    return body
+
+
+def _onward(
+    request: requests.PreparedRequest, status: int, location: str
+) -> requests.PreparedRequest:
+    """The same request to where a redirect leads.
+
+    :raises AnswerRefused: that is another server.
+    """
+    onward, asked = request.copy(), str(request.url)
+    try:
+        onward.prepare_url(urljoin(asked, location), None)
+        elsewhere = _server(str(onward.url)) != _server(asked)
+    except ValueError:
+        elsewhere = True  # nothing that can be gone to; requests' own errors are ValueErrors too
+    if elsewhere:
+        raise AnswerRefused(
+            f"{request.method} {asked} was answered {status}, a redirect to {location[:SHOWN]!r}. "
+            "Redirects are followed within the same scheme, host and port only, so that no token "
+            "goes elsewhere. Correct what redirects, or set the address that is meant "
+            "(endpoint_override, or the catalogue).",
+            request=request,
+        )
+    return onward
+
+
+def _server(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme)
