@@ -63,7 +63,7 @@ class AnswerReader(io.RawIOBase):
 
     def _too_slow(self) -> OutOfBounds:
         return OutOfBounds(
-            f"timed out: not all of it came within {self._seconds:g} s (option timeout)"
+            f"timed out: not all of it came within {self._seconds:.3g} s (option timeout)"
         )
 
 

@@ -210,8 +210,10 @@ def _body_of(answer: requests.Response) -> io.BytesIO:
     except urllib3.exceptions.HTTPError as error:
         raise requests.ConnectionError(error, request=answer.request) from error
     except OutOfBounds:
-        # what is still to come must not be taken for the answer to the next request
+        # what is still to come must not be taken for the answer to the next request, and what came
+        # must not live as long as the traceback of the error
         answer.raw.close()
+        body.close()
         raise
     body.seek(0)
     return body

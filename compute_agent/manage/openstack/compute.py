@@ -210,7 +210,7 @@ def _server(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     for name in ("flavor", "image"):
         if entry.get(name) and not isinstance(entry[name], Mapping):
             raise _not_understood(f"an object {name}", entry)
-    if not isinstance(entry.get(HOST) or "", str):
+    if not isinstance(entry.get(HOST), str | None):
         raise _not_understood(f"a text {HOST}", entry)
     return entry
 

@@ -14,6 +14,7 @@ from typing import Any
 import requests
 
 from tests.functional.agent.processes import PATIENCE
+from tests.functional.lies.menu import Conversation, Lie
 
 
 @dataclass
@@ -31,6 +32,8 @@ class Rule:
     held: threading.Event | None = None
     go_on: threading.Event | None = None
     """Set by a test to let the answer through after all."""
+    lie: Lie | None = None
+    """Writes to the connection in place of an answer."""
 
 
 class LyingProxy:
@@ -105,6 +108,15 @@ class LyingProxy:
             self._rules.insert(0, Rule(method, path, None, b"", 1, True, {}, held, go_on))
         return held, go_on
 
+    def lie(self, lie: Lie, elsewhere: str, method: str = ".*", path: str = ".*") -> None:
+        """Answer requests by a lie of the menu, until it is honest again.
+
+        :param elsewhere: URL of the server to which a lie sends the client.
+        """
+        with self._lock:
+            rule = Rule(method, path, None, b"", 10**6, False, {"elsewhere": elsewhere}, lie=lie)
+            self._rules.insert(0, rule)
+
     def error(self, method: str, path: str, status: int, code: str = "", **kwargs: Any) -> None:
         """Answer with an error as placement words it."""
         detail = f"{status} was scripted"
@@ -125,6 +137,12 @@ class LyingProxy:
             rule = next((r for r in self._rules if self._applies(r, method, path)), None)
             if rule is not None:
                 rule.times -= 1
+        if rule is not None and rule.lie is not None:
+            handler.close_connection = True
+            elsewhere = rule.headers["elsewhere"]
+            with contextlib.suppress(OSError):  # the client has had enough
+                rule.lie(Conversation(handler.wfile.write, path, elsewhere, self._closing))
+            return
         if rule is None or rule.after:
             skipped = {"host", "connection", "content-length"}
             headers = {k: v for k, v in handler.headers.items() if k.lower() not in skipped}

@@ -1,0 +1,133 @@
+"""The real agent before a placement that lies: alive, says what is wrong, and converges."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.functional.agent.lying_proxy import LyingProxy
+from tests.functional.agent.processes import AgentProcess, eventually
+from tests.functional.lies.elsewhere import Elsewhere
+from tests.functional.lies.menu import A_FEW, BOMBS, MENU
+
+SECONDS = 30.0
+"""Within which an agent converges on two busy cores: its period is 1 s."""
+MOST_MIB = 256
+
+
+@pytest.fixture(scope="module")
+def new_agent(
+    tmp_path_factory: pytest.TempPathFactory, proxy: LyingProxy
+) -> Iterator[Callable[[int], AgentProcess]]:
+    """Makes agents with so many seconds for an answer; all are killed in the end."""
+    made: list[AgentProcess] = []
+
+    def make(seconds: int) -> AgentProcess:
+        node = f"host-{uuid.uuid4().hex[:8]}"
+        agent = AgentProcess(
+            tmp_path_factory.mktemp(node), proxy.url, placement={"timeout": seconds}
+        )
+        agent.script(nodes=[node])
+        made.append(agent)
+        return agent
+
+    yield make
+    for agent in made:
+        agent.cleanup()
+
+
+@pytest.fixture(scope="module")
+def running(new_agent: Callable[[int], AgentProcess]) -> Callable[[int], AgentProcess]:
+    """The agent that runs with so many seconds for an answer."""
+
+    @cache
+    def started(seconds: int) -> AgentProcess:
+        agent = new_agent(seconds)
+        agent.start()
+        agent.started()
+        return agent
+
+    return started
+
+
+@pytest.fixture(autouse=True)
+def _honest_in_the_end(proxy: LyingProxy, elsewhere: Elsewhere) -> Iterator[None]:
+    yield
+    proxy.honest()
+    assert not elsewhere.visits, "nobody goes where a lie points to"
+
+
+def forget_peak(agent: AgentProcess) -> None:
+    assert agent.process is not None
+    Path(f"/proc/{agent.process.pid}/clear_refs").write_text("5")
+
+
+def peak_mib(agent: AgentProcess) -> int:
+    """The most memory that the agent has had since it was forgotten."""
+    assert agent.process is not None
+    status = Path(f"/proc/{agent.process.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) // 1024
+
+
+@pytest.mark.parametrize("name", MENU)
+def test_a_placement_that_lies_in_a_period_is_told_and_converged_with(
+    running: Callable[[int], AgentProcess], proxy: LyingProxy, elsewhere: Elsewhere, name: str
+) -> None:
+    lie = MENU[name]
+    agent = running(lie.seconds)
+    before = len(agent.logged())
+    forget_peak(agent)
+    proxy.lie(lie.tell, elsewhere.url)
+    eventually(lambda: (agent.node()["trouble"] or {"seen": 0})["seen"] >= 2, "trouble, twice")
+    proxy.honest()
+    eventually(lambda: agent.node()["trouble"] is None, "the recovery", SECONDS)
+    told = agent.logged()[before:]
+    assert re.search(lie.words, told), told
+    assert "Traceback" not in told
+    if name in BOMBS:
+        assert peak_mib(agent) < MOST_MIB
+
+
+@pytest.mark.parametrize("name", A_FEW)
+def test_a_placement_that_lies_at_a_start_is_waited_for_or_to_blame(
+    new_agent: Callable[[int], AgentProcess], proxy: LyingProxy, elsewhere: Elsewhere, name: str
+) -> None:
+    lie = MENU[name]
+    agent = new_agent(lie.seconds)
+    proxy.lie(lie.tell, elsewhere.url)
+    agent.start()
+    if lie.exit_status is None:
+        eventually(lambda: re.search(lie.words, agent.logged()), f"{lie.words} in the log")
+        if name in BOMBS:
+            assert peak_mib(agent) < MOST_MIB
+    else:
+        assert agent.ended() == lie.exit_status
+        assert re.search(lie.words, agent.logged())
+        proxy.honest()
+        agent.start()
+    proxy.honest()
+    eventually(agent.finished_first_pass, "the first pass", SECONDS)
+    assert "Traceback" not in agent.logged()
+    agent.cleanup()
+
+
+def test_a_long_retry_after_is_capped_at_the_period_and_the_cap_is_logged(
+    running: Callable[[int], AgentProcess], proxy: LyingProxy, elsewhere: Elsewhere
+) -> None:
+    agent = running(30)
+    before = len(agent.logged())
+    proxy.lie(MENU["Retry-After: a day"].tell, elsewhere.url)
+    eventually(lambda: (agent.node()["trouble"] or {"seen": 0})["seen"] >= 3, "three tries")
+    proxy.honest()
+    eventually(lambda: agent.node()["trouble"] is None, "the recovery", SECONDS)
+    told = [line for line in agent.logged()[before:].splitlines() if "Retry-After: 86400" in line]
+    assert len(told) == 1
+    assert "WARNING" in told[0]
+    assert "asked again after 1 s" in told[0]
