@@ -80,19 +80,22 @@ class Service:
         while target not in seen:
             seen.add(target)
             body = self._object("GET", target, doing)
-            entries, links = body.get(key), body.get(f"{key}_links", [])
-            for listed in (entries, links):
-                if not isinstance(listed, list) or not all(isinstance(e, dict) for e in listed):
-                    raise ServiceUnusable(
-                        f"{doing} failed: the answer of {self._title} has no list {key!r} of "
-                        f"objects. Check what answers at the endpoint of group [{self._group}]."
-                    )
+            entries = self._objects(body.get(key), key, doing)
+            links = self._objects(body.get(f"{key}_links", []), f"{key}_links", doing)
             yield from entries
             following = [str(link.get("href")) for link in links if link.get("rel") == "next"]
             if not following:
                 return
             # the link may name a host that is not reached from here: only the query counts
             target = f"{path}?{following[0].partition('?')[2]}"
+
+    def _objects(self, listed: Any, key: str, doing: str) -> list[dict[str, Any]]:
+        if isinstance(listed, list) and all(isinstance(entry, dict) for entry in listed):
+            return listed
+        raise ServiceUnusable(
+            f"{doing} failed: the answer of {self._title} has no list {key!r} of objects. Check "
+            f"what answers at the endpoint of group [{self._group}]."
+        )
 
     def _object(
         self, method: str, path: str, doing: str, body: Mapping[str, Any] | None = None

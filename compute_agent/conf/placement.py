@@ -15,8 +15,8 @@ How the agent and the scheduler reach placement: session, adapter and auth optio
 keystone and needs ``endpoint_override``.  The user needs the role ``service`` (``admin`` is not
 enough to reshape).
 
-``timeout`` is never infinite: unset means 10 seconds to connect and 60 for the whole answer, 300 for
-that to a reshape.
+``timeout`` is never infinite: unset means 10 seconds to connect and 60 for the whole answer, 300
+for that to a reshape.
 """
 
 

@@ -85,7 +85,7 @@ def test_a_placement_that_lies_in_a_period_is_told_and_converged_with(
     before = len(agent.logged())
     forget_peak(agent)
     proxy.lie(lie.tell, elsewhere.url)
-    eventually(lambda: (agent.node()["trouble"] or {"seen": 0})["seen"] >= 2, "trouble, twice")
+    eventually(lambda: agent.node()["trouble"], "the trouble")
     proxy.honest()
     eventually(lambda: agent.node()["trouble"] is None, "the recovery", SECONDS)
     told = agent.logged()[before:]
