@@ -59,7 +59,8 @@ def running(new_agent: Callable[[int], AgentProcess]) -> Callable[[int], AgentPr
 def _honest_in_the_end(proxy: LyingProxy, elsewhere: Elsewhere) -> Iterator[None]:
     yield
     proxy.honest()
-    assert not elsewhere.visits, "nobody goes where a lie points to"
+    visits, elsewhere.visits = elsewhere.visits, []
+    assert not visits, "nobody goes where a lie points to"
 
 
 def forget_peak(agent: AgentProcess) -> None:
