@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -20,47 +21,48 @@ SECONDS = 30.0
 MOST_MIB = 256
 
 
+@dataclass(frozen=True)
+class Deceived:
+    """An agent and the proxy that lies to nobody else."""
+
+    agent: AgentProcess
+    proxy: LyingProxy
+
+
 @pytest.fixture(scope="module")
 def new_agent(
-    tmp_path_factory: pytest.TempPathFactory, proxy: LyingProxy
-) -> Iterator[Callable[[int], AgentProcess]]:
+    tmp_path_factory: pytest.TempPathFactory, placement_url: str
+) -> Iterator[Callable[[int], Deceived]]:
     """Makes agents with so many seconds for an answer; all are killed in the end."""
-    made: list[AgentProcess] = []
+    made: list[Deceived] = []
 
-    def make(seconds: int) -> AgentProcess:
+    def make(seconds: int) -> Deceived:
         node = f"host-{uuid.uuid4().hex[:8]}"
-        agent = AgentProcess(
-            tmp_path_factory.mktemp(node), proxy.url, placement={"timeout": seconds}
-        )
+        proxy = LyingProxy(placement_url)
+        directory = tmp_path_factory.mktemp(node)
+        agent = AgentProcess(directory, proxy.url, placement={"timeout": seconds})
         agent.script(nodes=[node])
-        made.append(agent)
-        return agent
+        made.append(Deceived(agent, proxy))
+        return made[-1]
 
     yield make
-    for agent in made:
-        agent.cleanup()
+    for deceived in made:
+        deceived.agent.cleanup()
+        deceived.proxy.close()
 
 
 @pytest.fixture(scope="module")
-def running(new_agent: Callable[[int], AgentProcess]) -> Callable[[int], AgentProcess]:
+def running(new_agent: Callable[[int], Deceived]) -> Callable[[int], Deceived]:
     """The agent that runs with so many seconds for an answer."""
 
     @cache
-    def started(seconds: int) -> AgentProcess:
-        agent = new_agent(seconds)
-        agent.start()
-        agent.started()
-        return agent
+    def started(seconds: int) -> Deceived:
+        deceived = new_agent(seconds)
+        deceived.agent.start()
+        deceived.agent.started()
+        return deceived
 
     return started
-
-
-@pytest.fixture(autouse=True)
-def _honest_in_the_end(proxy: LyingProxy, elsewhere: Elsewhere) -> Iterator[None]:
-    yield
-    proxy.honest()
-    visits, elsewhere.visits = elsewhere.visits, []
-    assert not visits, "nobody goes where a lie points to"
 
 
 def forget_peak(agent: AgentProcess) -> None:
@@ -79,10 +81,11 @@ def peak_mib(agent: AgentProcess) -> int:
 
 @pytest.mark.parametrize("name", MENU)
 def test_a_placement_that_lies_in_a_period_is_told_and_converged_with(
-    running: Callable[[int], AgentProcess], proxy: LyingProxy, elsewhere: Elsewhere, name: str
+    running: Callable[[int], Deceived], elsewhere: Elsewhere, name: str
 ) -> None:
     lie = MENU[name]
-    agent = running(lie.seconds)
+    deceived = running(lie.seconds)
+    agent, proxy = deceived.agent, deceived.proxy
     before = len(agent.logged())
     forget_peak(agent)
     proxy.lie(lie.tell, elsewhere.url)
@@ -98,10 +101,11 @@ def test_a_placement_that_lies_in_a_period_is_told_and_converged_with(
 
 @pytest.mark.parametrize("name", A_FEW)
 def test_a_placement_that_lies_at_a_start_is_waited_for_or_to_blame(
-    new_agent: Callable[[int], AgentProcess], proxy: LyingProxy, elsewhere: Elsewhere, name: str
+    new_agent: Callable[[int], Deceived], elsewhere: Elsewhere, name: str
 ) -> None:
     lie = MENU[name]
-    agent = new_agent(lie.seconds)
+    deceived = new_agent(lie.seconds)
+    agent, proxy = deceived.agent, deceived.proxy
     proxy.lie(lie.tell, elsewhere.url)
     agent.start()
     if lie.exit_status is None:
@@ -120,9 +124,10 @@ def test_a_placement_that_lies_at_a_start_is_waited_for_or_to_blame(
 
 
 def test_a_long_retry_after_is_capped_at_the_period_and_the_cap_is_logged(
-    running: Callable[[int], AgentProcess], proxy: LyingProxy, elsewhere: Elsewhere
+    running: Callable[[int], Deceived], elsewhere: Elsewhere
 ) -> None:
-    agent = running(30)
+    deceived = running(30)
+    agent, proxy = deceived.agent, deceived.proxy
     before = len(agent.logged())
     proxy.lie(MENU["Retry-After: a day"].tell, elsewhere.url)
     eventually(lambda: (agent.node()["trouble"] or {"seen": 0})["seen"] >= 3, "three tries")

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +68,12 @@ def client(new_client: Callable[[int], PlacementClient]) -> PlacementClient:
     return new_client(30)
 
 
-@pytest.fixture(autouse=True)
-def _honest_in_the_end(proxy: LyingProxy, elsewhere: Elsewhere) -> Iterator[None]:
-    yield
-    proxy.honest()
-    visits, elsewhere.visits = elsewhere.visits, []
-    assert not visits, "nobody goes where a lie points to"
+def said_about(lie: Entry, call: Callable[[], object]) -> str:
+    """What the error of a call says, which has the words for the lie."""
+    with pytest.raises(errors.PlacementError) as raised:
+        call()
+    assert re.search(lie.words, str(raised.value)), raised.value
+    return str(raised.value)
 
 
 @lies
@@ -85,10 +85,7 @@ def test_the_scheduler_is_told_what_is_wrong_and_goes_on_when_placement_is_hones
 ) -> None:
     client = new_client(lie.seconds)
     proxy.lie(lie.tell, elsewhere.url)
-    with pytest.raises(errors.PlacementError) as raised:
-        client.connect()
-    assert re.search(lie.words, str(raised.value)), raised.value
-    assert len(str(raised.value)) < 2000
+    assert len(said_about(lie, client.connect)) < 2000
     proxy.honest()
     client.connect()
     assert client.roots_by_layout()
@@ -104,9 +101,7 @@ def test_an_answer_to_a_question_that_is_a_lie_is_an_error_of_placement(
     client = new_client(lie.seconds)
     client.connect()
     proxy.lie(lie.tell, elsewhere.url)
-    with pytest.raises(errors.PlacementError) as raised:
-        client.roots_by_layout()
-    assert re.search(lie.words, str(raised.value)), raised.value
+    said_about(lie, client.roots_by_layout)
     proxy.honest()
     assert client.roots_by_layout()
 
