@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from oslo_utils import uuidutils
 
-from placement_server import errors, metrics
+from placement_server import errors, limits, metrics
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
 from placement_server.policies import operations
@@ -87,9 +87,11 @@ def replace(request: Request) -> Response:
         body["allocations"] = {
             entry["resource_provider"]["uuid"]: entry for entry in body["allocations"]
         }
+    write = consumer_write(request, consumer_uuid, body)
+    check_names([write])
     _write(
         request,
-        [consumer_write(request, consumer_uuid, body)],
+        [write],
         unknown_class=f"Unable to allocate inventory for consumer {consumer_uuid}: ",
     )
     return empty_response(204)
@@ -101,7 +103,9 @@ def replace_many(request: Request) -> Response:
     request.require_json_content()
     request.authorise(operations.ALLOCATIONS_MANAGE)
     body = request.json(schemas.POST)
-    _write(request, consumer_writes(request, body), unknown_class="Unable to allocate inventory ")
+    writes = consumer_writes(request, body)
+    check_names(writes)
+    _write(request, writes, unknown_class="Unable to allocate inventory ")
     return empty_response(204)
 
 
@@ -133,6 +137,23 @@ def consumer_write(request: Request, consumer_uuid: str, body: Mapping[str, Any]
         consumer_type=body.get("consumer_type", KEEP),
         expected_generation=body["consumer_generation"] if request.version >= (1, 28) else ANY,
     )
+
+
+def check_names(
+    writes: Sequence[ConsumerWrite], inventories: Mapping[str, Collection[str]] | None = None
+) -> None:
+    """Refuse a body that names too many providers or classes in all its parts together.
+
+    :param inventories: the classes that a reshape names, by provider.
+    """
+    stock = inventories or {}
+    parts = [part for write in writes for part in write.allocations.items()]
+    providers = {*stock, *(provider for provider, _ in parts)}
+    classes = set[str]().union(*stock.values(), *(amounts for _, amounts in parts))
+    for names, what in ((providers, "resource providers"), (classes, "resource classes")):
+        if len(names) > limits.NAMES:
+            message = limits.too_many("the body", len(names), what, limits.NAMES)
+            raise errors.BadRequest(f"JSON does not validate: {message}")
 
 
 def _write(request: Request, writes: Sequence[ConsumerWrite], *, unknown_class: str) -> None:
@@ -173,7 +194,8 @@ def claim_conflict(
     )
     match error:
         case store_errors.InvalidInventoryForAllocation():
-            classes, providers = ", ".join(error.resource_classes), ", ".join(error.uuids)
+            classes = store_errors.listed(error.resource_classes)
+            providers = store_errors.listed(error.uuids)
             return errors.Conflict(
                 f"Unable to allocate inventory: Inventory for '{classes}' on resource provider "
                 f"'{providers}' invalid."

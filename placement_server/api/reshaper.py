@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from placement_server import errors
 from placement_server.api.allocations import (
+    check_names,
     claim_conflict,
     consumer_writes,
     no_such_provider_to_allocate_from,
@@ -30,10 +31,10 @@ def apply(request: Request) -> Response:
         )
         for provider, entry in body["inventories"].items()
     }
+    writes = consumer_writes(request, body["allocations"])
+    check_names(writes, {provider: records for provider, (_, records) in inventories.items()})
     try:
-        request.store.write(
-            reshape.apply, inventories, consumer_writes(request, body["allocations"])
-        )
+        request.store.write(reshape.apply, inventories, writes)
     except store_errors.ReshapeProviderNotFound as error:
         raise errors.BadRequest(
             f"Resource provider {error.uuid} in inventories not found: "

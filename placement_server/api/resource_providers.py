@@ -62,14 +62,18 @@ def _find(request: Request, conditions: dict[str, Any]) -> list[Provider]:
 
     The store looks at the few again: what it shows of a provider is of one moment with why.
     """
-    filters = {name: conditions[name] for name in _FILTERS if name in conditions}
-    if not filters:
+    asked = _filters(conditions)
+    if not asked:
         return request.store.read_single(providers.identified, **conditions)
     if not any(conditions[name] for name in ("name", "uuid", "in_tree")):
-        ids = request.services.candidates.provider_ids(ProviderFilters(**filters))
+        ids = request.services.candidates.provider_ids(asked)
         if ids is not None:
             return request.store.read(providers.find, ids=ids, **conditions) if ids else []
     return request.store.read(providers.find, **conditions)
+
+
+def _filters(conditions: dict[str, Any]) -> ProviderFilters:
+    return ProviderFilters(**{name: conditions[name] for name in _FILTERS if name in conditions})
 
 
 def _conditions(request: Request, params: dict[str, str]) -> dict[str, Any]:
@@ -90,6 +94,18 @@ def _conditions(request: Request, params: dict[str, str]) -> dict[str, Any]:
     if "resources" in params:
         amounts = filters.parse_resources(params["resources"])
         conditions["resources"] = {name: min(amount, MAX_INT) for name, amount in amounts.items()}
+    asked = _filters(conditions)
+    filters.check_limits(
+        [
+            filters.Filter(
+                "resources", "resource classes", len(asked.resources), len(asked.resources)
+            ),
+            filters.Filter.of("required", "traits", asked.required, asked.forbidden),
+            filters.Filter.of(
+                "member_of", "aggregates", asked.member_of, asked.forbidden_aggregates
+            ),
+        ]
+    )
     return conditions
 
 

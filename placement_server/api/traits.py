@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placement_server import errors
+from placement_server import errors, limits
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
 from placement_server.policies import operations
@@ -49,7 +49,11 @@ def _name_filter(value: str) -> dict[str, Any]:
             f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{value}"'
         )
     if operator == "in":
-        return {"names": operand.split(",")}
+        names = set(operand.split(","))
+        if len(names) > limits.NAMES:
+            message = limits.too_many("'name'", len(names), "traits", limits.NAMES)
+            raise errors.BadRequest(f"Invalid query string parameters: {message}")
+        return {"names": names}
     if operator == "startswith":
         return {"prefix": operand}
     # Clients of the published server get every trait for an operator that does not exist.

@@ -6,7 +6,9 @@ found out later, against the store.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from placement_server import limits
 from placement_server.candidates.errors import QueryError
 
 Microversion = tuple[int, int]
@@ -15,6 +17,46 @@ AggregateTerms = tuple[frozenset[str], ...]
 
 INVALID = "Invalid query string parameters: "
 _HEX = frozenset("0123456789abcdef")
+
+
+class Filter(NamedTuple):
+    """How much one parameter of a query asks for.
+
+    :ivar kind: what it names, in the plural.
+    :ivar terms: how many conditions it makes.
+    :ivar names: how many names these have.
+    """
+
+    parameter: str
+    kind: str
+    terms: int
+    names: int
+
+    @classmethod
+    def of(
+        cls, parameter: str, kind: str, terms: Sequence[frozenset[str]], forbidden: frozenset[str]
+    ) -> "Filter":
+        """Measure required terms and forbidden names; those of ``member_of`` are one condition."""
+        apart = len(forbidden) if kind == "traits" else bool(forbidden)
+        names = sum(map(len, terms)) + len(forbidden)
+        return cls(parameter, kind, len(terms) + apart, names)
+
+
+def check_limits(filters: Sequence[Filter]) -> None:
+    """Refuse a query that asks for more than one request may."""
+    _check_sum([(each.parameter, each.terms) for each in filters], "filters", limits.FILTERS)
+    for kind in dict.fromkeys(each.kind for each in filters):
+        names = [(each.parameter, each.names) for each in filters if each.kind == kind]
+        _check_sum(names, kind, limits.NAMES)
+
+
+def _check_sum(counts: Sequence[tuple[str, int]], what: str, most: int) -> None:
+    given = sum(count for _, count in counts)
+    if given <= most:
+        return
+    parameter, count = max(counts, key=lambda each: each[1])
+    field = f"'{parameter}'" if count == given else "the query"
+    raise QueryError(f"{INVALID}{limits.too_many(field, given, what, most)}")
 
 
 def is_uuid_like(value: str) -> bool:

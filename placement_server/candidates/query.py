@@ -7,18 +7,21 @@ the query string comes before (:mod:`placement_server.candidates.schema`), the n
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import jsonschema
 
+from placement_server import limits
 from placement_server.candidates.errors import QueryError
 from placement_server.candidates.filters import (
     INVALID,
     AggregateTerms,
+    Filter,
     Microversion,
     TraitTerms,
+    check_limits,
     parse_in_tree,
     parse_member_of,
     parse_required,
@@ -56,6 +59,16 @@ class RequestGroup:
     forbidden_aggregates: frozenset[str] = frozenset()
     in_tree: str | None = None
 
+    def filters(self) -> Iterator[Filter]:
+        """Measure what the parameters of the group ask for."""
+        suffix, amounts = self.suffix, len(self.resources)
+        yield Filter(f"resources{suffix}", "resource classes", amounts, amounts)
+        yield Filter.of(f"required{suffix}", "traits", self.required, self.forbidden)
+        yield Filter.of(
+            f"member_of{suffix}", "aggregates", self.member_of, self.forbidden_aggregates
+        )
+        yield Filter(f"in_tree{suffix}", "resource providers", *[self.in_tree is not None] * 2)
+
 
 @dataclass(frozen=True, slots=True)
 class SameSubtree:
@@ -67,6 +80,10 @@ class SameSubtree:
 
     together: frozenset[str]
     apart: frozenset[str] = frozenset()
+
+    def __len__(self) -> int:
+        """Count the suffixes."""
+        return len(self.together) + len(self.apart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +125,15 @@ def parse(
     subtrees = [_same_subtree(value, extensions) for value in values.get("same_subtree", [])]
     groups = _groups(params, values, microversion)
     isolate, root_member_of, root_not_member_of = _extended(values, microversion, extensions)
+    _check_limits(
+        groups,
+        Filter.of(
+            "root_required", "traits", [frozenset({name}) for name in root_required], root_forbidden
+        ),
+        Filter.of("root_member_of", "aggregates", root_member_of, root_not_member_of),
+        Filter("same_subtree", "suffixes", len(subtrees), sum(map(len, subtrees))),
+        Filter("isolate", "suffixes", bool(isolate), len(isolate)),
+    )
     _check_shape(groups, subtrees, microversion)
     _check_contradictions(groups, microversion)
     suffixed = [group for group in groups if group.suffix]
@@ -243,6 +269,13 @@ def _extended(
         values.get("root_member_of", []), microversion, "root_member_of"
     )
     return isolate, terms, forbidden
+
+
+def _check_limits(groups: list[RequestGroup], *others: Filter) -> None:
+    if len(groups) > limits.GROUPS:
+        message = limits.too_many("the query", len(groups), "request groups", limits.GROUPS)
+        raise QueryError(f"{INVALID}{message}")
+    check_limits([*(each for group in groups for each in group.filters()), *others])
 
 
 def _check_shape(

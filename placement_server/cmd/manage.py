@@ -115,7 +115,7 @@ def _help(parser: argparse.ArgumentParser) -> int:
 
 @contextlib.contextmanager
 def _engines(conf: cfg.ConfigOpts) -> Iterator[Engines]:
-    options = store_options(conf)
+    options = store_options(conf).for_maintenance()
     engines = create_engines(connection(conf), options)
     try:
         await_database(engines.writer, options)
@@ -126,7 +126,7 @@ def _engines(conf: cfg.ConfigOpts) -> Iterator[Engines]:
 
 @contextlib.contextmanager
 def _store(conf: cfg.ConfigOpts) -> Iterator[Store]:
-    store = Store.from_conf(conf)
+    store = Store.from_conf(conf, maintenance=True)
     try:
         yield store
     finally:

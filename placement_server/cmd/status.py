@@ -84,7 +84,7 @@ def _check(conf: cfg.ConfigOpts) -> list[Result]:
 @contextlib.contextmanager
 def _transaction(conf: cfg.ConfigOpts) -> Iterator[ReadTransaction]:
     """A look at the database, whichever revision it has: the checks are for before a sync too."""
-    options = store_options(conf)
+    options = store_options(conf).for_maintenance()
     engines = create_engines(connection(conf), options)
     try:
         await_database(engines.reader, options)

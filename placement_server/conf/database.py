@@ -102,6 +102,31 @@ OPTIONS = [
         "pool_timeout",
         help="Seconds to wait for a free connection of the pool. Unset: 30.",
     ),
+    cfg.FloatOpt(
+        "statement_timeout",
+        default=60.0,
+        min=0.0,
+        help=(
+            "Seconds after which the database ends a statement of the service: the transaction is "
+            "rolled back and the client gets a 503, so nothing runs on for a client that has long "
+            "given up. 0 means never. It is statement_timeout of PostgreSQL, max_statement_time "
+            "of MariaDB and, for reads only, max_execution_time of MySQL; SQLite has none. Raise "
+            "it when the log says that reading all providers at the start of a worker took "
+            "longer. Commands of placement-manage and migrations at start are not limited."
+        ),
+    ),
+    cfg.FloatOpt(
+        "lock_timeout",
+        default=30.0,
+        min=0.1,
+        help=(
+            "Seconds that a statement waits for a lock that another transaction holds; then the "
+            "transaction is rolled back and the client gets a 503. It is lock_timeout of "
+            "PostgreSQL, innodb_lock_wait_timeout of MariaDB and MySQL (whole seconds) and the "
+            "busy timeout of SQLite. Keep it below statement_timeout, which counts the waiting "
+            "too. Commands of placement-manage wait for an hour instead."
+        ),
+    ),
     cfg.BoolOpt(
         "sync_on_startup",
         default=False,

@@ -2,12 +2,14 @@
 
 from typing import Final
 
+from placement_server import limits
 from placement_server.schemas.validation import SchemaByVersion
 
 _ARRAY: Final = {
     "type": "array",
     "items": {"type": "string", "format": "uuid"},
     "uniqueItems": True,
+    "maxItems": limits.NAMES,
 }
 
 REPLACE: Final = SchemaByVersion(

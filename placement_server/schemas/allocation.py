@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from placement_server import limits
 from placement_server.schemas.inventory import RESOURCE_CLASS_PATTERN
 from placement_server.schemas.validation import SchemaByVersion
 
@@ -13,6 +14,7 @@ _RESOURCES: Final = {
     "minProperties": 1,
     "patternProperties": {RESOURCE_CLASS_PATTERN: {"type": "integer", "minimum": 1}},
     "additionalProperties": False,
+    "maxProperties": limits.NAMES,
 }
 
 _LIST: Final[dict[str, Any]] = {
@@ -35,6 +37,7 @@ _LIST: Final[dict[str, Any]] = {
                 "required": ["resource_provider", "resources"],
                 "additionalProperties": False,
             },
+            "maxItems": limits.NAMES,
         }
     },
     "required": ["allocations"],
@@ -58,8 +61,10 @@ _MAPPINGS: Final = {
                 "type": "array",
                 "minItems": 1,
                 "items": {"type": "string", "format": "uuid"},
+                "maxItems": limits.NAMES,
             }
         },
+        "maxProperties": limits.GROUPS,
     }
 }
 _CONSUMER_TYPE: Final = {
@@ -93,6 +98,7 @@ def _consumer(
                     }
                 },
                 "additionalProperties": False,
+                "maxProperties": limits.NAMES,
             },
             "project_id": _ID,
             "user_id": _ID,
@@ -122,6 +128,7 @@ def _consumers(consumer: dict[str, Any]) -> dict[str, Any]:
         "minProperties": 1,
         "additionalProperties": False,
         "patternProperties": {UUID_PATTERN: consumer},
+        "maxProperties": limits.CONSUMERS,
     }
 
 

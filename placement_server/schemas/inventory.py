@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from placement_server import limits
 from placement_server.schemas.validation import SchemaByVersion
 
 RESOURCE_CLASS_PATTERN: Final = "^[A-Z0-9_]+$"
@@ -41,6 +42,7 @@ REPLACE_SCHEMA: Final[dict[str, Any]] = {
         "inventories": {
             "type": "object",
             "patternProperties": {RESOURCE_CLASS_PATTERN: _record(["total"])},
+            "maxProperties": limits.NAMES,
         },
     },
     "required": ["resource_provider_generation", "inventories"],

@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from placement_server import limits
 from placement_server.schemas.allocation import POST_SCHEMAS, UUID_PATTERN
 from placement_server.schemas.inventory import REPLACE_SCHEMA
 from placement_server.schemas.validation import SchemaByVersion
@@ -16,6 +17,7 @@ def _reshape(allocations: dict[str, Any]) -> dict[str, Any]:
                 "patternProperties": {UUID_PATTERN: REPLACE_SCHEMA},
                 "minProperties": 1,
                 "additionalProperties": False,
+                "maxProperties": limits.NAMES,
             },
             "allocations": {**allocations, "minProperties": 0},
         },

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from placement_server import limits
 from placement_server.schemas.validation import SchemaByVersion
 
 NAME: Final = SchemaByVersion(
@@ -27,6 +28,7 @@ REPLACE_OF_PROVIDER: Final = SchemaByVersion(
                 "traits": {
                     "type": "array",
                     "items": {"type": "string", "minLength": 1, "maxLength": 255},
+                    "maxItems": limits.NAMES,
                 },
                 "resource_provider_generation": {"type": "integer"},
             },

@@ -4,6 +4,7 @@ The error texts of the API quote the schema and the offending value exactly as t
 library prints them, so the order of the keys in the schemas is part of the API.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -15,6 +16,8 @@ import jsonschema.exceptions
 from jsonschema.exceptions import ValidationError
 from oslo_utils import uuidutils
 
+from placement_server.limits import too_many
+
 Schema = Mapping[str, Any]
 
 #: Values in a body beyond which an error does not show it: laying out millions takes minutes.
@@ -23,6 +26,10 @@ _MESSAGE_SHOWN: Final = 10_000
 
 #: Errors compared to find the one to report. A hostile body has millions of them.
 _ERRORS_COMPARED: Final = 1000
+
+#: Keywords that limit how much a body may list. They are ours, and clients see the schemas of
+#: OpenStack's server in errors, so only errors of their own show them.
+_LIMITS: Final[Mapping[type, str]] = {list: "maxItems", dict: "maxProperties"}
 
 _FORMATS = jsonschema.FormatChecker(formats=())
 _STRICT_FORMATS = jsonschema.FormatChecker(formats=("uuid",))
@@ -52,8 +59,7 @@ def _pattern(
 def _pattern_properties(
     validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Schema
 ) -> Iterator[ValidationError]:
-    del schema
-    if not validator.is_type(instance, "object"):
+    if not validator.is_type(instance, "object") or _is_over_limit(instance, schema):
         return
     for pattern, subschema in patterns.items():
         search = _anchored(pattern).search
@@ -66,7 +72,7 @@ def _additional_properties(
     validator: Any, allowed: bool, instance: Any, schema: Schema
 ) -> Iterator[ValidationError]:
     # All our schemas say false here, or nothing.
-    if allowed or not validator.is_type(instance, "object"):
+    if allowed or not validator.is_type(instance, "object") or _is_over_limit(instance, schema):
         return
     patterns = schema.get("patternProperties", {})
     searches = [_anchored(pattern).search for pattern in patterns]
@@ -92,14 +98,34 @@ def _unique_items(
 ) -> Iterator[ValidationError]:
     # The library compares every pair of items when they cannot be sorted. All our unique arrays
     # are of strings; what is not a string is reported by "items".
-    del schema
-    if not unique or not validator.is_type(instance, "array"):
+    if not unique or not validator.is_type(instance, "array") or _is_over_limit(instance, schema):
         return
     strings = [item for item in instance if isinstance(item, str)]
     if len(set(strings)) != len(strings):
         yield ValidationError(f"{instance!r} has non-unique elements")
 
 
+def _items(
+    validator: Any, items: Schema, instance: Any, schema: Schema
+) -> Iterator[ValidationError]:
+    if not _is_over_limit(instance, schema):
+        yield from _library_items(validator, items, instance, schema)
+
+
+def _limit(validator: Any, most: int, instance: Any, schema: Schema) -> Iterator[ValidationError]:
+    del validator
+    if _is_over_limit(instance, schema):
+        # The field is known to the error once it is handed up.
+        yield ValidationError(f"more than {most} entries")
+
+
+def _is_over_limit(instance: Any, schema: Schema) -> bool:
+    """Whether there is so much that none of it is looked at."""
+    keyword = _LIMITS.get(type(instance))
+    return keyword is not None and len(instance) > schema.get(keyword, math.inf)
+
+
+_library_items = jsonschema.Draft202012Validator.VALIDATORS["items"]
 _Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
     jsonschema.Draft202012Validator,
     {
@@ -107,6 +133,8 @@ _Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
         "uniqueItems": _unique_items,
+        "items": _items,
+        **dict.fromkeys(_LIMITS.values(), _limit),
     },
 )
 
@@ -153,10 +181,28 @@ class SchemaByVersion:
 
 
 def _text(error: ValidationError) -> str:
+    if error.validator in _LIMITS.values():
+        field = repr(error.path[-1]) if error.path else "the body"
+        instance: Any = error.instance
+        most: Any = error.validator_value
+        error.message = too_many(field, len(instance), "entries", most)
+        error.instance = "(too large to show)"
+        return str(error)
+    error.schema = _without_limits(error.schema)
     if _is_large(error.instance):
         error.message = error.message[:_MESSAGE_SHOWN]
         error.instance = "(too large to show)"
     return str(error)
+
+
+def _without_limits(schema: Any) -> Any:
+    if isinstance(schema, Mapping):
+        return {
+            key: _without_limits(value)
+            for key, value in schema.items()
+            if key not in _LIMITS.values()
+        }
+    return schema
 
 
 def _is_large(instance: Any) -> bool:

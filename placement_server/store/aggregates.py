@@ -80,14 +80,12 @@ def replace(
 def _ensure(tx: WriteTransaction, aggregates: Sequence[str]) -> dict[str, int]:
     """Ids by uuid. The loser of the race for a new one is begun anew."""
     uuids = sorted(set(aggregates))
-    if not uuids:
-        return {}
-    found: dict[str, int] = dict(tx.execute(_IDS, {"uuids": uuids}).all())
+    found: dict[str, int] = dict(tx.execute_among(_IDS, "uuids", uuids))
     new = [uuid for uuid in uuids if uuid not in found]
     if new:
         tx.execute(
             sa.insert(placement_aggregates),
             [{"uuid": uuid, "created_at": tx.now, "updated_at": tx.now} for uuid in new],
         )
-        found.update(tx.execute(_IDS, {"uuids": new}).all())
+        found.update(tx.execute_among(_IDS, "uuids", new))
     return found

@@ -20,8 +20,7 @@ from 4 to the commit, and none has to try again while there is room.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from placement_server.store import claims, consumers, inventory_rows
@@ -29,7 +28,7 @@ from placement_server.store.allocation_rows import of_consumer, of_provider
 from placement_server.store.claims import Asked, Key
 from placement_server.store.consumers import SeenConsumer
 from placement_server.store.dialects import Insertion, Rise
-from placement_server.store.errors import NoAllocations, ProviderNotFound
+from placement_server.store.errors import NoAllocations, ProviderNotFound, listed
 from placement_server.store.names import class_ids
 from placement_server.store.records import ANY, ConsumerWrite
 from placement_server.store.retry import LostRace
@@ -94,7 +93,7 @@ def _apply(tx: WriteTransaction, scene: Scene, *, raise_emptied: bool) -> None:
     if settled.found != len(rises):
         raise LostRace(
             "A provider of the request moved or was deleted since it was read: "
-            f"{_shortened(scene.provider_ids)}.",
+            f"{listed(scene.provider_ids, _SHOWN)}.",
             uuids=list(scene.provider_ids),
         )
     inventory_rows.require_none(tx, given_back.keys() - scene.inventories.keys())
@@ -104,12 +103,7 @@ def _named(scene: Scene, asked: Sequence[Asked]) -> str:
     """Which inventories it was about; those only given back to are named by their provider."""
     names = {f"{one.resource_class} of {one.provider_uuid}": None for one in asked}
     claimed = {one.provider_uuid for one in asked}
-    return _shortened([*names, *(uuid for uuid in scene.provider_ids if uuid not in claimed)])
-
-
-def _shortened(names: Collection[str]) -> str:
-    shown = ", ".join(islice(names, _SHOWN))
-    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown
+    return listed([*names, *(uuid for uuid in scene.provider_ids if uuid not in claimed)], _SHOWN)
 
 
 def sum_of_old(seen: Sequence[SeenConsumer]) -> dict[Key, int]:

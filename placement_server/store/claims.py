@@ -115,11 +115,8 @@ def _check_inventories_exist(asked: Sequence[Asked], inventories: Mapping[Key, I
     """Refuse providers that have none of all the classes that the request names."""
     providers = {one.provider_id: one.provider_uuid for one in asked}
     classes = dict(sorted({one.class_id: one.resource_class for one in asked}.items()))
-    bare = [
-        uuid
-        for provider_id, uuid in providers.items()
-        if not any((provider_id, class_id) in inventories for class_id in classes)
-    ]
+    stocked = {provider_id for provider_id, class_id in inventories if class_id in classes}
+    bare = [uuid for provider_id, uuid in providers.items() if provider_id not in stocked]
     if bare:
         raise InvalidInventoryForAllocation(list(classes.values()), bare)
 

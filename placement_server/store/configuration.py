@@ -47,6 +47,8 @@ def store_options(conf: cfg.ConfigOpts) -> StoreOptions:
         connect_interval=group.retry_interval,
         connection_debug=group.connection_debug,
         connection_trace=group.connection_trace,
+        statement_timeout=group.statement_timeout,
+        lock_timeout=group.lock_timeout,
         sync_on_startup=group.sync_on_startup,
         claim_tries=_claim_tries(conf),
     )

@@ -8,7 +8,7 @@ change of them raises the generation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -35,13 +35,11 @@ _LOCK: Final = (
 _DELETE_ALLOCATIONS: Final = sa.delete(allocations).where(
     allocations.c.consumer_id.in_(bindparam("uuids", expanding=True))
 )
-_SEEN: Final = sa.and_(
-    _C.id.in_(bindparam("ids", expanding=True)), _C.generation == bindparam("seen")
-)
-_DELETE: Final = sa.delete(consumers).where(_SEEN)
+_IS_SEEN: Final = _C.generation == bindparam("seen")
+_DELETE: Final = sa.delete(consumers).where(_C.id.in_(bindparam("ids", expanding=True)), _IS_SEEN)
 _RAISE: Final = (
     sa.update(consumers)
-    .where(_SEEN)
+    .where(_IS_SEEN)
     .values(
         generation=_C.generation + 1,
         project_id=bindparam("the_project"),
@@ -50,6 +48,8 @@ _RAISE: Final = (
     )
 )
 _RAISE_AND_SET_TYPE: Final = _RAISE.values(consumer_type_id=bindparam("the_type"))
+# Different changes up to which each is a statement of its own.
+_CHANGES: Final = 4
 _COLUMNS: Final = (
     ("uuid", "text"),
     ("project_id", "int"),
@@ -127,8 +127,11 @@ def store_records(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> Inserti
         else:
             change = _Change(consumer.generation, project_id, user_id, type_id)
             raised.setdefault(change, []).append(consumer.id)
-    for change, ids in raised.items():
-        _raise(tx, change, sorted(ids))
+    if len(raised) > _CHANGES:
+        _raise_each(tx, raised)
+    else:
+        for change, ids in raised.items():
+            _raise(tx, change, sorted(ids))
     new.sort()
     return Insertion("consumers", _COLUMNS, new)
 
@@ -174,18 +177,36 @@ def _owners(
 
 
 def _raise(tx: WriteTransaction, change: _Change, all_ids: Sequence[int]) -> None:
+    condition = _C.id.in_(bindparam("ids", expanding=True))
+    statement = _statement(change).where(condition)
+    for ids in chunks(all_ids):
+        _require_all(tx.execute(statement, {"ids": ids, **_values(tx, change)}), ids)
+
+
+def _raise_each(tx: WriteTransaction, raised: Mapping[_Change, Sequence[int]]) -> None:
+    """One statement for consumers that have little in common."""
+    by_statement: dict[sa.Update, list[dict[str, object]]] = {}
+    for change, ids in raised.items():
+        values = _values(tx, change)
+        by_statement.setdefault(_statement(change), []).extend(
+            {"the_id": consumer_id, **values} for consumer_id in ids
+        )
+    for statement, rows in by_statement.items():
+        _require_all(tx.execute(statement.where(_C.id == bindparam("the_id")), rows), rows)
+
+
+def _statement(change: _Change) -> sa.Update:
+    return _RAISE if change.type_id is KEEP else _RAISE_AND_SET_TYPE
+
+
+def _values(tx: WriteTransaction, change: _Change) -> dict[str, object]:
     values: dict[str, object] = {
         "seen": change.generation,
         "the_project": change.project_id,
         "the_user": change.user_id,
         "now": tx.now,
     }
-    statement = _RAISE
-    if change.type_id is not KEEP:
-        statement = _RAISE_AND_SET_TYPE
-        values["the_type"] = change.type_id
-    for ids in chunks(all_ids):
-        _require_all(tx.execute(statement, {"ids": ids, **values}), ids)
+    return values if change.type_id is KEEP else {**values, "the_type": change.type_id}
 
 
 def _end(tx: WriteTransaction, ended: Sequence[SeenConsumer]) -> None:
@@ -198,6 +219,6 @@ def _end(tx: WriteTransaction, ended: Sequence[SeenConsumer]) -> None:
             _require_all(tx.execute(_DELETE, {"ids": ids, "seen": generation}), ids)
 
 
-def _require_all(result: AnyResult, ids: Sequence[int]) -> None:
-    if result.rowcount != len(ids):
+def _require_all(result: AnyResult, wanted: Sequence[object]) -> None:
+    if result.rowcount != len(wanted):
         raise LostRace("A consumer of the request changed since it was read.")

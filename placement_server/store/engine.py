@@ -14,6 +14,7 @@ Isolation levels (docs/database.md says why):
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -171,11 +172,16 @@ def _trace(engine: Engine) -> None:
 def _prepare_postgresql(engine: Engine, options: StoreOptions, *, writes: bool) -> None:
     from psycopg.types.numeric import Int8Dumper
 
-    settings = {"lock_timeout": options.lock_timeout}
+    settings = {
+        "lock_timeout": options.lock_timeout,
+        "statement_timeout": options.statement_timeout,
+    }
     if writes:
         # a worker that stopped must not keep its locks, nor commit when nobody awaits it any more
         settings["idle_in_transaction_session_timeout"] = options.write_idle_timeout
-    statement = "; ".join(f"SET {name} = {int(each * 1000)}" for name, each in settings.items())
+    statement = "; ".join(
+        f"SET {name} = {math.ceil(each * 1000)}" for name, each in settings.items()
+    )
 
     @event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: Any, _record: object) -> None:
@@ -199,8 +205,12 @@ def _prepare_mysql(engine: Engine, options: StoreOptions, *, writes: bool) -> No
     def on_connect(dbapi_connection: Any, _record: object) -> None:
         # the dialect knows which server it is once the first connection is made; MySQL has no such
         own = dict(settings)
-        if writes and getattr(engine.dialect, "is_mariadb", False):
-            own["idle_write_transaction_timeout"] = max(1, int(options.write_idle_timeout))
+        if not getattr(engine.dialect, "is_mariadb", False):
+            own["max_execution_time"] = math.ceil(options.statement_timeout * 1000)
+        else:
+            own["max_statement_time"] = options.statement_timeout
+            if writes:
+                own["idle_write_transaction_timeout"] = max(1, int(options.write_idle_timeout))
         assignments = ", ".join(f"{name} = %s" for name in own)
         cursor = dbapi_connection.cursor()
         cursor.execute(f"SET SESSION {assignments}", tuple(own.values()))

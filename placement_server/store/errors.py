@@ -33,7 +33,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
+from itertools import islice
+from typing import Final
+
+# An error lists at most so many names, or a hostile request would make it megabytes.
+_LISTED: Final = 100
+
+
+def listed(names: Collection[str], most: int = _LISTED) -> str:
+    """Names in a sentence; of more than ``most`` the first, and how many there are besides."""
+    shown = ", ".join(islice(names, most))
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 class StoreError(Exception):
@@ -71,9 +82,9 @@ class ParentNotFound(NotFound):
 
 
 class ResourceClassNotFound(NotFound):
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Collection[str]) -> None:
         self.names = tuple(names)
-        super().__init__(f"No such resource class {', '.join(self.names)}.")
+        super().__init__(f"No such resource class {listed(self.names)}.")
 
 
 class InventoryNotFound(NotFound):
@@ -84,9 +95,9 @@ class InventoryNotFound(NotFound):
 
 
 class TraitNotFound(NotFound):
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Collection[str]) -> None:
         self.names = tuple(names)
-        super().__init__(f"No such trait(s): {', '.join(self.names)}.")
+        super().__init__(f"No such trait(s): {listed(self.names)}.")
 
 
 class NoAllocations(NotFound):
@@ -179,11 +190,10 @@ class InventoryExists(Refused):
 class InventoryInUse(Refused):
     """Inventories to be removed have allocations; the classes are in the order of their ids."""
 
-    def __init__(self, resource_classes: Sequence[str], uuid: str) -> None:
+    def __init__(self, resource_classes: Collection[str], uuid: str) -> None:
         self.resource_classes = tuple(resource_classes)
         super().__init__(
-            f"Inventory for '{', '.join(self.resource_classes)}' on resource provider '{uuid}' "
-            "in use."
+            f"Inventory for '{listed(self.resource_classes)}' on resource provider '{uuid}' in use."
         )
         self.uuid = uuid
 
@@ -221,12 +231,12 @@ class ClaimRefused(Refused):
 class InvalidInventoryForAllocation(ClaimRefused):
     """There is no inventory to allocate from; classes in the order of their ids."""
 
-    def __init__(self, resource_classes: Sequence[str], uuids: Sequence[str]) -> None:
+    def __init__(self, resource_classes: Collection[str], uuids: Collection[str]) -> None:
         self.resource_classes = tuple(resource_classes)
         self.uuids = tuple(uuids)
         super().__init__(
-            f"Inventory for '{', '.join(self.resource_classes)}' on resource provider "
-            f"'{', '.join(self.uuids)}' invalid."
+            f"Inventory for '{listed(self.resource_classes)}' on resource provider "
+            f"'{listed(self.uuids)}' invalid."
         )
 
 
@@ -271,7 +281,7 @@ class ConcurrentUpdate(Stale):
     ``uuids`` are those of the providers concerned, as far as it is about providers.
     """
 
-    def __init__(self, detail: str, *, uuids: Sequence[str] = ()) -> None:
+    def __init__(self, detail: str, *, uuids: Collection[str] = ()) -> None:
         super().__init__(detail)
         self.detail = detail
         self.uuids = tuple(uuids)

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, func, select
 
 from placement_server.store import provider_rows
 from placement_server.store.capacity import single_precision, usable
-from placement_server.store.dialects import NewInventory
+from placement_server.store.dialects import NewInventory, chunks
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
 from placement_server.store.retry import LostRace
 from placement_server.store.tables import (
@@ -171,7 +171,7 @@ def hold_many(
     tx: WriteTransaction, provider_ids: Collection[int]
 ) -> dict[tuple[int, int], HeldInventory]:
     """All inventories of several providers by (provider id, class id), locked likewise."""
-    rows = tx.execute(_HOLD_MANY, {"provider_ids": sorted(provider_ids)}).all()
+    rows = tx.execute_among(_HOLD_MANY, "provider_ids", provider_ids)
     return {(row[1], row[2]): HeldInventory._make(row) for row in rows}
 
 
@@ -208,8 +208,8 @@ def write(
 
 def remove(tx: WriteTransaction, gone: Collection[HeldInventory]) -> None:
     """Delete held inventories, none of which may be in use."""
-    if gone:
-        tx.execute(_DELETE, {"ids": sorted(inventory.id for inventory in gone)})
+    for ids in chunks(sorted(inventory.id for inventory in gone)):
+        tx.execute(_DELETE, {"ids": ids})
 
 
 def require_none(tx: WriteTransaction, keys: Iterable[tuple[int, int]]) -> None:
@@ -220,9 +220,7 @@ def require_none(tx: WriteTransaction, keys: Iterable[tuple[int, int]]) -> None:
     two sees what the other did.
     """
     wanted = set(keys)
-    if not wanted:
-        return
-    rows = tx.execute(_KEYS, {"provider_ids": sorted({key[0] for key in wanted})})
+    rows = tx.execute_among(_KEYS, "provider_ids", {key[0] for key in wanted})
     for provider_id, class_id in sorted({(row[0], row[1]) for row in rows} & wanted):
         raise LostRace(
             f"Provider number {provider_id} was given an inventory of class {class_id} meanwhile."

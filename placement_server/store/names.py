@@ -75,7 +75,7 @@ def _class_ids(
     ids = ClassIds((name, STANDARD_CLASS_IDS[name]) for name in names if name in STANDARD_CLASS_IDS)
     others = sorted(name for name in names if name not in ids)
     if others:
-        ids.update(tx.execute(statement, {"names": others}).all())
+        ids.update(tx.execute_among(statement, "names", others))
     return ids
 
 
@@ -84,16 +84,14 @@ def class_names(tx: ReadTransaction, ids: Sequence[int]) -> list[str]:
     custom = [i for i in ids if i >= FIRST_CUSTOM_CLASS_ID]
     names = _STANDARD_NAMES
     if custom:
-        names = names | dict(tx.execute(_CLASSES_BY_ID, {"ids": custom}).all())
+        names = names | dict(tx.execute_among(_CLASSES_BY_ID, "ids", custom))
     return [names[i] for i in ids]
 
 
 def trait_ids(tx: ReadTransaction, names: Collection[str]) -> dict[str, int]:
     """The ids of traits. Raises TraitNotFound with every unknown name."""
-    if not names:
-        return {}
-    found: dict[str, int] = dict(tx.execute(_TRAITS, {"names": sorted(set(names))}).all())
-    missing = sorted(name for name in set(names) if name not in found)
+    found: dict[str, int] = dict(tx.execute_among(_TRAITS, "names", names))
+    missing = sorted(set(names) - found.keys())
     if missing:
         raise TraitNotFound(missing)
     return found

@@ -6,12 +6,14 @@ Because none is ever removed or renamed, a process may remember the ids that it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, literal, select
 
+from placement_server.store.dialects import Insertion, chunks
 from placement_server.store.tables import consumer_types, projects, users
 
 if TYPE_CHECKING:
@@ -93,18 +95,29 @@ def ensure(
     known = tx.known_owners.among(wanted)
     if known is not None:
         return known
-    found: OwnerIds = OwnerIds({}, {}, {})
-    parameters = dict(zip(("projects", "users", "types"), wanted, strict=True))
-    for kind, row_id, name in tx.execute(_FIND, parameters):
-        found[kind][name] = row_id
+    found = _find(tx, wanted)
     tx.known_owners.learn(OwnerIds(*(dict(ids) for ids in found)))
-    new = [(kind, name) for kind in range(3) for name in wanted[kind] if name not in found[kind]]
-    if new:
+    new = [
+        [name for name in names if name not in ids]
+        for names, ids in zip(wanted, found, strict=True)
+    ]
+    if any(new):
         before_inserting()
-    for kind, name in new:
-        inserted = tx.execute(
-            sa.insert(_TABLES[kind]),
-            {_NAME_COLUMNS[kind].name: name, "created_at": tx.now, "updated_at": tx.now},
-        )
-        found[kind][name] = tx.new_id(inserted)
+        for table, column, names in zip(_TABLES, _NAME_COLUMNS, new, strict=True):
+            if names:
+                rows = Insertion(table.name, [(column.name, "text")], [(name,) for name in names])
+                tx.batches.insert(tx.connection, [rows], tx.now)
+        for ids, inserted in zip(found, _find(tx, new), strict=True):
+            ids.update(inserted)
+    return found
+
+
+def _find(tx: WriteTransaction, names: Sequence[Sequence[str]]) -> OwnerIds:
+    """The ids of the names that there are."""
+    found = OwnerIds({}, {}, {})
+    parts = [chunks(some) for some in names]
+    for projects_, users_, types in zip_longest(*parts, fillvalue=()):
+        parameters = {"projects": projects_, "users": users_, "types": types}
+        for kind, row_id, name in tx.execute(_FIND, parameters):
+            found[kind][name] = row_id
     return found

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
-from sqlalchemy import ColumnElement, bindparam, select
+from sqlalchemy import ColumnElement, and_, bindparam, select, true
 
+from placement_server.store.dialects import chunks
 from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
 from placement_server.store.names import class_ids, trait_ids
 from placement_server.store.provider_rows import (
@@ -24,9 +25,12 @@ from placement_server.store.tables import (
     resource_provider_traits,
     resource_providers,
 )
-from placement_server.store.transaction import ReadTransaction
+from placement_server.store.transaction import AnyRow, ReadTransaction
 
 Condition = ColumnElement[bool]
+
+_JOINED: Final = 8
+"""Conditions up to which the database plans a join of them all."""
 
 _ROOT_ID: Final = select(resource_providers.c.root_provider_id).where(
     resource_providers.c.uuid == bindparam("in_tree")
@@ -121,12 +125,32 @@ def find(
     if forbidden_aggregates:
         conditions.append(~_in_aggregate(forbidden_aggregates))
     conditions += [_fits(classes[rc], amount) for rc, amount in (resources or {}).items()]
-    rows = tx.execute(SELECT_PROVIDERS.where(*conditions), identity).all()
-    return [provider_of(row) for row in rows]
+    return [provider_of(row) for row in _select(tx, SELECT_PROVIDERS, conditions, identity)]
 
 
 def _any_provider(tx: ReadTransaction, conditions: Sequence[Condition]) -> bool:
-    return tx.execute(select(PROVIDER.c.id).where(*conditions).limit(1)).first() is not None
+    return bool(_select(tx, select(PROVIDER.c.id).limit(1), conditions))
+
+
+def _select(
+    tx: ReadTransaction,
+    statement: AnySelect,
+    conditions: Sequence[Condition],
+    identity: Mapping[str, str] | None = None,
+) -> Sequence[AnyRow]:
+    """The rows that meet all conditions, of which a query may make a thousand.
+
+    PostgreSQL and MySQL make a join of each subquery and try the orders of the joins, which takes
+    minutes and gigabytes of many; not so where the subquery is part of a test for truth. SQLite
+    takes no more than a thousand levels of AND.
+    """
+    if len(conditions) <= _JOINED:
+        return tx.execute(statement.where(*conditions), identity).all()
+    nested = (and_(*some).is_(true()) for some in chunks(conditions, _JOINED))
+    # There are too many such statements to keep how each is written.
+    return tx.connection.execute(
+        statement.where(*nested), identity, execution_options={"compiled_cache": None}
+    ).all()
 
 
 def _has_trait(ids: Sequence[int]) -> Condition:

@@ -72,7 +72,7 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
     # From here to the commit nobody claims from the providers concerned.
     ids = {*wanted, *(one.provider_id for one in asked), *(key[0] for key in given_back)}
     stock = inventory_rows.hold_many(tx, ids)
-    rows = tx.execute(_BY_ID, {"ids": sorted(ids)}).all()
+    rows = tx.execute_among(_BY_ID, "ids", ids)
     providers = {row[0]: provider_of(row) for row in rows}
     for provider in listed.values():
         now = providers.get(provider.id)
@@ -128,9 +128,7 @@ def _listed(tx: WriteTransaction, inventories: Wanted) -> dict[str, Provider]:
 
 
 def _providers(tx: ReadTransaction, uuids: Collection[str]) -> dict[str, Provider]:
-    if not uuids:
-        return {}
-    rows = tx.execute(_BY_UUID, {"uuids": sorted(uuids)}).all()
+    rows = tx.execute_among(_BY_UUID, "uuids", uuids)
     return {row[1]: provider_of(row) for row in rows}
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sqlite3
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, TypeVar
 
@@ -45,37 +46,49 @@ def is_worth_retrying(error: BaseException) -> bool:
         return True
     if error.connection_invalidated:
         return True
-    cause = error.orig
-    if isinstance(cause, sqlite3.Error):
-        return failures.sqlite_code(cause) in failures.SQLITE
-    if cause is not None and hasattr(cause, "sqlstate"):
+    code = failures.code_of(error)
+    if code is None:
         # psycopg has no code when there was no session to give one
-        if cause.sqlstate is None:
-            return isinstance(error, OperationalError) and not failures.is_lasting(error)
-        return cause.sqlstate in failures.POSTGRESQL
-    return failures.mysql_number(error) in failures.MYSQL and not failures.is_lasting(error)
+        return isinstance(error, OperationalError) and not failures.is_lasting(error)
+    return code in failures.PASSING
 
 
 def is_disconnect(error: BaseException) -> bool:
     return isinstance(error, DBAPIError) and error.connection_invalidated
 
 
-def retrying(once: Callable[[], _Result], *, tries: int, doing: str) -> _Result:
+def retrying(
+    once: Callable[[], _Result],
+    *,
+    tries: int,
+    doing: str,
+    patience: float = math.inf,
+    clock: Callable[[], float] = time.monotonic,
+) -> _Result:
     """Run ``once``, and again while it fails in a way that is worth it, ``tries`` times in all.
+
+    When a lock was not to be had and all of it took ``patience`` seconds, there is no other try.
 
     Raises ConcurrentUpdate when the last failure was a lost race, StoreUnavailable when it was
     the database's, and any other error of ``once`` as it is.
     """
+    begun = clock()
+
+    def may_go_better(error: BaseException) -> bool:
+        if failures.code_of(error) in failures.LOCKED and clock() - begun >= patience:
+            return False
+        return is_worth_retrying(error)
+
     try:
         # nearly every call ends here; it does not pay for the machinery below
         return once()
     except Exception as error:  # noqa: BLE001 - all are raised again
-        if tries <= 1 or not is_worth_retrying(error):
+        if tries <= 1 or not may_go_better(error):
             _raise_translated(error, doing)
     again = tenacity.Retrying(
         stop=tenacity.stop_after_attempt(tries - 1),
         wait=tenacity.wait_random_exponential(multiplier=0.004, max=0.6),
-        retry=tenacity.retry_if_exception(is_worth_retrying),
+        retry=tenacity.retry_if_exception(may_go_better),
         before_sleep=tenacity.before_sleep_log(LOG, logging.DEBUG),
         reraise=True,
     )
@@ -109,8 +122,25 @@ def _raise_translated(error: Exception, doing: str) -> NoReturn:
             f"No database connection became free while {doing}; raise [placement_database]"
             "max_pool_size or max_overflow."
         ) from error
-    if isinstance(error, DBAPIError) and failures.is_of_the_database(error):
+    if isinstance(error, DBAPIError) and (
+        failures.is_of_the_database(error) or is_worth_retrying(error)
+    ):
         raise StoreUnavailable(
-            f"The database failed while {doing}: {failures.reason_of(error)}"
+            f"{_reason(error)} while {doing}: {failures.reason_of(error)}"
         ) from error
     raise error
+
+
+def _reason(error: Exception) -> str:
+    code = failures.code_of(error)
+    if code in failures.CUT_OFF:
+        return (
+            "The database ended a statement that took longer than [placement_database]"
+            "statement_timeout, and nothing was changed,"
+        )
+    if code in failures.LOCKED:
+        return (
+            "The database did not give a lock within [placement_database]lock_timeout, and "
+            "nothing was changed,"
+        )
+    return "The database failed"

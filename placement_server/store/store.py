@@ -39,6 +39,27 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
+class _Turn:
+    """A lock that a thread waits for no longer than for one of the database.
+
+    It may be taken again by the thread that has it.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._lock = threading.RLock()
+        self._timeout = timeout
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=self._timeout):
+            raise StoreUnavailable(
+                f"Other writes of this process kept the database for {self._timeout:g} s "
+                "([placement_database]lock_timeout), and nothing was changed; try again."
+            )
+
+    def __exit__(self, *exception: object) -> None:
+        self._lock.release()
+
+
 class Store:
     """One database. Thread safe; a forked process must open its own."""
 
@@ -60,7 +81,7 @@ class Store:
         # SQLite lets one writer in at a time and makes the others poll: here they queue instead.
         # In memory there is one connection only, which readers share too.
         self._turn: contextlib.AbstractContextManager[object] = (
-            threading.RLock()
+            _Turn(options.lock_timeout)
             if engines.writer.dialect.name == "sqlite"
             else contextlib.nullcontext()
         )
@@ -86,7 +107,7 @@ class Store:
             await_database(engines.writer, options)
             with retry.translated("looking at the schema"):
                 if options.sync_on_startup or engines.in_memory:
-                    _synchronise(engines.writer)
+                    _synchronise(engines, url, options)
                 schema.require_newest(engines.writer)
         except BaseException:
             store.close()
@@ -99,9 +120,16 @@ class Store:
         return (engines.reader,) if engines.in_memory else (engines.reader, engines.writer)
 
     @classmethod
-    def from_conf(cls, conf: ConfigOpts) -> Store:
-        """The store that ``[placement_database]`` describes."""
-        return cls.open(configuration.connection(conf), options=configuration.store_options(conf))
+    def from_conf(cls, conf: ConfigOpts, *, maintenance: bool = False) -> Store:
+        """The store that ``[placement_database]`` describes.
+
+        :param maintenance: without the limits of time that are for requests.
+        """
+        options = configuration.store_options(conf)
+        return cls.open(
+            configuration.connection(conf),
+            options=options.for_maintenance() if maintenance else options,
+        )
 
     @property
     def engine(self) -> Engine:
@@ -136,7 +164,9 @@ class Store:
                 transaction.commit()
                 return result
 
-        return retry.retrying(once, tries=READ_TRIES, doing=_doing(function))
+        return retry.retrying(
+            once, tries=READ_TRIES, doing=_doing(function), patience=self.options.lock_timeout
+        )
 
     def read_single(
         self,
@@ -158,7 +188,9 @@ class Store:
                 self._note(connection, function)
                 return function(ReadTransaction(connection), *args, **kwargs)
 
-        return retry.retrying(once, tries=READ_TRIES, doing=_doing(function))
+        return retry.retrying(
+            once, tries=READ_TRIES, doing=_doing(function), patience=self.options.lock_timeout
+        )
 
     def write(
         self,
@@ -209,7 +241,12 @@ class Store:
                 written = tx
                 return result
 
-        result = retry.retrying(once, tries=self.options.claim_tries, doing=_doing(function))
+        result = retry.retrying(
+            once,
+            tries=self.options.claim_tries,
+            doing=_doing(function),
+            patience=self.options.lock_timeout,
+        )
         if written is not None and written.change_id is not None:
             if self._clock() - begun > NOTED_AGAIN_AFTER:
                 self._note_again(written.touched)
@@ -272,10 +309,17 @@ def _doing(function: Callable[..., object]) -> str:
     return f"doing {module}.{getattr(function, '__name__', 'work')}"
 
 
-def _synchronise(engine: Engine) -> None:
-    if schema.current_revision(engine) == schema.NEWEST_REVISION:
+def _synchronise(engines: Engines, url: str, options: StoreOptions) -> None:
+    if schema.current_revision(engines.writer) == schema.NEWEST_REVISION:
         return
     # alembic is needed here only: 10 MiB and a tenth of the start of every worker
     from placement_server.store import migration
 
-    migration.upgrade(engine)
+    if engines.in_memory:
+        migration.upgrade(engines.writer)
+        return
+    unhurried = create_engines(url, options.for_maintenance())
+    try:
+        migration.upgrade(unhurried.writer)
+    finally:
+        unhurried.dispose()

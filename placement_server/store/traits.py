@@ -57,13 +57,15 @@ def list_names(
 
     ``prefix`` is literal and case counts.
     """
-    statement = _ROWS.order_by(_T.id)
-    if names is not None:
-        statement = statement.where(_T.name.in_(sorted(names)))
+    statement = _ROWS
     if associated is not None:
         linked = _T.id.in_(select(_LINKS.c.trait_id))
         statement = statement.where(linked if associated else ~linked)
-    rows = tx.execute(statement).all()
+    if names is None:
+        rows = tx.execute(statement.order_by(_T.id)).all()
+    else:
+        named = statement.where(_T.name.in_(bindparam("names", expanding=True)))
+        rows = sorted(tx.execute_among(named, "names", names))
     # SQL's LIKE has wildcards, and ignores case on some databases
     return [_trait(row) for row in rows if prefix is None or row[1].startswith(prefix)]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Executable, Row
 
-from placement_server.store.dialects import InventoryChange, Rise, Settled, batches_of
+from placement_server.store.dialects import InventoryChange, Rise, Settled, batches_of, chunks
 from placement_server.store.owners import KnownOwners
 
 # Kinds of rows in ``changes``. A lower number says more: a reader that sees STRUCTURE reads the
@@ -21,6 +21,7 @@ NAMES: Final = 2
 # NAMES rows belong to no tree.
 NO_ROOT: Final = 0
 
+_Value = TypeVar("_Value", int, str)
 AnyRow: TypeAlias = "Row[*tuple[Any, ...]]"
 AnyResult: TypeAlias = "CursorResult[*tuple[Any, ...]]"
 
@@ -42,6 +43,20 @@ class ReadTransaction:
         parameters: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     ) -> AnyResult:
         return self.connection.execute(statement, parameters)
+
+    def execute_among(
+        self, statement: Executable, parameter: str, values: Iterable[_Value]
+    ) -> list[AnyRow]:
+        """The rows of a statement that is about any number of values, a bounded number at a time.
+
+        ``parameter`` is an expanding one; the rows come in the order of the values where the
+        statement sorts them by that.
+        """
+        return [
+            row
+            for some in chunks(sorted(set(values)))
+            for row in self.execute(statement, {parameter: some})
+        ]
 
 
 class WriteTransaction(ReadTransaction):

@@ -9,12 +9,22 @@ from typing import Final
 
 from sqlalchemy.exc import DataError, DBAPIError, NotSupportedError, ProgrammingError
 
-# serialization failure, deadlock, lock not available; server going down or coming up
-POSTGRESQL: Final = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03"})
-# deadlock, lock wait timeout, record changed since last read, Galera: not yet prepared;
-# cannot connect (socket, TCP), gone away, lost in a query, server shutdown
-MYSQL: Final = frozenset({1213, 1205, 1020, 1047, 2002, 2003, 2006, 2013, 1053})
-SQLITE: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+# What databases call a failure: PostgreSQL's are texts, MySQL's numbers, SQLite's negative here.
+# A lock was not available in time.
+LOCKED: Final[frozenset[object]] = frozenset({"55P03", 1205, -sqlite3.SQLITE_BUSY})
+# A statement took too long: statement_timeout, max_statement_time, max_execution_time.
+CUT_OFF: Final[frozenset[object]] = frozenset({"57014", 1969, 3024})
+PASSING: Final[frozenset[object]] = frozenset(
+    {
+        # serialization failure, deadlock; server going down or coming up
+        *("40001", "40P01", "57P01", "57P02", "57P03"),
+        # deadlock, record changed since last read, Galera: not yet prepared;
+        # cannot connect (socket, TCP), gone away, lost in a query, server shutdown
+        *(1213, 1020, 1047, 2002, 2003, 2006, 2013, 1053),
+        -sqlite3.SQLITE_LOCKED,
+        *LOCKED,
+    }
+)
 
 # Too many connections, in all and of one user.
 _CROWDED_MYSQL: Final = frozenset({1040, 1203})
@@ -45,19 +55,18 @@ def is_lasting(error: BaseException) -> bool:
     if not isinstance(error, DBAPIError):
         # the driver does not take the parameters, or finds no file that they name
         return True
-    cause = error.orig
-    if isinstance(cause, sqlite3.Error):
-        return sqlite_code(cause) not in SQLITE | {sqlite3.SQLITE_PROTOCOL}
-    if cause is not None and hasattr(cause, "sqlstate"):
-        state = cause.sqlstate
-        if state is None:
-            text = str(cause)
-            return bool(_LASTING_TEXT.search(text)) and not _PASSING_TEXT.search(text)
-        passes = state in POSTGRESQL or state.startswith(_CONNECTION_CLASS)
-        return not passes and state != _CROWDED_POSTGRESQL
-    if isinstance(getattr(cause, "original_exception", None), ssl.SSLError):
+    code = code_of(error)
+    if isinstance(error.orig, sqlite3.Error):
+        return code not in PASSING | {-sqlite3.SQLITE_PROTOCOL}
+    if isinstance(code, str):
+        passes = code in PASSING or code.startswith(_CONNECTION_CLASS)
+        return not passes and code != _CROWDED_POSTGRESQL
+    if isinstance(getattr(error.orig, "original_exception", None), ssl.SSLError):
         return True
-    return mysql_number(error) not in MYSQL | _CROWDED_MYSQL
+    if code is None and hasattr(error.orig, "sqlstate"):
+        text = str(error.orig)
+        return bool(_LASTING_TEXT.search(text)) and not _PASSING_TEXT.search(text)
+    return code not in PASSING | _CROWDED_MYSQL
 
 
 def is_of_the_database(error: DBAPIError) -> bool:
@@ -67,15 +76,17 @@ def is_of_the_database(error: DBAPIError) -> bool:
     return not isinstance(error, ProgrammingError | DataError | NotSupportedError)
 
 
-def sqlite_code(cause: sqlite3.Error) -> int:
-    """The primary result code, 0 where the driver has none."""
-    return getattr(cause, "sqlite_errorcode", 0) & 0xFF
+def code_of(error: BaseException) -> str | int | None:
+    """What the database calls a failure: a text on PostgreSQL, else a number, SQLite's negative.
 
-
-def mysql_number(error: DBAPIError) -> int | None:
-    """The error number of MySQL or MariaDB, or of their driver."""
-    number = error.orig.args[0] if error.orig is not None and error.orig.args else None
-    return number if isinstance(number, int) else None
+    `None`: it is not the database's, or there was no session to give a code.
+    """
+    cause = error.orig if isinstance(error, DBAPIError) else None
+    if isinstance(cause, sqlite3.Error):
+        return -(getattr(cause, "sqlite_errorcode", 0) & 0xFF)
+    number = cause.args[0] if cause is not None and cause.args else None
+    # PyMySQL's errors have an SQLSTATE too, which says less than their numbers.
+    return number if isinstance(number, int) else getattr(cause, "sqlstate", None)
 
 
 def reason_of(error: BaseException) -> str:

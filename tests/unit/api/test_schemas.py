@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from placement_server.schemas import aggregate, allocation, inventory, resource_class
+from placement_server.schemas import aggregate, allocation, inventory, resource_class, trait
 from placement_server.schemas import resource_provider as provider
 from placement_server.schemas.validation import InvalidInstance, SchemaByVersion
 
@@ -74,6 +74,24 @@ def test_mappings_may_have_the_empty_key_but_not_be_empty() -> None:
     allocation.PUT.check(body, (1, 34))
     body["mappings"] = {}
     assert "should be non-empty" in fails(allocation.PUT, body, (1, 34))
+
+
+def test_a_list_beyond_its_limit_is_refused_by_its_number_whatever_is_in_it() -> None:
+    names: list[object] = [0] * 10_001
+    text = fails(trait.REPLACE_OF_PROVIDER, {"traits": names, "resource_provider_generation": 0})
+    assert text.startswith("'traits' has 10001 entries, the limit is 10000\n")
+    assert "Failed validating 'maxItems' in schema['properties']['traits']" in text
+    text = fails(allocation.POST, {f"no uuid {number}": 0 for number in range(10_001)})
+    assert text.startswith("the body has 10001 entries, the limit is 10000\n")
+
+
+def test_errors_about_other_things_show_the_schema_without_the_limits() -> None:
+    text = fails(aggregate.REPLACE, {"aggregates": [0], "resource_provider_generation": ""})
+    shown = fails(aggregate.REPLACE, [UUID, UUID], (1, 1))
+    assert "is not of type 'string'" in text or "is not of type 'integer'" in text
+    assert "'uniqueItems': True}" in shown
+    assert "maxItems" not in text + shown
+    assert "maxProperties" not in fails(allocation.POST, {})
 
 
 def test_deep_nesting_is_refused() -> None:
