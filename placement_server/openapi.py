@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from placement_server import __version__, extensions
+from placement_server import __version__, extensions, limits
 from placement_server.api import routes
 from placement_server.candidates import schema as candidates
 from placement_server.microversion import MAX, SERVICE_TYPE
@@ -214,6 +214,12 @@ def build(version: tuple[int, int] = MAX) -> Document:
             "title": "Placement API",
             "version": f"{version[0]}.{version[1]}",
             "summary": f"As served by placement-server {__version__}",
+            "description": (
+                f"A request names at most {limits.NAMES} each of traits, resource classes, "
+                "aggregates and resource providers, in all parts of it together; a query has at "
+                f"most {limits.FILTERS} filters and {limits.GROUPS} request groups; allocations of "
+                f"at most {limits.CONSUMERS} consumers are written at once. More is 400."
+            ),
             "license": {"name": "Apache-2.0"},
         },
         "security": [{"token": []}],

@@ -31,6 +31,48 @@ def test_mysql_deadlock_lock_timeout_and_lost_connection_are_begun_anew(number: 
     assert is_worth_retrying(wrapped(Exception(number, "text")))
 
 
+def test_mysql_goes_by_the_number_and_not_by_the_state_that_its_driver_adds() -> None:
+    waited = Exception(1205, "Lock wait timeout exceeded")
+    waited.sqlstate = "HY000"  # type: ignore[attr-defined]
+    assert is_worth_retrying(wrapped(waited))
+
+
+LOCKED = wrapped(WithState("55P03"))
+CUT_OFF = [
+    wrapped(WithState("57014")),
+    wrapped(Exception(1969, "max_statement_time exceeded")),
+    wrapped(Exception(3024, "maximum statement execution time exceeded")),
+]
+
+
+@pytest.mark.parametrize("error", CUT_OFF)
+def test_a_statement_that_took_too_long_is_not_begun_again(error: DBAPIError) -> None:
+    tries = []
+
+    def too_long() -> None:
+        tries.append(1)
+        raise error
+
+    with pytest.raises(StoreUnavailable, match=r"\[placement_database\]statement_timeout"):
+        retrying(too_long, tries=5, doing="testing")
+    assert len(tries) == 1
+
+
+@pytest.mark.parametrize(("patience", "expected"), [(25.0, 3), (100.0, 5)])
+def test_a_lock_is_waited_for_again_until_the_patience_is_over(
+    patience: float, expected: int
+) -> None:
+    now = [0.0]
+
+    def wait() -> None:
+        now.append(now[-1] + 10)
+        raise LOCKED
+
+    with pytest.raises(StoreUnavailable, match=r"\[placement_database\]lock_timeout"):
+        retrying(wait, tries=5, doing="testing", patience=patience, clock=lambda: now[-1])
+    assert len(now) - 1 == expected
+
+
 def test_a_mistake_in_a_statement_is_not_begun_anew() -> None:
     assert not is_worth_retrying(wrapped(WithState("42601"), ProgrammingError))
     assert not is_worth_retrying(wrapped(Exception(1064, "syntax"), ProgrammingError))
