@@ -11,7 +11,7 @@ import requests
 from tests.fixtures.placement import placement_process
 
 HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
-OPTIONS = """lock_timeout = 0.2
+OPTIONS = """lock_timeout = 1
 [api]
 auth_strategy = noauth2
 """
@@ -22,7 +22,7 @@ def test_a_write_that_does_not_get_its_lock_is_503_in_time_and_in_the_log(tmp_pa
 
         def create(name: str) -> requests.Response:
             address = f"{url}/resource_providers"
-            return requests.post(address, json={"name": name}, headers=HEADERS, timeout=20)
+            return requests.post(address, json={"name": name}, headers=HEADERS, timeout=60)
 
         with closing(sqlite3.connect(tmp_path / "placement.db")) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -30,7 +30,7 @@ def test_a_write_that_does_not_get_its_lock_is_503_in_time_and_in_the_log(tmp_pa
         assert refused.status_code == 503
         assert "[placement_database]lock_timeout" in refused.json()["errors"][0]["detail"]
         assert create("second").status_code == 200
-        found = requests.get(f"{url}/resource_providers", headers=HEADERS, timeout=20).json()
+        found = requests.get(f"{url}/resource_providers", headers=HEADERS, timeout=60).json()
         assert [provider["name"] for provider in found["resource_providers"]] == ["second"]
     log = (tmp_path / "log").read_text()
     assert "POST /resource_providers: The database did not give a lock within" in log
