@@ -176,7 +176,8 @@ def answer(index: Index, text: str, summaries: SummaryCache) -> bytes:
     """Answer a query string as the server does once the index is up to date."""
     query = queries.parse(parse_qsl(text), VERSION)
     search = Search(query, index, Limits(query.limit, seconds=60.0))
-    return Renderer(query, search.plan, index, VERSION, summaries).body(search.candidates())
+    renderer = Renderer(query, search.plan, index, VERSION, summaries)
+    return b"".join(renderer.body(search.candidates()))
 
 
 def measure(index: Index, text: str, runs: int) -> tuple[float, bytes]:

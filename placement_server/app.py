@@ -9,6 +9,8 @@ from oslo_middleware import cors, http_proxy_to_wsgi
 
 from placement_server.api.dispatch import PlacementApi
 from placement_server.api.services import Services
+from placement_server.candidates.bounds.heavy import HeavySearches
+from placement_server.candidates.bounds.memory import MIB, SearchMemory
 from placement_server.candidates.service import CandidateService
 from placement_server.middleware import authentication, operations, profiling, tracing
 from placement_server.middleware.observation import Observation
@@ -38,7 +40,7 @@ def build_app(
 
 
 def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
-    options = conf.placement
+    options, own = conf.placement, conf.placement_server
     return Services(
         store=store,
         candidates=CandidateService(
@@ -46,12 +48,14 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
             randomize=options.randomize_allocation_candidates,
             max_candidates=options.max_allocation_candidates,
             strategy=options.allocation_candidates_generation_strategy,
-            deadline=conf.placement_server.search_deadline,
+            deadline=own.search_deadline,
+            memory=SearchMemory(own.search_memory * MIB, own.worker_search_memory * MIB),
+            heavy=HeavySearches(own.heavy_searches, own.heavy_search_seconds),
         ),
         enforcer=Enforcer(conf),
         incomplete_project_id=options.incomplete_consumer_project_id,
         incomplete_user_id=options.incomplete_consumer_user_id,
-        max_body_size=conf.placement_server.max_body_size,
+        max_body_size=own.max_body_size,
     )
 
 

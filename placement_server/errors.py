@@ -139,10 +139,21 @@ class InternalError(ApiError):
 
 
 class ServiceUnavailable(ApiError):
-    """503: the database is away, or a search took longer than it may."""
+    """503: the database is away, or a search took more time or memory than it may.
+
+    :param retry_after: after how many seconds the client may ask again; None where that is not
+        known.
+    """
 
     status = 503
     webob_class = webob.exc.HTTPServiceUnavailable
+
+    def __init__(self, message: str = "", *, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+    def extra_headers(self) -> list[tuple[str, str]]:
+        return [] if self.retry_after is None else [("retry-after", str(self.retry_after))]
 
 
 def render(

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from placement_server import errors, metrics
 from placement_server.api.request import Request, check_query, read_query
-from placement_server.api.response import Response, cache_headers, encoded_response
+from placement_server.api.response import Chunks, Response, cache_headers, encoded_response
 from placement_server.candidates import query
 from placement_server.candidates.errors import QueryError, SearchGaveUp
 from placement_server.candidates.schema import SCHEMAS, schema_for
@@ -27,13 +27,14 @@ _Answer = TypeVar("_Answer")
 
 def list_(request: Request) -> Response:
     """List the candidates."""
-    body = searched(request, request.services.candidates.answer, "answered")
+    answer = searched(request, request.services.candidates.answer, "answered")
+    body = Chunks(answer.chunks, answer.account.close)
     return encoded_response(body, *cache_headers(request.version))
 
 
 def searched(
     request: Request,
-    search: Callable[[query.CandidateQuery, Microversion], _Answer],
+    search: Callable[[query.CandidateQuery, Microversion, Callable[[], None]], _Answer],
     result: str,
 ) -> _Answer:
     """What a search makes of the query of a request, once all that may refuse it has passed.
@@ -47,13 +48,13 @@ def searched(
     try:
         wanted = read(request.query_string, request.version, request.extensions)
         with metrics.SEARCH_SECONDS.time():
-            answer = search(wanted, request.version)
+            answer = search(wanted, request.version, request.give_turn_back)
     except QueryError as error:
         metrics.SEARCHES.labels("refused").inc()
         raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
     except SearchGaveUp as error:
         metrics.SEARCHES.labels("gave_up").inc()
-        raise errors.ServiceUnavailable(str(error)) from error
+        raise errors.ServiceUnavailable(str(error), retry_after=error.retry_after) from error
     metrics.SEARCHES.labels(result).inc()
     return answer
 
@@ -67,4 +68,5 @@ def _read(query_string: str, version: Microversion, extensions: bool) -> query.C
 
 # Schedulers ask for the same few flavors again and again.
 _remembered: Final = lru_cache(maxsize=500)(_read)
-_REMEMBERED_LENGTH: Final = 4000
+# What a longer one parses to may be more than 30 KiB.
+_REMEMBERED_LENGTH: Final = 2000

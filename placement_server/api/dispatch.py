@@ -50,13 +50,15 @@ class PlacementApi:
         except Exception as error:
             LOG.exception("%s %s failed", environ["REQUEST_METHOD"], shown_uri(environ))
             return _fail(errors.InternalError(str(error)), environ, version, start_response)
+        body = response.body
+        chunks = ([body] if body else []) if isinstance(body, bytes) else body
         headers = [
             *response.headers,
-            ("content-length", str(len(response.body))),
+            ("content-length", str(sum(map(len, chunks)))),
             *_version_headers(version, environ),
         ]
         start_response(STATUS_LINES[response.status], headers)
-        return [response.body] if response.body else []
+        return chunks
 
     def _answer(self, environ: errors.Environ, version: Microversion) -> Response:
         route, path_values = routes.find(

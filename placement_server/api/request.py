@@ -36,6 +36,8 @@ ROUTE_KEY: Final = "placement_server.route"
 EXTENSIONS_KEY: Final = "placement_server.extensions"
 #: Where the request id is.
 REQUEST_ID_KEY: Final = "placement_server.request_id"
+#: What lets the server begin another request while this one goes on, where it limits them.
+TURN_KEY: Final = "placement_server.give_turn_back"
 
 
 @dataclass(slots=True)
@@ -64,6 +66,12 @@ class Request:
     def script_name(self) -> str:
         """The mount point, in front of every path that the API tells."""
         return str(self.environ.get("SCRIPT_NAME", ""))
+
+    def give_turn_back(self) -> None:
+        """Keep no other request from being served while this one takes long."""
+        give_back = self.environ.get(TURN_KEY)
+        if give_back is not None:
+            give_back()
 
     # The checks, in the order in which most handlers make them.
 

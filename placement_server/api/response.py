@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import formatdate
@@ -20,12 +21,25 @@ _JSON_TYPE: Final = ("content-type", "application/json")
 STATUS_LINES: Final = {200: "200 OK", 201: "201 Created", 204: "204 No Content"}
 
 
+class Chunks(list[bytes]):
+    """A body in pieces that something is done for when they have been sent."""
+
+    def __init__(self, pieces: Iterable[bytes], sent: Callable[[], None]) -> None:
+        super().__init__(pieces)
+        self._sent = sent
+
+    def close(self) -> None:
+        """End the sending, as WSGI has servers do; the pieces are gone by then."""
+        self.clear()
+        self._sent()
+
+
 @dataclass(slots=True)
 class Response:
     """A successful answer; everything else is raised as an error."""
 
     status: int
-    body: bytes = b""
+    body: bytes | Chunks = b""
     headers: Headers = field(default_factory=list)
 
 
@@ -39,7 +53,7 @@ def json_response(value: Any, *headers: tuple[str, str], status: int = 200) -> R
     return Response(status, body, [_JSON_TYPE, *headers])
 
 
-def encoded_response(body: bytes, *headers: tuple[str, str]) -> Response:
+def encoded_response(body: bytes | Chunks, *headers: tuple[str, str]) -> Response:
     """An answer whose JSON body is encoded already."""
     return Response(200, body, [_JSON_TYPE, *headers])
 

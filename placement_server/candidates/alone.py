@@ -17,6 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from placement_server.candidates.bounds import sizes
+from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.columns import BoolArray, IntArray
 from placement_server.candidates.eligible import Eligible
 from placement_server.candidates.index import Index
@@ -39,7 +41,7 @@ class Alone:
     sets: int
 
 
-def find_alone(index: Index, eligible: Eligible) -> Alone | None:
+def find_alone(index: Index, eligible: Eligible, account: Account) -> Alone | None:
     """Find the sharing providers that may serve everything; None when there are none.
 
     Costs array operations over links and roots, and a step for each distinct set of links.
@@ -59,8 +61,14 @@ def find_alone(index: Index, eligible: Eligible) -> Alone | None:
     )
     at_home = np.arange(len(slots)) + np.where(same, 0, len(slots))
     width = len(slots) if same.all() else 2 * len(slots)
-    sets = _sets_with(_distinct_rows(_reached(index, eligible, slots, at_home, width)), width)
+    # Rows as an array, as texts and, where they differ, as an array again.
+    for_rows = len(eligible.roots) * (3 * -(-width // 8) + sizes.ENTRY)
+    account.take(for_rows)
+    rows = _distinct_rows(_reached(index, eligible, slots, at_home, width))
+    sets = _sets_with(rows, width)
+    account.take(sizes.links(len(own), len(slots), len(rows)))
     linked = _linked(sets, at_home.tolist(), own, foreign)
+    account.give(for_rows)
     live = -1
     for by_slot in linked:
         some = 0

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.columns import BoolArray, IntArray, SlotArray
 from placement_server.candidates.errors import QueryError
 from placement_server.candidates.index import Index
@@ -49,10 +50,13 @@ class Eligible:
 class _Filter:
     """Narrows roots group by group."""
 
-    def __init__(self, query: CandidateQuery, index: Index, reporter: Reporter) -> None:
+    def __init__(
+        self, query: CandidateQuery, index: Index, reporter: Reporter, account: Account
+    ) -> None:
         self.query = query
         self.index = index
         self.reporter = reporter
+        self.account = account
         self.roots = index.roots
         self.found = Eligible()
         self._kinds: dict[tuple[object, ...], tuple[BoolArray, BoolArray]] = {}
@@ -152,6 +156,7 @@ class _Filter:
         if kind in self._kinds:
             own, foreign = self._kinds[kind]
         else:
+            self.account.take(self.index.size)
             own = foreign = self._suffixed_mask(group)
             self._kinds[kind] = own, foreign
             self._keep_reached(own, foreign, group, "group")
@@ -204,6 +209,8 @@ class _Filter:
         for name, amount in group.resources:
             fitting = self._fitting(known[name], amount)
             reporter.providers_left("", f"resources {name}:{amount}", fitting)
+            # For its own tree, for others, and what they come to so far.
+            self.account.take((4 if terms else 2) * index.size)
             own = _mask(index.size, fitting)
             # Nobody shares with a tree that a group is bound to.
             foreign = own & foreign_filter if tree is None and has_links else nobody
@@ -216,6 +223,7 @@ class _Filter:
             self.found.own.append(own)
             self.found.foreign.append(foreign)
         for names, term in zip(group.required, terms, strict=True):
+            self.account.take(index.size)
             having = index.passing_trait_sets([term], [])[index.trait_set]
             self.found.terms.append(having)
             self._keep_reached(
@@ -260,6 +268,7 @@ class _Filter:
         links = self.index.links
         if not len(links.share):
             return links
+        self.account.take(links.share.nbytes + links.anchor.nbytes)
         useful = np.zeros(self.index.size, dtype=bool)
         for foreign in self.found.foreign:
             useful |= foreign
@@ -276,9 +285,12 @@ def _mask(size: int, slots: SlotArray | IntArray) -> BoolArray:
     return mask
 
 
-def find_eligible(query: CandidateQuery, index: Index, reporter: Reporter) -> Eligible:
+def find_eligible(
+    query: CandidateQuery, index: Index, reporter: Reporter, account: Account
+) -> Eligible:
     """Find who can serve the items of a query.
 
+    :param account: counts what is kept of each item.
     :raises UnknownName: a class or trait does not exist, as far as the index knows.
     """
-    return _Filter(query, index, reporter).run()
+    return _Filter(query, index, reporter, account).run()

@@ -3,8 +3,11 @@
 CandidatesError
  ├── QueryError          the request cannot be answered as it was put: 400
  ├── SearchGaveUp        the search ended before it was through: 503
- │    ├── OutOfTime          the deadline passed
- │    └── TooManyCandidates  there are more than one answer may hold
+ │    ├── OutOfTime             the deadline passed
+ │    ├── TooManyCandidates     there are more than one answer may hold
+ │    ├── TooMuchMemory         they take more memory than one search may hold
+ │    ├── WorkerOutOfMemory     all searches of this process hold what they may
+ │    └── TooManyHeavySearches  other long searches run, and there was no place for this one
  └── InconsistentRows    the rows read from the store do not form trees
 """
 
@@ -29,10 +32,14 @@ class QueryError(CandidatesError):
 class SearchGaveUp(CandidatesError):
     """The search ended before it was through: there may be candidates that it has not found.
 
-    :ivar found: how many candidates it had found.
+    :ivar found: how many candidates it had found, as far as that was counted.
+    :cvar retry_after: after how many seconds the same search may succeed; None where that does not
+        depend on other searches.
     """
 
-    def __init__(self, message: str, found: int) -> None:
+    retry_after: int | None = None
+
+    def __init__(self, message: str, found: int = 0) -> None:
         super().__init__(message)
         self.found = found
 
@@ -59,6 +66,49 @@ class TooManyCandidates(SearchGaveUp):
             "[placement]max_allocation_candidates set to end every search at that many.",
             found,
         )
+
+
+class TooMuchMemory(SearchGaveUp):
+    """The candidates of the search take more memory than one search may hold."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            "The search for allocation candidates gave up, because those found hold more than "
+            f"{_mebibytes(most)} of memory, and more may exist. Ask with a smaller limit, or have "
+            "[placement_server]search_memory raised or [placement]max_allocation_candidates set."
+        )
+
+
+class WorkerOutOfMemory(SearchGaveUp):
+    """All searches of this process together hold what they may."""
+
+    retry_after = 5
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            "The search for allocation candidates gave up, because all such searches of this "
+            f"server process, with the answers it is sending, hold {_mebibytes(most)} of memory. "
+            "Ask again later, or with a smaller limit; or have "
+            "[placement_server]worker_search_memory raised."
+        )
+
+
+class TooManyHeavySearches(SearchGaveUp):
+    """Other heavy searches ran until the deadline."""
+
+    retry_after = 5
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            "The search for allocation candidates takes long, and gave up waiting for others that "
+            f"do: {most} such search{'' if most == 1 else 'es'} at a time may run in a server "
+            "process. Ask again later, or with a smaller limit; or have "
+            "[placement_server]heavy_searches raised."
+        )
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1024 * 1024):g} MiB"
 
 
 def _candidates(count: int) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from placement_server.candidates.bounds.heavy import Effort
+from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.columns import IntArray, SlotArray
 from placement_server.candidates.index import Index
 from placement_server.candidates.query import CandidateQuery
@@ -95,14 +97,30 @@ class Explanation(Reporter):
 
 
 def explain(
-    query: CandidateQuery, index: Index, *, one_per_tree: bool = False, seconds: float = 30.0
+    query: CandidateQuery,
+    index: Index,
+    *,
+    one_per_tree: bool = False,
+    seconds: float = 30.0,
+    account: Account | None = None,
+    effort: Effort | None = None,
 ) -> Explanation:
     """Search every tree for a first candidate and tell what became of the others.
 
+    :param account: where the search counts what it holds.
+    :param effort: where it is heavy after a while.
     :raises placement_server.candidates.errors.SearchGaveUp: the time is over.
     :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
     """
     told = Explanation(index)
-    search = Search(query, index, Limits(seconds=seconds), one_per_tree=one_per_tree, reporter=told)
+    search = Search(
+        query,
+        index,
+        Limits(seconds=seconds),
+        one_per_tree=one_per_tree,
+        reporter=told,
+        account=account or Account(),
+        effort=effort or Effort(),
+    )
     search.visit_trees()
     return told

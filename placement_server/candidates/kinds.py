@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from placement_server.candidates.alone import Alone
+from placement_server.candidates.bounds import sizes
+from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.columns import BoolArray, IntArray
 from placement_server.candidates.eligible import Eligible
 from placement_server.candidates.index import Index
@@ -62,15 +64,22 @@ class KindFinder:
 
     :param alone: what sharing providers serve without a tree; no kind has these placements then,
         as another search finds them (:meth:`without_tree`).
+    :param account: counts what is kept, and the rows of a chunk while it is sorted.
     :ivar problems: the problem of each kind, by its number.
     """
 
     def __init__(
-        self, index: Index, plan: Plan, eligible: Eligible, alone: Alone | None = None
+        self,
+        index: Index,
+        plan: Plan,
+        eligible: Eligible,
+        alone: Alone | None = None,
+        account: Account | None = None,
     ) -> None:
         self.index = index
         self.plan = plan
         self.eligible = eligible
+        self._account = account or Account()
         self._alone: BoolArray | None = None
         if alone is not None:
             self._alone = np.zeros(index.size, dtype=bool)
@@ -104,6 +113,17 @@ class KindFinder:
     ) -> tuple[list[TreeView], list[int]]:
         """Return what :meth:`kinds` does for trees of one shape with equally many shares."""
         size = self.index.columns.shapes[shape].size
+        positions = len(roots) * (size + len(shares[0]))
+        # Slots, words in two arrays and words as texts.
+        for_rows = positions * 8 * (1 + 3 * (self._flag_words + len(self.plan.contested)))
+        self._account.take(for_rows)
+        views, numbers = self._sorted(roots, shape, size, shares)
+        self._account.give(for_rows)
+        return views, numbers
+
+    def _sorted(
+        self, roots: IntArray, shape: int, size: int, shares: list[tuple[int, ...]]
+    ) -> tuple[list[TreeView], list[int]]:
         words = self._words(roots[:, None] + np.arange(size), foreign=False)
         if shares[0]:
             linked = self._words(np.array(shares, dtype=np.int64), foreign=True)
@@ -151,6 +171,7 @@ class KindFinder:
         if ordered is None:
             assert self._share_place is not None
             place = self._share_place
+            self._account.take(sizes.ENTRY + 2 * sizes.visits(0, len(shares)))
             ordered = tuple(sorted(shares, key=lambda slot: (int(place[slot]), slot)))
             self._ordered[shares] = ordered
         return ordered
@@ -192,6 +213,7 @@ class KindFinder:
         """Work out which of some sharing providers share a tree or a line of descent."""
         known = self._relations.get(shares)
         if known is None:
+            self._account.take(sizes.relations(len(shares)))
             known = self._related(shares)
             self._relations[shares] = known
         return known

@@ -13,6 +13,8 @@ so are placements that differ only in the provider of a group that asks for no r
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from placement_server.candidates.bounds import sizes
+from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.plan import Plan
 from placement_server.candidates.problem import Positions
 
@@ -34,7 +36,7 @@ def may_repeat(plan: Plan, alike: Sequence[tuple[int, ...]]) -> bool:
 
 
 def new_first(
-    plan: Plan, placements: Iterator[Positions], put_off: list[Positions]
+    plan: Plan, placements: Iterator[Positions], put_off: list[Positions], account: Account
 ) -> Iterator[Positions]:
     """Yield the placements whose amounts are new, and collect the others.
 
@@ -46,10 +48,13 @@ def new_first(
     for placement in placements:
         amounts = _amounts(plan, placement)
         if amounts not in seen:
+            members = sum([len(each) for each in amounts if isinstance(each, frozenset)])
+            account.take(sizes.seen_amounts(len(amounts), members))
             seen.add(amounts)
             in_a_row = 0
             yield placement
             continue
+        account.take(sizes.placement(len(placement)))
         put_off.append(placement)
         in_a_row += 1
         if in_a_row == _MOST_IN_A_ROW or len(put_off) == _MOST_PUT_OFF:
@@ -57,7 +62,7 @@ def new_first(
             return
 
 
-def _amounts(plan: Plan, placement: Positions) -> object:
+def _amounts(plan: Plan, placement: Positions) -> tuple[object, ...]:
     """Return what is equal for two placements just when their amounts are."""
     return tuple([_of_class(by_item, placement) for by_item in plan.wants.values()])
 

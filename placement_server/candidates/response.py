@@ -5,11 +5,14 @@ made a template to be filled in. One that comes once (a host with many ways to s
 put together from the texts of its items.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 from operator import getitem, itemgetter
+from typing import Final
 
+from placement_server.candidates.bounds import sizes
+from placement_server.candidates.bounds.memory import MIB, Account
 from placement_server.candidates.filters import Microversion
 from placement_server.candidates.index import Index
 from placement_server.candidates.kinds import TreeView
@@ -33,18 +36,44 @@ class _Template:
     contributing: tuple[int, ...]
 
 
+class _Kept:
+    """What the texts that a renderer keeps for later candidates take, in bytes."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self.size = 0
+
+    def add(self, text: str, key: int = 0) -> None:
+        """Count a text.
+
+        :param key: how many numbers its key has.
+        """
+        size = sizes.ENTRY + sizes.text(len(text)) + sizes.key(key)
+        self._account.take(size)
+        self.size += size
+
+    def clear(self) -> None:
+        """Count nothing any more."""
+        self._account.give(self.size)
+        self.size = 0
+
+
 class _Pieces(dict[int, str]):
     """A text with a uuid in it, for each position of one tree at which it has been asked for."""
 
-    __slots__ = ("_root", "_text", "_uuid")
+    __slots__ = ("_kept", "_root", "_text", "_uuid")
 
-    def __init__(self, text: str, uuid: Sequence[str], root: int) -> None:
+    def __init__(self, text: str, uuid: Sequence[str], root: int, kept: _Kept) -> None:
         self._text = text
         self._uuid = uuid
         self._root = root
+        self._kept = kept
+        # With the text there is an object, and a dict when it is used.
+        kept.add(text, sizes.PIECES)
 
     def __missing__(self, position: int) -> str:
         piece = self[position] = self._text % self._uuid[self._root + position]
+        self._kept.add(piece)
         return piece
 
 
@@ -56,13 +85,51 @@ class _Alone:
     members: list[_Pieces]
 
 
+class _Body:
+    """The pieces of a body, put together into chunks of about a megabyte.
+
+    So an answer of many megabytes is in memory once, and not also whole: what it is made of goes
+    as it grows.
+    """
+
+    def __init__(self, account: Account) -> None:
+        self.chunks: list[bytes] = []
+        self._account = account
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, *pieces: bytes) -> None:
+        """Append pieces. What is new of them must have been counted."""
+        self._pieces += pieces
+        self._size += sum(map(len, pieces))
+        if self._size >= _CHUNK:
+            self.end()
+
+    def end(self) -> None:
+        """Put together what there is, in one copy: more make the allocator give memory back."""
+        self.chunks.append(b"".join(self._pieces))
+        self._pieces = []
+        self._size = 0
+
+
+# Pieces are put together when they come to this much.
+_CHUNK: Final = MIB
+# So many candidates or summaries are looked at together.
+_AT_ONCE: Final = 1024
+_ALONE_AT_ONCE: Final = 32
+# What may be kept for later candidates, in bytes; then all of it goes.
+_MOST_KEPT: Final = 16 * MIB
+
 _SEEN_ONCE = object()
 _placement: Callable[[Candidate], Placement] = itemgetter(0)
 _shares: Callable[[TreeView], tuple[int, ...]] = itemgetter(2)
 
 
 class Renderer:
-    """Writes the answer to one query on one index."""
+    """Writes the answer to one query on one index.
+
+    :param account: counts what is kept, the answer included.
+    """
 
     def __init__(
         self,
@@ -71,6 +138,7 @@ class Renderer:
         index: Index,
         microversion: Microversion,
         summaries: SummaryCache,
+        account: Account | None = None,
     ) -> None:
         self.query = query
         self.plan = plan
@@ -87,32 +155,81 @@ class Renderer:
         #: whether a candidate of distinct providers is one allocation and one mapping for each item
         self._simple = nested_with_mappings and self._one_item_each and all(self._takes)
         self._alone: dict[int, _Alone] = {}
+        self._account = account or Account()
+        self._kept = _Kept(self._account)
 
-    def body(self, candidates: Iterable[Candidate]) -> bytes:
-        """Return the whole JSON body."""
-        requests: list[str] = []
+    def body(self, candidates: Iterable[Candidate]) -> list[bytes]:
+        """Return the whole JSON body, in chunks.
+
+        :raises placement_server.candidates.errors.SearchGaveUp: it takes more memory than it may.
+        """
+        body = _Body(self._account)
         seen: dict[int, None] = {}
+        body.add(b'{"allocation_requests":[')
+        requests: list[str] = []
+        written = counted = length = 0
+        for texts in self._requests(candidates, seen):
+            size = sum(map(len, texts))
+            self._account.take(size + len(texts) * sizes.TEXT + (len(seen) - counted) * sizes.ENTRY)
+            counted = len(seen)
+            length += size
+            requests += texts
+            if length >= _CHUNK:
+                body.add(b"," if written else b"", ",".join(requests).encode())
+                self._account.give(len(requests) * sizes.TEXT)
+                written += len(requests)
+                length = 0
+                requests = []
+                self._drop_kept()
+        separator = b"," if written and requests else b""
+        body.add(separator, ",".join(requests).encode(), b'],"provider_summaries":{')
+        del requests
+        comma = b","
+        roots = iter(seen)
+        while some := list(islice(roots, _AT_ONCE)):
+            summaries = self._summaries(some)
+            summaries[0] = summaries[0].removeprefix(comma)
+            comma = b""
+            self._account.take(sum(map(len, summaries)))
+            body.add(*summaries)
+        body.add(b"}}")
+        body.end()
+        return body.chunks
+
+    def _requests(
+        self, candidates: Iterable[Candidate], seen: dict[int, None]
+    ) -> Iterator[list[str]]:
+        """Yield the texts of the candidates, some at a time."""
+        alone: list[str] = []
         # Candidates come in long runs of one placement: tree after tree of one kind.
         for placement, run in groupby(candidates, _placement):
-            trees = [tree for _, tree in run]
-            if placement.form is None:
-                placement.form = _SEEN_ONCE
-                if len(trees) == 1:
-                    requests.append(self._written(placement, trees[0], seen))
-                    continue
-            if placement.form is _SEEN_ONCE:
-                placement.form = self._template(placement)
-            for shares, alike in groupby(trees, _shares):
-                roots = [tree.root for tree in alike]
-                requests += self._filled(placement.form, roots, trees[0].size, shares, seen)
-        summaries = self._summaries(seen)
-        if summaries:
-            summaries[0] = summaries[0].removeprefix(b",")
-        listed = ",".join(requests).encode()
-        # One copy of what may be megabytes: more make the allocator give memory back and ask again.
-        return b"".join(
-            (b'{"allocation_requests":[', listed, b'],"provider_summaries":{', *summaries, b"}}")
-        )
+            while trees := [tree for _, tree in islice(run, _AT_ONCE)]:
+                if placement.form is None:
+                    placement.form = _SEEN_ONCE
+                    if len(trees) == 1:
+                        alone.append(self._written(placement, trees[0], seen))
+                        if len(alone) == _ALONE_AT_ONCE:
+                            yield alone
+                            alone = []
+                        continue
+                if alone:
+                    yield alone
+                    alone = []
+                if placement.form is _SEEN_ONCE:
+                    placement.form = self._template(placement)
+                for shares, alike in groupby(trees, _shares):
+                    roots = [tree.root for tree in alike]
+                    yield self._filled(placement.form, roots, trees[0].size, shares, seen)
+        yield alone
+
+    def _drop_kept(self) -> None:
+        """Drop what is kept for later candidates when it has become much."""
+        if self._kept.size > _MOST_KEPT:
+            self._parts.clear()
+            self._mapped.clear()
+            self._resources.clear()
+            self._alone.clear()
+            self._kept.clear()
 
     def _filled(
         self,
@@ -171,6 +288,7 @@ class Renderer:
             part = known.get(key)
             if part is None:
                 part = known[key] = self._part(items) % self.index.columns.uuid[slot]
+                self._kept.add(part, len(key))
             parts.append(part)
         text = self._allocations(parts)
         if self.microversion < (1, 34):
@@ -184,6 +302,7 @@ class Renderer:
                     suffix = self.query.groups[item].suffix
                     member = f'"{suffix}":["{self.index.columns.uuid[at[1]]}"]'
                     self._mapped[at] = member
+                    self._kept.add(member, len(at))
                 mapped.append(member)
             return f'{text},"mappings":{{{",".join(mapped)}}}}}'
         members, places = self._mappings(placement)
@@ -195,9 +314,13 @@ class Renderer:
         alone = self._alone.get(root)
         if alone is None:
             uuid, items = self.index.columns.uuid, range(len(self.plan.items))
+            kept = self._kept
             alone = self._alone[root] = _Alone(
-                [_Pieces(self._part((item,)), uuid, root) for item in items],
-                [_Pieces(f'"{group.suffix}":["%s"]', uuid, root) for group in self.query.groups],
+                [_Pieces(self._part((item,)), uuid, root, kept) for item in items],
+                [
+                    _Pieces(f'"{group.suffix}":["%s"]', uuid, root, kept)
+                    for group in self.query.groups
+                ],
             )
         parts = ",".join(map(getitem, alone.parts, positions))
         members = ",".join(map(getitem, alone.members, positions))
@@ -230,6 +353,7 @@ class Renderer:
             mappings, mapped = self._mappings(placement)
             text += f',"mappings":{{{mappings}}}'
             places += mapped
+        self._account.take(sizes.template(len(text), len(places), len(items_at)))
         return _Template(text + "}", tuple(places), tuple(items_at))
 
     def _resources_of(self, items: tuple[int, ...]) -> str:
@@ -242,6 +366,7 @@ class Renderer:
             names = self.index.names.class_names
             text = ",".join(f'"{names[number]}":{amount}' for number, amount in sums.items())
             self._resources[items] = text
+            self._kept.add(text, len(items))
         return text
 
     def _mappings(self, placement: Placement) -> tuple[str, list[int]]:

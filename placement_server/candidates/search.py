@@ -23,6 +23,9 @@ from itertools import chain, islice, takewhile
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from placement_server.candidates.bounds import sizes
+from placement_server.candidates.bounds.heavy import Effort
+from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.eligible import Eligible, find_eligible
 from placement_server.candidates.errors import OutOfTime, TooManyCandidates
 from placement_server.candidates.index import Index
@@ -100,11 +103,12 @@ class Limits:
 class _Series:
     """Placements of one kind of tree, found as they are asked for."""
 
-    __slots__ = ("_more", "found")
+    __slots__ = ("_account", "_more", "found")
 
-    def __init__(self, more: Iterator[Positions]) -> None:
+    def __init__(self, more: Iterator[Positions], account: Account) -> None:
         self.found: list[Placement] = []
         self._more: Iterator[Positions] | None = more
+        self._account = account
 
     def get(self, number: int) -> Placement | None:
         """Return the placement with a number, one more than found at most; None at the end."""
@@ -116,6 +120,7 @@ class _Series:
         if positions is None:
             self._more = None
             return None
+        self._account.take(sizes.placement(len(positions)))
         placement = Placement(positions)
         self.found.append(placement)
         return placement
@@ -126,13 +131,13 @@ class _Kind:
 
     __slots__ = ("distinct", "reason", "swaps")
 
-    def __init__(self, solver: Solver) -> None:
+    def __init__(self, solver: Solver, account: Account) -> None:
         solutions = solver.solutions()
         put_off: list[Positions] = []
         repeats = not solver.reason and may_repeat(solver.plan, solver.alike)
         if repeats:
-            solutions = new_first(solver.plan, solutions, put_off)
-        self.distinct = _Series(solutions)
+            solutions = new_first(solver.plan, solutions, put_off, account)
+        self.distinct = _Series(solutions, account)
         # Only asked for when all distinct ones have been found.
         known = self.distinct.found
         self.swaps: _Series | None = None
@@ -141,7 +146,7 @@ class _Kind:
             others = (
                 swap for each in put_off for swap in chain((each,), swaps(solver.alike, each))
             )
-            self.swaps = _Series(chain(exchanges, others))
+            self.swaps = _Series(chain(exchanges, others), account)
         self.reason = solver.reason or "no combination of the providers that fit"
 
 
@@ -187,6 +192,8 @@ class Search:
     :param one_per_tree: drop combinations of two providers of one tree.
     :param shuffle: a source of randomness for a random order, None for the canonical one.
     :param clock: monotonic seconds.
+    :param account: where the search counts what it holds.
+    :param effort: where it is heavy after a while.
     """
 
     query: CandidateQuery
@@ -196,6 +203,8 @@ class Search:
     shuffle: random.Random | None = None
     reporter: Reporter = SILENT
     clock: Clock = time.monotonic
+    account: Account = field(default_factory=Account)
+    effort: Effort = field(default_factory=Effort)
     plan: Plan = field(init=False)
     _eligible: Eligible = field(init=False)
     _ends_at: float = field(init=False)
@@ -211,7 +220,7 @@ class Search:
         :raises UnknownName: a class or trait is not known.
         """
         self._ends_at = self.clock() + self.limits.seconds
-        self._eligible = find_eligible(self.query, self.index, self.reporter)
+        self._eligible = find_eligible(self.query, self.index, self.reporter, self.account)
         # Under a maximum, what the filter drops still counts as generated.
         early = self.one_per_tree and self.index.nested and self.limits.maximum < 0
         names = self.index.names.class_ids if len(self._eligible.roots) else _AnyName()
@@ -241,16 +250,22 @@ class Search:
 
     def _shuffled(self, found: Iterator[Candidate]) -> Iterator[Candidate]:
         assert self.shuffle is not None
-        candidates = list(found)
+        candidates = []
+        for candidate in found:
+            self.account.take(sizes.candidate())
+            candidates.append(candidate)
         self.shuffle.shuffle(candidates)
         return iter(candidates)
 
     def _tick(self) -> None:
-        """Give up when it is time to."""
-        if self.clock() > self._ends_at:
+        """Give up when it is time to; wait for a place when the search is heavy."""
+        now = self.clock()
+        if now > self._ends_at:
             raise OutOfTime(self.limits.seconds, self._found_so_far())
         if self._found > self.limits.most:
             raise TooManyCandidates(self.limits.most, self._found_so_far())
+        self.effort.look(self._ends_at - now)
+        self.account.heavy = self.effort.heavy
         self._tick_at = min(self._found + _BETWEEN_TICKS, self.limits.most + 1)
 
     def _found_so_far(self) -> int:
@@ -277,14 +292,19 @@ class Search:
     def _breadth_first(self) -> Iterator[Candidate]:
         visited: list[tuple[TreeView, _Kind]] = []
         firsts = self._firsts
-        for views, kinds in self._chunks():
-            # An answer of a thousand hosts is made here: what is done for each is done in C.
-            self._giving = kinds
-            pairs = zip(map(firsts.__getitem__, kinds), views, strict=True)
-            yield from map(_candidate, filter(_placement, pairs))
+        try:
+            for views, kinds in self._chunks():
+                # An answer of a thousand hosts is made here: what is done for each is done in C.
+                self._giving = kinds
+                pairs = zip(map(firsts.__getitem__, kinds), views, strict=True)
+                yield from map(_candidate, filter(_placement, pairs))
+                self._giving = []
+                self._found += len(kinds) - [firsts[kind] for kind in kinds].count(None)
+                visited += zip(views, kinds, strict=True)
+        finally:
+            # What is in a circle (kinds, their solvers, this) would wait for the garbage collector.
+            firsts.clear()
             self._giving = []
-            self._found += len(kinds) - [firsts[kind] for kind in kinds].count(None)
-            visited += zip(views, kinds, strict=True)
         yield from self._rounds([(view, kind.distinct) for view, kind in visited], 1)
         yield from self._rounds([(view, kind.swaps) for view, kind in visited if kind.swaps], 0)
 
@@ -317,7 +337,13 @@ class Search:
     def _chunks(self, *, whole: bool = False) -> Iterator[tuple[list[TreeView], list[_Kind]]]:
         """Yield what :meth:`_trees` does in chunks: only as many as are asked for are sorted."""
         visits = Visits(
-            self.index, self.plan, self._eligible, self._tick, self.shuffle, whole=whole
+            self.index,
+            self.plan,
+            self._eligible,
+            self._tick,
+            self.shuffle,
+            whole=whole,
+            account=self.account,
         )
         kinds = _Kinds(lambda number: self._kind(visits.problems[number]))
         pick = kinds.in_any_order(self.shuffle) if self.shuffle else kinds.__getitem__
@@ -326,6 +352,7 @@ class Search:
         while start < len(visits):
             self._tick()
             views, numbers = visits.kinds(start, start + chunk)
+            self.account.take(sizes.visits(len(views), sum([len(view.shares) for view in views])))
             picked = list(map(pick, numbers))
             if self.reporter.wants:
                 for view, kind in zip(views, picked, strict=True):
@@ -335,7 +362,9 @@ class Search:
             chunk = min(2 * chunk, _LARGEST_CHUNK)
 
     def _kind(self, problem: Problem) -> _Kind:
-        return _Kind(Solver(self.plan, problem, self._tick, self.shuffle))
+        self.account.take(sizes.kind(self.plan, problem))
+        solver = Solver(self.plan, problem, self._tick, self.shuffle, self.account)
+        return _Kind(solver, self.account)
 
     def _report(self, tree: TreeView, kind: _Kind) -> None:
         if kind.distinct.get(0) is None:

@@ -1,7 +1,14 @@
 """Allocation candidates as the HTTP API asks for them."""
 
 import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
+from placement_server.candidates.bounds.heavy import Effort, HeavySearches
+from placement_server.candidates.bounds.memory import Account, SearchMemory
+from placement_server.candidates.errors import SearchGaveUp
 from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.feed import Feed
 from placement_server.candidates.filters import Microversion
@@ -15,6 +22,20 @@ from placement_server.store.store import Store
 # From about here on the store is faster alone than with a list of ids.
 FEW_PROVIDERS = 100
 
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The JSON body of an answer.
+
+    :param chunks: its bytes in order.
+    :param account: where they are counted until it is closed: when they have been sent.
+    """
+
+    chunks: list[bytes]
+    account: Account
+
 
 class CandidateService:
     """Answers queries from an index that it keeps equal to a store. Thread safe.
@@ -23,6 +44,8 @@ class CandidateService:
     :param max_candidates: the most candidates that are generated, -1 for no maximum.
     :param strategy: the order in which they are generated where there is a maximum.
     :param deadline: seconds after which a search gives up.
+    :param memory: what searches may hold; by default there is no bound.
+    :param heavy: the places for heavy searches; by default no search is heavy.
     :param feed: a feed of the store, made anew when absent.
     """
 
@@ -34,6 +57,8 @@ class CandidateService:
         max_candidates: int = -1,
         strategy: str = "depth-first",
         deadline: float = 30.0,
+        memory: SearchMemory | None = None,
+        heavy: HeavySearches | None = None,
         feed: Feed | None = None,
     ) -> None:
         self.feed = feed or Feed(store)
@@ -41,25 +66,43 @@ class CandidateService:
         self._max_candidates = max_candidates
         self._breadth_first = strategy == "breadth-first"
         self._deadline = deadline
-        self._summaries = SummaryCache()
+        self._memory = memory
+        self._heavy = heavy
+        self._summaries = SummaryCache(memory.summaries) if memory is not None else SummaryCache()
 
-    def answer(self, query: CandidateQuery, microversion: Microversion) -> bytes:
+    def answer(
+        self,
+        query: CandidateQuery,
+        microversion: Microversion,
+        on_heavy: Callable[[], None] = lambda: None,
+    ) -> Answer:
         """Return the JSON body for a query.
 
+        :param on_heavy: called once if the search becomes heavy, before it may have to wait.
         :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
-        :raises placement_server.candidates.errors.SearchGaveUp: out of time, or too many found.
+        :raises placement_server.candidates.errors.SearchGaveUp: out of time or memory, or too many
+            found.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
+        account = Account(self._memory)
+        chunks = self._bounded(account, on_heavy, partial(self._body, query, microversion))
+        account.settle(sum(map(len, chunks)))
+        return Answer(chunks, account)
+
+    def _body(
+        self, query: CandidateQuery, microversion: Microversion, account: Account, effort: Effort
+    ) -> list[bytes]:
         index = self.feed.index()
-        limits = Limits(query.limit, self._max_candidates, self._breadth_first, self._deadline)
         search = Search(
             query,
             index,
-            limits,
+            Limits(query.limit, self._max_candidates, self._breadth_first, self._deadline),
             one_per_tree=microversion < (1, 29),
             shuffle=self._random,
+            account=account,
+            effort=effort,
         )
-        renderer = Renderer(query, search.plan, index, microversion, self._summaries)
+        renderer = Renderer(query, search.plan, index, microversion, self._summaries, account)
         return renderer.body(search.candidates())
 
     def provider_ids(self, filters: ProviderFilters) -> list[int] | None:
@@ -76,11 +119,46 @@ class CandidateService:
         ids = matching_ids(filters, self.feed.index())
         return ids if ids is not None and len(ids) <= FEW_PROVIDERS else None
 
-    def explain(self, query: CandidateQuery, microversion: Microversion) -> Explanation:
+    def explain(
+        self,
+        query: CandidateQuery,
+        microversion: Microversion,
+        on_heavy: Callable[[], None] = lambda: None,
+    ) -> Explanation:
         """Tell why a query has the candidates that it has; raises what :meth:`answer` does."""
+        account = Account(self._memory)
+        explanation = self._bounded(
+            account, on_heavy, partial(self._explanation, query, microversion)
+        )
+        account.close()
+        return explanation
+
+    def _explanation(
+        self, query: CandidateQuery, microversion: Microversion, account: Account, effort: Effort
+    ) -> Explanation:
         return explain(
             query,
             self.feed.index(),
             one_per_tree=microversion < (1, 29),
             seconds=self._deadline,
+            account=account,
+            effort=effort,
         )
+
+    def _bounded(
+        self,
+        account: Account,
+        on_heavy: Callable[[], None],
+        search: Callable[[Account, Effort], _Result],
+    ) -> _Result:
+        """Let a search run; whatever ends it, its place is free, and what it held if it gave up."""
+        effort = Effort(self._heavy, on_heavy)
+        try:
+            return search(account, effort)
+        except SearchGaveUp as error:
+            # The frames it comes from hold what was found, for as long as the error is around.
+            error.__traceback__ = None
+            account.close()
+            raise
+        finally:
+            effort.end()

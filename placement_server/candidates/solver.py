@@ -28,6 +28,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from placement_server.candidates.bounds import sizes
+from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.item_order import order_items
 from placement_server.candidates.matching import can_match
 from placement_server.candidates.plan import Plan
@@ -59,11 +61,18 @@ class Solver:
 
     :param tick: called now and then; it may raise to end the search.
     :param shuffle: visit positions in a random order instead of the ascending one.
+    :param account: counts what grows while the search goes on.
     """
 
     def __init__(
-        self, plan: Plan, problem: Problem, tick: Tick, shuffle: random.Random | None = None
+        self,
+        plan: Plan,
+        problem: Problem,
+        tick: Tick,
+        shuffle: random.Random | None = None,
+        account: Account | None = None,
     ) -> None:
+        self.account = account or Account()
         self.plan = plan
         self.problem = problem
         self.tick = tick
@@ -193,6 +202,8 @@ class Solver:
             position = self._next_choice(frame, step)
             if position < 0:
                 frames.pop()
+                if frame.failed:
+                    self.account.give(sizes.failed_positions(len(frame.failed)))
                 if frame.found and frames:
                     frames[-1].found = frames[-1].fruitful = True
                 continue
@@ -393,7 +404,7 @@ class Solver:
             if frame.failed:
                 keys = self._twin_keys(position, frame.used, step)
                 if not frame.failed.isdisjoint(keys):
-                    frame.failed.update(keys)
+                    self._add_failed(frame.failed, keys)
                     continue
             return position
         return -1
@@ -401,7 +412,14 @@ class Solver:
     def _remember_failure(self, frame: _Frame, position: int, step: int) -> None:
         if frame.failed is None:
             frame.failed = set()
-        frame.failed.update(self._twin_keys(position, frame.used, step))
+        self._add_failed(frame.failed, self._twin_keys(position, frame.used, step))
+
+    def _add_failed(
+        self, failed: set[tuple[int, int, int]], keys: list[tuple[int, int, int]]
+    ) -> None:
+        before = len(failed)
+        failed.update(keys)
+        self.account.take(sizes.failed_positions(len(failed) - before))
 
     def _twin_keys(self, position: int, used: int, step: int) -> list[tuple[int, int, int]]:
         """Name a position by each of the untouched subtrees that it is in.

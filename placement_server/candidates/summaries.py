@@ -6,40 +6,80 @@ Slots never change their meaning, so a text is right for as long as its columns 
 them keep their names; a tree that changes gets new slots and thereby a new text.
 """
 
+import threading
 from collections.abc import Collection, Iterable
+from typing import Final, Generic, TypeVar
 
+from placement_server.candidates.bounds import sizes
 from placement_server.candidates.columns import Columns
 from placement_server.candidates.filters import Microversion
 from placement_server.candidates.index import Index
 
-# About what 50,000 hosts of three classes and 40 traits need.
-_MOST_CHARACTERS = 96 * 1024 * 1024
+#: The most bytes that are kept by default: what 50,000 hosts of three classes and few traits need.
+MOST_KEPT: Final = 32 * 1024 * 1024
+
+_Text = TypeVar("_Text", str, bytes)
+
+
+class _Kept(Generic[_Text]):
+    """Texts by number, up to so many bytes: the oldest go first. Thread safe."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._texts: dict[int, _Text] = {}
+        self._lock = threading.Lock()
+        self.size = 0
+
+    def get(self, number: int) -> _Text | None:
+        return self._texts.get(number)
+
+    def keep(self, number: int, text: _Text) -> None:
+        with self._lock:
+            if number in self._texts:
+                return
+            self._texts[number] = text
+            self.size += _size(text)
+            while self.size > self._most:
+                self.size -= _size(self._texts.pop(next(iter(self._texts))))
+
+
+def _size(text: str | bytes) -> int:
+    return sizes.ENTRY + sizes.text(len(text))
 
 
 class _Texts:
     """What has been rendered from one set of columns, with ids of one meaning."""
 
-    __slots__ = ("characters", "columns", "meanings", "traits", "trees")
+    __slots__ = ("columns", "meanings", "traits", "trees")
 
-    def __init__(self, columns: Columns, meanings: object) -> None:
+    def __init__(self, columns: Columns, meanings: object, most: int) -> None:
         self.columns = columns
         self.meanings = meanings
-        self.trees: dict[int, bytes] = {}
-        self.traits: dict[int, str] = {}
-        self.characters = 0
+        self.trees: _Kept[bytes] = _Kept(most - most // 8)
+        self.traits: _Kept[str] = _Kept(most // 8)
 
 
 class SummaryCache:
-    """The texts made from the newest columns. Threads may share it."""
+    """The texts made from the newest columns. Threads may share it.
 
-    def __init__(self) -> None:
+    :param most: how many bytes of them are kept.
+    """
+
+    def __init__(self, most: int = MOST_KEPT) -> None:
         self._texts: _Texts | None = None
+        self._most = most
+
+    @property
+    def size(self) -> int:
+        """How many bytes are kept."""
+        texts = self._texts
+        return texts.trees.size + texts.traits.size if texts is not None else 0
 
     def _of(self, index: Index) -> _Texts:
         # Another thread may be at work on other columns: each goes on with what it got here.
         texts, meanings = self._texts, index.names.meanings
         if texts is None or texts.columns is not index.columns or texts.meanings is not meanings:
-            texts = self._texts = _Texts(index.columns, meanings)
+            texts = self._texts = _Texts(index.columns, meanings, self._most)
         return texts
 
     def trees(self, index: Index, roots: Iterable[int]) -> list[bytes]:
@@ -52,11 +92,8 @@ class SummaryCache:
                 text = "".join(
                     [f",{_nested_member(index, slot, known)}" for slot in slots]
                 ).encode()
-                known.trees[root] = text
-                known.characters += len(text)
+                known.trees.keep(root, text)
             members.append(text)
-        if known.characters > _MOST_CHARACTERS:
-            self._texts = None
         return members
 
     def providers(
@@ -96,7 +133,7 @@ def _traits_of(index: Index, slot: int, known: _Texts) -> str:
         names = index.names.trait_names
         members = index.columns.trait_sets.members[number]
         text = '"traits":[' + ",".join(f'"{names[each]}"' for each in members) + "]"
-        known.traits[number] = text
+        known.traits.keep(number, text)
     return text
 
 

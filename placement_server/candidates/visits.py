@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from placement_server.candidates.alone import Alone, find_alone
+from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.columns import BoolArray, IntArray
 from placement_server.candidates.eligible import Eligible
 from placement_server.candidates.index import Index
@@ -32,6 +33,7 @@ class Visits:
     :param shuffle: for a random order, None for ascending ids of the roots.
     :param whole: leave to each tree what sharing providers serve without it, and have no owners:
         for whoever asks what each tree has, and not for each candidate once.
+    :param account: counts what is kept.
     :ivar problems: the problem of each kind, by its number.
     """
 
@@ -44,9 +46,13 @@ class Visits:
         shuffle: random.Random | None = None,
         *,
         whole: bool = False,
+        account: Account | None = None,
     ) -> None:
-        alone = None if whole else find_alone(index, eligible)
-        self._finder = KindFinder(index, plan, eligible, alone)
+        account = account or Account()
+        # The places of roots in canonical order and in that of the visits.
+        account.take(4 * eligible.roots.nbytes)
+        alone = None if whole else find_alone(index, eligible, account)
+        self._finder = KindFinder(index, plan, eligible, alone, account)
         self.problems: list[Problem] = self._finder.problems
         self._roots = eligible.roots
         self._is_owner: BoolArray | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import select
 import selectors
 import socket
@@ -15,6 +17,7 @@ from gunicorn.http.message import Request
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
+from placement_server.api.request import TURN_KEY
 from placement_server.cmd.clients import Deadlines, received
 from placement_server.cmd.crew import FULL
 
@@ -72,6 +75,10 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
 
     def load_wsgi(self) -> None:
         super().load_wsgi()
+        # What is there now stays. Going through it again and again, as the garbage collector does
+        # when much is allocated, would stop all threads for a tenth of a second.
+        gc.collect()
+        gc.freeze()
         self._application = self.wsgi
         self.wsgi = self._in_turn
 
@@ -172,14 +179,22 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         super().murder_keepalived(force)
         self._count(0)
 
+    def _answered(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        self._turns.acquire()
+        with contextlib.ExitStack() as turn:
+            turn.callback(self._turns.release)
+            # A second time, or when the application is done, this does nothing.
+            environ[TURN_KEY] = turn.close
+            answer: Iterable[bytes] = self._application(environ, start_response)
+        return answer
+
     def _in_turn(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         with received(environ, self.app.max_body_size) as body:
             environ["wsgi.input"] = body
             self._deadlines.end(self._connection.value)
             self._count(1)
             try:
-                with self._turns:
-                    answer: Iterable[bytes] = self._application(environ, start_response)
+                answer = self._answered(environ, start_response)
             finally:
                 self._count(-1)
         self._deadlines.begin(self._connection.value)

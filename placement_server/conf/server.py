@@ -37,6 +37,49 @@ ask without a limit for requests with very many answers, and wait that long.
 """,
     ),
     cfg.IntOpt(
+        "search_memory",
+        default=128,
+        min=1,
+        help="""
+How much memory, in MiB, one search for allocation candidates may hold with its answer. One that
+needs more is given up and answered with 503.
+
+Raise it where clients ask without a limit for requests with very many answers.
+""",
+    ),
+    cfg.IntOpt(
+        "worker_search_memory",
+        default=256,
+        min=8,
+        help="""
+How much memory, in MiB, all searches of one worker process may hold together, with the answers
+that it is sending and the texts that it keeps for later ones, beyond what the worker has anyway. A
+search that would need more is given up and answered with 503 and Retry-After.
+
+Heavy searches may have three quarters of it (see `heavy_searches`); so keep it at one and a third
+times `search_memory` at least.
+""",
+    ),
+    cfg.IntOpt(
+        "heavy_searches",
+        default=2,
+        min=1,
+        help="""
+How many heavy searches for allocation candidates may run at a time in one worker process. Others
+wait until their deadline, and are answered with 503 and Retry-After then. Light searches and other
+requests never wait for them.
+""",
+    ),
+    cfg.FloatOpt(
+        "heavy_search_seconds",
+        default=0.05,
+        min=0.001,
+        help="""
+After how many seconds of processor time a search for allocation candidates is heavy. Ordinary
+searches, with a limit of 1,000, need a fraction of the default.
+""",
+    ),
+    cfg.IntOpt(
         "max_body_size",
         default=8 * 1024 * 1024,
         min=1024,

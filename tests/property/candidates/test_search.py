@@ -125,7 +125,7 @@ def test_a_search_goes_by_the_state_it_began_with(problem: Problem, data: st.Dat
     trees = {tree.root_id: tree for tree in trees_of(world, names)}
     gone = data.draw(st.sets(st.sampled_from(sorted(trees))))
     writer.apply({root_id: None if root_id in gone else trees[root_id] for root_id in trees})
-    body = __import__("json").loads(renderer.body(search.candidates()))
+    body = __import__("json").loads(b"".join(renderer.body(search.candidates())))
     assert set(results(body)) == answer(world, query, nested=True)
 
 

@@ -129,7 +129,7 @@ def ask(
     limits = Limits(limit=query.limit, **options)
     search = Search(query, index, limits, one_per_tree=version < 29)
     renderer = Renderer(query, search.plan, index, (1, version), SummaryCache())
-    body: dict[str, Any] = json.loads(renderer.body(search.candidates()))
+    body: dict[str, Any] = json.loads(b"".join(renderer.body(search.candidates())))
     return body
 
 

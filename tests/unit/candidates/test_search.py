@@ -340,7 +340,7 @@ def test_a_summary_follows_its_provider() -> None:
     def used() -> int:
         search = Search(query, writer.index)
         renderer = Renderer(query, search.plan, writer.index, (1, 39), summaries)
-        body = json.loads(renderer.body(search.candidates()))
+        body = json.loads(b"".join(renderer.body(search.candidates())))
         return int(body["provider_summaries"]["host"]["resources"]["VCPU"]["used"])
 
     assert used() == 1

@@ -1,0 +1,138 @@
+"""The memory that the searches of one worker process hold, counted by estimate as it is taken.
+
+Each search has an :class:`Account` that its parts charge for what they keep (see :mod:`sizes`).
+The index is not counted, and neither is what a single step needs for a moment.
+
+    |---- heavy searches: three quarters at most ----|-- light ones --|-- summaries, kept --|
+"""
+
+import ctypes
+import gc
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from placement_server.candidates.errors import TooMuchMemory, WorkerOutOfMemory
+
+MIB: Final = 1024 * 1024
+
+# Accounts ask for memory in steps, so that counting needs a lock seldom.
+_STEP: Final = 256 * 1024
+# After a search that held this much, free memory is handed back to the system.
+_WORTH_RETURNING: Final = 8 * MIB
+
+_malloc_trim: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def return_free_memory() -> None:
+    """Hand memory that is free in this process back to the system.
+
+    CPython keeps thousands of freed tuples for later, until a full collection, and with each of
+    them a megabyte around it. glibc keeps what small blocks were in, in an arena for each thread;
+    other C libraries lack the call and return memory on their own.
+    """
+    gc.collect()
+    if _malloc_trim is not None:
+        _malloc_trim(0)
+
+
+class SearchMemory:
+    """What all searches of a process hold, in bytes. Thread safe.
+
+    :param per_search: the most that one search may hold.
+    :param in_all: the most that all may hold, with the answers that are still being sent.
+    :param return_memory: called after a search that held much.
+    """
+
+    def __init__(
+        self,
+        per_search: int,
+        in_all: int,
+        return_memory: Callable[[], None] = return_free_memory,
+    ) -> None:
+        self.per_search = per_search
+        self.in_all = in_all
+        self.return_memory = return_memory
+        self._granted = 0
+        self._lock = threading.Lock()
+
+    @property
+    def summaries(self) -> int:
+        """How much of it the texts of provider summaries may be that are kept for later answers."""
+        return self.in_all // 8
+
+    @property
+    def granted(self) -> int:
+        """How much the open accounts have been granted."""
+        return self._granted
+
+    def grant(self, size: int, *, heavy: bool) -> None:
+        """Let a search hold so much more; less when the size is negative.
+
+        :raises WorkerOutOfMemory: all searches together would hold too much.
+        """
+        # What heavy searches may not take is there for those that need little.
+        most = self.in_all - self.summaries - (self.in_all // 8 if heavy else 0)
+        with self._lock:
+            if size > 0 and self._granted + size > most:
+                raise WorkerOutOfMemory(most)
+            self._granted += size
+
+
+class Account:
+    """What one search holds, in bytes. It belongs to one thread at a time.
+
+    :param memory: what grants memory; without it there is no bound.
+    :ivar heavy: whether this is a heavy search, which leaves some memory to others.
+    """
+
+    __slots__ = ("_granted", "_memory", "_most_granted", "heavy", "held")
+
+    def __init__(self, memory: SearchMemory | None = None) -> None:
+        self._memory = memory
+        self._granted: float = 0 if memory is not None else float("inf")
+        self._most_granted: float = 0
+        self.heavy = False
+        self.held = 0
+
+    def take(self, size: int) -> None:
+        """Count what the search is about to keep.
+
+        :raises SearchGaveUp: this search, or all together, would hold more than they may.
+        """
+        self.held += size
+        if self.held > self._granted:
+            self._ask()
+
+    def give(self, size: int) -> None:
+        """Count what the search has dropped."""
+        self.held -= size
+
+    def _ask(self) -> None:
+        memory = self._memory
+        assert memory is not None
+        if self.held > memory.per_search:
+            raise TooMuchMemory(memory.per_search)
+        self._change(min(self.held + _STEP, memory.per_search))
+
+    def _change(self, granted: int) -> None:
+        assert self._memory is not None
+        self._memory.grant(granted - int(self._granted), heavy=self.heavy)
+        self._granted = granted
+        self._most_granted = max(self._most_granted, granted)
+
+    def settle(self, size: int) -> None:
+        """Keep so much alone: the search is over, and only its answer is left."""
+        self.held = size
+        if self._memory is not None and size < self._granted:
+            self._change(size)
+
+    def close(self) -> None:
+        """Hold nothing any more. To be called when what was counted has been dropped."""
+        self.settle(0)
+        if self._memory is not None and self._most_granted >= _WORTH_RETURNING:
+            self._most_granted = 0
+            self._memory.return_memory()
+
+    def __del__(self) -> None:
+        self.close()

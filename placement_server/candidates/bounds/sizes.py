@@ -1,0 +1,93 @@
+"""Estimates of what the parts of a search hold, in bytes, by how CPython lays objects out.
+
+Each is at least what :mod:`tracemalloc` sees, and not much more: a test compares.
+"""
+
+from typing import Final
+
+from placement_server.candidates.plan import Plan
+from placement_server.candidates.problem import Problem
+
+POINTER: Final = 8
+NUMBER: Final = 32
+#: An entry of a dict or set that is two thirds full at most, and seldom half empty.
+ENTRY: Final = 104
+#: An ASCII text, beside its characters, and its place in a list.
+TEXT: Final = 64
+#: A dict of texts with attributes of its own, in words of a pointer.
+PIECES: Final = 48
+_TUPLE: Final = 40
+_OBJECT: Final = 48
+# The view of a tree with its numbers, and the pairs and lists in which a search goes on with it.
+_VISIT: Final = 80 + 2 * NUMBER + 3 * (_TUPLE + 2 * POINTER + 2 * POINTER)
+_LIST: Final = 64
+# A problem, a solver, its generators and two series, when there is nothing in any of them.
+_KIND: Final = 6144
+_FRAME: Final = 320
+
+
+def placement(items: int) -> int:
+    """What a placement takes in its series, with its positions."""
+    return _OBJECT + 2 * POINTER + _TUPLE + items * POINTER
+
+
+def text(length: int) -> int:
+    """What an ASCII text takes."""
+    return TEXT + length
+
+
+def key(numbers: int) -> int:
+    """What a tuple of numbers takes as a key; most of these numbers are kept elsewhere."""
+    return _TUPLE + numbers * POINTER + NUMBER
+
+
+def template(length: int, places: int, contributing: int) -> int:
+    """What a candidate with its uuids left open takes."""
+    return _OBJECT + 2 * _TUPLE + text(length) + (places + contributing) * (POINTER + NUMBER)
+
+
+def visits(trees: int, shares: int) -> int:
+    """What a search keeps of trees that it has visited.
+
+    :param shares: how many sharing providers these trees are linked to, one by one.
+    """
+    return trees * _VISIT + shares * (NUMBER + POINTER)
+
+
+def candidate() -> int:
+    """What a candidate takes beside its placement and its tree, kept in a list."""
+    return _TUPLE + 3 * POINTER
+
+
+def seen_amounts(classes: int, members: int) -> int:
+    """What is kept of the amounts of one placement.
+
+    :param members: how many providers are in the sets of these amounts.
+    """
+    return ENTRY + _TUPLE + classes * (216 + POINTER) + members * (64 + _TUPLE + 2 * POINTER)
+
+
+def failed_positions(keys: int) -> int:
+    """What is kept of positions that failed, by the number of their names."""
+    return keys * (64 + _TUPLE + 3 * POINTER)
+
+
+def links(items: int, shares: int, sets: int) -> int:
+    """What is kept of the sets of links by which sharing providers serve items, in three forms."""
+    return 3 * items * shares * (POINTER + NUMBER + sets // 7)
+
+
+def relations(shares: int) -> int:
+    """What is kept of how sharing providers are related."""
+    return 512 + shares * (4 * POINTER + 3 * (NUMBER + shares // 8))
+
+
+def kind(plan: Plan, problem: Problem) -> int:
+    """What a kind of tree takes, with its solver at the deepest of its search."""
+    items, positions = len(plan.items), len(problem.ancestors)
+    number = NUMBER + positions // 8
+    by_position = 3 * number + 4 * POINTER
+    by_position += len(plan.contested) * 4 * POINTER
+    by_item = 6 * number + 3 * _LIST + len(plan.subtrees) * (_LIST + 2 * number)
+    frames = _FRAME + 5 * number + _LIST + positions * POINTER
+    return _KIND + positions * by_position + items * (by_item + frames)
