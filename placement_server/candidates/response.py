@@ -86,10 +86,9 @@ class _Alone:
 
 
 class _Body:
-    """The pieces of a body, put together into chunks of about a megabyte.
+    """The pieces of a body, put together into chunks of some megabytes.
 
-    So an answer of many megabytes is in memory once, and not also whole: what it is made of goes
-    as it grows.
+    So a long answer is in memory once, and not also whole: what it is made of goes as it grows.
     """
 
     def __init__(self, account: Account) -> None:
@@ -113,7 +112,7 @@ class _Body:
 
 
 # Pieces are put together when they come to this much.
-_CHUNK: Final = MIB
+_CHUNK: Final = 4 * MIB
 # So many candidates or summaries are looked at together.
 _AT_ONCE: Final = 1024
 _ALONE_AT_ONCE: Final = 32
@@ -203,23 +202,25 @@ class Renderer:
         alone: list[str] = []
         # Candidates come in long runs of one placement: tree after tree of one kind.
         for placement, run in groupby(candidates, _placement):
-            while trees := [tree for _, tree in islice(run, _AT_ONCE)]:
-                if placement.form is None:
-                    placement.form = _SEEN_ONCE
-                    if len(trees) == 1:
-                        alone.append(self._written(placement, trees[0], seen))
-                        if len(alone) == _ALONE_AT_ONCE:
-                            yield alone
-                            alone = []
-                        continue
-                if alone:
-                    yield alone
-                    alone = []
-                if placement.form is _SEEN_ONCE:
-                    placement.form = self._template(placement)
+            trees = [tree for _, tree in islice(run, _AT_ONCE)]
+            if placement.form is None:
+                placement.form = _SEEN_ONCE
+                if len(trees) == 1:
+                    alone.append(self._written(placement, trees[0], seen))
+                    if len(alone) == _ALONE_AT_ONCE:
+                        yield alone
+                        alone = []
+                    continue
+            if alone:
+                yield alone
+                alone = []
+            if placement.form is _SEEN_ONCE:
+                placement.form = self._template(placement)
+            while trees:
                 for shares, alike in groupby(trees, _shares):
                     roots = [tree.root for tree in alike]
                     yield self._filled(placement.form, roots, trees[0].size, shares, seen)
+                trees = [tree for _, tree in islice(run, _AT_ONCE)]
         yield alone
 
     def _drop_kept(self) -> None:

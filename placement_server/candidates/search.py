@@ -101,14 +101,19 @@ class Limits:
 
 
 class _Series:
-    """Placements of one kind of tree, found as they are asked for."""
+    """Placements of one kind of tree, found as they are asked for.
 
-    __slots__ = ("_account", "_more", "found")
+    :param account: counts them.
+    :param size: what each of them takes.
+    """
 
-    def __init__(self, more: Iterator[Positions], account: Account) -> None:
+    __slots__ = ("_account", "_more", "_size", "found")
+
+    def __init__(self, more: Iterator[Positions], account: Account, size: int) -> None:
         self.found: list[Placement] = []
         self._more: Iterator[Positions] | None = more
         self._account = account
+        self._size = size
 
     def get(self, number: int) -> Placement | None:
         """Return the placement with a number, one more than found at most; None at the end."""
@@ -120,7 +125,7 @@ class _Series:
         if positions is None:
             self._more = None
             return None
-        self._account.take(sizes.placement(len(positions)))
+        self._account.take(self._size)
         placement = Placement(positions)
         self.found.append(placement)
         return placement
@@ -137,7 +142,8 @@ class _Kind:
         repeats = not solver.reason and may_repeat(solver.plan, solver.alike)
         if repeats:
             solutions = new_first(solver.plan, solutions, put_off, account)
-        self.distinct = _Series(solutions, account)
+        size = sizes.placement(len(solver.plan.items))
+        self.distinct = _Series(solutions, account, size)
         # Only asked for when all distinct ones have been found.
         known = self.distinct.found
         self.swaps: _Series | None = None
@@ -146,7 +152,7 @@ class _Kind:
             others = (
                 swap for each in put_off for swap in chain((each,), swaps(solver.alike, each))
             )
-            self.swaps = _Series(chain(exchanges, others), account)
+            self.swaps = _Series(chain(exchanges, others), account, size)
         self.reason = solver.reason or "no combination of the providers that fit"
 
 

@@ -12,6 +12,7 @@ from placement_server.candidates.errors import SearchGaveUp
 from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.feed import Feed
 from placement_server.candidates.filters import Microversion
+from placement_server.candidates.index import Index
 from placement_server.candidates.providers import ProviderFilters, matching_ids
 from placement_server.candidates.query import CandidateQuery
 from placement_server.candidates.response import Renderer
@@ -84,15 +85,21 @@ class CandidateService:
             found.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
+        # To load it is no effort of the search.
+        index = self.feed.index()
         account = Account(self._memory)
-        chunks = self._bounded(account, on_heavy, partial(self._body, query, microversion))
+        chunks = self._bounded(account, on_heavy, partial(self._body, query, microversion, index))
         account.settle(sum(map(len, chunks)))
         return Answer(chunks, account)
 
     def _body(
-        self, query: CandidateQuery, microversion: Microversion, account: Account, effort: Effort
+        self,
+        query: CandidateQuery,
+        microversion: Microversion,
+        index: Index,
+        account: Account,
+        effort: Effort,
     ) -> list[bytes]:
-        index = self.feed.index()
         search = Search(
             query,
             index,
@@ -126,19 +133,25 @@ class CandidateService:
         on_heavy: Callable[[], None] = lambda: None,
     ) -> Explanation:
         """Tell why a query has the candidates that it has; raises what :meth:`answer` does."""
+        index = self.feed.index()
         account = Account(self._memory)
         explanation = self._bounded(
-            account, on_heavy, partial(self._explanation, query, microversion)
+            account, on_heavy, partial(self._explanation, query, microversion, index)
         )
         account.close()
         return explanation
 
     def _explanation(
-        self, query: CandidateQuery, microversion: Microversion, account: Account, effort: Effort
+        self,
+        query: CandidateQuery,
+        microversion: Microversion,
+        index: Index,
+        account: Account,
+        effort: Effort,
     ) -> Explanation:
         return explain(
             query,
-            self.feed.index(),
+            index,
             one_per_tree=microversion < (1, 29),
             seconds=self._deadline,
             account=account,

@@ -56,8 +56,8 @@ How much memory, in MiB, all searches of one worker process may hold together, w
 that it is sending and the texts that it keeps for later ones, beyond what the worker has anyway. A
 search that would need more is given up and answered with 503 and Retry-After.
 
-Heavy searches may have three quarters of it (see `heavy_searches`); so keep it at one and a third
-times `search_memory` at least.
+Heavy searches may have five eighths of it (see `heavy_searches`), so keep it at twice
+`search_memory`.
 """,
     ),
     cfg.IntOpt(
@@ -73,10 +73,10 @@ requests never wait for them.
     cfg.FloatOpt(
         "heavy_search_seconds",
         default=0.05,
-        min=0.001,
+        min=0.0,
         help="""
 After how many seconds of processor time a search for allocation candidates is heavy. Ordinary
-searches, with a limit of 1,000, need a fraction of the default.
+searches, with a limit of 1,000, need a fraction of the default. With 0 every search is heavy.
 """,
     ),
     cfg.IntOpt(

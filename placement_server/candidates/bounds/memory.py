@@ -3,7 +3,7 @@
 Each search has an :class:`Account` that its parts charge for what they keep (see :mod:`sizes`).
 The index is not counted, and neither is what a single step needs for a moment.
 
-    |---- heavy searches: three quarters at most ----|-- light ones --|-- summaries, kept --|
+    |---- heavy searches: five eighths at most ----|--- light ones ---|-- summaries, kept --|
 """
 
 import ctypes
@@ -72,7 +72,7 @@ class SearchMemory:
         :raises WorkerOutOfMemory: all searches together would hold too much.
         """
         # What heavy searches may not take is there for those that need little.
-        most = self.in_all - self.summaries - (self.in_all // 8 if heavy else 0)
+        most = self.in_all - self.summaries - (self.in_all // 4 if heavy else 0)
         with self._lock:
             if size > 0 and self._granted + size > most:
                 raise WorkerOutOfMemory(most)

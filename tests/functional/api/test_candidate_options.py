@@ -111,3 +111,35 @@ def test_a_maximum_does_not_lift_the_deadline(make_api: MakeApi) -> None:
     }
     answer = gpu_hosts(make_api(**options), 10).get(f"{PATH}?{isolated(10)}")
     assert (answer.status, "after 0.1 seconds" in answer.detail) == (503, True)
+
+
+def test_a_search_that_holds_too_much_memory_gives_up_with_503(make_api: MakeApi) -> None:
+    api = gpu_hosts(make_api(placement_server__search_memory=1), 10)
+    answer = api.get(f"{PATH}?{isolated(7)}")
+    assert answer.status == 503
+    assert "hold more than 1 MiB of memory" in answer.detail
+    assert "search_memory" in answer.detail
+    assert "retry-after" not in answer.headers
+    assert ask(api, f"{isolated(7)}&limit=10")["allocation_requests"]
+
+
+def test_a_search_for_which_the_worker_has_no_memory_may_be_tried_again(make_api: MakeApi) -> None:
+    api = gpu_hosts(make_api(placement_server__worker_search_memory=8), 10)
+    answer = api.get(f"{PATH}?{isolated(7)}")
+    assert answer.status == 503
+    assert "worker_search_memory" in answer.detail
+    assert int(answer.headers["retry-after"]) > 0
+    assert ask(api, f"{isolated(7)}&limit=10")["allocation_requests"]
+
+
+def test_an_explanation_is_bound_like_a_search(make_api: MakeApi) -> None:
+    api = gpu_hosts(make_api(placement_server__heavy_search_seconds=0.0), 2)
+    turns_given_back: list[int] = []
+    answer = api.get(
+        f"/candidate_explanation?{isolated(2)}",
+        version=None,
+        headers={"OpenStack-API-Version": "placement 1.39, placement-ext 1.0"},
+        environ={"placement_server.give_turn_back": lambda: turns_given_back.append(1)},
+    )
+    assert answer.status == 200
+    assert turns_given_back == [1]

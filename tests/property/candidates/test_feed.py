@@ -203,7 +203,7 @@ def follow(writes: list[Write]) -> None:
 def answer(service: CandidateService, query: str, version: tuple[int, int]) -> bytes | str:
     """The body, or what is said of a trait or class that there is not."""
     try:
-        return service.answer(parse(parse_qsl(query), version), version)
+        return b"".join(service.answer(parse(parse_qsl(query), version), version).chunks)
     except QueryError as error:
         return str(error)
 

@@ -195,10 +195,10 @@ def test_heavy_searches_leave_memory_to_light_ones() -> None:
     memory = SearchMemory(16 * MIB, 16 * MIB)
     heavy, light = Account(memory), Account(memory)
     heavy.heavy = True
-    heavy.take(11 * MIB)
+    heavy.take(9 * MIB)
     with pytest.raises(WorkerOutOfMemory):
         heavy.take(2 * MIB)
-    light.take(MIB)
+    light.take(2 * MIB)
 
 
 def test_an_answer_is_counted_until_it_has_been_sent_and_nothing_else_of_its_search() -> None:
