@@ -12,6 +12,7 @@ so are placements that differ only in the provider of a group that asks for no r
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
@@ -48,8 +49,8 @@ def new_first(
     for placement in placements:
         amounts = _amounts(plan, placement)
         if amounts not in seen:
-            members = sum([len(each) for each in amounts if isinstance(each, frozenset)])
-            account.take(sizes.seen_amounts(len(amounts), members))
+            numbers = sum([len(each) for each in amounts if isinstance(each, tuple)])
+            account.take(sizes.seen_amounts(len(amounts), numbers))
             seen.add(amounts)
             in_a_row = 0
             yield placement
@@ -74,4 +75,5 @@ def _of_class(by_item: Mapping[int, int], placement: Positions) -> object:
     for item, amount in by_item.items():
         at = placement[item]
         sums[at] = sums.get(at, 0) + amount
-    return frozenset(sums.items())
+    # One flat tuple takes a quarter of a set of pairs.
+    return tuple(chain.from_iterable(sorted(sums.items())))

@@ -59,12 +59,12 @@ def candidate() -> int:
     return _TUPLE + 3 * POINTER
 
 
-def seen_amounts(classes: int, members: int) -> int:
+def seen_amounts(classes: int, numbers: int) -> int:
     """What is kept of the amounts of one placement.
 
-    :param members: how many providers are in the sets of these amounts.
+    :param numbers: how many positions and amounts there are, of all classes.
     """
-    return ENTRY + _TUPLE + classes * (216 + POINTER) + members * (64 + _TUPLE + 2 * POINTER)
+    return ENTRY + _TUPLE + classes * (_TUPLE + 2 * POINTER) + numbers * (POINTER + NUMBER // 2)
 
 
 def failed_positions(keys: int) -> int:
