@@ -181,7 +181,7 @@ def build(
         instances = Path(conf.instances_path)
         if instances.parent == state_path:
             # the default: without it a new host would report no disk
-            instances.mkdir(exist_ok=True)
+            state_files.make_directory(instances, "[DEFAULT]instances_path")
         lock = AgentLock(state_path)
         lock.acquire()
     board = StatusBoard(conf.DEFAULT.host)

@@ -18,14 +18,43 @@ from typing import Any, Final
 
 from compute_agent.inventory import complete_inventory
 from compute_agent.provider_tree import ASPECTS, ProviderTree
+from compute_agent.report.answer_shapes import RECORD
 from compute_agent.report.providers import AtGeneration
 from compute_agent.report.retries import Clock
+from compute_agent.state import documents
+from compute_agent.state import files as state_files
+from compute_agent.state.documents import FileUnusable
+from compute_agent.state.shapes import (
+    TEXT,
+    WHOLE,
+    Shape,
+    list_of,
+    map_of,
+    object_of,
+    text_or_null,
+)
 
 LOG = logging.getLogger(__name__)
 
 FORMAT: Final = 1
 FEW_TREES: Final = 8
 MANY_TREES_INTERVAL: Final = 60.0
+
+_NAMES = list_of(TEXT)
+_PROVIDER = object_of(
+    {
+        "uuid": TEXT,
+        "name": TEXT,
+        "generation": WHOLE,
+        "parent_provider_uuid": text_or_null,
+        "inventory": map_of(RECORD),
+        "traits": _NAMES,
+        "aggregates": _NAMES,
+        "stale": _NAMES,
+    }
+)
+_ANY_FORMAT: Final = Shape("a cache", object_of({"format": WHOLE}))
+_THIS_FORMAT: Final = Shape("a cache", object_of({"trees": map_of(list_of(_PROVIDER))}))
 
 
 @dataclass
@@ -72,7 +101,7 @@ def take_in(tree: ProviderTree, uuid: str, aspect: str, read: AtGeneration[Any])
 
 
 class CacheFile:
-    """``placement-cache.json``: only ever a hint, so what does not parse is ignored.
+    """``placement-cache.json``: only ever a hint, so one that cannot be used is set aside.
 
     It is replaced atomically.  An agent with many nodes writes it once a minute at most.
     """
@@ -87,18 +116,31 @@ class CacheFile:
     def load(self) -> dict[str, ProviderTree]:
         """Root uuid -> tree; empty when there is no file or it cannot be used."""
         try:
-            stored = json.loads(self._path.read_text("utf-8"))
+            stored = documents.parse(documents.read_file(self._path), _ANY_FORMAT)
             if stored["format"] != FORMAT:
                 LOG.info("Ignoring %s: it has format %s", self._path, stored["format"])
                 return {}
-            return {root: _tree_from(providers) for root, providers in stored["trees"].items()}
+            documents.check(stored, _THIS_FORMAT)
+            return {
+                root: _tree_from(root, providers) for root, providers in stored["trees"].items()
+            }
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
-            LOG.warning(
-                "Ignoring %s, everything will be read from placement instead: %s", self._path, exc
-            )
+        except FileUnusable as error:
+            self._set_aside(error)
             return {}
+
+    def _set_aside(self, error: FileUnusable) -> None:
+        try:
+            kept = f"it is kept as {state_files.set_aside(self._path)}"
+        except OSError as failure:
+            kept = f"it cannot be renamed ({failure.strerror})"
+        LOG.warning(
+            "The cache %s %s: everything is read from placement instead, and %s",
+            self._path,
+            error,
+            kept,
+        )
 
     def save(self, trees: Mapping[str, ProviderTree], *, now: bool = False) -> None:
         """Write the trees, unless many trees were written a moment ago and ``now`` is False.
@@ -118,7 +160,7 @@ class CacheFile:
                 separators=(",", ":"),
             )
             try:
-                _replace(self._path, text)
+                state_files.write_atomically(self._path, text.encode())
             except OSError as exc:
                 LOG.warning("Cannot write %s, the next start reads more: %s", self._path, exc)
 
@@ -126,20 +168,6 @@ class CacheFile:
     def pending(self) -> bool:
         """Whether something was left unwritten for later."""
         return self._pending
-
-
-def _replace(path: Path, text: str) -> None:
-    interim = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(interim, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(interim, path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _plain(tree: ProviderTree) -> list[dict[str, Any]]:
@@ -160,18 +188,23 @@ def _plain(tree: ProviderTree) -> list[dict[str, Any]]:
     ]
 
 
-def _tree_from(providers: list[Any]) -> ProviderTree:
+def _tree_from(root: str, providers: list[Any]) -> ProviderTree:
     tree = ProviderTree()
     for record in providers:
-        uuid, generation = record["uuid"], record["generation"]
-        if not isinstance(generation, int):
-            raise ValueError(f"generation of {uuid} is {generation!r}")
-        if record["parent_provider_uuid"] is None:
-            tree.new_root(record["name"], uuid, generation)
-        else:
-            tree.new_child(record["name"], record["parent_provider_uuid"], uuid, generation)
+        uuid, generation, parent = (
+            record[key] for key in ("uuid", "generation", "parent_provider_uuid")
+        )
+        try:
+            if parent is None:
+                tree.new_root(record["name"], uuid, generation)
+            else:
+                tree.new_child(record["name"], parent, uuid, generation)
+        except ValueError as error:
+            raise FileUnusable(f"is damaged: trees.{root} is not a tree ({error})") from error
         tree.update_inventory(uuid, complete_inventory(record["inventory"]))
         tree.update_traits(uuid, record["traits"])
         tree.update_aggregates(uuid, record["aggregates"])
         tree.mark_stale(uuid, set(record["stale"]).intersection(ASPECTS))
+    if tree.exists(root) and tree.data(root).parent_uuid is not None:
+        raise FileUnusable(f"is damaged: trees.{root} is not the tree of a root")
     return tree

@@ -14,9 +14,9 @@ from compute_agent import errors
 from compute_agent.inventory import FrozenRecord, Inventory, complete_inventory
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider
 from compute_agent.report import answer_shapes, answers
-from compute_agent.report.answer_shapes import Shape
 from compute_agent.report.connection import BASE, REPARENT, Connection
 from compute_agent.report.transport import Response
+from compute_agent.state.shapes import Shape
 
 MAX_LISTED: Final = 200
 """Items in one ``in:`` list; more make the URL too long for what stands before placement."""

@@ -9,10 +9,12 @@ from compute_agent.errors import PlacementError, PlacementUnavailable
 from compute_agent.scheduler.answer import Candidate
 from compute_agent.scheduler.journal import Journal, JournalUnusable
 from compute_agent.scheduler.placement_port import Placement
+from compute_agent.state.shapes import AMOUNTS, TEXT, Shape, map_of, object_of
 
 LOG = logging.getLogger(__name__)
 
 OP = "give_back"
+ENTRY = Shape("a claim to give back", object_of({"consumer": TEXT, "allocations": map_of(AMOUNTS)}))
 
 
 class GiveBack:
@@ -36,10 +38,8 @@ class GiveBack:
 
         A consumer that holds something else by now was claimed again and is left alone.
         """
-        for identity, entry in self._journal.entries().items():
-            if entry.get("op") != OP:
-                continue
-            consumer = str(entry["consumer"])
+        for identity, entry in self._journal.entries_of(OP, ENTRY).items():
+            consumer = entry["consumer"]
             try:
                 self._if_still_held(consumer, entry["allocations"])
             except PlacementUnavailable as error:

@@ -14,9 +14,26 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO, Final
 
 from compute_agent.scheduler.errors import SchedulerError
+from compute_agent.state import documents
+from compute_agent.state.documents import MAX_BYTES, FileUnusable, NoJson
+from compute_agent.state.shapes import BOOLEAN, Shape, is_not, object_of
+
+
+def _identity(value: Any) -> str | None:
+    try:
+        uuid.UUID(value)
+    except (ValueError, TypeError, AttributeError):
+        return is_not(value, "a uuid")
+    return None
+
+
+_LINE: Final = Shape(
+    "a line of the journal",
+    object_of({"id": _identity}, {"done": BOOLEAN, "entry": object_of({})}),
+)
 
 
 class JournalUnusable(SchedulerError):
@@ -58,13 +75,18 @@ class Journal:
             yield identity
 
     @contextmanager
-    def taken_over(self, identity: str) -> Iterator[dict[str, Any] | None]:
+    def taken_over(self, identity: str, shape: Shape) -> Iterator[dict[str, Any] | None]:
         """Yield an open entry, to be processed in the block; `None` when there is nothing to do.
 
         That is when another process or thread works on it, or it was closed meanwhile.
+
+        :raises JournalUnusable: the file cannot be read, or the entry is not what `shape` says.
         """
         with self._alone(identity) as alone:
-            yield self.entries().get(identity) if alone else None
+            entry = self.entries().get(identity) if alone else None
+            if entry is not None:
+                self._check(identity, entry, shape)
+            yield entry
 
     def close(self, identity: str) -> None:
         """Mark an entry as done; once all are, the file is emptied."""
@@ -75,15 +97,33 @@ class Journal:
         self._lock_path(identity).unlink(missing_ok=True)
 
     def entries(self) -> dict[str, dict[str, Any]]:
-        """Return the open entries by id, the oldest first."""
+        """Return the open entries by id, the oldest first.
+
+        :raises JournalUnusable: the file cannot be read, or is damaged.
+        """
         try:
             # no lock: a read that meets a write sees a line that is not complete, and skips it
-            with self.path.open(encoding="utf-8") as file:
+            with os.fdopen(documents.open_regular(self.path), "rb") as file:
                 return _open_entries(file)
         except FileNotFoundError:
             return {}
-        except OSError as error:
+        except (OSError, FileUnusable) as error:
             raise self._unusable(error) from error
+
+    def entries_of(self, op: str, shape: Shape) -> dict[str, dict[str, Any]]:
+        """Return the open entries of one operation by id, the oldest first.
+
+        :raises JournalUnusable: the file cannot be read, or one of them is not what `shape` says.
+        """
+        entries = {i: entry for i, entry in self.entries().items() if entry.get("op") == op}
+        for identity, entry in entries.items():
+            self._check(identity, entry, shape)
+        return entries
+
+    def _check(self, identity: str, entry: Mapping[str, Any], shape: Shape) -> None:
+        misfit = shape.misfit(entry)
+        if misfit is not None:
+            raise self._unusable(FileUnusable(f"is damaged: of entry {identity}, {misfit}"))
 
     @contextmanager
     def _alone(self, identity: str) -> Iterator[bool]:
@@ -91,10 +131,10 @@ class Journal:
         path = self._lock_path(identity)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            lock = path.open("a")
-        except OSError as error:
+            descriptor = documents.open_regular(path, os.O_RDWR | os.O_CREAT)
+        except (OSError, FileUnusable) as error:
             raise self._unusable(error) from error
-        with lock:
+        with os.fdopen(descriptor, "rb+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -109,48 +149,60 @@ class Journal:
         with self._locked() as file:
             self._write_line(file, line)
 
-    def _write_line(self, file: IO[str], line: Mapping[str, Any]) -> None:
-        if file.seek(0, os.SEEK_END) and not _ends_a_line(self.path):
+    def _write_line(self, file: BinaryIO, line: Mapping[str, Any]) -> None:
+        if not _ends_a_line(file):
             # what a crash cut off must not swallow this line
-            file.write("\n")
-        file.write(json.dumps(line, sort_keys=True) + "\n")
+            file.write(b"\n")
+        file.write(json.dumps(line, sort_keys=True).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
 
     @contextmanager
-    def _locked(self) -> Iterator[IO[str]]:
+    def _locked(self) -> Iterator[BinaryIO]:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a+", encoding="utf-8") as file:
+            with os.fdopen(documents.open_regular(self.path, flags), "ab+") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 yield file
-        except OSError as error:
+        except (OSError, FileUnusable) as error:
             raise self._unusable(error) from error
 
-    def _unusable(self, error: OSError) -> JournalUnusable:
+    def _unusable(self, error: OSError | FileUnusable) -> JournalUnusable:
+        if isinstance(error, FileUnusable):
+            return JournalUnusable(
+                f"The journal {self.path} {error}. Nothing was taken out of it. Make it a file "
+                "that can be read and written, and correct or remove what is damaged in it; or "
+                "set [compute_scheduler]journal_path to another file."
+            )
         return JournalUnusable(
             f"The journal {self.path} cannot be used: {error.strerror or error}. Make it readable "
             "and writable, or set [compute_scheduler]journal_path to another file."
         )
 
 
-def _ends_a_line(path: Path) -> bool:
-    with path.open("rb") as file:
-        file.seek(-1, os.SEEK_END)
-        return file.read(1) == b"\n"
+def _ends_a_line(file: BinaryIO) -> bool:
+    size = file.seek(0, os.SEEK_END)
+    return size == 0 or os.pread(file.fileno(), 1, size - 1) == b"\n"
 
 
-def _open_entries(file: IO[str]) -> dict[str, dict[str, Any]]:
+def _open_entries(file: BinaryIO) -> dict[str, dict[str, Any]]:
     file.seek(0)
-    open_entries: dict[str, dict[str, Any]] = {}
-    for text in file:
+    entries: dict[str, dict[str, Any]] = {}
+    number = 0
+    while text := file.readline(MAX_BYTES + 1):
+        number += 1
+        if len(text) > MAX_BYTES:
+            raise FileUnusable(f"is damaged: line {number} is longer than {MAX_BYTES} bytes")
         try:
-            line = json.loads(text)
-            if line.get("done"):
-                open_entries.pop(line["id"], None)
-            else:
-                open_entries[line["id"]] = line["entry"]
-        except (ValueError, KeyError, AttributeError):
+            line = documents.parse(text, _LINE)
+        except NoJson:
             # a line that a crash cut off: its entry was never begun
             continue
-    return open_entries
+        except FileUnusable as error:
+            raise FileUnusable(f"{error}, in line {number}") from error
+        if line.get("done"):
+            entries.pop(line["id"], None)
+        elif "entry" in line:
+            entries[line["id"]] = line["entry"]
+    return entries

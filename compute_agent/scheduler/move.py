@@ -9,6 +9,7 @@ from typing import Any
 
 from compute_agent.scheduler.answer import Allocations
 from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.state.shapes import AMOUNTS, TEXT, list_of, map_of, word_of
 
 
 class MoveKind(StrEnum):
@@ -64,6 +65,17 @@ class Move:
             "project_id": self.project_id,
             "user_id": self.user_id,
         }
+
+
+DOCUMENT = {
+    "kind": word_of(*MoveKind),
+    **dict.fromkeys(
+        ("instance", "migration", "source_root", "destination_root", "project_id", "user_id"), TEXT
+    ),
+    **dict.fromkeys(("source", "destination", "left"), map_of(AMOUNTS)),
+    "mappings": map_of(list_of(TEXT)),
+}
+"""Shape of what `Move.as_dict` returns, by key."""
 
 
 def move_kind(name: str) -> MoveKind:

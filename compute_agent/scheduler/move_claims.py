@@ -11,7 +11,7 @@ from compute_agent.errors import AllocationMoveFailed
 from compute_agent.scheduler.answer import Candidate
 from compute_agent.scheduler.carried import Carried
 from compute_agent.scheduler.journal import Journal
-from compute_agent.scheduler.move import Move, both_places, left_on_source
+from compute_agent.scheduler.move import DOCUMENT, Move, both_places, left_on_source
 from compute_agent.scheduler.placement_port import (
     ClaimRefusal,
     Holding,
@@ -20,10 +20,15 @@ from compute_agent.scheduler.placement_port import (
     Wanted,
 )
 from compute_agent.scheduler.spec import RequestSpec
+from compute_agent.state.shapes import Shape, object_of, word_of
 
 LOG = logging.getLogger(__name__)
 
 OP = "move"
+ENTRY = Shape(
+    "one step of a move",
+    object_of({**DOCUMENT, "step": word_of("claim", "confirm", "revert", "return")}),
+)
 INSTANCE = "INSTANCE"
 MIGRATION = "MIGRATION"
 

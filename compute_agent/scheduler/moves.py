@@ -31,6 +31,7 @@ from compute_agent.scheduler.move import (
     move_of,
 )
 from compute_agent.scheduler.move_claims import (
+    ENTRY,
     INSTANCE,
     MIGRATION,
     OP,
@@ -142,10 +143,8 @@ class Mover:
 
         What cannot be done because placement does not answer stays in the journal.
         """
-        for identity, entry in self._journal.entries().items():
-            if entry.get("op") != OP:
-                continue
-            with self._journal.taken_over(identity) as still_open:
+        for identity in self._journal.entries_of(OP, ENTRY):
+            with self._journal.taken_over(identity, ENTRY) as still_open:
                 if still_open is None:
                     continue
                 move, step = move_of(still_open), still_open["step"]

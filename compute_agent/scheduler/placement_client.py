@@ -16,7 +16,6 @@ from compute_agent.report.allocations import (
     AlreadyClaimed,
     NoCapacity,
 )
-from compute_agent.report.answer_shapes import Shape
 from compute_agent.report.candidates import Candidates
 from compute_agent.report.connection import NEWEST, Connection, version_text
 from compute_agent.report.exchange import Exchange
@@ -31,6 +30,7 @@ from compute_agent.scheduler.placement_port import (
     UnknownName,
     Wanted,
 )
+from compute_agent.state.shapes import Shape
 
 _UNKNOWN = ("No such trait", "No such resource class")
 _NAMES_KEPT_SECONDS = 300.0

@@ -129,7 +129,7 @@ class _Handler(socketserver.StreamRequestHandler):
             name = request.pop("command")
             command = self.server.commands[name]
             signature = inspect.signature(command)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             known = ", ".join(sorted(self.server.commands))
             return {"error": f"The request is not understood; commands are: {known}."}
         try:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
+
+from compute_agent.state.shapes import (
+    AMOUNTS,
+    COUNT,
+    NUMBER,
+    TEXT,
+    Check,
+    is_not,
+    list_of,
+    map_of,
+    object_of,
+)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,10 +92,49 @@ class Claim:
             **{
                 **document,
                 "units": tuple(AssignedUnit(**unit) for unit in document["units"]),
-                # a claim of an agent that did not choose cells has none
                 "cells": tuple(ClaimedCell.of(cell) for cell in document.get("cells", ())),
                 "providers_of": {
                     group: tuple(uuids) for group, uuids in document["providers_of"].items()
                 },
             }
         )
+
+
+def _count_or_null(value: Any) -> str | None:
+    return None if value is None or COUNT(value) is None else is_not(value, "a number or null")
+
+
+_UNIT: Final = object_of(
+    dict.fromkeys(("provider_uuid", "resource_class", "name"), TEXT), closed=True
+)
+_CELL: Final = object_of(
+    {"cell": COUNT, "shared_cpus": list_of(COUNT), "pinned_cpus": list_of(COUNT)},
+    {"vcpus": COUNT, "memory_mib": COUNT, "page_size_kib": _count_or_null},
+    closed=True,
+)
+DOCUMENT: Final[Check] = object_of(
+    {
+        "consumer": TEXT,
+        "node": TEXT,
+        "amounts": map_of(AMOUNTS),
+        "instance": TEXT,
+        "claimed_at": NUMBER,
+        "units": list_of(_UNIT),
+        "providers_of": map_of(list_of(TEXT)),
+    },
+    # a claim of an agent that did not choose cells has none
+    {"migration": TEXT, "cells": list_of(_CELL)},
+    closed=True,
+)
+"""What `Claim.document` returns, and `Claim.of` reads."""
+
+
+def claims_by_consumer(value: Any) -> str | None:
+    """Check that each claim is kept under the consumer that holds it."""
+    wrong = map_of(DOCUMENT)(value)
+    if wrong is not None:
+        return wrong
+    for consumer, claim in value.items():
+        if claim["consumer"] != consumer:
+            return f".{consumer}.consumer{is_not(claim['consumer'], consumer)}"
+    return None

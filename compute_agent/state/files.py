@@ -17,8 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent import errors
+from compute_agent.state import documents
+from compute_agent.state.documents import FileUnusable
+from compute_agent.state.shapes import TEXT, WHOLE, Shape, anything, object_of
 
 VERSION = 1
+ENVELOPE = Shape("a state file", object_of({"version": WHOLE, "sha256": TEXT, "state": anything}))
 
 
 class StateUnusable(errors.InvalidConfiguration):
@@ -29,13 +33,28 @@ class AgentRunning(errors.InvalidConfiguration):
     """Another process holds the lock of this state directory."""
 
 
+def make_directory(path: Path, option: str) -> None:
+    """Create a directory, and those above it, if it is missing.
+
+    :param option: that names it.
+    :raises StateUnusable: it cannot be created.
+    """
+    try:
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateUnusable(
+            f"The directory {path} ({option}) cannot be created: {error.strerror}. Give the "
+            "directory above it to the user that runs the agent, or set that option to another."
+        ) from error
+
+
 def prepare_directory(path: Path) -> None:
     """Create the state directory if it is missing, and make sure it can be written to.
 
     :raises StateUnusable: it cannot be created or written to.
     """
+    make_directory(path, "[DEFAULT]state_path")
     try:
-        path.mkdir(mode=0o755, parents=True, exist_ok=True)
         probe = _temporary(path / "probe")
         write_new(probe, b"", 0o600)
         probe.unlink()
@@ -105,11 +124,25 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-class StateFile:
-    """One JSON document in the state directory, with a version and a checksum."""
+def set_aside(path: Path) -> Path:
+    """Give a file the name that says that it is damaged, in place of one that has it already.
 
-    def __init__(self, path: Path) -> None:
+    :raises OSError: it is where it was.
+    """
+    broken = path.with_name(f"{path.name}.broken")
+    path.rename(broken)
+    return broken
+
+
+class StateFile:
+    """One JSON document in the state directory, with a version and a checksum.
+
+    :param shape: of the document.
+    """
+
+    def __init__(self, path: Path, shape: Shape) -> None:
         self.path = path
+        self._shape = shape
 
     def load(self) -> dict[str, Any]:
         """Return the document, empty if there is no file.
@@ -117,37 +150,29 @@ class StateFile:
         :raises StateUnusable: the file cannot be read, is damaged, or is of a newer version.
         """
         try:
-            raw = self.path.read_bytes()
+            envelope = documents.parse(documents.read_file(self.path), ENVELOPE)
+            return self._document(envelope)
         except FileNotFoundError:
             return {}
-        except OSError as error:
+        except FileUnusable as error:
             raise StateUnusable(
-                f"The state file {self.path} cannot be read: {error.strerror}. Make it readable "
-                "for the user that runs the agent."
+                f"The state file {self.path} {error}. Nothing was changed. Restore it from a "
+                "backup or correct it; only if there is none, move it away: the agent then starts "
+                f"without {self._shape.words}."
             ) from error
-        return self._document(raw)
 
-    def _document(self, raw: bytes) -> dict[str, Any]:
-        way_out = "Restore it from a backup, or move it away: the agent then starts without it."
-        try:
-            envelope = json.loads(raw)
-            version, checksum = envelope["version"], envelope["sha256"]
-            document: dict[str, Any] = envelope["state"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise StateUnusable(
-                f"The state file {self.path} is damaged ({type(error).__name__}: {error}). "
-                f"{way_out}"
-            ) from error
+    def _document(self, envelope: Mapping[str, Any]) -> dict[str, Any]:
+        version, checksum = envelope["version"], envelope["sha256"]
+        document: dict[str, Any] = envelope["state"]
         if version != VERSION:
-            raise StateUnusable(
-                f"The state file {self.path} has version {version}, this agent knows {VERSION}. "
-                f"Run the agent that wrote it. {way_out}"
+            raise FileUnusable(
+                f"has version {version}, this agent knows {VERSION}: run the agent that wrote it"
             )
         if checksum != _checksum(document):
-            raise StateUnusable(
-                f"The state file {self.path} was changed: its checksum is {checksum}, its content "
-                f"has {_checksum(document)}. {way_out}"
+            raise FileUnusable(
+                f"was changed: its checksum is {checksum}, its content has {_checksum(document)}"
             )
+        documents.check(document, self._shape)
         return document
 
     def save(self, document: Mapping[str, Any]) -> None:
@@ -182,20 +207,39 @@ class AgentLock:
         """Take the lock.
 
         :raises AgentRunning: another process holds it; its pid is in the message.
+        :raises StateUnusable: there can be no such file.
         """
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            descriptor = documents.open_regular(self.path, os.O_RDWR | os.O_CREAT)
+        except (FileNotFoundError, FileUnusable) as error:
+            raise self._unusable(str(error)) from error
+        try:
+            self._take(descriptor)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+
+    def _take(self, descriptor: int) -> None:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
-            os.close(descriptor)
             raise AgentRunning(
                 f"An agent with the state directory {self.path.parent} is running already (pid "
                 f"{holder}). Stop it first, or set [DEFAULT]state_path to another directory."
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        self._descriptor = descriptor
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            raise self._unusable(f"cannot be written: {error.strerror}") from error
+
+    def _unusable(self, reason: str) -> StateUnusable:
+        return StateUnusable(
+            f"The lock file {self.path} {reason}. It holds nothing but the number of a process: "
+            "remove it, or make it writable for the user that runs the agent."
+        )
 
     def release(self) -> None:
         """Give the lock back; the file stays, as removing it would race with the next holder."""

@@ -16,11 +16,15 @@ from pathlib import Path
 
 from compute_agent import errors
 from compute_agent.provider import SHARING_TRAIT, provider_name
+from compute_agent.state import documents
 from compute_agent.state import files as state_files
+from compute_agent.state.documents import FileUnusable
+from compute_agent.state.shapes import TEXT, Shape, object_of
 
 COMPUTE_ID = "compute_id"
 MARKER = "registered"
 MAX_BYTES = 40
+MARKED = Shape("the node that was registered", object_of({"uuid": TEXT, "name": TEXT}))
 COMPUTE_NODE = "COMPUTE_NODE"
 OWNER_TRAITS = frozenset({COMPUTE_NODE, "OWNER_NOVA"})
 
@@ -85,14 +89,12 @@ def read_compute_id(path: Path) -> str:
     :raises InvalidNodeConfiguration: it cannot be read or holds no uuid.
     """
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
+        raw = documents.read_beginning(path, MAX_BYTES)
+    except FileUnusable as error:
         raise errors.InvalidNodeConfiguration(
-            f"The identity file {path} cannot be read: {error.strerror}. Make it readable for the "
-            "user that runs the agent."
+            f"The identity file {path} {error}. It must be a file that holds one uuid, that of "
+            "this host's root resource provider in placement, and that the user may read who runs "
+            "the agent."
         ) from error
     text = raw.decode(errors="replace").strip()
     try:
@@ -158,21 +160,31 @@ def read_marker(state_path: Path) -> Marker | None:
     """
     path = state_path / MARKER
     try:
-        document = json.loads(path.read_bytes())
-        return Marker(uuid=str(document["uuid"]), name=str(document["name"]))
+        document = documents.parse(documents.read_file(path), MARKED)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except FileUnusable as error:
         raise errors.InvalidNodeConfiguration(
-            f"The file {path}, which says which node was registered from here, cannot be used: "
-            f"{error}. If {COMPUTE_ID} is beside it and right, remove {path}; it is written again."
+            f"The file {path}, which says which node was registered from here, {error}. If "
+            f"{COMPUTE_ID} is beside it and right, remove {path}; it is written again."
         ) from error
+    return Marker(document["uuid"], document["name"])
 
 
 def write_marker(state_path: Path, marker: Marker) -> None:
-    """Remember that the node has been registered in placement."""
+    """Remember that the node has been registered in placement.
+
+    :raises StateUnusable: it cannot be written.
+    """
+    path = state_path / MARKER
     content = json.dumps({"uuid": marker.uuid, "name": marker.name}).encode() + b"\n"
-    state_files.write_atomically(state_path / MARKER, content)
+    try:
+        state_files.write_atomically(path, content)
+    except OSError as error:
+        raise state_files.StateUnusable(
+            f"The file {path}, which says which node was registered from here, cannot be written: "
+            f"{error.strerror}. Free space or correct the permissions of the directory."
+        ) from error
 
 
 def check_marker(found: str | None, marker: Marker | None, state_path: Path) -> None:

@@ -7,13 +7,50 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from compute_agent.state.claim import Claim
+from compute_agent.state.claim import Claim, claims_by_consumer
 from compute_agent.state.files import StateFile
+from compute_agent.state.shapes import (
+    AMOUNTS,
+    BOOLEAN,
+    TEXT,
+    Shape,
+    list_of,
+    map_of,
+    object_of,
+)
 
 Additions: TypeAlias = dict[str, dict[str, list[str]]]
 """Provider uuid to the classes (``inventories``) and ``traits`` that configuration files added."""
+
+_NAMES: Final = list_of(TEXT)
+
+# what is in a file of an agent that did not know of it yet is not there
+PROVIDERS: Final = Shape(
+    "knowing which providers it made, and deletes only those that carry the trait OWNER_NOVA",
+    object_of({}, {"created": _NAMES}),
+)
+ADDITIONS: Final = Shape(
+    "knowing what provider config files added, and takes nothing of it back",
+    map_of(object_of({}, {"inventories": _NAMES, "traits": _NAMES}, closed=True)),
+)
+SERVICE: Final = Shape(
+    "knowing that the host was disabled, as a new one does",
+    object_of({}, {"enabled": BOOLEAN, "reason": TEXT, "automatic": BOOLEAN}, closed=True),
+)
+CLAIMS: Final = Shape(
+    "knowing which instance has which CPUs and devices",
+    object_of({}, {"claims": claims_by_consumer}),
+)
+NODES: Final = Shape(
+    "knowing which nodes it had, and leaves the providers of those that went away",
+    object_of({}, {"nodes": map_of(TEXT)}),
+)
+FAULTS: Final = Shape(
+    "knowing which devices are broken, and gives no reserve back",
+    object_of({}, {"faults": map_of(TEXT), "reserves": map_of(AMOUNTS)}),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +76,12 @@ class Ledger:
     def __init__(self, state_path: Path, *, read_only: bool = False) -> None:
         self._read_only = read_only
         self._mutex = threading.Lock()
-        self._providers_file = StateFile(state_path / "ledger.json")
-        self._additions_file = StateFile(state_path / "provider-config.json")
-        self._service_file = StateFile(state_path / "service.json")
-        self._claims_file = StateFile(state_path / "claims.json")
-        self._nodes_file = StateFile(state_path / "nodes.json")
-        self._faults_file = StateFile(state_path / "faults.json")
+        self._providers_file = StateFile(state_path / "ledger.json", PROVIDERS)
+        self._additions_file = StateFile(state_path / "provider-config.json", ADDITIONS)
+        self._service_file = StateFile(state_path / "service.json", SERVICE)
+        self._claims_file = StateFile(state_path / "claims.json", CLAIMS)
+        self._nodes_file = StateFile(state_path / "nodes.json", NODES)
+        self._faults_file = StateFile(state_path / "faults.json", FAULTS)
         self._created: frozenset[str] = frozenset(self._providers_file.load().get("created", ()))
         self._additions: Additions = self._additions_file.load()
         self._service = self._service_file.load()

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from compute_agent.inventory import InventoryRecord
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.state import documents
+from compute_agent.state.documents import FileUnusable
 from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
@@ -22,20 +24,21 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 UNKNOWN_BOOT = "unknown"
+BOOT_ID_BYTES = 64
 
 
 def boot_id(procfs_root: str) -> str:
     """Return what differs from boot to boot of the machine (proc(5), kernel/random/boot_id)."""
     path = Path(procfs_root, "sys/kernel/random/boot_id")
     try:
-        return path.read_text().strip() or UNKNOWN_BOOT
-    except OSError as error:
-        LOG.info(
-            "Marks of broken devices outlast a reboot, as %s cannot be read: %s",
-            path,
-            error.strerror,
-        )
-        return UNKNOWN_BOOT
+        text = documents.read_beginning(path, BOOT_ID_BYTES).decode("ascii", "replace")
+        return text.strip() or UNKNOWN_BOOT
+    except FileNotFoundError:
+        reason = "is not there"
+    except FileUnusable as error:
+        reason = str(error)
+    LOG.info("Marks of broken devices outlast a reboot, as %s %s", path, reason)
+    return UNKNOWN_BOOT
 
 
 class DeviceFaults:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from compute_agent.scheduler import give_back, move_claims
 from compute_agent.scheduler.journal import Journal, JournalUnusable
+from compute_agent.scheduler.move import Move, MoveKind
+from compute_agent.state.shapes import Shape
+from tests.unit.tracker.damaged_documents import NO_FILES, misshapen
 
 
 def test_an_entry_is_there_for_the_next_process_until_it_is_closed(tmp_path: Path) -> None:
@@ -50,3 +59,92 @@ def test_a_journal_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_a_journal_that_is_not_there_has_no_entries(tmp_path: Path) -> None:
     assert Journal(tmp_path / "journal").entries() == {}
+
+
+# -- damage ---------------------------------------------------------------------------------------
+
+
+def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    keys = st.sampled_from(["id", "entry", "done", "op", IDENTITY])
+    return st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3)
+
+
+IDENTITY = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
+MOVE = Move(MoveKind.COLD, IDENTITY, IDENTITY, IDENTITY, {IDENTITY: {"VCPU": 1}}, {"": (IDENTITY,)})
+ENTRIES: dict[str, tuple[Shape, dict[str, Any]]] = {
+    "move": (move_claims.ENTRY, move_claims.entry_of(MOVE, "revert")),
+    "give_back": (
+        give_back.ENTRY,
+        {"op": "give_back", "consumer": IDENTITY, "allocations": {IDENTITY: {"VCPU": 1}}},
+    ),
+}
+
+
+@pytest.mark.parametrize("form", NO_FILES)
+def test_a_journal_that_is_no_file_is_refused_without_waiting_for_it(
+    tmp_path: Path, form: str
+) -> None:
+    path = tmp_path / "journal"
+    NO_FILES[form](path)
+    for use in (Journal(path).entries, lambda: Journal(path).close(IDENTITY)):
+        with pytest.raises(JournalUnusable, match=str(path)):
+            use()
+    if form != "10 GiB":
+        with pytest.raises(JournalUnusable, match=str(path)):
+            Journal(path).open({})
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ('{"id": [], "done": true}', "id is []"),
+        ('{"id": "../../x", "entry": {}}', "id is"),
+        (f'{{"id": "{IDENTITY}", "entry": 3}}', "entry is 3"),
+        (f'{{"id": "{IDENTITY}", "done": "yes"}}', "done is"),
+        ("[]", "is []"),
+        ("3", "is 3"),
+        ("[" * 100_000 + "]" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_damaged_line_of_the_journal_is_named_and_stays(
+    tmp_path: Path, line: str, place: str
+) -> None:
+    path = tmp_path / "journal"
+    Journal(path).open({"op": "x"})
+    with path.open("a") as file:
+        file.write(line + "\n")
+    before = path.read_text()
+    with pytest.raises(JournalUnusable, match="line 2") as caught:
+        Journal(path).entries()
+    assert str(path) in str(caught.value)
+    assert place in str(caught.value)
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("op", ENTRIES)
+def test_an_entry_that_says_something_impossible_is_named_and_not_worked_off(
+    tmp_path: Path, op: str
+) -> None:
+    shape, good = ENTRIES[op]
+    journal = Journal(tmp_path / "journal")
+    identity = journal.open(good)
+    assert journal.entries_of(op, shape) == {identity: json.loads(json.dumps(good))}
+    for key, entry in misshapen(good):
+        if not isinstance(entry, dict) or entry.get("op") != op:
+            continue
+        journal.update(identity, entry)
+        with pytest.raises(JournalUnusable, match=identity) as caught:
+            journal.entries_of(op, shape)
+        assert key in str(caught.value)
+        with pytest.raises(JournalUnusable), journal.taken_over(identity, shape):
+            raise AssertionError("it was taken over")
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(line=st.recursive(st.none() | st.booleans() | st.integers() | st.text(), _nested))
+def test_any_json_in_the_journal_is_read_or_refused(tmp_path: Path, line: Any) -> None:
+    path = tmp_path / "journal"
+    path.write_text(json.dumps(line) + "\n")
+    with contextlib.suppress(JournalUnusable):
+        for op, (shape, _) in ENTRIES.items():
+            Journal(path).entries_of(op, shape)

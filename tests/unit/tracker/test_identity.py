@@ -32,7 +32,7 @@ def test_a_file_without_a_uuid_is_refused_with_its_path(tmp_path, text):
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):
     (tmp_path / "compute_id").mkdir()
-    with pytest.raises(errors.InvalidNodeConfiguration, match="cannot be read"):
+    with pytest.raises(errors.InvalidNodeConfiguration, match="is a directory"):
         identity.find([tmp_path])
 
 

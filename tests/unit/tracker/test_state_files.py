@@ -10,6 +10,7 @@ import pytest
 
 from compute_agent.state import files as state_files
 from compute_agent.state.files import AgentLock, AgentRunning, StateFile, StateUnusable
+from compute_agent.state.ledger import PROVIDERS
 
 
 def test_a_written_file_has_the_content_and_the_mode_whatever_the_umask(tmp_path):
@@ -68,10 +69,10 @@ def test_a_file_is_on_the_disk_before_its_name_and_the_name_before_the_return(
 
 
 def test_a_state_document_comes_back_as_it_was_saved(tmp_path):
-    file = StateFile(tmp_path / "ledger.json")
+    file = StateFile(tmp_path / "ledger.json", PROVIDERS)
     assert file.load() == {}
     file.save({"created": ["a", "b"]})
-    assert StateFile(tmp_path / "ledger.json").load() == {"created": ["a", "b"]}
+    assert StateFile(tmp_path / "ledger.json", PROVIDERS).load() == {"created": ["a", "b"]}
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b"null", b"\xff"])
@@ -79,12 +80,12 @@ def test_a_damaged_state_file_is_named_with_a_way_out(tmp_path, content):
     path = tmp_path / "ledger.json"
     path.write_bytes(content)
     with pytest.raises(StateUnusable, match="damaged") as caught:
-        StateFile(path).load()
+        StateFile(path, PROVIDERS).load()
     assert str(path) in str(caught.value)
 
 
 def test_a_changed_state_file_is_noticed(tmp_path):
-    file = StateFile(tmp_path / "ledger.json")
+    file = StateFile(tmp_path / "ledger.json", PROVIDERS)
     file.save({"created": ["a"]})
     file.path.write_text(file.path.read_text().replace('"a"', '"b"'))
     with pytest.raises(StateUnusable, match="checksum"):
@@ -92,7 +93,7 @@ def test_a_changed_state_file_is_noticed(tmp_path):
 
 
 def test_a_state_file_of_a_newer_agent_is_refused(tmp_path):
-    file = StateFile(tmp_path / "ledger.json")
+    file = StateFile(tmp_path / "ledger.json", PROVIDERS)
     file.save({})
     file.path.write_text(json.dumps({**json.loads(file.path.read_text()), "version": 2}))
     with pytest.raises(StateUnusable, match="version 2"):

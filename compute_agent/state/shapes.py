@@ -1,0 +1,193 @@
+"""Shapes of JSON values: what a document must be before anything is read out of it.
+
+Keys that are not named in a shape may be there or not; they are not read. A shape names the first
+place that does not fit, as ``resource_providers[3].generation is null, not a whole number``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+SHOWN: Final = 60
+"""Characters of a value, or of a key, that go into a message."""
+
+LARGEST: Final = 2**63 - 1
+"""Beyond it a number is damage, and would not survive a conversion to another type."""
+
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,60}")
+
+Check: TypeAlias = Callable[[Any], str | None]
+"""None for a value that fits, else where in it what is wrong, to be put after its own place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one kind of document has to be.
+
+    :ivar words: the document in words, for messages.
+    """
+
+    words: str
+    check: Check
+
+    def misfit(self, body: Any) -> str | None:
+        """The first thing in ``body`` that is not as it must be, None where all is."""
+        wrong = self.check(body)
+        return None if wrong is None else wrong.removeprefix(".").removeprefix(" ")
+
+
+def is_not(value: Any, expected: str) -> str:
+    """What a check returns for a value that is something else than expected."""
+    return f" is {_shown(value)}, not {expected}"
+
+
+def one_of(expected: str, *types: type) -> Check:
+    """A value of one of these types."""
+
+    def check(value: Any) -> str | None:
+        # by type and not by instance, for true is no number
+        return None if type(value) in types else is_not(value, expected)
+
+    return check
+
+
+def word_of(*words: str) -> Check:
+    """One of these words."""
+
+    def check(value: Any) -> str | None:
+        # a list, say, is none of them, and could not be looked up in a set
+        return None if value in words else is_not(value, " or ".join(words))
+
+    return check
+
+
+def list_of(entry: Check) -> Check:
+    """A list all of whose entries fit."""
+
+    def check(value: Any) -> str | None:
+        if type(value) is not list:
+            return is_not(value, "a list")
+        for place, member in enumerate(value):
+            wrong = entry(member)
+            if wrong is not None:
+                return f"[{place}]{wrong}"
+        return None
+
+    return check
+
+
+def map_of(entry: Check) -> Check:
+    """An object with any keys, all of whose values fit."""
+
+    def check(value: Any) -> str | None:
+        if type(value) is not dict:
+            return is_not(value, "an object")
+        for key, member in value.items():
+            wrong = entry(member)
+            if wrong is not None:
+                return f"{_step(key)}{wrong}"
+            if TEXT(key) is not None:
+                return f"{_step(key)} has a key that is not text"
+        return None
+
+    return check
+
+
+def object_of(
+    required: Mapping[str, Check],
+    optional: Mapping[str, Check] = MappingProxyType({}),
+    *,
+    closed: bool = False,
+) -> Check:
+    """An object with these keys.
+
+    :param closed: other keys are an error.
+    """
+
+    def check(value: Any) -> str | None:
+        if type(value) is not dict:
+            return is_not(value, "an object")
+        for key, entry in required.items():
+            if key not in value:
+                return f".{key} is missing"
+            wrong = entry(value[key])
+            if wrong is not None:
+                return f".{key}{wrong}"
+        for key, entry in optional.items():
+            wrong = entry(value[key]) if key in value else None
+            if wrong is not None:
+                return f".{key}{wrong}"
+        if closed:
+            for key in value:
+                if key not in required and key not in optional:
+                    return f"{_step(key)} is not known"
+        return None
+
+    return check
+
+
+def anything(_value: Any) -> str | None:
+    """Whatever it is."""
+    return None
+
+
+def _text(value: Any) -> str | None:
+    if type(value) is not str:
+        return is_not(value, "text")
+    # JSON can spell half a character, which can be neither printed nor sent
+    return None if value.isascii() or _has_whole_characters(value) else is_not(value, "text")
+
+
+def _whole(value: Any) -> str | None:
+    fits = type(value) is int and -LARGEST <= value <= LARGEST
+    return None if fits else is_not(value, "a whole number")
+
+
+def _count(value: Any) -> str | None:
+    fits = type(value) is int and 0 <= value <= LARGEST
+    return None if fits else is_not(value, "a whole number from 0 on")
+
+
+def _number(value: Any) -> str | None:
+    fits = type(value) in (int, float) and math.isfinite(value) and abs(value) <= LARGEST
+    return None if fits else is_not(value, "a number")
+
+
+TEXT: Final[Check] = _text
+WHOLE: Final[Check] = _whole
+COUNT: Final[Check] = _count
+NUMBER: Final[Check] = _number
+BOOLEAN: Final[Check] = one_of("true or false", bool)
+AMOUNTS: Final[Check] = map_of(WHOLE)
+"""Amounts by resource class."""
+
+
+def text_or_null(value: Any) -> str | None:
+    """Text, or nothing."""
+    return None if value is None or TEXT(value) is None else is_not(value, "text or null")
+
+
+def _has_whole_characters(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        return "something nested too deeply to be shown"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def _step(key: str) -> str:
+    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{_shown(key)}]"
