@@ -53,14 +53,17 @@ CAPABILITY_TRAITS: Final[Mapping[str, str]] = {
 def capability_traits(
     capabilities: Mapping[str, bool], excluded_image_types: Collection[str] = ()
 ) -> dict[str, bool]:
-    """Return each trait that stands for a capability and whether it applies, sorted by name.
+    """Return each trait that the driver has a word on and whether it applies, sorted by name.
 
-    Capabilities a driver does not mention count as missing.
+    A capability that the driver does not mention is not its own to deny: another service, or the
+    agent that reported the host before, may have announced it.
+
+    :param excluded_image_types: that are not announced, whatever the driver can do.
     """
     known = usable(CAPABILITY_TRAITS.values())
     traits = {}
     for capability, trait in CAPABILITY_TRAITS.items():
         excluded = capability.removeprefix(_IMAGE_PREFIX) in excluded_image_types
-        if trait in known:
-            traits[trait] = bool(capabilities.get(capability)) and not excluded
+        if trait in known and (excluded or capability in capabilities):
+            traits[trait] = not excluded and bool(capabilities[capability])
     return dict(sorted(traits.items()))

@@ -84,7 +84,8 @@ class ComputeDriver(ABC):
     """The driver gives every node its uuid; the agent then keeps no identity file."""
 
     capabilities: ClassVar[Mapping[str, bool]] = {}
-    """What the hypervisor can do (supports_...); see `capability_traits`."""
+    """What the hypervisor can do (supports_...), and with False what it cannot; traits of those not
+    named are left as they are. See `capability_traits`."""
 
     usage_source: UsageSource | None = None
     """Set by the tracker: tells what consumers hold of a provider.
@@ -192,7 +193,7 @@ class ComputeDriver(ABC):
         return False
 
     def capabilities_as_traits(self) -> dict[str, bool]:
-        """Return every trait that stands for a capability, and whether the driver has it."""
+        """Return the traits of the capabilities that the driver names, and whether it has them."""
         return capability_traits(self.capabilities, self._excluded_image_types())
 
     def list_instance_uuids(self) -> list[str] | None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from oslo_config import cfg
 
+from compute_agent.virt.capabilities import CAPABILITY_TRAITS
 from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 from compute_agent.virt.fake.instances import (
     BuildAborted,
@@ -18,6 +19,7 @@ from compute_agent.virt.fake.instances import (
 )
 
 CAPABILITIES: Mapping[str, bool] = {
+    **dict.fromkeys(CAPABILITY_TRAITS, False),
     "supports_attach_interface": True,
     "supports_device_tagging": True,
     "supports_tagged_attach_interface": True,

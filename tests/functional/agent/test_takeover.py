@@ -11,6 +11,13 @@ import pytest
 from tests.functional.agent.processes import REPOSITORY, claim
 
 GPUS = ("0000:17:00.0", "0000:84:00.0")
+CAPABILITIES = {
+    "COMPUTE_TRUSTED_CERTS",
+    "COMPUTE_VOLUME_MULTI_ATTACH",
+    "COMPUTE_IMAGE_TYPE_RAW",
+    "COMPUTE_NET_ATTACH_INTERFACE",
+    "COMPUTE_SECURITY_UEFI_SECURE_BOOT",
+}
 MACHINE = REPOSITORY / "tests" / "data" / "two-cells"
 
 
@@ -41,7 +48,7 @@ def left_behind(placement, node):
             "MEMORY_MB": {"total": 128608, "max_unit": 128608, "reserved": 512},
             "DISK_GB": {"total": 2048, "max_unit": 2048},
         },
-        *("COMPUTE_NODE", "HW_CPU_X86_AVX2", "COMPUTE_TRUSTED_CERTS", "CUSTOM_RACK_7"),
+        *("COMPUTE_NODE", "HW_CPU_X86_AVX2", "CUSTOM_RACK_7", *CAPABILITIES),
     )
     for address in GPUS:
         name = f"{node}_pci_{address.replace(':', '_').replace('.', '_')}"
@@ -92,6 +99,7 @@ def test_another_agents_tree_is_taken_over_without_a_new_provider_or_a_lost_allo
         assert set(placement.get(f"/allocations/{guest}")["allocations"]) == {left_behind[where]}
     assert tree[node]["inventories"]["VCPU"]["allocation_ratio"] == 8.0, "set by an operator"
     assert "CUSTOM_RACK_7" in tree[node]["traits"]
+    assert CAPABILITIES <= set(tree[node]["traits"]), "the host driver cannot deny them"
     assert "CUSTOM_GPU_POOL_A" in tree[gpu]["traits"]
     assert tree[gpu]["inventories"]["VGPU"]["total"] == 16
     assert tree[f"{node}:Open vSwitch agent"]["traits"] == []

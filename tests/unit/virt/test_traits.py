@@ -64,7 +64,7 @@ def test_hyperthreading_is_a_trait_of_its_own() -> None:
 def test_every_trait_that_is_computed_is_one_placement_knows() -> None:
     standard = set(os_traits.get_traits())
     computed = {*cpu_traits(x86(), hyperthreading=False), *arch_traits("x86_64")}
-    assert computed | set(capability_traits({})) <= standard
+    assert computed | set(capability_traits(dict.fromkeys(CAPABILITY_TRAITS, True))) <= standard
 
 
 def test_exactly_the_own_architecture_is_present() -> None:
@@ -83,12 +83,16 @@ def test_a_name_placement_would_refuse_is_dropped_with_a_debug_line(
     assert "HW_NIC_ROOT" in caplog.text
 
 
-def test_capabilities_are_told_both_ways_and_missing_ones_are_false() -> None:
+def test_capabilities_are_told_both_ways_and_those_not_named_are_left_alone() -> None:
     traits = capability_traits({"supports_multiattach": True, "supports_virtio_fs": False})
     assert traits["COMPUTE_VOLUME_MULTI_ATTACH"] is True
     assert traits["COMPUTE_STORAGE_VIRTIO_FS"] is False
-    assert traits["COMPUTE_TRUSTED_CERTS"] is False
-    assert set(traits) == set(CAPABILITY_TRAITS.values())
+    assert len(traits) == 2
+    assert capability_traits({}) == {}
+
+
+def test_an_excluded_image_type_is_denied_by_a_driver_that_does_not_name_it_too() -> None:
+    assert capability_traits({}, {"raw"}) == {"COMPUTE_IMAGE_TYPE_RAW": False}
 
 
 def test_an_excluded_image_type_is_not_announced() -> None:
