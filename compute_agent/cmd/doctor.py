@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from compute_agent import agent_parts, errors
 from compute_agent.manage.doctor import Diagnosis, Level, examine, examine_placement
@@ -19,15 +20,22 @@ def run(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
     """Print every diagnosis and return the worst level: 0 fine, 1 warnings, 2 errors."""
     diagnoses = list(_diagnoses(conf))
     if as_json:
-        document = [
-            {"level": each.level.name.lower(), "subject": each.subject, "text": each.text}
-            for each in diagnoses
-        ]
-        print(json.dumps({"diagnoses": document}, indent=2))
+        print(json.dumps({"diagnoses": [_document(found) for found in diagnoses]}, indent=2))
     else:
-        for each in diagnoses:
-            print(f"{each.level.name.lower():8} {each.subject}: {each.text}")
-    return max((each.level for each in diagnoses), default=Level.FINE)
+        for diagnosis in diagnoses:
+            print(f"{diagnosis.level.name.lower():8} {diagnosis.subject}: {diagnosis}")
+    return max((diagnosis.level for diagnosis in diagnoses), default=Level.FINE)
+
+
+def _document(diagnosis: Diagnosis) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "level": diagnosis.level.name.lower(),
+        "subject": diagnosis.subject,
+        "text": str(diagnosis),
+    }
+    if diagnosis.advice is not None:
+        document["set"] = asdict(diagnosis.advice)
+    return document
 
 
 def report_configuration(error: errors.InvalidConfiguration, *, as_json: bool) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from oslo_config import cfg
-from oslo_config import types as cfg_types
+
+from compute_agent.conf import numa_node_override
 
 GROUP = "gpu"
 
@@ -66,15 +67,10 @@ Report the MIG devices that exist as resource classes, one per profile: CUSTOM_M
 Report NUMA cells that are a GPU's own memory (Grace Hopper) as memory for guests.
 """,
     ),
-    cfg.Opt(
-        "numa_node_override",
-        type=cfg_types.Dict(cfg_types.Integer(min=0), key_value_separator="="),
-        default={},
-        help="""
+    numa_node_override.option("""
 NUMA cell of GPUs for which the firmware says nothing or the wrong thing:
 0000:84:00.0=1,0000:c4:00.0=3.
-""",
-    ),
+"""),
 ]
 
 

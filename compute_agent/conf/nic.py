@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from oslo_config import cfg
-from oslo_config import types as cfg_types
+
+from compute_agent.conf import numa_node_override
 
 GROUP = "nic"
 
@@ -46,15 +47,10 @@ Physical network behind each interface: physnet0:enp129s0f0,physnet1:enp129s0f1.
 trait CUSTOM_PHYSNET_<NETWORK> of the port.
 """,
     ),
-    cfg.Opt(
-        "numa_node_override",
-        type=cfg_types.Dict(cfg_types.Integer(min=0), key_value_separator="="),
-        default={},
-        help="""
+    numa_node_override.option("""
 NUMA cell of network cards for which the firmware says nothing or the wrong thing:
 0000:81:00.0=1,0000:81:00.1=1.
-""",
-    ),
+"""),
 ]
 
 

@@ -1,5 +1,6 @@
-"""What keeps a host from being reported as its operator means it: every check, none changes a
-thing.
+"""Checks of what keeps a host from being reported as its operator means it; none changes a thing.
+
+Advice that names an option gives the value that it has to have, as its own reader takes it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
+from compute_agent.conf import numa_node_override
 from compute_agent.manage import provider_directory
 from compute_agent.report.connection import BASE, Connection, version_text
 from compute_agent.report.operations import CreateProvider, KeepProvider, PutProvider
@@ -19,6 +21,8 @@ from compute_agent.virt.layout import lay_out
 from compute_agent.virt.topology_driver import TopologyDriver
 
 if TYPE_CHECKING:
+    from oslo_config import cfg
+
     from compute_agent.agent_parts import AgentParts
     from compute_agent.discovery.facts import HostTopology
     from compute_agent.report.operations import Operation
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 
 NO_AGGREGATE = "00000000-0000-4000-8000-000000000000"
 """Asking for its members is a question that everybody may ask who may read, with a short answer."""
+
+NODE = "NODE"
+"""What an operator has to put a number in place of."""
 
 SCHEDULER_NEEDS = (1, 36)
 """What the scheduler asks candidates with."""
@@ -41,12 +48,32 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """An option and the value to give it; `NODE` stands for a number that the operator knows."""
+
+    group: str
+    option: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"[{self.group}]{self.option} = {self.value}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that was looked at."""
+    """One thing that was looked at.
+
+    :ivar advice: what to set so that it is not said again.
+    """
 
     level: Level
     subject: str
     text: str
+    advice: Setting | None = None
+
+    def __str__(self) -> str:
+        advice = f"; set {self.advice}" if self.advice else ""
+        return f"{self.text}{advice}"
 
 
 def examine(parts: AgentParts) -> Iterator[Diagnosis]:
@@ -114,8 +141,9 @@ def _guests(parts: AgentParts) -> Iterator[Diagnosis]:
         return
     text = cannot_tell(parts.driver)
     if parts.conf.compute_agent.heal_orphans:
-        text += "; [compute_agent]heal_orphans has no effect here: leave it off"
-        yield Diagnosis(Level.WARNING, "guests", text)
+        text += "; [compute_agent]heal_orphans has no effect here"
+        off = Setting("compute_agent", "heal_orphans", "False")
+        yield Diagnosis(Level.WARNING, "guests", text, off)
     else:
         yield Diagnosis(Level.FINE, "guests", text)
 
@@ -137,13 +165,7 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
     )
     sets = {"shared": cpus.shared, "dedicated": cpus.dedicated}
     said = ", ".join(f"{kind} {format_cpu_set(ids)}" for kind, ids in sets.items() if ids)
-    level = Level.FINE if said else Level.ERROR
-    yield Diagnosis(level, "CPU sets", said or "no CPU of this machine is left for guests")
-    named = (options.cpu_sets.shared or frozenset()) | (options.cpu_sets.dedicated or frozenset())
-    absent = named - set(topology.present_cpus)
-    if absent:
-        text = f"they name CPUs that this machine does not have: {format_cpu_set(absent)}"
-        yield Diagnosis(Level.WARNING, "CPU sets", text)
+    yield from _cpu_sets(parts.conf, topology, options, said)
     layout = lay_out(node, topology, options)
     for text in layout.errors:
         yield Diagnosis(Level.ERROR, "layout", text)
@@ -151,6 +173,25 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.WARNING, "layout", text)
     yield from _numa_nodes(topology, options)
     yield from _mdev_types(topology, options)
+
+
+def _cpu_sets(
+    conf: cfg.ConfigOpts, topology: HostTopology, options: LayoutOptions, said: str
+) -> Iterator[Diagnosis]:
+    """CPUs for guests, and those named that are not there: dedicated ones are refused before."""
+    old_name = bool(conf.vcpu_pin_set)
+    shared = ("DEFAULT", "vcpu_pin_set") if old_name else ("compute", "cpu_shared_set")
+    named, present = options.cpu_sets.shared or frozenset(), set(topology.present_cpus)
+    if not said:
+        text = f"none of the CPUs {format_cpu_set(named)} that guests may have is there"
+        every = Setting(*shared, format_cpu_set(topology.online_cpus))
+        yield Diagnosis(Level.ERROR, "CPU sets", text, every)
+        return
+    yield Diagnosis(Level.FINE, "CPU sets", said)
+    if absent := named - present:
+        text = f"they name CPUs that this machine does not have: {format_cpu_set(absent)}"
+        there = Setting(*shared, format_cpu_set(named & present))
+        yield Diagnosis(Level.WARNING, "CPU sets", text, there)
 
 
 def _numa_nodes(topology: HostTopology, options: LayoutOptions) -> Iterator[Diagnosis]:
@@ -161,13 +202,17 @@ def _numa_nodes(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
         ("gpu", topology.gpus, options.gpu.numa_node_override),
         ("nic", topology.nics, options.nic.numa_node_override),
     ):
-        for device in devices:
-            if device.numa_node is None and device.address not in override:
-                text = (
-                    f"{kind} {device.address} does not say which NUMA node it is at; set "
-                    f"[{kind}]numa_node_override = {device.address}:NODE"
-                )
-                yield Diagnosis(Level.WARNING, "NUMA", text)
+        silent = [
+            device.address
+            for device in devices
+            if device.numa_node is None and device.address not in override
+        ]
+        if silent:
+            text = f"{kind} {', '.join(silent)} does not say which NUMA node it is at"
+            cells: dict[str, int | str] = dict(override.items())
+            cells.update(dict.fromkeys(silent, NODE))
+            setting = Setting(kind, numa_node_override.NAME, numa_node_override.written(cells))
+            yield Diagnosis(Level.WARNING, "NUMA", text, setting)
 
 
 def _mdev_types(topology: HostTopology, options: LayoutOptions) -> Iterator[Diagnosis]:
@@ -176,13 +221,16 @@ def _mdev_types(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
         offered.update(kind.id for kind in gpu.vgpu_types)
         offered.update(kind.id for kind in gpu.mdev_types)
         offered.update(kind.id for function in gpu.vfs for kind in function.mdev_types)
-    for enabled in options.gpu.mdev_types:
-        if enabled.type_id not in offered:
+    enabled = [kind.type_id for kind in options.gpu.mdev_types]
+    left = ",".join(type_id for type_id in enabled if type_id in offered)
+    for type_id in enabled:
+        if type_id not in offered:
             text = (
-                f"[devices]enabled_mdev_types has {enabled.type_id}, which no GPU here offers; "
-                f"they offer {', '.join(sorted(offered)) or 'none'}"
+                f"{type_id} is enabled, which no GPU here offers; they offer "
+                f"{', '.join(sorted(offered)) or 'none'}"
             )
-            yield Diagnosis(Level.WARNING, "mdev types", text)
+            setting = Setting("devices", "enabled_mdev_types", left)
+            yield Diagnosis(Level.WARNING, "mdev types", text, setting)
 
 
 def _next_start(parts: AgentParts, node: str, uuid: str) -> Iterator[Diagnosis]:

@@ -46,6 +46,25 @@ class ReservesTooMuch(FakeDriver):
         provider_tree.update_inventory(nodename, inventory)
 
 
+class GuestsUnknown(FakeNumaDriver):
+    """A driver that cannot tell its guests."""
+
+    def list_instance_uuids(self) -> None:  # type: ignore[override]
+        return None
+
+
+class NothingHasAPlace(FakeNumaDriver):
+    """A machine whose firmware does not say where any of its cards is."""
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        super().__init__(conf)
+        self.machine = replace(
+            self.machine,
+            gpus=tuple(replace(gpu, numa_node=None) for gpu in self.machine.gpus),
+            nics=tuple(replace(nic, numa_node=None) for nic in self.machine.nics),
+        )
+
+
 class GpuNowhere(FakeNumaDriver):
     """A machine whose firmware does not say where its first GPU is."""
 

@@ -1,6 +1,7 @@
 """`compute-agent doctor`: it finds what is wrong, and changes nothing."""
 
 import json
+import re
 import uuid
 from collections.abc import Iterator
 
@@ -117,9 +118,60 @@ def test_a_gpu_whose_numa_node_nobody_knows_is_a_warning_until_the_operator_says
     online.configure(DEFAULT={"compute_driver": driver}, fake={"cells": 2})
     warned = told(examine(online, "--json"), "warning")["NUMA"]
     assert "gpu 0000:20:00.0" in warned
-    assert "[gpu]numa_node_override = 0000:20:00.0:NODE" in warned
-    online.configure(gpu={"numa_node_override": "0000:20:00.0:1"})
-    assert "NUMA" not in told(examine(online, "--json"), "warning")
+    assert "set [gpu]numa_node_override = 0000:20:00.0=NODE" in warned
+
+
+MACHINE_WITHOUT_PLACES = {
+    "DEFAULT": {"compute_driver": "tests.functional.manage.drivers.NothingHasAPlace"},
+    "fake": {"cells": 2, "gpus": 2, "nics": 2},
+}
+ADVISED = {
+    "GPUs without a place": MACHINE_WITHOUT_PLACES,
+    "a GPU without a place beside one that has been given its own": {
+        **MACHINE_WITHOUT_PLACES,
+        "gpu": {"numa_node_override": "0000:20:00.0=1"},
+    },
+    "a type of vGPU that is not there": {"devices": {"enabled_mdev_types": "nvidia-99"}},
+    "CPUs that are not there": {"compute": {"cpu_shared_set": "0-1,900"}},
+    "no CPU that is there": {"compute": {"cpu_shared_set": "900"}},
+    "no CPU that is there, by the old name": {"DEFAULT": {"vcpu_pin_set": "900"}},
+    "the old name of the CPU set": {"DEFAULT": {"vcpu_pin_set": "0-1,900"}},
+    "healing without a list of guests": {
+        "DEFAULT": {"compute_driver": "tests.functional.manage.drivers.GuestsUnknown"},
+        "compute_agent": {"heal_orphans": True, "instance_source": "nova"},
+    },
+}
+
+
+def advised(result: Result) -> list[dict[str, str]]:
+    """The settings that are advised."""
+    return [each["set"] for each in json.loads(result.out)["diagnoses"] if "set" in each]
+
+
+@pytest.mark.parametrize("case", ADVISED)
+def test_advice_that_is_followed_is_a_configuration_that_can_be_used_and_is_not_given_again(
+    online: Operator, case: str
+) -> None:
+    online.configure(**ADVISED[case])
+    before = examine(online, "--json")
+    assert before.status in (1, 2)
+    settings = advised(before)
+    assert settings, before.out
+    for each in json.loads(before.out)["diagnoses"]:
+        assert len(re.findall(r"\[\w+\]\w+ =", each["text"])) == ("set" in each), (
+            "what is said in words only could not be followed here"
+        )
+    for setting in settings:
+        assert f"set [{setting['group']}]{setting['option']} = {setting['value']}".rstrip() in (
+            before.out
+        )
+        value = setting["value"].replace("NODE", "1")
+        online.configure(**{setting["group"]: {setting["option"]: value}})
+    after = examine(online, "--json")
+    assert advised(after) == []
+    assert told(after, "error") == {}
+    config = f"--config-file={online.directory / 'agent.conf'}"
+    assert agent.main(["plan", config]) == 6, "it can be started with"
 
 
 def test_a_reshape_that_is_due_is_a_warning(online: Operator) -> None:
