@@ -113,7 +113,8 @@ def lay_out_gpus(
             errors.extend(_doubly_used(gpu, taken, offered))
             offered = {}
         if offered and gpu.vfs and _per_vf(root_name, gpu, options, existing_names):
-            providers.extend(_vf_providers(root_name, key, gpu, offered, options, parent))
+            fitting = _fitting(gpu, offered)
+            providers.extend(_vf_providers(root_name, key, gpu, fitting, options, parent))
             offered = {}
         provider = _gpu_provider(root_name, key, gpu, offered, options, parent, errors)
         if taken:
@@ -200,6 +201,36 @@ def _count(maker: Maker, chosen: MdevTypeOptions) -> int | None:
     return total
 
 
+def _fitting(
+    gpu: PhysicalGpu, offered: Mapping[PciAddress, tuple[MdevTypeOptions, int]]
+) -> dict[PciAddress, tuple[MdevTypeOptions, int]]:
+    """What is left of an offer by what NVML says fits on the GPU, where it says so.
+
+    Each virtual function counts its own, and as many may be free as the card has functions. Those
+    that have made vGPUs come first, then those with the lowest address.
+    """
+    made = {maker.address: len(maker.mdevs) for maker in makers(gpu)}
+    room = _room(gpu)
+    fitting = dict(offered)
+    for address in sorted(offered, key=lambda address: (-made[address], address)):
+        chosen, count = offered[address]
+        left = room.get(chosen.type_id)
+        if gpu.vfs and left is not None:
+            fitting[address] = (chosen, min(count, left))
+            room[chosen.type_id] = left - min(count, left)
+    return fitting
+
+
+def _room(gpu: PhysicalGpu) -> dict[str, int]:
+    """How many vGPUs of each type fit on the GPU, by NVML; those that exist do."""
+    made = Counter(mdev.type_id for maker in makers(gpu) for mdev in maker.mdevs)
+    return {
+        kind.id: max(kind.max_instances, made[kind.id])
+        for kind in gpu.vgpu_types
+        if kind.max_instances is not None
+    }
+
+
 def _per_vf(
     root_name: str, gpu: PhysicalGpu, options: GpuOptions, existing_names: frozenset[str]
 ) -> bool:
@@ -250,8 +281,10 @@ def _gpu_provider(
     counts: Counter[str] = Counter()
     units: dict[str, tuple[str, ...]] = {}
     limits: dict[str, int] = {}
+    fitting = _fitting(gpu, offered)
     for address, (chosen, count) in offered.items():
-        counts[chosen.resource_class] += count
+        counts[chosen.resource_class] += fitting[address][1]
+        # any of the functions may be the one that makes it
         known = units.get(chosen.resource_class, ())
         units[chosen.resource_class] = known + slots(address, count)
         if chosen.max_instances is not None:
@@ -273,7 +306,7 @@ def _gpu_provider(
         names.gpu_name(root_name, gpu.address),
         parent=parent,
         inventory=inventory,
-        traits=traits | _type_traits([t for t, count in offered.values() if count], options),
+        traits=traits | _type_traits([t for t, count in fitting.values() if count], options),
         absent_traits=frozenset({MIG_TRAIT, MANAGED}) - traits,
         absent_prefixes=(*prefixes, MDEV_TYPE_PREFIX),
         address=gpu.address,

@@ -19,6 +19,7 @@ from compute_agent.discovery.facts import (
     PciAddress,
     PciDevice,
     PhysicalGpu,
+    VgpuType,
 )
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions, lay_out
@@ -147,6 +148,11 @@ def sriov_gpu(**facts: Any) -> PhysicalGpu:
     return a_gpu(total_vfs=3, vfs=vfs, **facts)
 
 
+def fitting(most: int | None, kind: str = "nvidia-35") -> tuple[VgpuType, ...]:
+    """What NVML says: so many vGPUs of a type fit on the GPU."""
+    return (VgpuType(kind, "GRID", None, None, most, None, None),)
+
+
 class TestSriovGpus:
     """GPUs whose virtual functions make one vGPU each."""
 
@@ -173,6 +179,44 @@ class TestSriovGpus:
         assert totals(layout, "_pci_0000_84_00_6") == {"VGPU": 1}
         assert totals(layout, "_pci_0000_84_00_0") == {}
         assert len({p.key for p in layout.providers}) == len(layout.providers)
+
+    @pytest.mark.parametrize("most", [0, 1, 2])
+    def test_no_more_are_counted_than_nvml_says_fit_on_the_gpu(self, most: int) -> None:
+        layout = lay_out("host1", host(sriov_gpu(vgpu_types=fitting(most))), self.OPTIONS)
+        assert totals(layout, "_pci_0000_84_00_0") == ({"VGPU": most} if most else {})
+        units = named(layout, "_pci_0000_84_00_0").units["VGPU"]
+        assert len(units) == 3, "any of the functions may make it"
+
+    @pytest.mark.parametrize(
+        "types", [(), fitting(None), fitting(7), fitting(1, "nvidia-36")], ids=str
+    )
+    def test_where_nvml_does_not_say_or_more_fit_all_functions_are_counted(
+        self, types: tuple[VgpuType, ...]
+    ) -> None:
+        layout = lay_out("host1", host(sriov_gpu(vgpu_types=types)), self.OPTIONS)
+        assert totals(layout, "_pci_0000_84_00_0") == {"VGPU": 3}
+
+    def test_of_a_provider_per_function_as_many_have_one_as_fit_those_in_use_first(self) -> None:
+        gpu = sriov_gpu(vgpu_types=fitting(2))
+        first, second, third = gpu.vfs
+        third = replace(
+            third, mdev_types=offering(("nvidia-35", 0)), mdevs=(Mdev("nvidia-35", "u"),)
+        )
+        options = gpu_options(MdevTypeOptions("nvidia-35"), vf_providers="per_vf")
+        layout = lay_out("host1", host(replace(gpu, vfs=(first, second, third))), options)
+        assert [totals(layout, f"_pci_0000_84_00_{n}") for n in (4, 5, 6)] == [
+            {"VGPU": 1},
+            {},
+            {"VGPU": 1},
+        ]
+
+    def test_vgpus_that_exist_are_counted_whatever_nvml_says(self) -> None:
+        gpu = sriov_gpu(vgpu_types=fitting(1))
+        used = tuple(
+            replace(vf, mdev_types=(), mdevs=(Mdev("nvidia-35", f"u{vf.index}"),)) for vf in gpu.vfs
+        )
+        layout = lay_out("host1", host(replace(gpu, vfs=used)), self.OPTIONS)
+        assert totals(layout, "_pci_0000_84_00_0") == {"VGPU": 3}
 
     def test_a_limit_counts_for_the_whole_gpu(self) -> None:
         options = gpu_options(MdevTypeOptions("nvidia-35", max_instances=2))
