@@ -222,6 +222,9 @@ def _print_node_status(node: Mapping[str, Any]) -> None:
             f"  trouble since {trouble['since']}, seen {trouble['seen']} time(s): "
             f"{trouble['what']}: {trouble['message']}"
         )
+    # an agent of before an upgrade has none
+    for caveat in node.get("caveats", ()):
+        print(f"  warning: {caveat}")
     for kind, consumers in sorted(node["drift"].items()):
         if consumers:
             print(f"  drift, {kind}: {', '.join(consumers)}")

@@ -107,7 +107,11 @@ storage_opts = [
         "images_type",
         default="default",
         choices=["raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default"],
-        help="Where the guests' disks are kept, hence what DISK_GB counts.",
+        help="""
+Where the guests' disks are kept. DISK_GB is the file system below [DEFAULT]instances_path, whatever
+is set: this version measures neither volume groups nor pools, and warns where one is set and
+DISK_GB does not come from a provider that shares it.
+""",
     ),
     cfg.StrOpt("images_volume_group", help="LVM volume group of the disks, with images_type lvm."),
     cfg.StrOpt(

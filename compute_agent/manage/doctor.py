@@ -247,6 +247,8 @@ def _next_start(parts: AgentParts, node: str, uuid: str) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.ERROR, _subject_of(error), str(error))
         return
     yield from conflicts
+    for caveat in proposal.caveats:
+        yield Diagnosis(Level.WARNING, "layout", caveat)
     for problem in proposal.problems:
         yield Diagnosis(Level.ERROR, "configuration", str(problem))
     if proposal.allocations is not None:

@@ -77,6 +77,8 @@ class Proposal:
     """Providers of devices whose mark as broken was taken off."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What the driver said of the node."""
+    caveats: tuple[str, ...] = ()
+    """What of the wanted tree is not what it should be, by the driver."""
 
 
 class NodePass:
@@ -155,6 +157,7 @@ class NodePass:
             problems,
             faults_over=over,
             facts=facts,
+            caveats=self._driver.caveats(target.name),
         )
 
     def flush(self, proposal: Proposal) -> list[Operation]:

@@ -88,6 +88,8 @@ class _Attempt:
     writes: int = 0
     global_request_id: str = ""
     problems: list[Exception] = field(default_factory=list)
+    caveats: tuple[str, ...] | None = None
+    """Of the driver; None: it was not asked."""
 
 
 class ResourceTracker:
@@ -291,6 +293,7 @@ class ResourceTracker:
         if proposal.problems and node.state.startup:
             raise as_one(proposal.problems)
         attempt.problems.extend(proposal.problems)
+        attempt.caveats = proposal.caveats
         attempt.providers = len(proposal.wanted.get_provider_uuids(node.uuid))
         done = self._pass.flush(proposal)
         attempt.changes = len(done)
@@ -358,6 +361,8 @@ class ResourceTracker:
         }
         if completed:
             changes["last_success"] = now
+        if attempt.caveats is not None:
+            changes["caveats"] = attempt.caveats
         if self._nodes.get(node.name) is not node:
             return  # dropped meanwhile: the board has forgotten it, and must not know it again
         self._board.set_node(node.name, node.uuid, **changes)

@@ -56,6 +56,8 @@ class NodeStatus:
     is left out."""
     orphans_unknown: str = ""
     """Why consumers that are gone cannot be found out; empty: they can."""
+    caveats: Sequence[str] = ()
+    """What of the report is not what it should be, by the driver."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,6 +223,10 @@ class ComputeDriver(ABC):
     def clear_fault(self, provider_uuid: str) -> None:  # noqa: B027 (most drivers see no faults)
         """Forget what makes a device count as broken: an operator says that it is well again."""
 
+    def caveats(self, nodename: str) -> tuple[str, ...]:  # noqa: ARG002 (contract)
+        """Return sentences on what of the node was reported last that is not what it should be."""
+        return ()
+
     def held(self, provider_uuid: str) -> Mapping[str, int]:
         """Return what consumers hold of a provider; empty where nobody told the driver."""
         return {} if self.usage_source is None else self.usage_source(provider_uuid)

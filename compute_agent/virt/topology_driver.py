@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,9 @@ from compute_agent.virt.reshape.pci import no_longer_reported
 from compute_agent.virt.settings import layout_options
 
 LOG = log.getLogger(__name__)
+
+OTHER_STORES = {"lvm": "the volume group", "rbd": "the pool"}
+"""Where the disks of guests are, by [libvirt]images_type, if not below [DEFAULT]instances_path."""
 
 _GIB = 1024**3
 
@@ -56,6 +59,7 @@ class TopologyDriver(ComputeDriver):
         self._before_reshape: dict[str, ProviderTree] = {}
         """Node -> its tree as placement had it when a reshape was asked for."""
         self._has_remote_managed = False
+        self._caveats: dict[str, tuple[str, ...]] = {}
 
     @abstractmethod
     def topology(self, nodename: str) -> HostTopology:
@@ -177,6 +181,22 @@ class TopologyDriver(ComputeDriver):
             ),
         }
 
+    def caveats(self, nodename: str) -> tuple[str, ...]:
+        return self._caveats.get(nodename, ())
+
+    def _of_other_disk(self, layout: HostLayout) -> Iterator[str]:
+        """Tell where DISK_GB is not the disk that guests get: nothing here measures that one."""
+        kind = self.conf.libvirt.images_type
+        store = OTHER_STORES.get(kind)
+        if store is not None and "DISK_GB" in layout.root.inventory:
+            yield (
+                f"[libvirt]images_type is {kind}, and this version does not measure {store}: the "
+                f"DISK_GB of {layout.root.name} is that of the file system below "
+                f"[DEFAULT]instances_path ({self.conf.instances_path}). Make a resource provider "
+                f"that shares the DISK_GB of {store} with this host, which then reports none of "
+                "its own; if the disks of guests are files there after all, correct images_type"
+            )
+
     def clear_fault(self, provider_uuid: str) -> None:
         address = self._gpu_of.get(provider_uuid)
         if address is not None:
@@ -233,6 +253,8 @@ class TopologyDriver(ComputeDriver):
         self._say_once(
             nodename, warnings=frozenset(layout.warnings), errors=frozenset(layout.errors)
         )
+        self._caveats[nodename] = tuple(self._of_other_disk(layout))
+        self._say_once(nodename, caveats=frozenset(self._caveats[nodename]))
         self._has_remote_managed = has_remote_managed(topology, options.pci)
         identities = identify(tree, root.uuid, layout)
         self._gpu_of.update(_gpus(topology, layout, identities))

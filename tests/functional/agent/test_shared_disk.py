@@ -84,3 +84,18 @@ def placement_is_asked(proxy, request, agents):
     for agent, _ in agents:
         agent.report()
     return request in proxy.requests
+
+
+def test_a_pool_that_is_not_measured_is_said_at_the_start_and_in_the_status(
+    placement, new_agent, node, tmp_path
+):
+    agent = new_agent(
+        placement.url,
+        DEFAULT={"compute_driver": "fake.FakeNumaDriver", "host": node},
+        libvirt={"images_type": "rbd"},
+    )
+    with running(agent):
+        [caveat] = agent.node()["caveats"]
+        assert "images_type is rbd" in caveat
+        assert agent.logged().count(caveat) == 1
+        assert f"warning: {caveat}" in agent.run("status").stdout

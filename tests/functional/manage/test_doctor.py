@@ -180,3 +180,14 @@ def test_a_reshape_that_is_due_is_a_warning(online: Operator) -> None:
     result = examine(online)
     assert result.status == 1
     assert "reshape" in result.out
+
+
+def test_a_store_of_disks_that_is_not_measured_is_a_warning_until_it_is_set_right(
+    online: Operator,
+) -> None:
+    online.configure(libvirt={"images_type": "rbd"})
+    result = examine(online, "--json")
+    assert result.status == 1
+    assert "images_type is rbd" in told(result, "warning")["layout"]
+    online.configure(libvirt={"images_type": "default"})
+    assert examine(online, "--json").status == 0

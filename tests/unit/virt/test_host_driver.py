@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent import errors
-from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree import SHARING_TRAIT, ProviderTree
 from compute_agent.virt.host import HostDriver
 from compute_agent.virt.host.driver import kernel_version, size_on_disk
 from tests.data.machine_builder import MachineBuilder
@@ -196,3 +196,38 @@ def test_a_capture_is_replayed_with_the_disk_and_gpus_it_recorded(
     without = HostDriver(make_conf(f"{roots}[gpu]\nmig_classes = True\nnvml = never\n"))
     without.init_host("host1")
     assert not any("MIG" in line for line in drawn(tree_of(without)))
+
+
+@pytest.mark.parametrize(("kind", "store"), [("lvm", "volume group"), ("rbd", "pool")])
+def test_a_disk_of_guests_that_is_not_measured_is_warned_of_once(
+    make_conf: MakeConf, caplog: pytest.LogCaptureFixture, kind: str, store: str
+) -> None:
+    driver = HostDriver(make_conf(f"{CAPTURED}[libvirt]\nimages_type = {kind}\n"))
+    tree = tree_of(driver)
+    tree_of(driver)
+    assert "DISK_GB" in tree.data("host1").inventory
+    [caveat] = driver.caveats("host1")
+    for part in (f"[libvirt]images_type is {kind}", store, "[DEFAULT]instances_path", "shares"):
+        assert part in caveat
+    assert [r.levelname for r in caplog.records if r.getMessage() == caveat] == ["WARNING"]
+
+
+@pytest.mark.parametrize("kind", ["default", "raw", "qcow2", "flat", "ploop"])
+def test_a_disk_of_files_is_not_warned_of(make_conf: MakeConf, kind: str) -> None:
+    driver = HostDriver(make_conf(f"{CAPTURED}[libvirt]\nimages_type = {kind}\n"))
+    tree_of(driver)
+    assert driver.caveats("host1") == ()
+
+
+def test_a_pool_that_a_provider_shares_is_not_warned_of(make_conf: MakeConf) -> None:
+    driver = HostDriver(make_conf(f"{CAPTURED}[libvirt]\nimages_type = rbd\n"))
+    tree = ProviderTree()
+    tree.new_root("host1", "00000000-0000-4000-8000-00000000aaaa", 1)
+    pool = tree.new_root("pool", "00000000-0000-4000-8000-00000000bbbb", 1)
+    tree.update_inventory(pool, {"DISK_GB": {"total": 100}})
+    tree.add_traits(pool, SHARING_TRAIT)
+    for provider in ("host1", "pool"):
+        tree.add_aggregates(provider, "00000000-0000-4000-8000-00000000cccc")
+    driver.update_provider_tree(tree, "host1")
+    assert "DISK_GB" not in tree.data("host1").inventory
+    assert driver.caveats("host1") == ()
