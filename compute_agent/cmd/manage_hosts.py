@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,8 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     delete = commands.add_parser(
         "delete-host",
         help="take a host's tree out of placement",
-        description="Delete every resource provider of a host, which nothing may be allocated of.",
+        description="Delete every resource provider of a host, which nothing may be allocated of\n"
+        "and whose agent must not run: it would create the host again.",
         epilog=STATUS,
     )
     add_common(delete, _delete_host, exit_of)
@@ -93,6 +95,11 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         "--evacuated",
         action="store_true",
         help="take from consumers that run elsewhere by now what they still hold here",
+    )
+    delete.add_argument(
+        "--force",
+        action="store_true",
+        help="delete it without asking whether its agent runs, which would create it again",
     )
     adopt = commands.add_parser(
         "adopt",
@@ -223,6 +230,7 @@ def _rename(namespace: argparse.Namespace) -> int:
 
 
 def _delete_host(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.manage_sources import running_agent
     from compute_agent.manage.hosts import delete_host
 
     conf = configuration(namespace)
@@ -231,6 +239,7 @@ def _delete_host(namespace: argparse.Namespace) -> int:
         namespace.name,
         evacuated=namespace.evacuated,
         dry_run=namespace.dry_run,
+        running_agent=(lambda _root: None) if namespace.force else partial(running_agent, conf),
     )
     if namespace.json:
         print(json.dumps({"dry_run": namespace.dry_run, "host": asdict(host)}, indent=2))

@@ -1,8 +1,10 @@
-"""Who tells the commands which instances there are: agents, Nova, or a file."""
+"""Sources of what runs where, for the commands: agents, Nova, or a file."""
 
 from __future__ import annotations
 
 import argparse
+import logging
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from compute_agent.manage.instance import Instance, InstanceCatalogue, Ports
     from compute_agent.manage.instance_source import InstanceSource
     from compute_agent.virt.driver import InstanceDevices
+
+LOG = logging.getLogger(__name__)
+
+STATUS_TIMEOUT = 10.0
 
 
 def add_instances(parser: argparse.ArgumentParser) -> None:
@@ -126,6 +132,49 @@ class Agents:
         """Leave the bus."""
         if self._bus is not None:
             self._bus.close()
+
+
+def running_agent(conf: cfg.ConfigOpts, root: str) -> str | None:
+    """Return how it is known that an agent reports this root provider now; None: none is known to.
+
+    The agent of this machine is asked, then the announcements on the bus are listened to, for a
+    few periods of them if nobody announces the host. Where neither can be, stderr has why.
+    """
+    from compute_agent.service import local_socket
+
+    path = conf.compute_agent.status_socket
+    try:
+        status = local_socket.ask(Path(path), "status", STATUS_TIMEOUT) if path else {"nodes": []}
+        if any(node["uuid"] == root for node in status["nodes"]):
+            return f"it answers on {path}"
+    except local_socket.AgentNotRunning:
+        LOG.debug("No agent runs on this machine")
+    except errors.ComputeAgentError as error:
+        return f"an agent of this machine runs and may be it: {error}"
+    if not conf.transport_url:
+        _say_unknown("no message bus is configured ([DEFAULT]transport_url)")
+        return None
+    from compute_agent.manage.agents_on_bus import AgentsOnBus
+
+    try:
+        agents = AgentsOnBus(conf)
+    except errors.InvalidConfiguration as error:
+        _say_unknown(str(error))
+        return None
+    try:
+        announced = agents.hosts([root])
+    finally:
+        agents.close()
+    host = next((host for host, roots in announced.items() if root in roots), None)
+    return None if host is None else f"agent {host} announces it on the message bus"
+
+
+def _say_unknown(why: str) -> None:
+    print(
+        f"Whether the agent of this host runs is not known: {why.rstrip('.')}. If it does, it "
+        "creates the host again: make sure that it is stopped.",
+        file=sys.stderr,
+    )
 
 
 def _configured_file(conf: cfg.ConfigOpts) -> Path:

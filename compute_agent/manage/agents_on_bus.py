@@ -119,7 +119,8 @@ class AgentsOnBus:
         )
         try:
             client.cast({}, "ping")
-        except self._messaging.MessagingException as error:
+        except Exception as error:
+            # a broker that refuses is an error of the driver's own library
             self._transport.cleanup()
             raise errors.InvalidConfiguration(
                 f"The message bus cannot be used ({error}), so the agents cannot be asked what "

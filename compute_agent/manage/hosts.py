@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,12 +53,20 @@ def host_tree(report: ReportClient, name: str) -> tuple[str, ProviderTree]:
     return root.uuid, report.get_provider_tree(root.uuid)
 
 
-def delete_host(report: ReportClient, name: str, *, evacuated: bool, dry_run: bool) -> HostFacts:
+def delete_host(
+    report: ReportClient,
+    name: str,
+    *,
+    evacuated: bool,
+    dry_run: bool,
+    running_agent: Callable[[str], str | None] = lambda _root: None,
+) -> HostFacts:
     """Delete the host's tree, leaf first; what was, or would be, deleted.
 
     :param evacuated: take from consumers what they still hold here. A consumer that holds nothing
         elsewhere keeps what it has: it was not evacuated.
-    :raises Refused: there is no such host, or consumers hold something here.
+    :param running_agent: how it is known that an agent reports the root of this uuid; None: none.
+    :raises Refused: there is no such host, consumers hold something here, or its agent runs.
     """
     root, tree = host_tree(report, name)
     members = tree.get_provider_uuids(root)
@@ -80,6 +88,11 @@ def delete_host(report: ReportClient, name: str, *, evacuated: bool, dry_run: bo
             f"{_holders(only_here)} resources of host {name!r} and nowhere else, so "
             f"they were not evacuated: {listed(only_here)}. Delete their allocations if they are "
             "gone. Nothing was changed."
+        )
+    if why := running_agent(root):
+        raise Refused(
+            f"The agent of host {name!r} ({root}) runs ({why}), so the host will be back: its next "
+            "pass creates it again. Stop the agent first, or say --force. Nothing was changed."
         )
     if not dry_run:
         _release(report, root, sorted(allocations))

@@ -2,11 +2,13 @@
 
 import signal
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.functional.manage.conftest import Operator
+from compute_agent.service.local_socket import LocalServer
+from tests.functional.manage.conftest import Agent, Operator
 
 
 def reported(operator: Operator) -> str:
@@ -81,6 +83,67 @@ def test_a_deletion_that_was_interrupted_is_completed_by_the_next(offline: Opera
         kills += 1
     assert kills == 3
     assert offline.placement.providers(offline.name) == {}
+
+
+def test_a_host_whose_agent_announces_itself_would_be_back_and_is_refused(
+    offline: Operator, on_bus: Callable[[Agent], None]
+) -> None:
+    root = offline.placement.new_host(offline.name)
+    on_bus(Agent("another-name", [str(uuid.uuid4()), root]))
+    before = offline.dump()
+    for arguments in ((), ("--dry-run",)):
+        result = offline.run("delete-host", offline.name, *arguments)
+        assert result.status == 3
+        assert "agent another-name announces it" in result.err
+        assert "will be back" in result.err
+        assert "--force" in result.err
+    assert offline.dump() == before
+    assert offline.run("delete-host", offline.name, "--force").status == 0
+    assert offline.placement.providers(offline.name) == {}
+
+
+def test_a_host_that_no_agent_announces_is_deleted_without_a_word(
+    offline: Operator, on_bus: Callable[[Agent], None]
+) -> None:
+    offline.placement.new_host(offline.name)
+    on_bus(Agent(offline.name, [offline.placement.new_host()]))
+    result = offline.run("delete-host", offline.name)
+    assert result.status == 0
+    assert "not known" not in result.err
+
+
+def test_a_host_whose_agent_answers_on_this_machine_is_refused(offline: Operator) -> None:
+    root = offline.placement.new_host(offline.name)
+    offline.state.mkdir()
+    status = {"nodes": [{"uuid": root}]}
+    server = LocalServer(offline.state / "status.sock", {"status": lambda: status})
+    server.start()
+    try:
+        result = offline.run("delete-host", offline.name)
+        assert result.status == 3
+        assert "status.sock" in result.err
+        status["nodes"] = [{"uuid": offline.placement.new_host()}]
+        assert offline.run("delete-host", offline.name).status == 0
+    finally:
+        server.stop()
+
+
+def test_without_a_bus_it_is_said_that_nobody_knows_whether_the_agent_runs(
+    operator: Operator,
+) -> None:
+    operator.placement.new_host(operator.name)
+    result = operator.run("delete-host", operator.name)
+    assert result.status == 0
+    assert "not known" in result.err
+    assert "transport_url" in result.err
+
+
+def test_a_bus_that_cannot_be_reached_leaves_it_unknown(offline: Operator) -> None:
+    offline.placement.new_host(offline.name)
+    offline.configure(DEFAULT={"transport_url": "rabbit://127.0.0.1:1/"})
+    result = offline.run("delete-host", offline.name)
+    assert result.status == 0
+    assert "not known" in result.err
 
 
 def test_a_name_that_is_no_hosts_is_refused(operator: Operator) -> None:
