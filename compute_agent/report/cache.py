@@ -155,12 +155,19 @@ class CacheFile:
                     return
             self._written_at = self._clock.monotonic()
             self._pending = False
-            text = json.dumps(
+            content = json.dumps(
                 {"format": FORMAT, "trees": {root: _plain(tree) for root, tree in trees.items()}},
                 separators=(",", ":"),
-            )
+            ).encode()
+            if len(content) > documents.MAX_BYTES:
+                LOG.warning(
+                    "Cannot keep %d trees in %s, the next start reads more: they are more than %d "
+                    "bytes",
+                    *(len(trees), self._path, documents.MAX_BYTES),
+                )
+                return
             try:
-                state_files.write_atomically(self._path, text.encode())
+                state_files.write_atomically(self._path, content)
             except OSError as exc:
                 LOG.warning("Cannot write %s, the next start reads more: %s", self._path, exc)
 

@@ -157,8 +157,8 @@ class StateFile:
         except FileUnusable as error:
             raise StateUnusable(
                 f"The state file {self.path} {error}. Nothing was changed. Restore it from a "
-                "backup or correct it; only if there is none, move it away: the agent then starts "
-                f"without {self._shape.words}."
+                "backup; only if there is none, move it away: the agent then starts without "
+                f"{self._shape.words}."
             ) from error
 
     def _document(self, envelope: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,10 +178,16 @@ class StateFile:
     def save(self, document: Mapping[str, Any]) -> None:
         """Replace the document.
 
-        :raises StateUnusable: it cannot be written; the old one is still there.
+        :raises StateUnusable: it cannot be written, or could not be read again; the old one is
+            still there.
         """
         envelope = {"version": VERSION, "sha256": _checksum(document), "state": document}
         content = json.dumps(envelope, indent=1, sort_keys=True).encode() + b"\n"
+        if len(content) > documents.MAX_BYTES:
+            raise StateUnusable(
+                f"The state file {self.path} cannot be written: it would have {len(content)} "
+                f"bytes, and is read up to {documents.MAX_BYTES}. The state before is kept."
+            )
         try:
             write_atomically(self.path, content)
         except OSError as error:

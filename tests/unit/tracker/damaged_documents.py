@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from compute_agent.inventory import PLACEMENT_DEFAULTS
+
 ROOT = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
 CHILD = "11111111-5c46-4f0a-a1a3-8e0a9a5ec0a0"
 GUEST = "22222222-5c46-4f0a-a1a3-8e0a9a5ec0a0"
@@ -38,14 +40,7 @@ CLAIM: dict[str, Any] = {
         }
     ],
 }
-RECORD = {
-    "total": 8,
-    "reserved": 0,
-    "min_unit": 1,
-    "max_unit": 8,
-    "step_size": 1,
-    "allocation_ratio": 1.5,
-}
+RECORD = {"total": 8, **PLACEMENT_DEFAULTS}
 PROVIDER: dict[str, Any] = {
     "uuid": ROOT,
     "name": "host1",

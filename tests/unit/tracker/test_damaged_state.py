@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from compute_agent import errors
 from compute_agent.report.cache import CacheFile
 from compute_agent.report.retries import SystemClock
-from compute_agent.state import identity
+from compute_agent.state import documents, identity
 from compute_agent.state.files import AgentLock, StateUnusable
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.faults import UNKNOWN_BOOT, boot_id
@@ -274,6 +274,22 @@ def test_any_json_in_the_cache_is_read_or_set_aside(tmp_path: Path, document: An
     ):
         path.write_text(json.dumps(whole))
         cached(tmp_path)
+
+
+def test_what_could_not_be_read_again_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    Ledger(tmp_path).remember_providers([ROOT])
+    path = tmp_path / "placement-cache.json"
+    path.write_text(json.dumps(CACHE))
+    trees = cached(tmp_path)
+    monkeypatch.setattr(documents, "MAX_BYTES", 300)
+    with pytest.raises(StateUnusable, match="would have"):
+        Ledger(tmp_path).remember_providers([f"{ROOT}{number}" for number in range(10)])
+    assert Ledger(tmp_path).owns(ROOT)
+    CacheFile(path, SystemClock()).save(trees)
+    assert "the next start reads more" in caplog.text
+    assert path.read_text() == json.dumps(CACHE)
 
 
 # -- the rest ------------------------------------------------------------------------------------
