@@ -217,7 +217,9 @@ class AgentLock:
         """
         try:
             descriptor = documents.open_regular(self.path, os.O_RDWR | os.O_CREAT)
-        except (FileNotFoundError, FileUnusable) as error:
+        except FileNotFoundError as error:
+            raise self._unusable(f"cannot be created: {error.strerror}") from error
+        except FileUnusable as error:
             raise self._unusable(str(error)) from error
         try:
             self._take(descriptor)
