@@ -31,6 +31,8 @@ def build_app(
     :param auth_strategy: use this one whatever ``[api]auth_strategy`` says.
     :raises placement_server.store.errors.StoreError: the database cannot be reached or has
         another schema.
+    :raises placement_server.conf.InvalidConfiguration: the policy file cannot be used, or the
+        credentials for Keystone are not there.
     """
     if store is None:
         store = Store.from_conf(conf)
@@ -85,7 +87,7 @@ def _stack(
     application = tracing.wrap(application, conf, store)
     application = RequestId(application)
     application = Observation(application)
-    application = operations.wrap(application, conf)
+    application = operations.wrap(application, conf, store)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         application = http_proxy_to_wsgi.HTTPProxyToWSGI(application, conf)
     return application

@@ -21,8 +21,9 @@ proxy. Choose one that is no path of the API.
         default="",
         regex=r"^$|^/.+",
         help="""
-Tell load balancers at this path, for example `/-/healthy`, whether the server is to get requests;
-empty: nowhere. What is checked is told in `[healthcheck]`. No token is needed there.
+Report to load balancers at this path, for example `/-/healthy`, whether the server is to get
+requests; empty: nowhere. It is 503 where the database does not answer within two seconds, or where
+one of the checks of `[healthcheck]` fails. No token is needed there.
 """,
     ),
     cfg.FloatOpt(

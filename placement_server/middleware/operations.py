@@ -7,12 +7,16 @@ because the API itself answers every unknown path with 401 or 404.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 from oslo_middleware import healthcheck
+from oslo_middleware.healthcheck import pluginbase
 
 from placement_server import metrics
+from placement_server.store.probe import DatabaseProbe
+from placement_server.store.store import Store
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
@@ -31,6 +35,31 @@ class AtPath:
         return (self._elsewhere if there else self._application)(environ, start_response)
 
 
+class Health:
+    """The checks of ``[healthcheck]``, and whether the database answers."""
+
+    def __init__(self, conf: cfg.ConfigOpts, probe: DatabaseProbe) -> None:
+        self._probe = probe
+        self._checks = healthcheck.Healthcheck(None, conf)
+        self._failure = healthcheck.Healthcheck(None, conf)
+        # The library finds its checks among what is installed, and those know only options.
+        failed = SimpleNamespace(obj=_DatabaseFailed(conf, {}))
+        self._failure._backends = [*self._failure._backends, failed]
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        application = self._failure if self._probe.failure() else self._checks
+        chunks: Iterable[bytes] = application(environ, start_response)
+        return chunks
+
+
+class _DatabaseFailed(pluginbase.HealthcheckBaseExtension):  # type: ignore[misc]
+    def healthcheck(self, server_port: int) -> pluginbase.HealthcheckResult:
+        del server_port
+        return pluginbase.HealthcheckResult(
+            available=False, reason="DATABASE UNAVAILABLE", details="The log has the reason."
+        )
+
+
 def show_metrics(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
     """What Prometheus scrapes."""
     del environ
@@ -42,12 +71,12 @@ def show_metrics(environ: dict[str, Any], start_response: StartResponse) -> Iter
     return [body]
 
 
-def wrap(application: WSGIApplication, conf: cfg.ConfigOpts) -> WSGIApplication:
+def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WSGIApplication:
     """Put the paths that ``[placement_server]`` names in front of the application."""
     options = conf.placement_server
     if options.metrics_path:
         application = AtPath(application, options.metrics_path, show_metrics)
     if options.healthcheck_path:
-        check = healthcheck.Healthcheck(None, conf)
-        application = AtPath(application, options.healthcheck_path, check)
+        health = Health(conf, DatabaseProbe.of_store(store))
+        application = AtPath(application, options.healthcheck_path, health)
     return application

@@ -1,0 +1,120 @@
+"""The answer to whether the database answers, for load balancers."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+from urllib.parse import parse_qsl, urlencode
+
+from sqlalchemy import Engine, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from placement_server.store import tables
+from placement_server.store.engine import create_engines, is_in_memory
+from placement_server.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds that the database has to answer.
+PATIENCE: Final = 2.0
+
+#: Seconds for which an answer is given again.
+KEPT: Final = 1.0
+
+_NO_ANSWER: Final = f"the database did not answer within {PATIENCE:g} seconds"
+
+
+class DatabaseProbe:
+    """Asks the database on a connection of its own, so never behind requests. Thread safe.
+
+    One question is asked at a time, however many ask here: those who come while it is open wait for
+    its answer, for as long as the database has.
+    """
+
+    def __init__(
+        self, ask: Callable[[], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """:param ask: returns when the database has answered, raises SQLAlchemyError or OSError
+        when it has failed, and may also do neither.
+        """
+        self._ask = ask
+        self._clock = clock
+        self._answered = threading.Condition()
+        self._asked_at: float | None = None
+        self._answered_at: float | None = None
+        self._failure: str | None = None
+
+    @classmethod
+    def of_store(cls, store: Store) -> DatabaseProbe:
+        """Return a probe of the store's database.
+
+        A database in memory is this process's own: it always answers.
+        """
+        if is_in_memory(store.url):
+            return cls(lambda: None)
+        options = replace(
+            store.options,
+            connection_parameters=_bounded(store),
+            max_pool_size=1,
+            max_overflow=0,
+        )
+        engine = create_engines(store.url, options).reader
+        return cls(lambda: _read_a_row(engine))
+
+    def failure(self) -> str | None:
+        """Return why the database cannot be used; None when it can, as of a second ago."""
+        with self._answered:
+            now = self._clock()
+            if self._answered_at is not None and now - self._answered_at < KEPT:
+                return self._failure
+            if self._asked_at is None:
+                self._asked_at = now
+                threading.Thread(target=self._run, name="database-probe", daemon=True).start()
+            asked_at = self._asked_at
+            left = asked_at + PATIENCE - now
+            self._answered.wait_for(lambda: self._asked_at != asked_at, timeout=max(left, 0))
+            return self._failure if self._asked_at != asked_at else _NO_ANSWER
+
+    def _run(self) -> None:
+        failure = None
+        try:
+            self._ask()
+        except (SQLAlchemyError, OSError) as error:
+            failure = "the database cannot be used"
+            LOG.warning("The health check could not use the database: %s", error)
+        with self._answered:
+            self._failure = failure
+            self._answered_at = self._clock()
+            self._asked_at = None
+            self._answered.notify_all()
+
+
+def _read_a_row(engine: Engine) -> None:
+    try:
+        with engine.connect() as connection:
+            connection.execute(select(tables.resource_classes.c.id).limit(1)).all()
+            connection.rollback()
+    except BaseException:
+        # The next time begins with a new connection.
+        engine.dispose()
+        raise
+
+
+def _bounded(store: Store) -> str:
+    """The connection's parameters, with which it ends when the database's host is gone.
+
+    A database that is only stopped keeps its connection, and the answer comes when it goes on.
+    """
+    seconds = str(int(PATIENCE))
+    mysql = {"connect_timeout": seconds, "read_timeout": seconds, "write_timeout": seconds}
+    bounds = {
+        "postgresql": {"connect_timeout": seconds, "tcp_user_timeout": f"{seconds}000"},
+        "mysql": mysql,
+        "mariadb": mysql,
+    }.get(store.engine.dialect.name, {})
+    given = parse_qsl(store.options.connection_parameters, keep_blank_values=True)
+    return urlencode({**dict(given), **bounds})
