@@ -9,38 +9,28 @@ says why. What can go wrong is looked at before any worker starts, and told in o
 from __future__ import annotations
 
 import argparse
-import contextlib
 import errno
 import os
-import resource
-import shutil
 import socket
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gunicorn.app.base import BaseApplication
 from oslo_config import cfg
 from oslo_log import log
 
 from placement_server import __version__
-from placement_server.cmd.crew import Crew
 from placement_server.conf import InvalidConfiguration, parse, register_opts
-from placement_server.policies.enforcer import UNUSABLE_FILE, Enforcer
+from placement_server.http_server.server import HttpServer, Limits
+from placement_server.middleware import keystone
+from placement_server.policies.enforcer import Enforcer
 from placement_server.store.engine import is_in_memory
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 
 _DEFAULT_PORT: Final = 8778
-
-#: Seconds that requests get to finish after SIGTERM.
-_GRACE: Final = 30
-
-#: Connections that one worker holds at a time; more wait until one of them is closed.
-_CONNECTIONS: Final = 1000
 
 _NO_DATABASE: Final = (
     "No database is configured. Name one in a configuration file\n"
@@ -144,68 +134,31 @@ def _serve(arguments: argparse.Namespace) -> None:
     log.setup(conf, "placement")
     _prepare_database(conf)
     conf.set_override("sync_on_startup", False, group="placement_database")
+    if conf.api.auth_strategy == "keystone":
+        keystone.warn_of_silence(conf)
     listener = _listen(arguments.host, arguments.port)
-    _allow_open_files()
     address = _Address("https" if tls else "http", arguments.host, listener.getsockname()[1])
-    with _metrics_directory(conf):
-        _Server(
-            conf,
-            {
-                "bind": [f"fd://{listener.fileno()}"],
-                "workers": arguments.workers,
-                "threads": arguments.threads,
-                "worker_connections": _CONNECTIONS,
-                "worker_class": "placement_server.cmd.http_worker.HttpWorker",
-                "graceful_timeout": _GRACE,
-                # The other parser answers a Content-Length that is no number by itself.
-                "http_parser": "python",
-                "keepalive": 75,
-                # Candidate queries are long. Longer lines than the server reads (1 MiB) are 414.
-                "limit_request_line": 0,
-                "limit_request_field_size": 65_536,
-                "proc_name": "placement-server",
-                "control_socket_disable": True,
-                # Proxy headers are [oslo_middleware]'s business, or ignored.
-                "forwarded_allow_ips": "",
-                "secure_scheme_headers": {},
-                "post_worker_init": lambda worker: _announce(worker, address),
-                "pre_fork": _seat,
-                "child_exit": _forget_worker,
-                **tls,
-            },
-        ).run()
+    HttpServer(
+        listener,
+        # Imported in each worker: what it imports is not shared with the parent.
+        lambda: _application(conf),
+        Limits(
+            workers=arguments.workers,
+            threads=arguments.threads,
+            client_timeout=conf.placement_server.client_timeout,
+            max_body_size=conf.placement_server.max_body_size,
+            unqueued=frozenset({conf.placement_server.healthcheck_path}),
+            metrics_path=conf.placement_server.metrics_path,
+        ),
+        tls=tls,
+        when_ready=lambda: _announce(address),
+    ).run()
 
 
-def _allow_open_files() -> None:
-    """Raise the limit as far as is needed and allowed: a worker that reaches it breaks down."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # A new connection is two, until the worker has read something; and there is a database.
-    wanted = 3 * _CONNECTIONS
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+def _application(conf: cfg.ConfigOpts) -> Any:
+    from placement_server.app import build_app
 
-
-@contextlib.contextmanager
-def _metrics_directory(conf: cfg.ConfigOpts) -> Iterator[None]:
-    """Let the workers add their metrics up in a directory, where metrics are served at all.
-
-    A worker that is told to end leaves this block as well, by the stack that it was forked with:
-    the directory goes only with the process that made it.
-    """
-    if not conf.placement_server.metrics_path:
-        yield
-        return
-    maker = os.getpid()
-    directory = tempfile.mkdtemp(prefix="placement-metrics-")
-    # Before anything imports the metrics: see placement_server.metrics.
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
-    try:
-        yield
-    finally:
-        if os.getpid() == maker:
-            shutil.rmtree(directory, ignore_errors=True)
+    return build_app(conf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,15 +172,9 @@ class _Address:
         return f"{self.scheme}://{host}:{self.port}"
 
 
-def _announce(worker: Any, address: _Address) -> None:
-    """Tell, once, when the first worker is ready.
-
-    Not when the socket is: a signal to stop that reaches a worker before it has set its handlers
-    is lost, and who starts and stops a server by its output would wait for the grace to end.
-    """
-    if worker.age == 1:
-        print(f"placement-server: listening on {address}", flush=True)
-        log.getLogger(__name__).info("Listening on %s", address)
+def _announce(address: _Address) -> None:
+    print(f"placement-server: listening on {address}", flush=True)
+    log.getLogger(__name__).info("Listening on %s", address)
 
 
 def _tls(arguments: argparse.Namespace) -> dict[str, str]:
@@ -263,13 +210,10 @@ def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
             f"A database in memory belongs to one process, so {arguments.workers} workers would "
             "have one each: add --workers 1, or name a file, as in sqlite:////tmp/placement.db."
         )
-    try:
-        Enforcer(conf)
-    except UNUSABLE_FILE as error:
-        reason = " ".join(str(error).split())
-        raise CannotServe(
-            f"The policy file {conf.oslo_policy.policy_file} cannot be used: {reason}"
-        ) from error
+    # Before there are workers, each of which would find the same.
+    Enforcer(conf)
+    if conf.api.auth_strategy == "keystone":
+        keystone.check_credentials(conf)
     return conf
 
 
@@ -300,49 +244,7 @@ def _listen(host: str, port: int) -> socket.socket:
                 "another port with --port (0 takes any free one)."
             ) from error
         raise CannotServe(f"Cannot listen on {host} port {port}: {error.strerror}.") from error
-    listener.set_inheritable(True)
     return listener
-
-
-def _seat(server: Any, worker: Any) -> None:
-    worker.seat = server.app.crew.free_seat(other.seat for other in server.WORKERS.values())
-
-
-def _forget_worker(server: Any, worker: Any) -> None:
-    if worker.seat is not None:
-        server.app.crew.clear(worker.seat)
-    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
-        from prometheus_client import multiprocess
-
-        multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
-
-
-class _Server(BaseApplication):  # type: ignore[misc]
-    """Gunicorn with our settings; its own command line and files are not read.
-
-    :ivar client_timeout: and ``max_body_size``: what the workers expect of clients.
-    :ivar crew: how the workers reach each other.
-    """
-
-    def __init__(self, conf: cfg.ConfigOpts, settings: dict[str, Any]) -> None:
-        self._conf = conf
-        self._settings = settings
-        # While workers are replaced there are old and new ones.
-        self.crew = Crew(2 * settings["workers"], settings["threads"])
-        self.client_timeout: float = conf.placement_server.client_timeout
-        self.max_body_size: int = conf.placement_server.max_body_size
-        super().__init__()
-
-    def load_config(self) -> None:
-        for name, value in self._settings.items():
-            # Older versions of gunicorn lack what switches newer ones' additions off.
-            if name in self.cfg.settings:
-                self.cfg.set(name, value)
-
-    def load(self) -> Any:
-        from placement_server.app import build_app
-
-        return build_app(self._conf)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from keystonemiddleware import auth_token
 from oslo_config import cfg
 from oslo_context import context
 
 from placement_server import errors
 from placement_server.api.request import CALLER_KEY
+from placement_server.middleware.keystone import PUBLIC, Keystone
 from placement_server.policies.enforcer import Caller
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
-
-#: The version document, with and without the slash of the mount point.
-_PUBLIC: Final = ("/", "")
 
 #: Further headers of keystonemiddleware, under the names that rules of policy files use.
 _DETAILS: Final = {
@@ -58,20 +55,6 @@ class NoAuth:
         return self._application(environ, start_response)
 
 
-class Keystone:
-    """Have Keystone vouch for the token; only the version document needs none."""
-
-    def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts) -> None:
-        self._application = application
-        self._protected = auth_token.AuthProtocol(application, {"oslo_config_config": conf})
-
-    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
-        if environ.get("PATH_INFO", "") in _PUBLIC:
-            return self._application(environ, start_response)
-        chunks: Iterable[bytes] = self._protected(environ, start_response)
-        return chunks
-
-
 class CallerFromHeaders:
     """Make the caller out of what the strategy found; without a user there is no way in."""
 
@@ -81,7 +64,7 @@ class CallerFromHeaders:
     def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         get = environ.get
         user_id = get("HTTP_X_USER_ID")
-        if user_id is None and get("PATH_INFO", "") not in _PUBLIC:
+        if user_id is None and get("PATH_INFO", "") not in PUBLIC:
             return _unauthorized(environ, start_response)
         caller = Caller(
             user_id=user_id,

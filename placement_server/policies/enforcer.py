@@ -11,12 +11,12 @@ from oslo_config import cfg
 from oslo_policy import policy
 
 from placement_server import errors
-from placement_server.conf import new_config
-from placement_server.policies import operations, roles
+from placement_server.conf import InvalidConfiguration, new_config
+from placement_server.policies import checks, operations, roles
 
 LOG = logging.getLogger(__name__)
 
-UNUSABLE_FILE: Final = (ValueError, TypeError, AttributeError, OSError, cfg.Error)
+_UNUSABLE_FILE: Final = (ValueError, TypeError, AttributeError, OSError, cfg.Error)
 """What the library raises for a policy file that cannot be read or is no policy."""
 
 
@@ -76,12 +76,18 @@ class Enforcer:
     """The rules in force: the defaults, changed by the operator's policy files."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
+        """:raises InvalidConfiguration: the policy file cannot be used."""
         self._enforcer = policy.Enforcer(conf)
         # Every base rule would warn, at every start, that its default has changed.
         self._enforcer.suppress_deprecation_warnings = True
         self._enforcer.suppress_default_change_warnings = True
         self._enforcer.register_defaults(list_rules())
-        self._enforcer.load_rules()
+        try:
+            self._load()
+        except _UNUSABLE_FILE as error:
+            raise InvalidConfiguration(
+                f"The policy file {conf.oslo_policy.policy_file} cannot be used: {_line(error)}"
+            ) from error
         # The library replaces rules file by file when one changes: nobody may look meanwhile.
         self._turn = threading.Lock()
         self._told = ""
@@ -121,6 +127,16 @@ class Enforcer:
             self._decided[question] = allowed
         return allowed
 
+    def _load(self) -> None:
+        """Read the files that have changed.
+
+        :raises ValueError: or another one of `_UNUSABLE_FILE`.
+        """
+        before = self._enforcer.file_rules
+        self._enforcer.load_rules()
+        if self._enforcer.file_rules is not before:
+            checks.require_known(self._enforcer)
+
     def _follow_files(self) -> None:
         """Take over files that have changed; one that cannot be used leaves the rules in force.
 
@@ -135,10 +151,10 @@ class Enforcer:
         rules, file_rules = enforcer.rules, enforcer.file_rules
         enforcer.use_conf = True
         try:
-            enforcer.load_rules()
-        except UNUSABLE_FILE as error:
+            self._load()
+        except _UNUSABLE_FILE as error:
             enforcer.rules, enforcer.file_rules = rules, file_rules
-            reason = " ".join(str(error).split())
+            reason = _line(error)
             if reason != self._told:
                 LOG.error(
                     "The policy file %s cannot be used any more; the rules stay as they were "
@@ -152,3 +168,7 @@ class Enforcer:
         finally:
             # or the evaluation would look at the files once more
             enforcer.use_conf = False
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,8 +1,10 @@
 """placement-server serve does not start, and tells why and what to do."""
 
 import os
+import re
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,8 +119,91 @@ def test_a_policy_file_that_is_none_is_told(
     assert text.startswith(f"placement-server: The policy file {path} cannot be used: ")
 
 
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        ("rolle:admin", 'there is no check "rolle"'),
+        ("not rolle:admin", 'there is no check "rolle"'),
+        ("role:admin and (rule:admin_api or rule:nothing)", 'there is no rule "nothing"'),
+        ("role:admin or", "that is not a policy expression"),
+        ("admin", "that is not a policy expression"),
+    ],
+)
+def test_a_rule_that_cannot_be_checked_is_reported_with_its_name(
+    tmp_path: Path, rule: str, problem: str
+) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(f'"placement:usages": "{rule}"\n')
+    option = f"[oslo_policy]\npolicy_file = {path}\n"
+    text = fails(tmp_path, "--config-file", config(tmp_path, option))
+    assert (
+        f"placement-server: The policy file {path} cannot be used: the rule "
+        f'"placement:usages" is "{rule}", and {problem}'
+    ) in text
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ("", "[keystone_authtoken] lacks auth_type, auth_url, username or user_id, password."),
+        (
+            "auth_type = password\nusername = placement\npassword = x\n",
+            "[keystone_authtoken] lacks auth_url.",
+        ),
+        (
+            "auth_type = password\nauth_url = http://127.0.0.1/\nuser_id = u\n",
+            "[keystone_authtoken] lacks password.",
+        ),
+        (
+            "auth_type = v3applicationcredential\nauth_url = http://127.0.0.1/\n",
+            "[keystone_authtoken] lacks application_credential_secret, "
+            "application_credential_id or application_credential_name.",
+        ),
+        (
+            "auth_section = elsewhere\n[elsewhere]\nauth_type = password\n",
+            "[elsewhere] lacks auth_url, username or user_id, password.",
+        ),
+        ("auth_type = magic\n", "[keystone_authtoken]auth_type is magic"),
+    ],
+)
+def test_credentials_for_keystone_that_are_missing_are_named(
+    tmp_path: Path, told: Callable[..., str], options: str, missing: str
+) -> None:
+    path = config(tmp_path, f"[keystone_authtoken]\n{options}")
+    text = told("--config-file", path, "--auth-strategy", "keystone")
+    assert text.startswith("placement-server: ")
+    assert text.count("\n") == 1
+    assert missing in text
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("[api]\nauth_strategy = keystone\n", "[keystone_authtoken] lacks auth_type, auth_url"),
+        ("[oslo_policy]\npolicy_file = {policy}\n", 'there is no check "rolle"'),
+    ],
+)
+def test_under_another_http_server_it_does_not_start_either(
+    tmp_path: Path, options: str, reason: str
+) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text('"placement:usages": "rolle:admin"\n')
+    Path(config(tmp_path, options.format(policy=policy))).rename(tmp_path / "placement.conf")
+    done = subprocess.run(
+        [sys.executable, "-c", "import placement_server.wsgi"],
+        env={**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.search(rf"InvalidConfiguration: .*{re.escape(reason)}", done.stdout + done.stderr)
+
+
 def test_a_database_that_is_not_up_to_date_is_told(tmp_path: Path) -> None:
-    text = fails(tmp_path, "--database-url", f"sqlite:///{tmp_path}/empty.db", "--port", "0")
+    trial = ("--database-url", f"sqlite:///{tmp_path}/empty.db", "--auth-strategy", "noauth2")
+    text = fails(tmp_path, *trial, "--port", "0")
     assert "placement-manage db sync" in text
 
 
@@ -129,7 +214,7 @@ def test_a_database_that_does_not_answer_is_told(tmp_path: Path) -> None:
     path = tmp_path / "test.conf"
     path.write_text(
         f"[placement_database]\nconnection = postgresql+psycopg://u:secret@127.0.0.1:{port}/p\n"
-        "max_retries = 1\nretry_interval = 0\n"
+        "max_retries = 1\nretry_interval = 0\n[api]\nauth_strategy = noauth2\n"
     )
     text = fails(tmp_path, "--config-file", str(path), "--port", "0")
     assert "secret" not in text

@@ -1,0 +1,158 @@
+"""The parent of the worker processes: gunicorn with our settings."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import resource
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from gunicorn.app.base import BaseApplication
+
+from placement_server.http_server.worker import begin_life
+
+#: Seconds that requests get to finish after SIGTERM.
+_GRACE: Final = 30
+
+#: Connections that one worker holds at a time; more wait until one of them is closed.
+_CONNECTIONS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is served at a time, and what is expected of clients.
+
+    :ivar threads: requests that one worker serves at a time.
+    :ivar client_timeout: seconds that a client has to send a request, and again for the answer.
+    :ivar max_body_size: the most bytes of a body that are kept for the application.
+    :ivar unqueued: paths of requests that wait for no other, such as the health check.
+    :ivar metrics_path: where metrics are served, if not empty.
+    """
+
+    workers: int
+    threads: int
+    client_timeout: float
+    max_body_size: int
+    unqueued: frozenset[str]
+    metrics_path: str
+
+
+class HttpServer(BaseApplication):  # type: ignore[misc]
+    """Worker processes that are watched and replaced; gunicorn's own command line is not read."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        application: Callable[[], Any],
+        limits: Limits,
+        *,
+        tls: Mapping[str, str],
+        when_ready: Callable[[], None],
+    ) -> None:
+        """:param listener: listens already; it is taken over.
+        :param application: makes the WSGI callable, once in each worker.
+        :param tls: gunicorn's ``certfile`` and ``keyfile``, or nothing.
+        :param when_ready: called once, in the first worker that answers.
+        """
+        self._application = application
+        self.limits = limits
+        listener.set_inheritable(True)
+        self._settings: dict[str, Any] = {
+            "bind": [f"fd://{listener.detach()}"],
+            "workers": limits.workers,
+            "threads": limits.threads,
+            "worker_connections": _CONNECTIONS,
+            "worker_class": "placement_server.http_server.worker.HttpWorker",
+            "graceful_timeout": _GRACE,
+            # The other parser answers a Content-Length that is no number by itself.
+            "http_parser": "python",
+            "keepalive": 75,
+            # The worker has its own limit.
+            "limit_request_line": 0,
+            "limit_request_field_size": 65_536,
+            "proc_name": "placement-server",
+            "control_socket_disable": True,
+            # Proxy headers are [oslo_middleware]'s business, or ignored.
+            "forwarded_allow_ips": "",
+            "secure_scheme_headers": {},
+            "on_starting": _end_by_interrupt_as_by_term,
+            "post_fork": begin_life,
+            "post_worker_init": lambda worker: when_ready() if worker.age == 1 else None,
+            "child_exit": _forget_worker,
+            **tls,
+        }
+        super().__init__()
+
+    def run(self) -> NoReturn:
+        """Serve until a signal ends it, and end the process with gunicorn's status.
+
+        At once: the end of the interpreter would take longer than that of an idle server.
+        """
+        _allow_open_files()
+        status: Any = 0
+        with _metrics_directory(self.limits.metrics_path):
+            try:
+                super().run()
+            except SystemExit as end:
+                status = end.code
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(status if isinstance(status, int) else 1)
+
+    def load_config(self) -> None:
+        for name, value in self._settings.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        return self._application()
+
+
+@contextlib.contextmanager
+def _metrics_directory(metrics_path: str) -> Iterator[None]:
+    """Let the workers add their metrics up in a directory, where metrics are served at all.
+
+    A worker that cannot start leaves this block as well, by the stack that it was forked with: the
+    directory goes only with the process that made it.
+    """
+    if not metrics_path:
+        yield
+        return
+    maker = os.getpid()
+    directory = tempfile.mkdtemp(prefix="placement-metrics-")
+    # Before anything imports the metrics: see placement_server.metrics.
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = directory
+    try:
+        yield
+    finally:
+        if os.getpid() == maker:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _allow_open_files() -> None:
+    """Raise the limit as far as is needed and allowed: a worker that reaches it breaks down."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # Connections, bodies that wait in files, and a database.
+    needed = 3 * _CONNECTIONS
+    if hard != resource.RLIM_INFINITY:
+        needed = min(needed, hard)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _end_by_interrupt_as_by_term(parent: Any) -> None:
+    # A second Ctrl-C ends requests in progress too: the parent listens for one while it waits.
+    parent.handle_int = parent.handle_term
+
+
+def _forget_worker(_parent: Any, worker: Any) -> None:
+    if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
+        from prometheus_client import multiprocess
+
+        multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]

@@ -1,0 +1,149 @@
+"""Tokens that Keystone vouches for, and what the server needs to ask it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+import webob.exc
+from keystoneauth1 import exceptions, loading
+from keystoneauth1.loading import session as session_loading
+from keystonemiddleware import auth_token
+from oslo_config import cfg
+
+from placement_server import errors
+from placement_server.api.request import REQUEST_ID_KEY
+from placement_server.conf import InvalidConfiguration
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+LOG = logging.getLogger(__name__)
+
+GROUP: Final = "keystone_authtoken"
+
+#: The version document, with and without the slash of the mount point.
+PUBLIC: Final = ("/", "")
+
+#: Seconds that Keystone has to answer when the server starts.
+_PATIENCE: Final = 3
+
+#: The kind of credentials that nearly everybody has.
+_USUAL: Final = "password"
+
+#: What a kind of credentials cannot do without, where its own options do not say so. Of names with
+#: a bar between them one will do.
+_NEEDED: Final = {
+    "password": ("username|user_id", "password"),
+    "v3password": ("username|user_id", "password"),
+    "v2password": ("username|user_id", "password"),
+    "v3applicationcredential": ("application_credential_id|application_credential_name",),
+}
+
+
+class Keystone:
+    """Have Keystone vouch for the token; only the version document needs none.
+
+    :raises InvalidConfiguration: the server has no credentials to ask Keystone with.
+    """
+
+    def __init__(self, application: WSGIApplication, conf: cfg.ConfigOpts) -> None:
+        check_credentials(conf)
+        self._application = application
+        self._protected = _Validation(application, {"oslo_config_config": conf})
+
+    def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if environ.get("PATH_INFO", "") in PUBLIC:
+            return self._application(environ, start_response)
+        try:
+            chunks: Iterable[bytes] = self._protected(environ, start_response)
+        except _KeystoneUnavailable as error:
+            status, headers, body = errors.render(error, environ, None, environ[REQUEST_ID_KEY])
+            start_response(status, headers)
+            return [body]
+        return chunks
+
+
+class _KeystoneUnavailable(errors.ServiceUnavailable):
+    """Keystone could not be asked about a token."""
+
+
+class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
+    """The middleware, with one kind of error for all ways in which Keystone may fail."""
+
+    def fetch_token(self, token: str, allow_expired: bool = False) -> Any:
+        try:
+            return super().fetch_token(token, allow_expired=allow_expired)
+        except (webob.exc.HTTPServiceUnavailable, exceptions.ClientException) as error:
+            LOG.error("Keystone could not be asked about a token: %s", error)
+            raise _KeystoneUnavailable(
+                "The Keystone service is temporarily unavailable."
+            ) from error
+
+
+def check_credentials(conf: cfg.ConfigOpts) -> None:
+    """Look whether the options are there with which this server asks Keystone.
+
+    :raises InvalidConfiguration: one is missing.
+    """
+    group = _register_credentials(conf)
+    auth_type = conf[group].auth_type
+    try:
+        loader = loading.get_plugin_loader(auth_type or _USUAL)
+    except exceptions.NoMatchingPlugin as error:
+        raise InvalidConfiguration(
+            f"[{group}]auth_type is {auth_type}, but no such plugin is installed; see {_USUAL}."
+        ) from error
+    conf.register_opts(loading.get_auth_plugin_conf_options(loader), group=group)
+    needed = ["auth_type", *(option.dest for option in loader.get_options() if option.required)]
+    needed += _NEEDED.get(auth_type or _USUAL, ())
+    missing = [
+        names.replace("|", " or ")
+        for names in needed
+        if not any(conf[group][name] for name in names.split("|"))
+    ]
+    if missing:
+        raise InvalidConfiguration(
+            "[api]auth_strategy is keystone, and the server has no credentials to ask Keystone "
+            f"about tokens: [{group}] lacks {', '.join(missing)}. Set them, as "
+            "etc/placement.conf.sample describes."
+        )
+
+
+def warn_of_silence(conf: cfg.ConfigOpts) -> None:
+    """Log a warning where Keystone does not answer, after three seconds at most.
+
+    :raises InvalidConfiguration: the credentials are not there.
+    """
+    check_credentials(conf)
+    group = _register_credentials(conf)
+    url = getattr(conf[group], "auth_url", None)
+    if not url:
+        # Of the kinds of credentials some need none.
+        return
+    own = conf[GROUP]
+    session = session_loading.Session().load_from_options(
+        cert=own.certfile,
+        key=own.keyfile,
+        cacert=own.cafile,
+        insecure=own.insecure,
+        timeout=_PATIENCE,
+    )
+    try:
+        session.get(url, authenticated=False)
+    except exceptions.ClientException as error:
+        LOG.warning(
+            "Keystone does not answer at [%s]auth_url %s. Until it does, requests are answered "
+            "with 503. Check the option, and that Keystone runs: %s",
+            group,
+            url,
+            error,
+        )
+
+
+def _register_credentials(conf: cfg.ConfigOpts) -> str:
+    """The group that has the credentials."""
+    group: str = conf[GROUP].auth_section or GROUP
+    conf.register_opts(loading.get_auth_common_conf_options(), group=group)
+    return group

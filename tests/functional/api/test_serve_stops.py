@@ -1,0 +1,157 @@
+"""The end of placement-server: nobody is kept waiting, nothing is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import requests
+
+from .served import Served
+
+ADMIN = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+GET = b"GET /traits HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n"
+
+#: Seconds in which an idle server ends. It takes a fifth of one; other tests may run.
+SOON = 1.0
+
+
+def connect(server: Served) -> socket.socket:
+    return socket.create_connection(server.address, timeout=30)
+
+
+def kept(server: Served) -> socket.socket:
+    connection = connect(server)
+    connection.sendall(GET)
+    answer = b""
+    while not answer.endswith(b"}]}"):
+        answer += connection.recv(65536)
+    return connection
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("client", [None, kept, connect])
+def test_an_idle_server_ends_at_once_whoever_is_connected(
+    tmp_path: Path, end: signal.Signals, client: Callable[[Served], socket.socket] | None
+) -> None:
+    server = Served(tmp_path, "--workers", "2")
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(client(server)) for _ in range(6) if client]
+        workers = psutil.Process(server.process.pid).children()
+        begun = time.monotonic()
+        server.process.send_signal(end)
+        _, left = psutil.wait_procs([*workers, psutil.Process(server.process.pid)], SOON)
+        assert not left, time.monotonic() - begun
+        # Not one of them waits for an answer that does not come.
+        assert [_rest(connection) for connection in connections] == [b""] * len(connections)
+    assert server.stop() == 0
+    assert "Traceback" not in server.output
+
+
+def _rest(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(65536)
+    except ConnectionResetError:
+        return b""
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_a_request_in_progress_is_answered_and_new_clients_are_refused(
+    tmp_path: Path, end: signal.Signals
+) -> None:
+    server = Served(tmp_path, "--workers", "2")
+    with kept(server) as busy, connect(server) as half:
+        half.sendall(GET[:30])
+        busy.sendall(GET[:30])
+        # The rest comes when the server takes no new client any more.
+        server.process.send_signal(end)
+        deadline = time.monotonic() + 20
+        while _is_taken(server):
+            assert time.monotonic() < deadline
+        for connection in (busy, half):
+            connection.sendall(GET[30:])
+            answer = connection.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 ")
+            assert b"connection: close" in answer.lower()
+    assert server.stop() == 0
+
+
+def _is_taken(server: Served) -> bool:
+    try:
+        connect(server).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("round_number", range(3))
+def test_a_server_that_is_stopped_while_its_workers_start_does_not_wait_for_them(
+    tmp_path: Path, round_number: int
+) -> None:
+    del round_number
+    # The first one tells that it is ready; most of the others are not.
+    server = Served(tmp_path, "--workers", "6")
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(timeout=10) == 0
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("round_number", range(4))
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, round_number: int) -> None:
+    server = Served(tmp_path, "--workers", "3")
+    # One of them has a client that keeps it busy.
+    with kept(server), connect(server) as half:
+        half.sendall(GET[:30])
+        parent = psutil.Process(server.process.pid)
+        first, *others = parent.children()
+        if round_number % 2:
+            # One that does not run cannot look after itself either.
+            others[0].suspend()
+        first.kill()
+        psutil.wait_procs([first], 10)
+        workers = [*parent.children(), *others]
+        server.process.kill()
+        server.process.wait(timeout=10)
+        deadline = time.monotonic() + 2
+        # A worker that was just made in the place of the first one is not among those known here.
+        while any(_lives(worker) for worker in workers) or not _is_free(server.address):
+            assert time.monotonic() < deadline
+
+
+def _is_free(address: tuple[str, int]) -> bool:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+            listener.listen()
+        except OSError:
+            return False
+    return True
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_second_interrupt_does_not_wait_for_requests_in_progress(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--workers", "1")
+    requests.get(f"{server.url}/traits", headers=ADMIN, timeout=30)
+    with connect(server) as half:
+        half.sendall(GET[:30])
+        server.process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + 20
+        while _is_taken(server):
+            assert time.monotonic() < deadline
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(timeout=10) == 0
+        assert _rest(half) == b""
+    assert server.stop() == 0
