@@ -180,8 +180,10 @@ def test_an_unknown_path_is_404_not_403_for_a_caller_without_rights(api: Client)
 
 @pytest.fixture
 def keystone_api(make_api: MakeApi) -> Client:
+    # The kind of credentials that has no option that must be there.
     return make_api(
         api__auth_strategy="keystone",
+        keystone_authtoken__auth_type="none",
         keystone_authtoken__www_authenticate_uri="http://keystone.example.org",
     )
 
