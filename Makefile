@@ -34,7 +34,7 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	fi
 	@echo "== installing compute-agent and what it needs into $(VENV); the first time takes a minute"
 	@$(VENV)/bin/python -m pip install --disable-pip-version-check --progress-bar off \
-	    --constraint constraints.txt --editable . 2>$(VENV)/install.err \
+	    --constraint constraints.txt --editable '.[dev]' 2>$(VENV)/install.err \
 	    | awk -v tty="$$(test -t 1 && echo yes)" \
 	          '/^(Collecting|Processing)/ { ++n; if (tty) printf "\r   %d packages", n; fflush() } \
 	           /^Installing collected/ { printf "\r   installing %d packages\n", n; fflush() }' \

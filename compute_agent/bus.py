@@ -11,7 +11,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import errors
+from compute_agent import errors, extras
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 _VERSION = re.compile(r"\d+\.\d+")
 
 
-def use_threads() -> Any:
-    """Make oslo.service work with threads, and return its module `service`.
+def use_threads() -> None:
+    """Make oslo.service, below oslo.messaging, work with threads.
 
     To be called before anything of oslo.messaging is imported. It may be called again.
+
+    :raises InvalidConfiguration: this host was installed without what a bus needs.
     """
-    # futurist, below it, imports eventlet where that is installed, which nobody here uses and
-    # which costs every host 18 MiB; for an entry of None an import fails as if it were not there
+    extras.require("bus", "A message bus", "oslo_messaging", "oslo_service")
+    # what is below it imports eventlet where that is installed, which nobody here uses and which
+    # costs every host 18 MiB; for an entry of None an import fails as if it were not there
     hidden = "eventlet" not in sys.modules
     if hidden:
         sys.modules["eventlet"] = None  # type: ignore[assignment]
@@ -33,11 +36,10 @@ def use_threads() -> Any:
         from oslo_service import backend
 
         backend.init_backend(backend.BackendType.THREADING)
-        from oslo_service import service
+        import oslo_messaging  # noqa: F401 - with what is below it, while eventlet is hidden
     finally:
         if hidden:
             del sys.modules["eventlet"]
-    return service
 
 
 def version_cap(conf: cfg.ConfigOpts, service: str) -> str | None:

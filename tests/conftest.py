@@ -26,4 +26,5 @@ pytest_plugins = [
     "tests.fixtures.placement",
     "tests.fixtures.keystone",
     "tests.fixtures.rabbitmq",
+    "tests.fixtures.plain_installation",
 ]

@@ -43,6 +43,7 @@ def run(argv: Sequence[str]) -> int:
 def _run(namespace: argparse.Namespace, stop: threading.Event) -> int:
     from rich.console import Console
 
+    from compute_agent import extras
     from compute_agent.dev.errors import DevInterrupted
     from compute_agent.dev.session import DevOptions, DevRun
     from compute_agent.dev.state_directory import StateDirectory, default_path
@@ -63,6 +64,7 @@ def _run(namespace: argparse.Namespace, stop: threading.Event) -> int:
     # what libraries log belongs to nobody who looks at a demonstration
     logging.getLogger().addHandler(logging.NullHandler())
     try:
+        extras.require("dev", "It", "gunicorn", "oslo_messaging", "oslo_service", "sqlalchemy")
         DevRun(options, console, stop).run()
     except DevInterrupted as error:
         print(f"compute-agent dev: {error}", file=sys.stderr)

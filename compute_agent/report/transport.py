@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote
 
-from compute_agent import errors
+from compute_agent import errors, extras
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -119,9 +119,10 @@ class InProcessTransport:
 
         Whoever can read that file holds the database anyway.
 
-        :raises errors.InvalidConfiguration: the server cannot use the file.
+        :raises errors.InvalidConfiguration: the server is not installed, or cannot use the file.
         :raises errors.PlacementUnavailable: its database cannot be used.
         """
+        extras.require("server", "Placement in this process", "sqlalchemy", "numpy", "webob")
         from placement_server import app as server_app
         from placement_server import conf as server_conf
         from placement_server.store.errors import StoreError

@@ -1,10 +1,9 @@
 """The life of the agent: the first pass in `main`, then the service loop, then a clean end.
 
 The first pass runs in the main thread before anything is served, so that what is fatal at start
-ends the process with its own status. Only then oslo.service gets the service, by its in-process
-launcher: the launcher that forks would start a dead agent again and again inside itself, and the
-service manager would never hear of it. A fatal event later sets the exit status and stops the
-launcher.
+ends the process with its own status. A fatal event later sets the exit status and ends the service.
+It is one process without a launcher: those of oslo.service start a dead agent again inside
+themselves, or end with status 0, and the service manager would never hear of it.
 """
 
 from __future__ import annotations
@@ -68,7 +67,6 @@ class Agent:
         self._rng = rng or random.Random()
         self._stop = threading.Event()
         self._reload = threading.Event()
-        self._serving = threading.Event()
         self._exit_code = ExitCode.ASKED_TO_STOP
         self._ready = False
         self._schedule = PassSchedule(time.monotonic)
@@ -200,46 +198,11 @@ class Agent:
         yield from list(self.tracker.nodes())
 
     def _serve(self) -> None:
-        launcher, service = self._launcher()
-        launcher.launch_service(service)
+        """Run the loop of passes until asked to stop. The bus follows once a node is reported."""
+        self._loop.start()
+        self._watch_hardware()
         self._stop.wait()
-        # the launcher starts the service in a thread, which may not have come to it yet
-        self._serving.wait()
-        launcher.stop()
-        launcher.wait()
-
-    def _launcher(self) -> tuple[Any, Any]:
-        # imported here: an agent that fails at start, and the other commands, need not pay for it
-        from compute_agent import bus
-
-        service = bus.use_threads()
-        agent = self
-        base: Any = service.ServiceBase
-
-        class LaunchedAgent(base):  # type: ignore[misc]
-            """What oslo.service starts and stops."""
-
-            def start(self) -> None:
-                agent.start_serving()
-
-            def stop(self) -> None:
-                agent.stop_serving()
-
-            def wait(self) -> None:
-                """Nothing is left to wait for once `stop` has returned."""
-
-            def reset(self) -> None:
-                agent.request_reload()
-
-        return service.Launcher(self._conf, restart_method="mutate"), LaunchedAgent()
-
-    def start_serving(self) -> None:
-        """Start the loop of passes. The bus follows once a node has been reported."""
-        try:
-            self._loop.start()
-            self._watch_hardware()
-        finally:
-            self._serving.set()
+        self._stop_serving()
 
     def _watch_hardware(self) -> None:
         try:
@@ -252,7 +215,7 @@ class Agent:
         self._schedule.trigger(f"event: {what}")
         self._loop.wake()
 
-    def stop_serving(self) -> None:
+    def _stop_serving(self) -> None:
         """Finish the passes at work, then leave the bus."""
         self._loop.stop()
         self._loop.join()

@@ -1,0 +1,22 @@
+"""Parts of the software that not every host has, by the extras of the Python package."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from compute_agent import errors
+
+
+def require(extra: str, purpose: str, *modules: str) -> None:
+    """Check that an extra is installed, before anything of it is imported.
+
+    :param purpose: what cannot be done without it; the subject of the error's sentence.
+    :param modules: top-level modules that the extra brings.
+    :raises InvalidConfiguration: one is missing; the text names it and the command that helps.
+    """
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        raise errors.InvalidConfiguration(
+            f"{purpose} needs {', '.join(missing)}, which this installation of compute-agent does "
+            f"not have. Install it with: pip install 'compute-agent[{extra}]'"
+        )

@@ -1,0 +1,41 @@
+"""The console scripts of the server, as far as they need nothing of the extra `server`.
+
+compute-agent is installed on every host without that extra, and these scripts with it.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+_CANNOT_START = 1
+_CANNOT_LOOK = 255
+"""What `placement-status` ends with where it could not look; 1 is a warning there."""
+
+
+def placement_server() -> int:
+    return _run("placement-server", "serve", _CANNOT_START)
+
+
+def placement_manage() -> int:
+    return _run("placement-manage", "manage", _CANNOT_START)
+
+
+def placement_status() -> int:
+    return _run("placement-status", "status", _CANNOT_LOOK)
+
+
+def _run(program: str, module: str, without_extra: int) -> int:
+    try:
+        command = import_module(f"placement_server.cmd.{module}")
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.startswith("placement_server"):
+            raise
+        print(
+            f"{program}: it needs {missing.name}, which this installation of compute-agent does "
+            "not have. Install it with: pip install 'compute-agent[server]'",
+            file=sys.stderr,
+        )
+        return without_extra
+    status: int = command.main()
+    return status

@@ -1,0 +1,39 @@
+"""What a host gets that installs compute-agent without extras."""
+
+import json
+import subprocess
+import sys
+
+from tests.fixtures.plain_installation import plain_distributions
+
+NEED_A_BUS = {"compute_agent.dev.bus", "compute_agent.scheduler.rpc"}
+OF_THE_SERVER = {"numpy", "sqlalchemy", "alembic", "gunicorn", "oslo-messaging", "eventlet"}
+IMPORT_ALL = """
+import importlib, json, pkgutil, compute_agent
+failures = {}
+for module in pkgutil.walk_packages(compute_agent.__path__, "compute_agent."):
+    try:
+        importlib.import_module(module.name)
+    except Exception as error:
+        failures[module.name] = str(error)
+print(json.dumps(failures))
+"""
+
+
+def test_an_agents_host_gets_at_most_45_packages_and_none_of_the_server():
+    packages = plain_distributions()
+    assert len(packages) <= 45
+    assert not packages & OF_THE_SERVER
+
+
+def test_without_extras_everything_but_what_serves_the_bus_can_be_imported(plain_installation):
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL],
+        env=plain_installation,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    failures = json.loads(done.stdout)
+    assert set(failures) == NEED_A_BUS
+    assert all("pip install 'compute-agent[bus]'" in text for text in failures.values())
