@@ -22,6 +22,10 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 pytest_plugins = [
+    "pytester",
+    "tests.fixtures.needs",
+    "tests.fixtures.programs",
+    "tests.fixtures.run_parts",
     "tests.fixtures.databases",
     "tests.fixtures.placement",
     "tests.fixtures.keystone",

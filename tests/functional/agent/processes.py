@@ -20,6 +20,7 @@ import requests
 
 from compute_agent import errors
 from compute_agent.service import local_socket
+from tests.fixtures import programs
 from tests.fixtures.placement import free_port, wait_for_placement
 
 BIN = Path(sys.executable).parent
@@ -49,7 +50,7 @@ class PlacementProcess:
 
     directory: Path
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
+    process: programs.Process | None = None
 
     @property
     def url(self) -> str:
@@ -64,15 +65,12 @@ class PlacementProcess:
         )
         log = self.directory / "placement.log"
         with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [
-                    str(BIN / "placement-server"),
-                    *("serve", "--config-file", str(config)),
-                    *("--host", "127.0.0.1", "--port", str(self.port)),
-                ],
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
+            self.process = programs.start(
+                "placement-server",
+                *("serve", "--config-file", str(config)),
+                *("--host", "127.0.0.1", "--port", str(self.port)),
+                output=output,
+                new_session=True,
             )
         wait_for_placement(self.url, self.process, log)
 
@@ -154,7 +152,7 @@ class AgentProcess:
         self.config = directory / "agent.conf"
         self.script_path = directory / "script.json"
         self.log = directory / "agent.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: programs.Process | None = None
         self._options: dict[str, dict[str, Any]] = {
             "DEFAULT": {
                 "compute_driver": "tests.functional.agent.scripted_driver.ScriptedDriver",
@@ -192,28 +190,23 @@ class AgentProcess:
             "PYTHONUNBUFFERED": "1",
         }
 
-    def command(self, *arguments: str) -> list[str]:
-        return [str(BIN / "compute-agent"), *arguments, "--config-file", str(self.config)]
-
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        return subprocess.run(
-            self.command(*arguments),
-            capture_output=True,
-            text=True,
+        return programs.run(
+            "compute-agent",
+            *(*arguments, "--config-file", str(self.config)),
             timeout=PATIENCE,
-            env=self.environment(),
-            check=False,
+            environment=self.environment(),
         )
 
     def start(self, *arguments: str, **environment: str) -> None:
         """Start `compute-agent run`, in the background."""
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
-                self.command("run", *arguments),
-                stdout=output,
-                stderr=output,
-                env=self.environment() | environment,
+            self.process = programs.start(
+                "compute-agent",
+                *("run", *arguments, "--config-file", str(self.config)),
+                output=output,
+                environment=self.environment() | environment,
             )
 
     def started(self) -> dict[str, Any]:

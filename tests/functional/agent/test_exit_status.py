@@ -6,6 +6,8 @@ import pytest
 
 from tests.functional.agent.processes import claim, eventually, running
 
+pytestmark = pytest.mark.usefixtures("console_scripts")
+
 
 def says_once(agent, *words: str) -> str:
     """The one sentence about why it ended, without a traceback."""

@@ -2,11 +2,8 @@
 
 import json
 import logging
-import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -21,6 +18,7 @@ from compute_agent.report.keystone import KeystoneTransport
 from compute_agent.report.transport import InProcessTransport, Transport
 from compute_agent.service.rpc import RpcServer
 from compute_agent.virt.driver import InstanceDevices
+from tests.fixtures import programs
 from tests.functional.manage.cloud import Cloud, running_cloud
 
 VERSION = (1, 39)
@@ -173,15 +171,8 @@ class Operator:
         self, write: int, command: str = "migrate_compute_inventory", *arguments: str
     ) -> Result:
         """Run the command in a process that is killed before its n-th write to placement."""
-        script = Path(__file__).with_name("killed_before_write.py")
-        done = subprocess.run(
-            [sys.executable, str(script), str(write), *self.arguments(command, *arguments)],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        )
+        script = "tests.functional.manage.killed_before_write"
+        done = programs.run(script, str(write), *self.arguments(command, *arguments), timeout=120)
         assert done.returncode in (0, -signal.SIGKILL), done.stderr
         return Result(done.returncode, done.stdout, done.stderr)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import requests
 
 from compute_agent.report.transport import InProcessTransport
+from tests.fixtures import programs
 from tests.functional.report.conftest import ours
 from tests.functional.scheduler.guests import KINDS, Guest, Place
 from tests.functional.scheduler.moving import World
@@ -113,17 +113,8 @@ def command(config: Path) -> Command:
 
     def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         file = options.pop("config_file", config)
-        return subprocess.run(
-            [
-                str(Path(sys.executable).parent / "compute-scheduler"),
-                *("--config-file", str(file)),
-                *arguments,
-            ],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-            **options,
+        return programs.run(
+            "compute-scheduler", "--config-file", str(file), *arguments, timeout=120, **options
         )
 
     return run
