@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from compute_agent.manage.coverage import cover, total
 from compute_agent.scheduler.request import RequestGroup
-from tests.unit.manage.test_coverage import need
+from tests.unit.manage.needs import need
 
 Held = Mapping[str, Mapping[str, int]]
 

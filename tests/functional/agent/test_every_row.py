@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.report.retries import SystemClock
-from compute_agent.report.transport import Response, make_response
+from compute_agent.report.transport import make_response
 from compute_agent.tracker.decisions import ExitCode
 from compute_agent.virt.fake.topology import fake_topology
 from compute_agent.virt.fake.topology_drivers import Misdeed
+from tests.functional.agent.answers import ANSWERS
 from tests.functional.agent.in_process import SMALL, Node, placement_app
 
 
@@ -108,29 +109,6 @@ def test_a_reshape_asked_for_in_a_reload_is_none_of_a_start(node):
 # -- placement -----------------------------------------------------------------------------------
 
 
-def refusal(status: int, code: str = "placement.undefined_code") -> Callable[[], Response]:
-    entry = {"status": status, "title": "t", "detail": "scripted", "code": code, "request_id": "r"}
-    return lambda: make_response(status, [], json.dumps({"errors": [entry]}))
-
-
-def silence() -> Response:
-    raise errors.PlacementAPIConnectFailure("the connection was closed without an answer")
-
-
-ANSWERS = {
-    "400": (refusal(400), ExitCode.PLACEMENT_REJECTED),
-    "401": (refusal(401), ExitCode.PLACEMENT_REJECTED),
-    "403": (refusal(403), ExitCode.PLACEMENT_REJECTED),
-    "404": (refusal(404), ExitCode.PLACEMENT_REJECTED),
-    "409": (refusal(409), ExitCode.PLACEMENT_REJECTED),
-    "409 conflict": (refusal(409, "placement.concurrent_update"), ExitCode.PLACEMENT_REJECTED),
-    "500": (refusal(500), None),
-    "503": (refusal(503), None),
-    "500 of a proxy": (lambda: make_response(500, [], "<html>"), None),
-    "garbage": (lambda: make_response(200, [], "<html>log in</html>"), 3),
-    "empty": (lambda: make_response(200, [], ""), 3),
-    "nothing": (silence, None),
-}
 CALLS = {
     "the probe": ("GET", "in_tree="),
     "a new provider": ("POST", "^/resource_providers$"),

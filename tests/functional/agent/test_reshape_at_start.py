@@ -19,8 +19,8 @@ from compute_agent.report.transport import InProcessTransport, Response, make_re
 from compute_agent.tracker.decisions import ExitCode
 from compute_agent.tracker.resource_tracker import PassResult
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
+from tests.functional.agent.answers import ANSWERS, refusal, silence
 from tests.functional.agent.in_process import Node, placement_app
-from tests.functional.agent.test_every_row import ANSWERS, refusal, silence
 
 SIZE = MachineSize(cells=2, gpus=1, nics=0)
 GUESTS = ({"VCPU": 2, "MEMORY_MB": 4096, "DISK_GB": 10}, {"VCPU": 20, "MEMORY_MB": 90_000})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from .conftest import MakeApi
-from .test_extensions import ask
+from .extended_searches import ask
 from .wsgi_client import Client
 
 PAGE = Path(__file__).parents[3] / "docs" / "candidates.md"

@@ -6,22 +6,18 @@ import jsonschema
 import pytest
 
 from placement_server.schemas.candidate_explanation import EXPLANATION
+from tests.functional.api.extended_searches import EXTENDED, ask
 
 from .candidate_world import A2, PATH, UUID, build_world
 from .conftest import MakeApi
 from .wsgi_client import Answer, Client
 
-EXTENDED = "placement 1.39, placement-ext 1.0"
 NICS = "resources_N1=SRIOV_NET_VF:1&resources_N2=SRIOV_NET_VF:1"
 
 
 @pytest.fixture
 def api(make_api: MakeApi) -> Client:
     return build_world(make_api())
-
-
-def ask(api: Client, query: str, header: str = EXTENDED) -> Answer:
-    return api("GET", f"{PATH}?{query}", version=None, headers={"OpenStack-API-Version": header})
 
 
 def used(answer: Answer) -> list[set[str]]:

@@ -10,23 +10,7 @@ import pytest
 from compute_agent.cmd import agent
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.manage.conftest import Operator, Result
-
-
-def examine(operator: Operator, *arguments: str) -> Result:
-    operator.arguments("doctor")
-    operator.capture.readouterr()
-    config = f"--config-file={operator.directory / 'agent.conf'}"
-    status = agent.main(["doctor", config, *arguments])
-    return Result(status, *operator.capture.readouterr())
-
-
-def told(result: Result, level: str) -> dict[str, str]:
-    """The diagnoses of a level: subject to text."""
-    return {
-        each["subject"]: each["text"]
-        for each in json.loads(result.out)["diagnoses"]
-        if each["level"] == level
-    }
+from tests.functional.manage.diagnoses import examine, told
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from compute_agent.cmd import agent_healing
 from compute_agent.service.commands import AgentCommands
 from compute_agent.tracker.drift_healing import End, Treated
 from tests.functional.manage.conftest import Agent, Operator
-from tests.functional.manage.test_doctor import examine, told
+from tests.functional.manage.diagnoses import examine, told
 
 NOW = "--min-age=0"
 HOST_DRIVER = {"compute_driver": "host.HostDriver"}

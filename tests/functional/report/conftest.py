@@ -26,6 +26,8 @@ from compute_agent.report.transport import (
 from placement_server.app import build_app
 from placement_server.conf import new_config
 from tests.functional.api.differential.reference import Reference, ReferenceMissing
+from tests.functional.report.claims import claim
+from tests.functional.report.gpu_move import flat
 
 
 @pytest.fixture(scope="session", params=["ours", "published"])
@@ -195,3 +197,14 @@ def other(placement: Transport) -> Iterator[ReportClient]:
     client = ReportClient(placement, clock=FakeClock())
     yield client
     client.close()
+
+
+@pytest.fixture
+def guests(host: Host, other: ReportClient) -> list[str]:
+    """A flat host with two guests that have a GPU and one that has none."""
+    host.report(flat(host.name))
+    return [
+        claim(other, host.root, {"VCPU": 1, "VGPU": 1}),
+        claim(other, host.root, {"VCPU": 1, "VGPU": 1}),
+        claim(other, host.root, {"VCPU": 1}),
+    ]

@@ -7,9 +7,9 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.report.allocations import AlreadyClaimed, Claimed, NoCapacity
+from tests.functional.report.claims import claim
+from tests.functional.report.interference import before_next
 from tests.functional.report.layouts import small
-from tests.functional.report.test_conflicts import before_next
-from tests.functional.report.test_request_counts import claim
 
 
 @pytest.fixture

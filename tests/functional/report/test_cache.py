@@ -5,8 +5,8 @@ import json
 import pytest
 
 from compute_agent.provider_tree import child_uuid
+from tests.functional.report.claims import claim
 from tests.functional.report.layouts import small
-from tests.functional.report.test_request_counts import claim
 
 pytestmark = pytest.mark.parametrize("placement", ["ours"], indirect=True)
 

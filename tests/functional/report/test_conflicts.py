@@ -5,25 +5,15 @@ import uuid as uuidlib
 import pytest
 
 from compute_agent import errors
+from tests.functional.report.claims import claim
+from tests.functional.report.interference import before_next
 from tests.functional.report.layouts import small
-from tests.functional.report.test_request_counts import claim
 
 
 @pytest.fixture
 def reported(host):
     host.report(small(host.name))
     return host
-
-
-def before_next(host, method: str, ending: str, act) -> None:
-    """Call ``act`` once, just before the next such request goes out."""
-
-    def hook(sent_method, path, body):
-        if sent_method == method and path.split("?")[0].endswith(ending):
-            host.transport.before = None
-            act()
-
-    host.transport.before = hook
 
 
 def gpu(host) -> str:

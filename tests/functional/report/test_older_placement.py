@@ -8,9 +8,9 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.report.transport import Microversion, RecordingTransport, make_response
+from tests.functional.report.claims import claim
+from tests.functional.report.gpu_move import assert_done, flat, held_by, reshape
 from tests.functional.report.layouts import small
-from tests.functional.report.test_request_counts import claim
-from tests.functional.report.test_reshape import assert_done, flat, held_by, reshape
 
 
 class OlderPlacement:

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from compute_agent import errors
+from tests.functional.report.claims import claim
 from tests.functional.report.failing_answers import OURS_ALONE, answering, explained, refused
 from tests.functional.report.layouts import large, small
-from tests.functional.report.test_request_counts import claim
 
 pytestmark = OURS_ALONE
 

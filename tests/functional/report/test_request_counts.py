@@ -4,17 +4,11 @@ import uuid as uuidlib
 
 import pytest
 
+from tests.functional.report.claims import claim
 from tests.functional.report.layouts import large, small
 
 # Whatever depends on the client alone is not repeated against the slow published server.
 only_ours = pytest.mark.parametrize("placement", ["ours"], indirect=True)
-
-
-def claim(client, provider: str, resources: dict[str, int], consumer: str | None = None) -> str:
-    consumer = consumer or str(uuidlib.uuid4())
-    request = {"allocations": {provider: {"resources": resources}}}
-    client.claim_resources(consumer, request, "project", "user", "1.39")
-    return consumer
 
 
 def test_the_first_start_of_a_large_host_takes_99_requests(host):

@@ -5,9 +5,9 @@ import uuid as uuidlib
 import pytest
 
 from compute_agent.provider_tree import SHARING_TRAIT
+from tests.functional.report.claims import claim
+from tests.functional.report.gpu_move import flat, held_by, reshape
 from tests.functional.report.layouts import small
-from tests.functional.report.test_request_counts import claim
-from tests.functional.report.test_reshape import flat, held_by, reshape
 
 
 @pytest.fixture

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,26 +19,14 @@ from compute_agent.report.transport import RecordingTransport, Response
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.command_options import ClaimWords, spec_of
 from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
-from compute_agent.scheduler.manager import Scheduler
 from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService
 from compute_agent.scheduler.spec import RequestSpec
 from tests.functional.scheduler.conftest import Cloud
-
-Before = Callable[[str, str, Any], Response | None]
-
-
-def scheduler(config: Path, before: Before | None = None) -> tuple[Scheduler, RecordingTransport]:
-    conf = agent_conf.new_config([f"--config-file={config}"])
-    transport = RecordingTransport(KeystoneTransport.from_conf(conf), before=before)
-    return assembly.scheduler_of(conf, transport)[0], transport
+from tests.functional.scheduler.schedulers import new_uuid, scheduler
 
 
 def one_slot(cloud: Cloud) -> RequestSpec:
     return spec_of(ClaimWords(resources=[f"{cloud.mark}=1"], project="project", user="user"))
-
-
-def new_uuid() -> str:
-    return str(uuid.uuid4())
 
 
 def test_of_two_schedulers_after_one_slot_one_gets_it_and_the_other_the_next(

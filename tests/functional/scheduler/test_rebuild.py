@@ -12,7 +12,7 @@ from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.spec import RequestSpec
 from tests.functional.scheduler.conftest import Cloud
-from tests.functional.scheduler.test_racing import new_uuid, scheduler
+from tests.functional.scheduler.schedulers import new_uuid, scheduler
 from tests.unit.scheduler.specs import spec
 
 

@@ -25,6 +25,7 @@ from placement_server.store.snapshot import ChangeRow
 from placement_server.store.store import Store
 from placement_server.store.tables import changes
 from placement_server.store.transaction import STRUCTURE, USAGE, ReadTransaction, WriteTransaction
+from tests.integration.candidates.fed_index import total, trait_count
 from tests.integration.candidates.writes import claim, create, restock
 
 CONSUMER = str(uuid.uuid4())
@@ -67,21 +68,6 @@ def test_a_change_that_commits_after_a_later_one_is_seen(store: Store) -> None:
         assert total(feed, quick) == 4
         assert trait_count(feed, slow) == 0
     assert trait_count(feed, slow) == 1
-
-
-def total(feed: Feed, name: str) -> int:
-    index = feed.index()
-    slot = index.slot_of(name)
-    assert slot is not None
-    return sum(each.capacity for each in index.inventories(slot))
-
-
-def trait_count(feed: Feed, name: str) -> int:
-    index = feed.index()
-    slot = index.slot_of(name)
-    assert slot is not None
-    tree = index.tree(int(index.root[slot]))
-    return sum(len(row.trait_ids) for row in tree.providers if row.uuid == name)
 
 
 def test_a_feed_that_starts_amid_writes_sees_them_when_they_commit(store: Store) -> None:

@@ -17,7 +17,7 @@ from placement_server.store.options import StoreOptions
 from placement_server.store.store import Store
 from placement_server.store.tables import changes
 from placement_server.store.transaction import WriteTransaction
-from tests.integration.candidates.test_feed import total, trait_count
+from tests.integration.candidates.fed_index import total, trait_count
 from tests.integration.candidates.writes import create, restock
 
 DEADLINE = 30.0

@@ -18,7 +18,7 @@ from placement_server.store.engine import create_engines
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
-from tests.integration.store.test_migrations import load
+from tests.integration.store.published_dumps import load
 
 Run = Callable[..., tuple[int, str]]
 

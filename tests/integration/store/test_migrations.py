@@ -7,7 +7,6 @@ inventory lowered below its use.
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_DNS, uuid5
 
-import pymysql
 import pytest
 import sqlalchemy as sa
 
@@ -41,42 +39,13 @@ from placement_server.store.options import StoreOptions
 from placement_server.store.store import Store
 from placement_server.store.tables import metadata
 from tests.integration.store.conftest import OPTIONS, new_uuid, set_of
+from tests.integration.store.published_dumps import load
 
-DUMPS = Path(__file__).parent / "openstack"
 SYNCED = StoreOptions(sqlite_synchronous=False, connect_tries=1, sync_on_startup=True)
 
 
 def name(of: str) -> str:
     return str(uuid5(NAMESPACE_DNS, of))
-
-
-def load(url: str) -> None:
-    """Fill an empty database from the dump of its kind."""
-    made = sa.make_url(url)
-    if made.get_backend_name() == "sqlite":
-        assert made.database is not None
-        with sqlite3.connect(made.database) as database:
-            database.executescript((DUMPS / "sqlite.sql").read_text())
-        database.close()
-    elif made.get_backend_name() == "postgresql":
-        engine = sa.create_engine(url)
-        with engine.begin() as connection:
-            connection.exec_driver_sql((DUMPS / "postgresql.sql").read_text())
-        engine.dispose()
-    else:
-        connection = pymysql.connect(
-            host=made.host or "",
-            port=made.port or 0,
-            user=made.username or "",
-            database=made.database,
-            client_flag=pymysql.constants.CLIENT.MULTI_STATEMENTS,
-        )
-        with connection.cursor() as cursor:
-            cursor.execute((DUMPS / "mariadb.sql").read_text())
-            while cursor.nextset():
-                pass
-        connection.commit()
-        connection.close()
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from placement_server.store.store import Store
 from placement_server.store.transaction import ReadTransaction, WriteTransaction
 from tests.functional.api.wsgi_client import Client, claim_body
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
+from tests.integration.store.held_locks import held, hold_inventories
 from tests.integration.store.interleaving import DEADLINE
-from tests.integration.store.test_waiting_claims import held, hold_inventories
 
 SERVERS = pytest.mark.parametrize(
     "module_database_url", ["postgresql", "mariadb"], indirect=True, scope="module"

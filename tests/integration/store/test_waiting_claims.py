@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from placement_server.store.store import Store
 from placement_server.store.tables import changes, resource_providers
 from placement_server.store.transaction import WriteTransaction
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
+from tests.integration.store.held_locks import held, hold_inventories
 from tests.integration.store.interleaving import DEADLINE, Sessions, deadlocks_of
 
 CLIENTS = 6
@@ -34,33 +34,9 @@ def claim(store: Store, *hosts: str) -> None:
     store.write(allocations.write, [set_of(new_uuid(), amounts, None)])
 
 
-def hold_inventories(tx: WriteTransaction, host: str) -> None:
-    inventory_rows.hold(tx, host)
-
-
 def hold_provider(tx: WriteTransaction, host: str) -> None:
     columns = resource_providers.c
     tx.execute(sa.select(columns.id).where(columns.uuid == host).with_for_update()).all()
-
-
-@contextmanager
-def held(store: Store, hold: Callable[[WriteTransaction, str], None], host: str) -> Iterator[None]:
-    """Somebody else has locked these rows."""
-    has, go = threading.Event(), threading.Event()
-
-    def sit_on_it(tx: WriteTransaction) -> None:
-        hold(tx, host)
-        has.set()
-        assert go.wait(DEADLINE), "nobody told the holder to go on"
-
-    with ThreadPoolExecutor(1) as pool:
-        holder = pool.submit(store.write, sit_on_it)
-        try:
-            assert has.wait(DEADLINE), "the rows cannot be locked"
-            yield
-        finally:
-            go.set()
-            holder.result(DEADLINE)
 
 
 def note_of(store: Store, host: str) -> int:

@@ -12,7 +12,7 @@ from placement_server.candidates.providers import ProviderFilters, matching_ids
 from placement_server.store import providers
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
-from tests.property.candidates.test_feed import AGGREGATES, ONE_WRITE, UUIDS, write
+from tests.property.candidates.writes import AGGREGATES, ONE_WRITE, UUIDS, write
 
 TRAITS = ["MISC_SHARES_VIA_AGGREGATE", "HW_NUMA_ROOT"]
 # Something to be found, whatever the writes that follow do to it.

@@ -6,19 +6,11 @@ import pytest
 
 from tests.data.machine_builder import MachineBuilder
 from tests.unit.discovery.conftest import Look
+from tests.unit.discovery.product_data import vpd
 
 PF = "0000:81:00.0"
 ROUTE_HEADER = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask"
 CX6 = {"vendor": "15b3", "product": "101d", "class_code": "020000", "driver": "mlx5_core"}
-
-
-def vpd(serial: bytes) -> bytes:
-    """Vital product data: a product's name, then part and serial number."""
-    fields = b"PN\x04MCX6" + b"SN" + bytes([len(serial)]) + serial + b"RV\x01\x00"
-    name = b"ConnectX-6"
-    return (
-        bytes([0x82, len(name), 0]) + name + bytes([0x90, len(fields), 0]) + fields + bytes([0x78])
-    )
 
 
 def test_a_port_has_name_speed_address_and_vfs(machine: MachineBuilder, look: Look) -> None:

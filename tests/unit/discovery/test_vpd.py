@@ -12,7 +12,7 @@ from compute_agent.discovery.sysfs.reader import read_file
 from compute_agent.discovery.sysfs.vpd import serial_number
 from compute_agent.discovery.topology import Discovery
 from tests.data.machine_builder import MachineBuilder
-from tests.unit.discovery.test_nics import vpd
+from tests.unit.discovery.product_data import vpd
 
 
 def test_the_serial_number_is_found_among_other_keywords() -> None:

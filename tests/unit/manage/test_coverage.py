@@ -1,18 +1,8 @@
 """What of an instance's need its allocations cover."""
 
-from collections.abc import Mapping
-
 from compute_agent.manage.coverage import cover
 from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest, RequestGroup
-
-
-def need(unsuffixed: Mapping[str, int], **groups: RequestGroup) -> CandidateRequest:
-    whole = {"": RequestGroup(dict(unsuffixed)), **groups}
-    return CandidateRequest({name: group for name, group in whole.items() if not group.empty})
-
-
-def group(**resources: int) -> RequestGroup:
-    return RequestGroup(resources)
+from tests.unit.manage.needs import group, need
 
 
 def test_nothing_is_missing_where_everything_is_held() -> None:

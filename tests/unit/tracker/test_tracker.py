@@ -2,19 +2,14 @@
 
 import random
 import threading
-from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from compute_agent import errors
-from compute_agent.provider_config.merger import Merged
-from compute_agent.provider_tree import ProviderTree
 from compute_agent.service.pass_loop import PassLoop
 from compute_agent.tracker.decisions import ExitCode
 from compute_agent.tracker.diagnosis import subject_of
-from compute_agent.tracker.node_pass import Proposal
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import (
     PassResult,
@@ -22,52 +17,7 @@ from compute_agent.tracker.resource_tracker import (
     TrackerOptions,
 )
 from compute_agent.tracker.status import StatusBoard
-
-UUID = "00000000-0000-4000-8000-000000000001"
-
-
-class Report:
-    """A client that only counts."""
-
-    def __init__(self) -> None:
-        self.reconnected = 0
-        self.away = False
-
-    def reconnect(self) -> None:
-        self.reconnected += 1
-        if self.away:
-            raise errors.PlacementUnavailable("away")
-
-    @contextmanager
-    def tracing(self):
-        yield SimpleNamespace(requests=1, writes=0, global_request_id="req-1")
-
-    offered = SimpleNamespace(maximum=(1, 39))
-
-
-class ScriptedPass:
-    """Raises or returns what it was given, call by call; the last one again and again."""
-
-    def __init__(self, *outcomes: Exception | None) -> None:
-        self.outcomes = list(outcomes)
-        self.reshapes: list[bool] = []
-        self.problems: list[Exception] = []
-
-    def propose(self, target: Any, *, reshape: bool = False) -> Proposal:
-        self.reshapes.append(reshape)
-        outcome = self.outcomes[0]
-        if len(self.outcomes) > 1:
-            self.outcomes.pop(0)
-        if outcome is not None:
-            raise outcome
-        tree = ProviderTree()
-        tree.new_root(target.name, target.uuid, 1)
-        return Proposal(
-            tree, tree.snapshot(), None, None, Merged(), target.uuid, list(self.problems)
-        )
-
-    def flush(self, _proposal: Proposal) -> list[Any]:
-        return []
+from tests.unit.tracker.scripted_pass import UUID, Report, ScriptedPass
 
 
 class Bench:

@@ -19,7 +19,7 @@ from compute_agent.tracker.node_lock import FairLock, Lent
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker, TrackerOptions
 from compute_agent.tracker.status import StatusBoard
-from tests.unit.tracker.test_tracker import UUID, Report, ScriptedPass
+from tests.unit.tracker.scripted_pass import UUID, Report, ScriptedPass
 
 
 class Clock:

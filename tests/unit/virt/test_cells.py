@@ -20,7 +20,8 @@ from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions, lay_out
 from compute_agent.virt.layout.options import ReservedPages
-from compute_agent.virt.layout.wanted import HostLayout, WantedProvider
+from compute_agent.virt.layout.wanted import HostLayout
+from tests.unit.virt.wanted_providers import named, names, totals
 
 SMALL = MachineSize(cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=0, nics=0)
 NESTED = LayoutOptions(nested=True, reserved_memory_mib=0)
@@ -45,20 +46,8 @@ def cell(number: int, cpus: range, mib: int, **facts: object) -> NumaCell:
     return NumaCell(CellId(number), tuple(map(CpuId, cpus)), mib * 1024, **facts)  # type: ignore[arg-type]
 
 
-def totals(layout: HostLayout, suffix: str = "") -> dict[str, int]:
-    return {rc: record.total for rc, record in named(layout, suffix).inventory.items()}
-
-
 def reserves(layout: HostLayout, suffix: str = "") -> dict[str, int]:
     return {rc: record.reserved for rc, record in named(layout, suffix).inventory.items()}
-
-
-def named(layout: HostLayout, suffix: str) -> WantedProvider:
-    return next(p for p in layout.providers if p.name == f"host1{suffix}")
-
-
-def names(layout: HostLayout) -> list[str]:
-    return [p.name.removeprefix("host1") for p in layout.providers]
 
 
 def test_a_flat_host_has_everything_on_its_root() -> None:

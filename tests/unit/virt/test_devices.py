@@ -32,7 +32,7 @@ from compute_agent.virt.layout.options import (
 )
 from compute_agent.virt.layout.wanted import HostLayout, WantedProvider
 
-from .test_cells import named, names, totals
+from .wanted_providers import named, names, totals
 
 NOTHING = MachineSize(cells=2, cpus_per_cell=4, memory_mib_per_cell=8192, gpus=0, nics=0)
 ADDRESS = PciAddress("0000:84:00.0")

@@ -1,0 +1,26 @@
+"""Schedulers in this process, whose requests are recorded."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from compute_agent import conf as agent_conf
+from compute_agent.report.keystone import KeystoneTransport
+from compute_agent.report.transport import RecordingTransport, Response
+from compute_agent.scheduler import assembly
+from compute_agent.scheduler.manager import Scheduler
+
+Before = Callable[[str, str, Any], Response | None]
+
+
+def scheduler(config: Path, before: Before | None = None) -> tuple[Scheduler, RecordingTransport]:
+    conf = agent_conf.new_config([f"--config-file={config}"])
+    transport = RecordingTransport(KeystoneTransport.from_conf(conf), before=before)
+    return assembly.scheduler_of(conf, transport)[0], transport
+
+
+def new_uuid() -> str:
+    return str(uuid.uuid4())

@@ -1,0 +1,20 @@
+"""Sums over an index, for comparison with the store that feeds it."""
+
+from __future__ import annotations
+
+from placement_server.candidates.feed import Feed
+
+
+def total(feed: Feed, name: str) -> int:
+    index = feed.index()
+    slot = index.slot_of(name)
+    assert slot is not None
+    return sum(each.capacity for each in index.inventories(slot))
+
+
+def trait_count(feed: Feed, name: str) -> int:
+    index = feed.index()
+    slot = index.slot_of(name)
+    assert slot is not None
+    tree = index.tree(int(index.root[slot]))
+    return sum(len(row.trait_ids) for row in tree.providers if row.uuid == name)

@@ -1,0 +1,48 @@
+"""Where tests are, and what they may import of each other."""
+
+import ast
+import pkgutil
+from pathlib import Path
+
+import compute_agent
+import placement_server
+
+TESTS = Path(__file__).parents[1]
+RUNS_TESTS = {TESTS / "property" / "candidates" / "long_run.py"}
+"""Programs that call tests, which is what they are for."""
+
+
+def imported_by(path: Path) -> set[str]:
+    """The modules that a module imports, and the names it takes from packages as modules too."""
+    package = path.relative_to(TESTS.parent).parent.parts
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            modules |= {module, *(f"{module}.{alias.name}" for alias in node.names)}
+    return modules
+
+
+def test_no_module_of_tests_is_imported_by_another():
+    paths = set(TESTS.rglob("*.py")) - RUNS_TESTS
+    tests = {
+        ".".join(path.relative_to(TESTS.parent).with_suffix("").parts)
+        for path in paths
+        if path.name.startswith("test_")
+    }
+    assert len(tests) > 100
+    wrong = [(str(path), module) for path in paths for module in imported_by(path) & tests]
+    assert wrong == [], "what several tests share belongs to tests/fixtures, a conftest or a module"
+
+
+def test_folders_of_unit_tests_are_named_as_the_packages_they_test():
+    packages = {
+        module.name
+        for root in (compute_agent, placement_server)
+        for module in pkgutil.iter_modules(root.__path__)
+    }
+    folders = {path.parent.name for path in (TESTS / "unit").glob("*/test_*.py")}
+    assert folders - packages == {"benchmarks"}
