@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from alembic import command
@@ -27,7 +26,7 @@ _LOCK_WAIT: Final = 600
 def _config(connection: Connection | None = None) -> Config:
     config = Config()
     config.attributes["connection"] = connection
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", "placement_server.store:migrations")
     return config
 
 
