@@ -15,8 +15,8 @@ from compute_agent.tracker.diagnosis import as_one
 if TYPE_CHECKING:
     from compute_agent.agent_parts import AgentParts
     from compute_agent.dev.tree_reading import ProviderLines
-    from compute_agent.provider import ProviderData
     from compute_agent.provider_tree import ProviderTree
+    from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.tracker.node_pass import Proposal
 
 WOULD_CHANGE = 6

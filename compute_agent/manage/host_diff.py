@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 
 if TYPE_CHECKING:
-    from compute_agent.provider import ProviderData
     from compute_agent.provider_tree import ProviderTree
+    from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.report.client import ReportClient
 
 PROVIDER = "provider"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.agent_parts import usage_of
-from compute_agent.inventory import capacity
 from compute_agent.manage.coverage import Amounts, Coverage, total
 from compute_agent.manage.guest_facts import CPU_CLASSES, GuestFacts
 from compute_agent.manage.shortage import HostProvider, Roomiest, roomiest
 from compute_agent.manage.wording import resources
+from compute_agent.provider_tree.inventory import capacity
 from compute_agent.report.connection import CONSUMER_TYPE
 from compute_agent.scheduler.request import (
     GUEST_CELL_SUFFIX,

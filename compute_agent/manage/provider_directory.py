@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from compute_agent import errors
-from compute_agent.provider import SHARING_TRAIT
+from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.report import answer_shapes, answers
 from compute_agent.report.connection import Connection
 

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from compute_agent import errors
-from compute_agent.inventory import InventoryRecord, complete_record, equal_records
 from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.provider_tree.inventory import InventoryRecord, complete_record, equal_records
 
 LOG = logging.getLogger(__name__)
 

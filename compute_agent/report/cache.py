@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from compute_agent.inventory import complete_inventory
 from compute_agent.provider_tree import ASPECTS, ProviderTree
+from compute_agent.provider_tree.inventory import complete_inventory
 from compute_agent.report.answer_shapes import RECORD
 from compute_agent.report.providers import AtGeneration
 from compute_agent.report.retries import Clock

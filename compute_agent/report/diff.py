@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compute_agent.inventory import FrozenRecord, equal_inventories
 from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.provider_tree.inventory import FrozenRecord, equal_inventories
 from compute_agent.report.operations import (
     CreateProvider,
     DeleteProvider,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from compute_agent.inventory import FrozenRecord, Inventory, capacity
+from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, capacity
 from compute_agent.report.operations import SetInventory
 
 

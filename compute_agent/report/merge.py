@@ -6,7 +6,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from compute_agent.inventory import FrozenRecord, Inventory, InventoryRecord, single_precision
+from compute_agent.provider_tree.inventory import (
+    FrozenRecord,
+    Inventory,
+    InventoryRecord,
+    single_precision,
+)
 
 OPERATORS_OWN: Final = ("allocation_ratio", "reserved")
 """Keys an operator may change in placement while the agent is at work."""

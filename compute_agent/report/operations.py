@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from compute_agent.inventory import RECORD_KEYS, Inventory, equal_records
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.inventory import RECORD_KEYS, Inventory, equal_records
 
 
 @dataclass(frozen=True, slots=True)

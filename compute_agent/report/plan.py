@@ -19,8 +19,8 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from compute_agent.inventory import FrozenRecord
 from compute_agent.provider_tree import MAX_NAME, ProviderData, ProviderTree
+from compute_agent.provider_tree.inventory import FrozenRecord
 from compute_agent.report.diff import Difference, diff
 from compute_agent.report.inventory_order import direction, gains, order_inventories
 from compute_agent.report.operations import (

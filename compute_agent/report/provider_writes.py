@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.inventory import FrozenRecord, Inventory, equal_inventories
 from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, equal_inventories
 from compute_agent.report.merge import merge_inventory, merge_set
 from compute_agent.report.names import Names
 from compute_agent.report.operations import SetAggregates, SetInventory, SetTraits

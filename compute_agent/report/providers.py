@@ -11,8 +11,8 @@ from typing import Any, Final, Generic, TypeVar, cast
 from urllib.parse import quote
 
 from compute_agent import errors
-from compute_agent.inventory import FrozenRecord, Inventory, complete_inventory
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider
+from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, complete_inventory
 from compute_agent.report import answer_shapes, answers
 from compute_agent.report.connection import BASE, REPARENT, Connection
 from compute_agent.report.transport import Response

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.inventory import Inventory, equal_inventories
 from compute_agent.provider_tree import ASPECTS, ProviderTree
+from compute_agent.provider_tree.inventory import Inventory, equal_inventories
 from compute_agent.report import answers
 from compute_agent.report.connection import RESHAPE_TIMEOUT, Connection
 from compute_agent.report.merge import merge_inventory

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.provider import canonical
+from compute_agent.provider_tree.provider import canonical
 from compute_agent.tracker.claims import ClaimRequest
 
 

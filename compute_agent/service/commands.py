@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.agent_parts import AgentParts
-    from compute_agent.provider import ProviderData
+    from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.service.availability import Availability
     from compute_agent.tracker.claims import ClaimBook
     from compute_agent.tracker.pass_schedule import PassSchedule

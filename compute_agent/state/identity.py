@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 
 from compute_agent import errors
-from compute_agent.provider import SHARING_TRAIT, provider_name
+from compute_agent.provider_tree.provider import SHARING_TRAIT, provider_name
 from compute_agent.state import documents
 from compute_agent.state import files as state_files
 from compute_agent.state.documents import FileUnusable

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from compute_agent.provider import SHARING_TRAIT, ProviderData
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.provider import SHARING_TRAIT, ProviderData
 
 COMPUTE_NODE: Final = "COMPUTE_NODE"
 OWNER: Final = "OWNER_NOVA"

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from compute_agent.inventory import Inventory, InventoryRecord, equal_records
+from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, equal_records
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree

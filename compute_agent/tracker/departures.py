@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.provider import ProviderData
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.provider import ProviderData
 from compute_agent.tracker import agent_traits
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compute_agent.inventory import InventoryRecord
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.inventory import InventoryRecord
 from compute_agent.state import documents
 from compute_agent.state.documents import FileUnusable
 from compute_agent.virt.layout.application import UNHEALTHY

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.provider import SHARING_TRAIT
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.report.operations import KeepProvider, Operation
 from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from compute_agent.inventory import MAX_INT
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.inventory import MAX_INT
 
 
 class Correction(Enum):

@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 from compute_agent import errors
-from compute_agent.inventory import capacity, equal_inventories
-from compute_agent.provider import SHARING_TRAIT
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.inventory import capacity, equal_inventories
+from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.tracker.reshape_sums import Amounts, Exchanges, Units
 from compute_agent.virt.layout.pci import MANAGED
 

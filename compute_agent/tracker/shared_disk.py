@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
-from compute_agent.inventory import InventoryRecord, complete_record
-from compute_agent.provider import SHARING_TRAIT
+from compute_agent.provider_tree.inventory import InventoryRecord, complete_record
+from compute_agent.provider_tree.provider import SHARING_TRAIT
 
 if TYPE_CHECKING:
-    from compute_agent.provider import ProviderData
+    from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.report.client import ReportClient
 
 LOG = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_agent.inventory import MAX_INT
 from compute_agent.provider_tree import ProviderTree, child_uuid
+from compute_agent.provider_tree.inventory import MAX_INT
 from compute_agent.report.diff import diff
 from compute_agent.report.inventory_order import order_inventories
 from compute_agent.report.operations import PutProvider, SetInventory, carry_out, describe

@@ -5,7 +5,6 @@ import uuid as uuidlib
 
 import pytest
 
-from compute_agent.inventory import MAX_INT
 from compute_agent.provider_tree import (
     MAX_NAME,
     SHARING_TRAIT,
@@ -14,6 +13,7 @@ from compute_agent.provider_tree import (
     child_uuid,
     provider_name,
 )
+from compute_agent.provider_tree.inventory import MAX_INT
 
 ROOT = "aaaaaaaa-0000-4000-8000-000000000001"
 OTHER = "aaaaaaaa-0000-4000-8000-000000000002"

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from oslo_config import cfg
 
 from compute_agent import errors
-from compute_agent.inventory import InventoryRecord
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.inventory import InventoryRecord
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.fake.hypervisor import CAPABILITIES, FakeHypervisor
 from compute_agent.virt.fake.instances import Operation

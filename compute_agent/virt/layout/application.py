@@ -10,9 +10,9 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from compute_agent.inventory import Inventory, InventoryRecord
-from compute_agent.provider import Resource
 from compute_agent.provider_tree import ProviderData, ProviderTree
+from compute_agent.provider_tree.inventory import Inventory, InventoryRecord
+from compute_agent.provider_tree.provider import Resource
 from compute_agent.virt.layout.adoption import OWNER, Identities, descendants, is_owned
 from compute_agent.virt.layout.options import Ratio
 from compute_agent.virt.layout.wanted import HostLayout, WantedProvider, WantedRecord

@@ -15,8 +15,8 @@ from oslo_log import log
 
 from compute_agent import errors
 from compute_agent.discovery.facts import PciAddress, PhysicalGpu
-from compute_agent.inventory import Inventory
 from compute_agent.provider_tree import ProviderData, child_uuid
+from compute_agent.provider_tree.inventory import Inventory
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.gpus import MIG_CLASS_PREFIX, gpu_keys, vf_key

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.provider import Resource
+from compute_agent.provider_tree.provider import Resource
 from compute_agent.virt.driver import ComputeDriver
 
 

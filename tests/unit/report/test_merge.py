@@ -2,7 +2,7 @@
 
 import pytest
 
-from compute_agent.inventory import complete_inventory
+from compute_agent.provider_tree.inventory import complete_inventory
 from compute_agent.report.merge import merge_inventory, merge_set
 
 

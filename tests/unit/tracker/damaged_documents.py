@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from compute_agent.inventory import PLACEMENT_DEFAULTS
+from compute_agent.provider_tree.inventory import PLACEMENT_DEFAULTS
 
 ROOT = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
 CHILD = "11111111-5c46-4f0a-a1a3-8e0a9a5ec0a0"

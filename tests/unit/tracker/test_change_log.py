@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from compute_agent.inventory import Inventory, complete_inventory
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.inventory import Inventory, complete_inventory
 from compute_agent.report.operations import Operation, SetInventories, SetInventory
 from compute_agent.tracker.change_log import log_changes
 

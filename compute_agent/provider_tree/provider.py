@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
 
-from compute_agent.inventory import FrozenRecord, Inventory
+from compute_agent.provider_tree.inventory import FrozenRecord, Inventory
 
 SHARING_TRAIT: Final = "MISC_SHARES_VIA_AGGREGATE"
 MAX_NAME: Final = 200

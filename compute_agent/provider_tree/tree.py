@@ -17,13 +17,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from compute_agent.inventory import (
+from compute_agent.provider_tree.forest import ProviderForest
+from compute_agent.provider_tree.inventory import (
     OPERATOR_KEYS,
     Inventory,
     complete_inventory,
     equal_inventories,
 )
-from compute_agent.provider import (
+from compute_agent.provider_tree.provider import (
     ASPECTS,
     MAX_NAME,
     SHARING_TRAIT,
@@ -36,7 +37,6 @@ from compute_agent.provider import (
     parents_first,
     provider_name,
 )
-from compute_agent.provider_forest import ProviderForest
 
 __all__ = [
     "ASPECTS",

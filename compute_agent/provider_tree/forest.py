@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
-from compute_agent.provider import MAX_NAME, ProviderData, canonical, child_uuid
+from compute_agent.provider_tree.provider import MAX_NAME, ProviderData, canonical, child_uuid
 
 
 class ProviderForest:
