@@ -211,8 +211,8 @@ def _add_claim(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _claim(namespace: argparse.Namespace) -> int:
+    from compute_agent.request.extra_specs import uuid_text
     from compute_agent.scheduler import command_options
-    from compute_agent.scheduler.extra_specs import uuid_text
 
     spec = command_options.spec_of(_words(namespace))
     consumer = (
@@ -262,7 +262,7 @@ def _words(namespace: argparse.Namespace) -> ClaimWords:
 
 
 def _release(namespace: argparse.Namespace) -> int:
-    from compute_agent.scheduler.extra_specs import uuid_text
+    from compute_agent.request.extra_specs import uuid_text
 
     consumer = uuid_text("CONSUMER", namespace.consumer)
     _, client, _ = assembled(namespace)
@@ -282,7 +282,7 @@ def _release(namespace: argparse.Namespace) -> int:
 
 
 def _select(namespace: argparse.Namespace) -> int:
-    from compute_agent.scheduler import spec_reader
+    from compute_agent.request import spec_reader
 
     body = read_json(namespace.file)
     instances = spec_reader.instances_of(body)

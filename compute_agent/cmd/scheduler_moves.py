@@ -46,9 +46,9 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def _begin(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler import Exit, assembled, read_json
-    from compute_agent.scheduler import spec_reader
-    from compute_agent.scheduler.extra_specs import uuid_text
-    from compute_agent.scheduler.fields import Fields
+    from compute_agent.request import spec_reader
+    from compute_agent.request.extra_specs import uuid_text
+    from compute_agent.request.fields import Fields
     from compute_agent.scheduler.move import move_kind
 
     body = read_json(namespace.file)
@@ -97,7 +97,7 @@ def _revert(namespace: argparse.Namespace) -> int:
 
 def _returned(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler import Exit, assembled
-    from compute_agent.scheduler.extra_specs import uuid_text
+    from compute_agent.request.extra_specs import uuid_text
 
     instance = uuid_text("INSTANCE", namespace.instance)
     source = uuid_text("ROOT", namespace.source)

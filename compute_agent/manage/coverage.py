@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest, RequestGroup
+from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 
 Amounts = dict[str, dict[str, int]]
 """Provider uuid to class to amount."""

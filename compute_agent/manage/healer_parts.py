@@ -9,8 +9,8 @@ from compute_agent.manage import provider_directory
 from compute_agent.manage.healing import Healer, HealingOptions
 from compute_agent.manage.placing import Placing
 from compute_agent.report.connection import Connection
+from compute_agent.request.flavor import RequestOptions
 from compute_agent.scheduler.assembly import pci_aliases
-from compute_agent.scheduler.flavor import RequestOptions
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search import Search, SearchOptions
 

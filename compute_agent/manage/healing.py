@@ -20,10 +20,10 @@ from compute_agent.manage.instance import (
 )
 from compute_agent.manage.placing import NotPlaced, Placed, Placing
 from compute_agent.report.allocations import UNTYPED, NoCapacity
-from compute_agent.scheduler import flavor
+from compute_agent.request import flavor
+from compute_agent.request.ports import binding_allocation
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import SchedulerError
-from compute_agent.scheduler.port import binding_allocation
-from compute_agent.scheduler.spec import RequestSpec
 
 if TYPE_CHECKING:
     from compute_agent.manage.provider_directory import ProviderDirectory

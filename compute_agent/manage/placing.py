@@ -14,7 +14,7 @@ from compute_agent.manage.shortage import HostProvider, Roomiest, roomiest
 from compute_agent.manage.wording import resources
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.report.connection import CONSUMER_TYPE
-from compute_agent.scheduler.request import (
+from compute_agent.request.candidate_request import (
     GUEST_CELL_SUFFIX,
     UNSUFFIXED,
     CandidateRequest,
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from compute_agent.manage.provider_directory import ProviderDirectory
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
+    from compute_agent.request.spec import RequestSpec
     from compute_agent.scheduler.answer import Answer, Candidate
     from compute_agent.scheduler.search import Search
-    from compute_agent.scheduler.spec import RequestSpec
     from compute_agent.virt.driver import InstanceDevices
 
 CELL_CLASSES = (*CPU_CLASSES, "MEMORY_MB")

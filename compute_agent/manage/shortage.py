@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from compute_agent.manage.coverage import Amounts
-from compute_agent.scheduler.request import CandidateRequest, RequestGroup
+from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
 
 
 @dataclass(frozen=True, slots=True)

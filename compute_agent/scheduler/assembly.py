@@ -13,6 +13,7 @@ import os_traits
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.report.transport import Transport
+from compute_agent.request.flavor import PciAlias, RequestOptions
 from compute_agent.scheduler.aggregate_source import source_of
 from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.attachments import Attachments
@@ -23,7 +24,6 @@ from compute_agent.scheduler.claims import (
 )
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
-from compute_agent.scheduler.flavor import PciAlias, RequestOptions
 from compute_agent.scheduler.give_back import GiveBack
 from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler

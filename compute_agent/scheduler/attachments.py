@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
-from compute_agent.scheduler import flavor
+from compute_agent.request import flavor
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.answer import Allocations
 from compute_agent.scheduler.causes import Causes, LostClaim
 from compute_agent.scheduler.claim_order import lost_claim
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.placement_port import Placement, Wanted
 from compute_agent.scheduler.search import Search
-from compute_agent.scheduler.spec import RequestSpec
 from compute_agent.scheduler.whereabouts import root_of
 
 LOG = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.scheduler.answer import SHARING, Allocations, Answer, Candidate, ProviderSummary
-from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
 
 
 @dataclass(frozen=True, slots=True)

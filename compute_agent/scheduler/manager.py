@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from compute_agent.errors import AllocationUpdateFailed
+from compute_agent.request.candidate_request import PLAIN_MICROVERSION
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.answer import Candidate
 from compute_agent.scheduler.causes import LostClaim
 from compute_agent.scheduler.claim_order import ClaimOrder, lost_claim
@@ -17,10 +19,8 @@ from compute_agent.scheduler.give_back import GiveBack
 from compute_agent.scheduler.hosts import HostState
 from compute_agent.scheduler.placement_port import Microversion, Placement
 from compute_agent.scheduler.rebuild import is_rebuild
-from compute_agent.scheduler.request import PLAIN_MICROVERSION
 from compute_agent.scheduler.search import Found, Search
 from compute_agent.scheduler.selection import Selection, selection_of
-from compute_agent.scheduler.spec import RequestSpec
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 

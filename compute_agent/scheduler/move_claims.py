@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.answer import Candidate
 from compute_agent.scheduler.carried import Carried
 from compute_agent.scheduler.journal import Journal
@@ -19,7 +20,6 @@ from compute_agent.scheduler.placement_port import (
     Placement,
     Wanted,
 )
-from compute_agent.scheduler.spec import RequestSpec
 from compute_agent.state.shapes import Shape, object_of, word_of
 
 LOG = logging.getLogger(__name__)

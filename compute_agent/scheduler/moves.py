@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compute_agent.errors import AllocationMoveFailed, PlacementError, PlacementUnavailable
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.manager import Scheduler
@@ -42,7 +43,6 @@ from compute_agent.scheduler.move_claims import (
 )
 from compute_agent.scheduler.placement_port import ClaimRefusal, Holding, Placement
 from compute_agent.scheduler.selection import Selection
-from compute_agent.scheduler.spec import RequestSpec
 from compute_agent.scheduler.whereabouts import root_of
 
 LOG = logging.getLogger(__name__)

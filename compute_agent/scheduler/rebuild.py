@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from compute_agent.scheduler import extra_specs
-from compute_agent.scheduler.spec import RequestSpec
+from compute_agent.request import extra_specs
+from compute_agent.request.spec import RequestSpec
 
 HINT = "_nova_check_type"
 

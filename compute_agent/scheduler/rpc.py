@@ -31,15 +31,16 @@ from compute_agent import conf as agent_conf
 from compute_agent import process_signals
 from compute_agent.errors import ComputeAgentError, PlacementUnavailable
 from compute_agent.report.transport import Transport
-from compute_agent.scheduler import assembly, spec_reader
+from compute_agent.request import spec_reader
+from compute_agent.request.extra_specs import uuid_text
+from compute_agent.request.fields import Fields
+from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler import assembly
 from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.errors import InvalidRequest
-from compute_agent.scheduler.extra_specs import uuid_text
-from compute_agent.scheduler.fields import Fields
 from compute_agent.scheduler.move import move_kind, move_of
 from compute_agent.scheduler.selection import Selection
-from compute_agent.scheduler.spec import RequestSpec
 
 # before the library is imported: it would settle on eventlet
 message_bus.use_threads()

@@ -6,8 +6,12 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from compute_agent.request import flavor
+from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
+from compute_agent.request.guest_numa import PAGE_SIZE_TRAIT_PREFIX, GuestNuma, guest_numa
+from compute_agent.request.spec import Destination, RequestSpec
 from compute_agent.scheduler import answer as answers
-from compute_agent.scheduler import flavor, hosts, prefilters, shapes, split
+from compute_agent.scheduler import hosts, prefilters, shapes, split
 from compute_agent.scheduler.aggregate_source import AggregateSource, FixedAggregates
 from compute_agent.scheduler.aggregates import Aggregates
 from compute_agent.scheduler.announcements import Announcement, Announcements
@@ -16,7 +20,6 @@ from compute_agent.scheduler.carried import Carried
 from compute_agent.scheduler.causes import SHOWN_HOSTS, Causes, FilterCause, QueryCause
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.guest_numa import PAGE_SIZE_TRAIT_PREFIX, GuestNuma, guest_numa
 from compute_agent.scheduler.hosts import HostState
 from compute_agent.scheduler.placement_port import (
     Holding,
@@ -25,10 +28,8 @@ from compute_agent.scheduler.placement_port import (
     UnknownName,
 )
 from compute_agent.scheduler.rebuild import missing_traits
-from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
 from compute_agent.scheduler.rolling_upgrade import OWNERS, PINNED, Fleet, Layouts
 from compute_agent.scheduler.shapes import Shape
-from compute_agent.scheduler.spec import Destination, RequestSpec
 from compute_agent.scheduler.targets import Target, sees_all_hosts, target_of
 from compute_agent.scheduler.weighers import candidates as candidate_order
 from compute_agent.scheduler.whereabouts import root_of

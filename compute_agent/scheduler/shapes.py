@@ -15,17 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from compute_agent.scheduler.answer import NUMA_ROOT, Answer, Candidate
-from compute_agent.scheduler.errors import InvalidRequest
-from compute_agent.scheduler.guest_numa import GuestNode, GuestNuma
-from compute_agent.scheduler.request import (
+from compute_agent.request.candidate_request import (
     GUEST_CELL_SUFFIX,
     UNSUFFIXED,
     Apart,
     CandidateRequest,
     RequestGroup,
 )
-from compute_agent.scheduler.settings import MEMORY_ENCRYPTION_TRAITS
+from compute_agent.request.flavor_settings import MEMORY_ENCRYPTION_TRAITS
+from compute_agent.request.guest_numa import GuestNode, GuestNuma
+from compute_agent.scheduler.answer import NUMA_ROOT, Answer, Candidate
+from compute_agent.scheduler.errors import InvalidRequest
 
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
 UNPINNED = "unpinned"

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
+from compute_agent.request.guest_numa import GuestNode
 from compute_agent.scheduler.answer import NUMA_ROOT, Answer, Candidate, ProviderSummary
-from compute_agent.scheduler.guest_numa import GuestNode
-from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest, RequestGroup
 from compute_agent.scheduler.shapes import CELL_GROUP, TRAIT_GROUP
 
 _EXHAUSTIVE_UP_TO = 12

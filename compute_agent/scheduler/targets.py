@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.causes import Causes
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.hosts import HostState
 from compute_agent.scheduler.placement_port import Placement
-from compute_agent.scheduler.spec import RequestSpec
 
 _GATHERING = ("affinity", "soft-affinity")
 

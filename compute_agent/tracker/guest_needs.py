@@ -10,8 +10,8 @@ from compute_agent import errors
 from compute_agent.tracker.numa_fit import GuestNeeds, GuestNode
 
 if TYPE_CHECKING:
-    from compute_agent.scheduler.guest_numa import GuestNuma
-    from compute_agent.scheduler.spec import RequestSpec
+    from compute_agent.request.guest_numa import GuestNuma
+    from compute_agent.request.spec import RequestSpec
 
 READ_FIELDS = ("flavor", "image", "is_bfv", "numa_topology", "requested_networks")
 
@@ -53,16 +53,16 @@ def _read(
     instance: str, spec: Mapping[str, Any], page_sizes: Collection[int]
 ) -> tuple[RequestSpec, GuestNuma]:
     # loaded with the first claim that has a flavor: an agent without claims does without
-    from compute_agent.scheduler import settings
+    from compute_agent.request import flavor_settings
+    from compute_agent.request.guest_numa import PAGE_SIZE_TRAIT_PREFIX, guest_numa
+    from compute_agent.request.spec_reader import read_spec
     from compute_agent.scheduler.errors import SchedulerError
-    from compute_agent.scheduler.guest_numa import PAGE_SIZE_TRAIT_PREFIX, guest_numa
-    from compute_agent.scheduler.spec_reader import read_spec
 
     said = {name: spec[name] for name in READ_FIELDS if spec.get(name) is not None}
     known = [f"{PAGE_SIZE_TRAIT_PREFIX}{size}" for size in sorted(page_sizes)]
     try:
         read = read_spec({**said, "project_id": "-", "user_id": "-"})
-        shared, pinned = settings.pinned_cpus(read, read.flavor.vcpus)
+        shared, pinned = flavor_settings.pinned_cpus(read, read.flavor.vcpus)
         return read, guest_numa(read, shared, pinned, read.flavor.memory_mb, known)
     except SchedulerError as error:
         raise errors.InvalidInput(f"The flavor of {instance} cannot be read: {error}") from error

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.manage.coverage import cover, total
-from compute_agent.scheduler.request import RequestGroup
+from compute_agent.request.candidate_request import RequestGroup
 from tests.unit.manage.needs import need
 
 Held = Mapping[str, Mapping[str, int]]

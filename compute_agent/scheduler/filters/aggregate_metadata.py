@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.filters.load import IoOpsFilter, NumInstancesFilter
 from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.spec import RequestSpec
 
 _EXTRA_SPECS_SCOPE = "aggregate_instance_extra_specs"
 

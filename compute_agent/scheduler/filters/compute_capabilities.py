@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.spec import RequestSpec
 
 _SCOPE = "capabilities"
 _DERIVED = {

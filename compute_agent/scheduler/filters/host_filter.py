@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from compute_agent.scheduler.flavor import PciAlias
+from compute_agent.request.flavor import PciAlias
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.spec import RequestSpec
 
 
 @dataclass(frozen=True, slots=True)

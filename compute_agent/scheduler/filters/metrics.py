@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.spec import RequestSpec
 
 
 class MetricsFilter(HostFilter):

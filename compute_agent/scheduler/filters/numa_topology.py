@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compute_agent.scheduler import settings
+from compute_agent.request import flavor_settings
+from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
+from compute_agent.request.guest_numa import GuestNode, GuestNuma, guest_numa
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.answer import Candidate
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.guest_numa import GuestNode, GuestNuma, guest_numa
 from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.request import GUEST_CELL_SUFFIX
-from compute_agent.scheduler.spec import RequestSpec
 
 _CELLS = "cells"
 
@@ -116,5 +116,5 @@ def _has_room(cell: Mapping[str, Any], node: GuestNode) -> bool:
 
 
 def _numa_of(spec: RequestSpec) -> GuestNuma:
-    vcpu, pcpu = settings.pinned_cpus(spec, spec.flavor.vcpus)
+    vcpu, pcpu = flavor_settings.pinned_cpus(spec, spec.flavor.vcpus)
     return guest_numa(spec, vcpu, pcpu, spec.flavor.memory_mb)

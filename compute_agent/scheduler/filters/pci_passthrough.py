@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compute_agent.scheduler import flavor
+from compute_agent.request import flavor
+from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
+from compute_agent.request.flavor import PciAlias
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.answer import NUMA_ROOT, Candidate
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.flavor import PciAlias
 from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.request import GUEST_CELL_SUFFIX
-from compute_agent.scheduler.spec import RequestSpec
 
 _POOLS = "pci_pools"
 _ANYWHERE = ("preferred", "socket")

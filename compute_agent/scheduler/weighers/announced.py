@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.spec import RequestSpec
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.answer import Candidate
 from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.spec import RequestSpec
 
 _NOT_DEVICES = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
 

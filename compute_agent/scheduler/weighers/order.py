@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compute_agent.errors import InvalidConfiguration
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.spec import RequestSpec
 from compute_agent.scheduler.weighers import announced, host_weigher
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher, WeigherOptions
 

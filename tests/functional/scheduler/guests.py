@@ -5,10 +5,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.move import MoveKind
 from compute_agent.scheduler.moves import Begun, Mover
-from compute_agent.scheduler.spec import RequestSpec
 from tests.functional.scheduler.moving import SHARING, Held, World, together
 from tests.unit.scheduler.specs import spec
 

@@ -13,9 +13,9 @@ import pytest
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.report.retries import CONFLICT_TRIES
 from compute_agent.report.transport import Response
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.move import MoveKind
-from compute_agent.scheduler.spec import RequestSpec
 from tests.functional.scheduler.moving import Failing, World
 from tests.unit.scheduler.specs import spec
 

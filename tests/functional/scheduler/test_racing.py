@@ -16,11 +16,11 @@ from compute_agent import conf as agent_conf
 from compute_agent.errors import PlacementAPIConnectFailure, PlacementUnavailable
 from compute_agent.report.keystone import KeystoneTransport
 from compute_agent.report.transport import RecordingTransport, Response
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.command_options import ClaimWords, spec_of
 from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
 from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService
-from compute_agent.scheduler.spec import RequestSpec
 from tests.functional.scheduler.conftest import Cloud
 from tests.functional.scheduler.schedulers import new_uuid, scheduler
 

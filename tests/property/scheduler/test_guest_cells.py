@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compute_agent.report.transport import InProcessTransport
+from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.spec import RequestedGroup, RequestSpec
 from tests.functional.report.conftest import ours
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec

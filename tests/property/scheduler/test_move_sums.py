@@ -7,8 +7,8 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compute_agent.request.guest_numa import GuestNode
 from compute_agent.scheduler.filters.numa_topology import assignments
-from compute_agent.scheduler.guest_numa import GuestNode
 from compute_agent.scheduler.move import both_places, holds_all, left_on_source
 
 PROVIDERS = ("host", "cell", "pool", "other pool")

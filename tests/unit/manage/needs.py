@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from compute_agent.scheduler.request import CandidateRequest, RequestGroup
+from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
 
 
 def need(unsuffixed: Mapping[str, int], **groups: RequestGroup) -> CandidateRequest:

@@ -1,7 +1,7 @@
 """What of an instance's need its allocations cover."""
 
 from compute_agent.manage.coverage import cover
-from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest, RequestGroup
+from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from tests.unit.manage.needs import group, need
 
 

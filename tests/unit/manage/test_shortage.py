@@ -1,7 +1,7 @@
 """Why a host cannot give what is needed."""
 
 from compute_agent.manage.shortage import HostProvider, roomiest
-from compute_agent.scheduler.request import CandidateRequest, RequestGroup
+from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
 
 
 def provider(uuid: str, *traits: str, **rooms: tuple[int, int]) -> HostProvider:

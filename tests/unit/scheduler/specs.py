@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from compute_agent.scheduler import flavor
-from compute_agent.scheduler.request import CandidateRequest
-from compute_agent.scheduler.spec import Flavor, Image, RequestSpec
+from compute_agent.request import flavor
+from compute_agent.request.candidate_request import CandidateRequest
+from compute_agent.request.spec import Flavor, Image, RequestSpec
 
 
 def spec(

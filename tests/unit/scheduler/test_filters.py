@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from compute_agent.errors import InvalidConfiguration
+from compute_agent.request.spec import Flavor, InstanceGroup, RequestSpec
 from compute_agent.scheduler.aggregates import Aggregate
 from compute_agent.scheduler.announcements import Announcement
 from compute_agent.scheduler.answer import ProviderSummary
@@ -17,7 +18,6 @@ from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilter
 from compute_agent.scheduler.hosts import HostState
 from compute_agent.scheduler.search import run_filters
-from compute_agent.scheduler.spec import Flavor, InstanceGroup, RequestSpec
 from tests.unit.scheduler.specs import spec
 
 

@@ -9,17 +9,17 @@ import os_traits
 import pytest
 
 from compute_agent.errors import InvalidConfiguration
-from compute_agent.scheduler import aggregates, prefilters
-from compute_agent.scheduler.aggregates import Aggregate, Aggregates
-from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
-from compute_agent.scheduler.prefilters import PrefilterContext
-from compute_agent.scheduler.spec import (
+from compute_agent.request.spec import (
     Destination,
     Image,
     RequestedGroup,
     RequestedNetwork,
     RequestSpec,
 )
+from compute_agent.scheduler import aggregates, prefilters
+from compute_agent.scheduler.aggregates import Aggregate, Aggregates
+from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
+from compute_agent.scheduler.prefilters import PrefilterContext
 from tests.unit.scheduler.specs import request_of, spec
 
 ZONE = "11111111-1111-1111-1111-111111111111"

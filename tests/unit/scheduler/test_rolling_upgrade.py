@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from compute_agent.request.flavor import PciAlias
+from compute_agent.request.spec import Destination, InstanceGroup, PciRequest
 from compute_agent.scheduler import prefilters
 from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.claims import ClaimsOnceAllAgentsExpectThem, NewClaims
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.flavor import PciAlias
 from compute_agent.scheduler.give_back import GiveBack
 from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
@@ -29,7 +30,6 @@ from compute_agent.scheduler.rolling_upgrade import (
     Layouts,
 )
 from compute_agent.scheduler.search import Search, SearchOptions
-from compute_agent.scheduler.spec import Destination, InstanceGroup, PciRequest
 from compute_agent.scheduler.upgrade_view import print_status
 from tests.unit.scheduler.bank import Bank
 from tests.unit.scheduler.specs import request_of, spec

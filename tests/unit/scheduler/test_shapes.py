@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
+from compute_agent.request.guest_numa import GuestNode, GuestNuma, guest_numa
+from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler import shapes, split
 from compute_agent.scheduler.errors import InvalidRequest
-from compute_agent.scheduler.guest_numa import GuestNode, GuestNuma, guest_numa
-from compute_agent.scheduler.request import CandidateRequest, RequestGroup
-from compute_agent.scheduler.spec import RequestedGroup, RequestSpec
 from tests.unit.scheduler.specs import request_of, spec
 from tests.unit.scheduler.trees import answered, candidate, summary
 

@@ -18,8 +18,13 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from compute_agent.request.candidate_request import (
+    UNSUFFIXED,
+    Apart,
+    CandidateRequest,
+    RequestGroup,
+)
 from compute_agent.scheduler.errors import InvalidRequest
-from compute_agent.scheduler.request import UNSUFFIXED, Apart, CandidateRequest, RequestGroup
 
 _KEYED = re.compile(r"^(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)$")
 _PLAIN = re.compile(r"^(member_of|in_tree|same_subtree)([a-zA-Z0-9_-]{1,64})?$")

@@ -11,10 +11,10 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from compute_agent.scheduler import settings
+from compute_agent.request import flavor_settings
+from compute_agent.request.extra_specs import amount
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import InvalidRequest
-from compute_agent.scheduler.extra_specs import amount
-from compute_agent.scheduler.spec import RequestSpec
 
 PAGE_SIZE_TRAIT_PREFIX = "CUSTOM_MEMORY_PAGE_SIZE_"
 _SMALL_PAGE = 4
@@ -130,7 +130,8 @@ def _cpu_shares(spec: RequestSpec, count: int, vcpu: int, pcpu: int) -> tuple[li
         return shared, [whole - part for whole, part in zip(total, shared, strict=True)]
     vcpus = spec.flavor.vcpus
     sets = [
-        settings.cpu_mask(f"hw:numa_cpus.{i}", value or "", vcpus) for i, value in enumerate(given)
+        flavor_settings.cpu_mask(f"hw:numa_cpus.{i}", value or "", vcpus)
+        for i, value in enumerate(given)
     ]
     if sum(map(len, sets)) != vcpus or frozenset().union(*sets) != frozenset(range(vcpus)):
         raise InvalidRequest(
@@ -138,7 +139,7 @@ def _cpu_shares(spec: RequestSpec, count: int, vcpu: int, pcpu: int) -> tuple[li
         )
     mask = spec.setting("hw:cpu_dedicated_mask")
     if vcpu and pcpu and mask is not None:
-        pinned_cpus = settings.cpu_mask("hw:cpu_dedicated_mask", mask, vcpus)
+        pinned_cpus = flavor_settings.cpu_mask("hw:cpu_dedicated_mask", mask, vcpus)
     else:
         pinned_cpus = frozenset(range(vcpus)) if pcpu else frozenset()
     pinned = [len(cpus & pinned_cpus) for cpus in sets]

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 
 from oslo_utils import strutils
 
+from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import InvalidRequest
-from compute_agent.scheduler.request import UNSUFFIXED, CandidateRequest
-from compute_agent.scheduler.spec import RequestSpec
 
 Setting = Callable[[RequestSpec, CandidateRequest], CandidateRequest]
 

@@ -7,9 +7,8 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from compute_agent.scheduler import extra_specs, settings
-from compute_agent.scheduler.errors import InvalidRequest
-from compute_agent.scheduler.request import (
+from compute_agent.request import extra_specs, flavor_settings
+from compute_agent.request.candidate_request import (
     GUEST_CELL_SUFFIX,
     SUFFIX,
     UNSUFFIXED,
@@ -17,7 +16,8 @@ from compute_agent.scheduler.request import (
     RequestGroup,
     with_host_traits_on_root,
 )
-from compute_agent.scheduler.spec import PciRequest, RequestedGroup, RequestSpec
+from compute_agent.request.spec import PciRequest, RequestedGroup, RequestSpec
+from compute_agent.scheduler.errors import InvalidRequest
 
 _ALIAS_SPEC = "pci_passthrough:alias"
 _ALIAS_NAMESPACE = uuid.UUID("6f2ad0f5-4c54-4b8f-9b5c-0a4bb2b9f0c1")
@@ -61,7 +61,7 @@ def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
     request = request.with_group(
         UNSUFFIXED, group.requiring(*extra_specs.image_traits(spec.image.properties))
     )
-    request = settings.apply(spec, request)
+    request = flavor_settings.apply(spec, request)
     for index, requested in enumerate(spec.requested_groups):
         suffix = requested.requester_id or f"_requested_{index}"
         request = _with_new_group(request, suffix, _group_of(requested))
@@ -83,7 +83,7 @@ def _sizes(spec: RequestSpec, written: extra_specs.WrittenGroups) -> dict[str, i
     flavor = spec.flavor
     sizes: dict[str, int] = {}
     if not written.mentions("VCPU", "PCPU"):
-        sizes["VCPU"], sizes["PCPU"] = settings.pinned_cpus(spec, flavor.vcpus)
+        sizes["VCPU"], sizes["PCPU"] = flavor_settings.pinned_cpus(spec, flavor.vcpus)
     if not written.mentions("MEMORY_MB"):
         sizes["MEMORY_MB"] = flavor.memory_mb
     if not written.mentions("DISK_GB"):

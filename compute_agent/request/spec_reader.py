@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compute_agent.scheduler.errors import InvalidRequest
-from compute_agent.scheduler.extra_specs import uuid_text
-from compute_agent.scheduler.fields import Fields
-from compute_agent.scheduler.port import groups_of_port
-from compute_agent.scheduler.spec import (
+from compute_agent.request.extra_specs import uuid_text
+from compute_agent.request.fields import Fields
+from compute_agent.request.ports import groups_of_port
+from compute_agent.request.spec import (
     Destination,
     Flavor,
     GuestCell,
@@ -20,6 +19,7 @@ from compute_agent.scheduler.spec import (
     RequestedNetwork,
     RequestSpec,
 )
+from compute_agent.scheduler.errors import InvalidRequest
 
 
 def instances_of(body: Mapping[str, Any]) -> tuple[str, ...]:
