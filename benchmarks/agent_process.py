@@ -16,8 +16,8 @@ from typing import Any
 from benchmarks.relay import Relay
 from compute_agent import agent_parts
 from compute_agent import conf as agent_conf
-from compute_agent.report.keystone import KeystoneTransport
-from compute_agent.report.transport import Response, Transport
+from compute_agent.placement.keystone import KeystoneTransport
+from compute_agent.placement.transport import Response, Transport
 from compute_agent.virt.fake import FakeNumaDriver
 
 

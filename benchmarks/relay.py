@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from compute_agent.report.transport import Microversion, Response, Timeout, Transport
+from compute_agent.placement.transport import Microversion, Response, Timeout, Transport
 
 
 class Relay(ABC):

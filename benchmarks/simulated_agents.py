@@ -19,11 +19,11 @@ from typing import Any
 from oslo_config import cfg
 
 from benchmarks.relay import Relay
+from compute_agent.placement.keystone import KeystoneTransport
+from compute_agent.placement.transport import Response, Transport
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
-from compute_agent.report.keystone import KeystoneTransport
-from compute_agent.report.transport import Response, Transport
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker.faults import UNKNOWN_BOOT, DeviceFaults
 from compute_agent.tracker.node_pass import NodePass

@@ -13,9 +13,9 @@ from compute_agent import errors
 from compute_agent.conf.compute import provider_config_location
 from compute_agent.conf.networks import physnet_group
 from compute_agent.conf.places import naming_places
+from compute_agent.placement.transport import KeystoneTransport, ReadOnlyTransport
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.report.client import ReportClient
-from compute_agent.report.transport import KeystoneTransport, ReadOnlyTransport
 from compute_agent.state import files as state_files
 from compute_agent.state import identity
 from compute_agent.state.files import AgentLock
@@ -39,7 +39,7 @@ from compute_agent.virt.driver import load_driver
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.report.transport import Transport
+    from compute_agent.placement.transport import Transport
     from compute_agent.tracker.decisions import EventKind
     from compute_agent.virt.driver import ComputeDriver
 

@@ -250,8 +250,8 @@ def _plan(namespace: argparse.Namespace) -> int:
 
 def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd import inspection
-    from compute_agent.manage.consumers import Consumers
-    from compute_agent.report.keystone import KeystoneTransport
+    from compute_agent.placement.consumers import Consumers
+    from compute_agent.placement.keystone import KeystoneTransport
 
     parts = _parts(namespace)
     consumers = Consumers(KeystoneTransport.from_conf(parts.conf))

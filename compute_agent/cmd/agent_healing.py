@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compute_agent.manage.healing import Healer
     from compute_agent.manage.instance import InstanceCatalogue, Ports
     from compute_agent.manage.instance_source import InstanceSource
-    from compute_agent.report.transport import Transport
+    from compute_agent.placement.transport import Transport
     from compute_agent.tracker.drift_healing import Remedies, Treated
     from compute_agent.tracker.presence import Presence
 
@@ -32,7 +32,7 @@ def remedies(parts: AgentParts, way: Transport | None = None) -> Iterator[Remedi
     :raises InvalidConfiguration: the source of instances cannot be used.
     """
     from compute_agent.agent_parts import check_healing
-    from compute_agent.report.keystone import KeystoneTransport
+    from compute_agent.placement.keystone import KeystoneTransport
 
     # a reload says what is wrong and goes on
     check_healing(parts.conf)
@@ -50,8 +50,8 @@ class _Remedies:
         self._closing = closing
 
     def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treated]:
-        from compute_agent.manage.consumers import Consumers
         from compute_agent.manage.drift_remedies import OrphanRemedy
+        from compute_agent.placement.consumers import Consumers
 
         with ExitStack() as closing:
             consumers = Consumers(

@@ -13,8 +13,8 @@ from compute_agent.manage.host_diff import (
     differences,
     read_host,
 )
+from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.report.client import ReportClient
-from compute_agent.report.keystone import KeystoneTransport
 
 if TYPE_CHECKING:
     from oslo_config import cfg

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import agent_parts, errors
 from compute_agent.manage.doctor import Diagnosis, Level, examine, examine_placement
-from compute_agent.report.connection import Connection
-from compute_agent.report.keystone import KeystoneTransport
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.keystone import KeystoneTransport
 
 if TYPE_CHECKING:
     from oslo_config import cfg

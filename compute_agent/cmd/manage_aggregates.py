@@ -85,8 +85,8 @@ def exit_of(error: errors.ComputeAgentError) -> int:
 
 def _sync(namespace: argparse.Namespace) -> int:
     from compute_agent.manage.aggregates import AggregateSync
+    from compute_agent.placement.connection import Connection
     from compute_agent.report.client import ReportClient
-    from compute_agent.report.connection import Connection
 
     conf = configuration(namespace)
     aggregates = _aggregates(conf)

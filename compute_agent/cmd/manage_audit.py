@@ -25,7 +25,7 @@ from compute_agent.manage.wording import counted
 
 if TYPE_CHECKING:
     from compute_agent.manage.audit import AuditResult
-    from compute_agent.manage.consumers import Consumer
+    from compute_agent.placement.consumers import Consumer
 
 
 class AuditExit(IntEnum):
@@ -91,7 +91,7 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _audit(namespace: argparse.Namespace) -> int:
     from compute_agent.manage.audit import Audit, AuditOptions
-    from compute_agent.manage.consumers import Consumers
+    from compute_agent.placement.consumers import Consumers
 
     conf = configuration(namespace)
     options = AuditOptions(

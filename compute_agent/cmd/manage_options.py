@@ -16,8 +16,8 @@ from compute_agent.cmd.configuration_files import add_configuration_files
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+    from compute_agent.placement.transport import Transport
     from compute_agent.report.client import ReportClient
-    from compute_agent.report.transport import Transport
 
 
 class Exit(IntEnum):
@@ -102,14 +102,14 @@ def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
     :raises PlacementUnavailable: the database it names cannot be used.
     """
     if namespace.placement_config is None:
-        from compute_agent.report.keystone import KeystoneTransport
+        from compute_agent.placement.keystone import KeystoneTransport
 
         return KeystoneTransport.from_conf(conf)
     if not Path(namespace.placement_config).is_file():
         raise errors.InvalidConfiguration(
             f"--placement-config {namespace.placement_config}: there is no such file."
         )
-    from compute_agent.report.transport import InProcessTransport
+    from compute_agent.placement.transport import InProcessTransport
 
     return InProcessTransport.from_config_files([namespace.placement_config])
 

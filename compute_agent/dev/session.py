@@ -25,8 +25,8 @@ from compute_agent.dev.sample import sample_resources
 from compute_agent.dev.state_directory import StateDirectory
 from compute_agent.dev.tree_reading import ProviderLines, read_tree
 from compute_agent.dev.tree_view import provider_tree
-from compute_agent.report.connection import Connection
-from compute_agent.report.keystone import KeystoneTransport
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.keystone import KeystoneTransport
 
 LISTENING = re.compile(r"^placement-server: listening on (\S+)$", re.MULTILINE)
 START_SECONDS = 120.0

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compute_agent.report.connection import Connection
-from compute_agent.report.providers import Providers
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.providers import Providers
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.manage import provider_directory
-from compute_agent.manage.provider_directory import ProviderDirectory
+from compute_agent.placement import provider_directory
+from compute_agent.placement.provider_directory import ProviderDirectory
 
 if TYPE_CHECKING:
+    from compute_agent.placement.connection import Connection
     from compute_agent.report.client import ReportClient
-    from compute_agent.report.connection import Connection
     from compute_agent.scheduler.aggregates import Aggregate
 
 Progress = Callable[[str, int, int], None]

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from compute_agent import errors
-from compute_agent.manage import provider_directory
-from compute_agent.manage.consumers import Consumer, Consumers
 from compute_agent.manage.instance_source import InstanceSource, Listing
 from compute_agent.manage.judgement import Judgement, Verdict, judge, may_be_deleted
-from compute_agent.manage.provider_directory import ProviderDirectory
+from compute_agent.placement import provider_directory
+from compute_agent.placement.consumers import Consumer, Consumers
+from compute_agent.placement.provider_directory import ProviderDirectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from compute_agent import errors
-from compute_agent.manage import provider_directory
 from compute_agent.manage.healing import Outcome, State
 from compute_agent.manage.instance_source import Listing
 from compute_agent.manage.judgement import (
@@ -19,14 +18,15 @@ from compute_agent.manage.judgement import (
     why_silent,
 )
 from compute_agent.manage.wording import allocations
+from compute_agent.placement import provider_directory
 from compute_agent.tracker.drift_healing import End, Treated
 
 if TYPE_CHECKING:
-    from compute_agent.manage.consumers import Consumer, Consumers
     from compute_agent.manage.instance import Instance, InstanceCatalogue
     from compute_agent.manage.instance_source import InstanceSource
     from compute_agent.manage.openstack.compute import Compute
-    from compute_agent.manage.provider_directory import ProviderDirectory
+    from compute_agent.placement.consumers import Consumer, Consumers
+    from compute_agent.placement.provider_directory import ProviderDirectory
     from compute_agent.tracker.presence import Presence
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from compute_agent.manage import provider_directory
 from compute_agent.manage.healing import Healer, HealingOptions
 from compute_agent.manage.placing import Placing
-from compute_agent.report.connection import Connection
+from compute_agent.placement import provider_directory
+from compute_agent.placement.connection import Connection
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.scheduler.assembly import pci_aliases
 from compute_agent.scheduler.placement_client import PlacementClient
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.manage.instance import Instance, Ports
+    from compute_agent.placement.transport import Transport
     from compute_agent.report.client import ReportClient
-    from compute_agent.report.transport import Transport
     from compute_agent.virt.driver import InstanceDevices
 
 

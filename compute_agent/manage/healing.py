@@ -19,14 +19,14 @@ from compute_agent.manage.instance import (
     PortsUnreadable,
 )
 from compute_agent.manage.placing import NotPlaced, Placed, Placing
-from compute_agent.report.allocations import UNTYPED, NoCapacity
+from compute_agent.placement.allocations import UNTYPED, NoCapacity
 from compute_agent.request import flavor
 from compute_agent.request.ports import binding_allocation
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:
-    from compute_agent.manage.provider_directory import ProviderDirectory
+    from compute_agent.placement.provider_directory import ProviderDirectory
     from compute_agent.report.client import ReportClient
 
 TRIES = 3

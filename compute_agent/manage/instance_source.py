@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from compute_agent.manage.instance_file import InstanceFile
-from compute_agent.manage.provider_directory import ProviderDirectory
+from compute_agent.placement.provider_directory import ProviderDirectory
 
 
 @dataclass(frozen=True, slots=True)

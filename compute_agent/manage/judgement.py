@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from compute_agent.manage.consumers import Consumer
 from compute_agent.manage.instance_source import Listing
-from compute_agent.manage.provider_directory import ProviderDirectory
+from compute_agent.placement.consumers import Consumer
+from compute_agent.placement.provider_directory import ProviderDirectory
 
 INSTANCE = "INSTANCE"
 MIGRATION = "MIGRATION"

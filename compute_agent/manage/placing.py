@@ -12,8 +12,8 @@ from compute_agent.manage.coverage import Amounts, Coverage, total
 from compute_agent.manage.guest_facts import CPU_CLASSES, GuestFacts
 from compute_agent.manage.shortage import HostProvider, Roomiest, roomiest
 from compute_agent.manage.wording import resources
+from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.provider_tree.inventory import capacity
-from compute_agent.report.connection import CONSUMER_TYPE
 from compute_agent.request.candidate_request import (
     GUEST_CELL_SUFFIX,
     UNSUFFIXED,
@@ -24,7 +24,7 @@ from compute_agent.scheduler.weighers import candidates as candidate_order
 
 if TYPE_CHECKING:
     from compute_agent.manage.instance import Instance
-    from compute_agent.manage.provider_directory import ProviderDirectory
+    from compute_agent.placement.provider_directory import ProviderDirectory
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
     from compute_agent.request.spec import RequestSpec

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from compute_agent.placement.providers import AtGeneration
+from compute_agent.placement.response_schemas import RECORD
+from compute_agent.placement.retries import Clock
 from compute_agent.provider_tree import ASPECTS, ProviderTree
 from compute_agent.provider_tree.inventory import complete_inventory
-from compute_agent.report.answer_shapes import RECORD
-from compute_agent.report.providers import AtGeneration
-from compute_agent.report.retries import Clock
 from compute_agent.state import documents
 from compute_agent.state import files as state_files
 from compute_agent.state.documents import FileUnusable

@@ -16,13 +16,17 @@ from functools import partial
 from typing import Any, Final
 
 from compute_agent import errors
+from compute_agent.placement.allocations import Allocations
+from compute_agent.placement.candidates import Candidates
+from compute_agent.placement.connection import Connection, OfferedVersions, Tally
+from compute_agent.placement.providers import MAX_LISTED, Providers
+from compute_agent.placement.request_pool import Workers
+from compute_agent.placement.retries import Clock, Retries, SystemClock
+from compute_agent.placement.traits_and_classes import Names
+from compute_agent.placement.transport import Transport
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
-from compute_agent.report.allocations import Allocations
 from compute_agent.report.cache import CacheFile, TreeCache
-from compute_agent.report.candidates import Candidates
-from compute_agent.report.connection import Connection, OfferedVersions, Tally
 from compute_agent.report.flush import Flush, FlushReport
-from compute_agent.report.names import Names
 from compute_agent.report.operations import (
     DeleteProvider,
     KeepProvider,
@@ -31,12 +35,8 @@ from compute_agent.report.operations import (
 )
 from compute_agent.report.plan import plan
 from compute_agent.report.provider_writes import ProviderWrites
-from compute_agent.report.providers import MAX_LISTED, Providers
 from compute_agent.report.refresh import TreeReader
 from compute_agent.report.reshape import Reshaper
-from compute_agent.report.retries import Clock, Retries, SystemClock
-from compute_agent.report.transport import Transport
-from compute_agent.report.workers import Workers
 
 LOG = logging.getLogger(__name__)
 

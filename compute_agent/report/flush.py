@@ -15,9 +15,11 @@ from functools import partial
 from typing import Final
 
 from compute_agent import errors
+from compute_agent.placement.providers import Providers
+from compute_agent.placement.request_pool import Workers
+from compute_agent.placement.traits_and_classes import Names
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.inventory_order import order_inventories
-from compute_agent.report.names import Names
 from compute_agent.report.operations import (
     CreateProvider,
     DeleteProvider,
@@ -34,9 +36,7 @@ from compute_agent.report.operations import (
 )
 from compute_agent.report.plan import stages
 from compute_agent.report.provider_writes import ProviderWrites
-from compute_agent.report.providers import Providers
 from compute_agent.report.reshape import Reshaper
-from compute_agent.report.workers import Workers
 
 NO_SUCH_CLASS: Final = re.compile(r"No such resource class ([A-Z0-9_]+(?:, [A-Z0-9_]+)*)")
 

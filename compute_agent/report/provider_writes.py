@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from compute_agent import errors
+from compute_agent.placement.providers import Providers
+from compute_agent.placement.retries import Retries
+from compute_agent.placement.traits_and_classes import Names
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, equal_inventories
 from compute_agent.report.merge import merge_inventory, merge_set
-from compute_agent.report.names import Names
 from compute_agent.report.operations import SetAggregates, SetInventory, SetTraits
-from compute_agent.report.providers import Providers
 from compute_agent.report.refresh import TreeReader
-from compute_agent.report.retries import Retries
 
 
 class ProviderWrites:

@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any, Final
 
 from compute_agent import errors
+from compute_agent.placement.providers import AtGeneration, Providers
+from compute_agent.placement.request_pool import Workers
+from compute_agent.placement.retries import Retries
 from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
 from compute_agent.report.cache import TreeCache, take_in
-from compute_agent.report.providers import AtGeneration, Providers
-from compute_agent.report.retries import Retries
-from compute_agent.report.workers import Workers
 
 ALL_AGGREGATES_EVERY: Final = 12
 REFRESH_JITTER: Final = 0.2

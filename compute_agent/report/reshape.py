@@ -8,16 +8,16 @@ from functools import partial
 from typing import Any
 
 from compute_agent import errors
+from compute_agent.placement import responses
+from compute_agent.placement.connection import RESHAPE_TIMEOUT, Connection
+from compute_agent.placement.providers import Providers, inventory_body
+from compute_agent.placement.request_pool import Workers
+from compute_agent.placement.transport import Response
 from compute_agent.provider_tree import ASPECTS, ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, equal_inventories
-from compute_agent.report import answers
-from compute_agent.report.connection import RESHAPE_TIMEOUT, Connection
 from compute_agent.report.merge import merge_inventory
 from compute_agent.report.operations import SetInventory
-from compute_agent.report.providers import Providers, inventory_body
 from compute_agent.report.refresh import TreeReader
-from compute_agent.report.transport import Response
-from compute_agent.report.workers import Workers
 
 LOG = logging.getLogger(__name__)
 
@@ -65,7 +65,9 @@ class Reshaper:
             return False
         if response.status != 204:
             LOG.info(
-                "%s was refused (%s), writing them one by one", doing, answers.explanation(response)
+                "%s was refused (%s), writing them one by one",
+                doing,
+                responses.explanation(response),
             )
             return False
         self._absorb(live, wanted, {})
@@ -113,9 +115,9 @@ class Reshaper:
     def _judge(self, response: Response, doing: str) -> None:
         if response.status == 204:
             return
-        if answers.is_conflict(response):
-            raise answers.failure(errors.PlacementReshapeConflict, doing, "POST", PATH, response)
-        refused = answers.failure(errors.PlacementError, doing, "POST", PATH, response)
+        if responses.is_conflict(response):
+            raise responses.failure(errors.PlacementReshapeConflict, doing, "POST", PATH, response)
+        refused = responses.failure(errors.PlacementError, doing, "POST", PATH, response)
         raise errors.ReshapeFailed(
             str(refused), status=refused.status, code=refused.code, detail=refused.detail
         )

@@ -12,7 +12,7 @@ import os_resource_classes
 import os_traits
 
 from compute_agent.errors import InvalidConfiguration
-from compute_agent.report.transport import Transport
+from compute_agent.placement.transport import Transport
 from compute_agent.request.flavor import PciAlias, RequestOptions
 from compute_agent.scheduler.aggregate_source import source_of
 from compute_agent.scheduler.announcements import Announcements

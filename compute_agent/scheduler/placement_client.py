@@ -10,18 +10,18 @@ from typing import Any
 from urllib.parse import quote
 
 from compute_agent import errors
-from compute_agent.report import answer_shapes, answers
-from compute_agent.report.allocations import (
+from compute_agent.placement import response_schemas, responses
+from compute_agent.placement.allocation_writes import Exchange
+from compute_agent.placement.allocations import (
     Allocations,
     AlreadyClaimed,
     NoCapacity,
 )
-from compute_agent.report.candidates import Candidates
-from compute_agent.report.connection import NEWEST, Connection, version_text
-from compute_agent.report.exchange import Exchange
-from compute_agent.report.providers import Providers
-from compute_agent.report.retries import Retries
-from compute_agent.report.transport import Transport
+from compute_agent.placement.candidates import Candidates
+from compute_agent.placement.connection import NEWEST, Connection, version_text
+from compute_agent.placement.providers import Providers
+from compute_agent.placement.retries import Retries
+from compute_agent.placement.transport import Transport
 from compute_agent.scheduler.answer import NUMA_ROOT, SHARING
 from compute_agent.scheduler.placement_port import (
     ClaimRefusal,
@@ -180,9 +180,9 @@ class PlacementClient:
         """See `placement_port.Placement`."""
         path = f"/resource_providers/{uuid}/aggregates"
         return frozenset(
-            self._get(path, f"Reading the aggregates of provider {uuid}", answer_shapes.AGGREGATES)[
-                "aggregates"
-            ]
+            self._get(
+                path, f"Reading the aggregates of provider {uuid}", response_schemas.AGGREGATES
+            )["aggregates"]
         )
 
     def tree(self, root: str) -> Mapping[str, frozenset[str]]:
@@ -232,18 +232,18 @@ class PlacementClient:
     def traits_beginning(self, prefix: str) -> frozenset[str]:
         """See `placement_port.Placement`."""
         path = f"/traits?name=startswith:{quote(prefix)}"
-        known = self._get(path, "Reading the known traits", answer_shapes.TRAITS)
+        known = self._get(path, "Reading the known traits", response_schemas.TRAITS)
         return frozenset(known["traits"])
 
     def _traits(self, uuid: str) -> frozenset[str]:
         path = f"/resource_providers/{uuid}/traits"
         doing = f"Reading the traits of provider {uuid}"
-        return frozenset(self._get(path, doing, answer_shapes.PROVIDER_TRAITS)["traits"])
+        return frozenset(self._get(path, doing, response_schemas.PROVIDER_TRAITS)["traits"])
 
     def _list(self, query: str) -> list[Mapping[str, Any]]:
         path = f"/resource_providers?{query}"
         providers: list[Mapping[str, Any]] = self._get(
-            path, "Reading the names of hosts", answer_shapes.ROOTED_PROVIDERS
+            path, "Reading the names of hosts", response_schemas.ROOTED_PROVIDERS
         )["resource_providers"]
         return providers
 
@@ -251,8 +251,8 @@ class PlacementClient:
         response = self._connection.call("GET", path, doing)
         kind = errors.ResourceProviderRetrievalFailed
         if response.status != 200:
-            raise answers.failure(kind, doing, "GET", path, response)
-        return answers.body_of(response, kind, doing, "GET", path, shape)
+            raise responses.failure(kind, doing, "GET", path, response)
+        return responses.body_of(response, kind, doing, "GET", path, shape)
 
     def _keep_names(self, providers: Sequence[Mapping[str, Any]]) -> None:
         now = self._clock()
@@ -272,7 +272,7 @@ def _shortage(lacking: NoCapacity) -> ClaimRefusal:
 
 def _refusal(error: errors.PlacementError) -> ClaimRefusal:
     """Return the refusal that only concerns the providers of one candidate; raise any other."""
-    if answers.is_about_providers(error):
+    if responses.is_about_providers(error):
         return ClaimRefusal(detail=error.detail)
     raise error
 

@@ -30,7 +30,7 @@ from compute_agent import bus as message_bus
 from compute_agent import conf as agent_conf
 from compute_agent import process_signals
 from compute_agent.errors import ComputeAgentError, PlacementUnavailable
-from compute_agent.report.transport import Transport
+from compute_agent.placement.transport import Transport
 from compute_agent.request import spec_reader
 from compute_agent.request.extra_specs import uuid_text
 from compute_agent.request.fields import Fields

@@ -18,7 +18,7 @@ from compute_agent import errors
 from compute_agent.tracker.presence import cannot_tell, presence
 
 if TYPE_CHECKING:
-    from compute_agent.report.allocations import ConsumerNature
+    from compute_agent.placement.allocations import ConsumerNature
     from compute_agent.report.client import ReportClient
     from compute_agent.state.claim import Claim
     from compute_agent.tracker.agreement import Holders

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.report.retries import stepping_aside
+from compute_agent.placement.retries import stepping_aside
 from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from compute_agent import errors
+from compute_agent.placement.allocations import AlreadyClaimed, NoCapacity
+from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.provider_tree.provider import SHARING_TRAIT
-from compute_agent.report.allocations import AlreadyClaimed, NoCapacity
-from compute_agent.report.connection import CONSUMER_TYPE
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree

@@ -14,8 +14,8 @@ from compute_agent import errors
 from compute_agent.manage.instance import Instance, instance_of
 from compute_agent.manage.instance_source import Listing
 from compute_agent.manage.openstack.image import Images
-from compute_agent.manage.provider_directory import ProviderDirectory
 from compute_agent.openstack_service import Service, ServiceUnusable
+from compute_agent.placement.provider_directory import ProviderDirectory
 
 FLAVOR_EMBEDDED: Final = (2, 47)
 MIGRATIONS_PAGED: Final = (2, 59)

@@ -11,7 +11,7 @@ from typing import Any
 
 from compute_agent import agent_parts
 from compute_agent.conf import new_config
-from compute_agent.report.transport import InProcessTransport, Response
+from compute_agent.placement.transport import InProcessTransport, Response
 from compute_agent.tracker.resource_tracker import PassResult
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from placement_server.app import build_app

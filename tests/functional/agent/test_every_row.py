@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.report.retries import SystemClock
-from compute_agent.report.transport import make_response
+from compute_agent.placement.retries import SystemClock
+from compute_agent.placement.transport import make_response
 from compute_agent.tracker.decisions import ExitCode
 from compute_agent.virt.fake.topology import fake_topology
 from compute_agent.virt.fake.topology_drivers import Misdeed

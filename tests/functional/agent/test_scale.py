@@ -12,9 +12,9 @@ from typing import Any
 
 from compute_agent import agent_parts
 from compute_agent import conf as agent_conf
+from compute_agent.placement.retries import SystemClock
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.cache import CacheFile
-from compute_agent.report.retries import SystemClock
 from compute_agent.service import node_list
 from compute_agent.service.agent import Agent
 from compute_agent.tracker.pass_schedule import PassSchedule

@@ -17,8 +17,8 @@ from compute_agent import errors
 from compute_agent.cmd import manage
 from compute_agent.manage.openstack.compute import Compute
 from compute_agent.openstack_service import Service, ServiceUnusable
-from compute_agent.report.keystone import KeystoneTransport
-from compute_agent.report.retries import Retries
+from compute_agent.placement.keystone import KeystoneTransport
+from compute_agent.placement.retries import Retries
 from compute_agent.scheduler.placement_client import PlacementClient
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.lies.elsewhere import Elsewhere

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from compute_agent.cmd import manage
-from compute_agent.report.transport import WRITES, InProcessTransport, Response
+from compute_agent.placement.transport import WRITES, InProcessTransport, Response
 
 
 def main() -> int:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compute_agent.cmd.manage_progress import ProgressBars
-from compute_agent.report.transport import InProcessTransport, Response
+from compute_agent.placement.transport import InProcessTransport, Response
 from tests.functional.manage.conftest import Agent, Operator, PlacementView
 
 NOW = "--min-age=0"
@@ -134,7 +134,7 @@ def test_the_looks_are_half_the_minimum_age_apart(
     offline.placement.claim({root: {"VCPU": 1}})
     waits: list[float] = []
     monkeypatch.setattr(ProgressBars, "wait", lambda _bars, seconds: waits.append(seconds))
-    monkeypatch.setattr("compute_agent.report.allocations.age_of", lambda *_: 600.0)
+    monkeypatch.setattr("compute_agent.placement.allocations.age_of", lambda *_: 600.0)
     assert offline.run("audit", listed(offline), "--min-age=600", "--delete").status == 4
     assert waits == [300]
 

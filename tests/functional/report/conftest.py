@@ -11,11 +11,8 @@ from typing import Any
 
 import pytest
 
-from compute_agent.provider_tree import ProviderTree
-from compute_agent.report.client import ReportClient
-from compute_agent.report.connection import Tally
-from compute_agent.report.flush import FlushReport
-from compute_agent.report.transport import (
+from compute_agent.placement.connection import Tally
+from compute_agent.placement.transport import (
     InProcessTransport,
     RecordingTransport,
     Response,
@@ -23,6 +20,9 @@ from compute_agent.report.transport import (
     make_response,
     request_headers,
 )
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.report.client import ReportClient
+from compute_agent.report.flush import FlushReport
 from placement_server.app import build_app
 from placement_server.conf import new_config
 from tests.functional.api.differential.reference import Reference, ReferenceMissing

@@ -2,8 +2,8 @@
 
 import uuid as uuidlib
 
+from compute_agent.placement.transport import InProcessTransport
 from compute_agent.report.client import ReportClient
-from compute_agent.report.transport import InProcessTransport
 from tests.functional.report.conftest import FakeClock
 
 

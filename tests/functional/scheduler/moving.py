@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent.errors import PlacementAPIConnectFailure
-from compute_agent.report.retries import Retries
-from compute_agent.report.transport import RecordingTransport, Response, Transport
+from compute_agent.placement.retries import Retries
+from compute_agent.placement.transport import RecordingTransport, Response, Transport
 from compute_agent.scheduler.give_back import GiveBack
 from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler

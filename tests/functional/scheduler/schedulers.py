@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent import conf as agent_conf
-from compute_agent.report.keystone import KeystoneTransport
-from compute_agent.report.transport import RecordingTransport, Response
+from compute_agent.placement.keystone import KeystoneTransport
+from compute_agent.placement.transport import RecordingTransport, Response
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.manager import Scheduler
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from compute_agent.report.transport import InProcessTransport, RecordingTransport, Transport
+from compute_agent.placement.transport import InProcessTransport, RecordingTransport, Transport
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.aggregate_source import FixedAggregates

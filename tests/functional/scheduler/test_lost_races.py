@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
-from compute_agent.report.retries import CONFLICT_TRIES
-from compute_agent.report.transport import Response
+from compute_agent.placement.retries import CONFLICT_TRIES
+from compute_agent.placement.transport import Response
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.move import MoveKind

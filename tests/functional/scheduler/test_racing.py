@@ -14,8 +14,8 @@ import pytest
 from compute_agent import bus as message_bus
 from compute_agent import conf as agent_conf
 from compute_agent.errors import PlacementAPIConnectFailure, PlacementUnavailable
-from compute_agent.report.keystone import KeystoneTransport
-from compute_agent.report.transport import RecordingTransport, Response
+from compute_agent.placement.keystone import KeystoneTransport
+from compute_agent.placement.transport import RecordingTransport, Response
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.command_options import ClaimWords, spec_of

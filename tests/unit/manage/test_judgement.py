@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_agent.manage.consumers import Consumer
 from compute_agent.manage.instance_source import Listing
 from compute_agent.manage.judgement import Verdict, judge, may_be_deleted
-from compute_agent.manage.provider_directory import ListedProvider, ProviderDirectory
+from compute_agent.placement.consumers import Consumer
+from compute_agent.placement.provider_directory import ListedProvider, ProviderDirectory
 
 HOSTS = ("h1", "h2", "h3")
 DIRECTORY = ProviderDirectory(

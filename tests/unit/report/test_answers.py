@@ -5,8 +5,8 @@ import json
 import pytest
 
 from compute_agent import errors
-from compute_agent.report import answers
-from compute_agent.report.transport import make_response
+from compute_agent.placement import responses
+from compute_agent.placement.transport import make_response
 
 
 def explained(status: int, detail: str = "d", **more):
@@ -17,7 +17,7 @@ def explained(status: int, detail: str = "d", **more):
 
 
 def judge(response):
-    answers.raise_unless_answered("Doing it", "GET", "/x", (1, 30), response)
+    responses.raise_unless_answered("Doing it", "GET", "/x", (1, 30), response)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_an_error_says_what_to_what_and_where_to_look_it_up():
         "There was a conflict.\n\n  generation\n conflict  ",
         code="placement.concurrent_update",
     )
-    error = answers.failure(
+    error = responses.failure(
         errors.ResourceProviderUpdateConflict, "Replacing the traits of x", "PUT", "/p", response
     )
     assert str(error) == (
@@ -93,15 +93,15 @@ def test_an_error_says_what_to_what_and_where_to_look_it_up():
 @pytest.mark.parametrize(
     ("detail", "code", "conflict", "consumer"),
     [
-        ("resource provider generation conflict", answers.CONCURRENT_UPDATE, True, False),
-        ("consumer generation conflict - expected 1", answers.CONCURRENT_UPDATE, True, True),
+        ("resource provider generation conflict", responses.CONCURRENT_UPDATE, True, False),
+        ("consumer generation conflict - expected 1", responses.CONCURRENT_UPDATE, True, True),
         ("would exceed the capacity", "placement.undefined_code", False, False),
     ],
 )
 def test_the_kinds_of_conflict_are_told_apart(detail, code, conflict, consumer):
     response = explained(409, detail, code=code)
-    assert answers.is_conflict(response) is conflict
-    assert answers.is_consumer_conflict(response) is consumer
+    assert responses.is_conflict(response) is conflict
+    assert responses.is_consumer_conflict(response) is consumer
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def test_the_kinds_of_conflict_are_told_apart(detail, code, conflict, consumer):
 )
 def test_retry_after_is_read_as_seconds(value, seconds):
     headers = [("Retry-After", value)] if value else []
-    assert answers.retry_after(make_response(503, headers, "")) == seconds
+    assert responses.retry_after(make_response(503, headers, "")) == seconds
 
 
 def test_retry_after_may_be_a_date():
     past = make_response(503, [("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT")], "")
-    assert answers.retry_after(past) == 0.0
+    assert responses.retry_after(past) == 0.0
     future = make_response(503, [("retry-after", "Wed, 21 Oct 2115 07:28:00 GMT")], "")
-    assert answers.retry_after(future) > 1e9
+    assert responses.retry_after(future) > 1e9

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from compute_agent import errors
-from compute_agent.report.connection import Connection
-from compute_agent.report.retries import Retries
-from compute_agent.report.transport import make_response
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.retries import Retries
+from compute_agent.placement.transport import make_response
 
 DOCUMENT = '{"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}]}'
 

@@ -7,10 +7,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.providers import MAX_LISTED, Providers
+from compute_agent.placement.transport import Response, make_response
 from compute_agent.report.client import ReportClient
-from compute_agent.report.connection import Connection
-from compute_agent.report.providers import MAX_LISTED, Providers
-from compute_agent.report.transport import Response, make_response
 
 
 class Knowing:

@@ -3,7 +3,7 @@
 import pytest
 
 from compute_agent import errors
-from compute_agent.report.transport import (
+from compute_agent.placement.transport import (
     InProcessTransport,
     ReadOnlyTransport,
     RecordingTransport,

@@ -3,12 +3,12 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from compute_agent.report import workers
+from compute_agent.placement import request_pool
 
 
 def test_two_passes_that_begin_at_once_share_one_pool_and_close_ends_it(monkeypatch):
     pools: list[ThreadPoolExecutor] = []
-    shared: list[workers.Workers] = []
+    shared: list[request_pool.Workers] = []
 
     def make(*arguments: object) -> ThreadPoolExecutor:
         pool = ThreadPoolExecutor(*arguments)
@@ -20,8 +20,8 @@ def test_two_passes_that_begin_at_once_share_one_pool_and_close_ends_it(monkeypa
             other.join()
         return pool
 
-    monkeypatch.setattr(workers, "ThreadPoolExecutor", make)
-    shared.append(workers.Workers(connections=2))
+    monkeypatch.setattr(request_pool, "ThreadPoolExecutor", make)
+    shared.append(request_pool.Workers(connections=2))
     assert shared[0].results([lambda: "a", lambda: "b"]) == ["a", "b"]
     shared[0].close()
     assert len(pools) == 1
@@ -29,6 +29,6 @@ def test_two_passes_that_begin_at_once_share_one_pool_and_close_ends_it(monkeypa
 
 
 def test_workers_that_were_closed_may_be_closed_again():
-    idle = workers.Workers()
+    idle = request_pool.Workers()
     idle.close()
     idle.close()

@@ -10,9 +10,9 @@ from typing import Any
 
 from compute_agent import conf as agent_conf
 from compute_agent.discovery.facts import HugePages
+from compute_agent.placement.allocations import Claimed, NoCapacity
+from compute_agent.placement.connection import OfferedVersions
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.report.allocations import Claimed, NoCapacity
-from compute_agent.report.connection import OfferedVersions
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker.cell_choice import CellPolicy
 from compute_agent.tracker.claims import ClaimBook, ClaimRequest

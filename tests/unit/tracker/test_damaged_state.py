@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from compute_agent import errors
+from compute_agent.placement.retries import SystemClock
 from compute_agent.report.cache import CacheFile
-from compute_agent.report.retries import SystemClock
 from compute_agent.state import documents, identity
 from compute_agent.state.files import AgentLock, StateUnusable
 from compute_agent.state.ledger import Ledger, ServiceState

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from compute_agent.placement.allocations import ConsumerNature
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.report.allocations import ConsumerNature
 from compute_agent.tracker.drift import Auditor, Drift, DriftAudit
 from compute_agent.tracker.status import StatusBoard
 

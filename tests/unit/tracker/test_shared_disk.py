@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from compute_agent import errors
+from compute_agent.placement.providers import AtGeneration
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderTree
 from compute_agent.provider_tree.inventory import complete_record
-from compute_agent.report.providers import AtGeneration
 from compute_agent.tracker.shared_disk import SharedDisk, differs, with_total
 
 ROOT, POOL = "00000000-0000-4000-8000-00000000aaaa", "00000000-0000-4000-8000-00000000bbbb"

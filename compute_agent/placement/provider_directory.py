@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from compute_agent import errors
+from compute_agent.placement import response_schemas, responses
+from compute_agent.placement.connection import Connection
 from compute_agent.provider_tree.provider import SHARING_TRAIT
-from compute_agent.report import answer_shapes, answers
-from compute_agent.report.connection import Connection
 
 HOST_TRAITS = ("COMPUTE_NODE", "OWNER_NOVA")
 """A root with one of these is a compute host's."""
@@ -85,6 +85,6 @@ def _listed(connection: Connection, query: str) -> list[Mapping[str, Any]]:
     kind = errors.ResourceProviderRetrievalFailed
     response = connection.call("GET", path, doing)
     if response.status != 200:
-        raise answers.failure(kind, doing, "GET", path, response)
-    body = answers.body_of(response, kind, doing, "GET", path, answer_shapes.ROOTED_PROVIDERS)
+        raise responses.failure(kind, doing, "GET", path, response)
+    body = responses.body_of(response, kind, doing, "GET", path, response_schemas.ROOTED_PROVIDERS)
     return cast("list[Mapping[str, Any]]", body["resource_providers"])

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.report import answers
-from compute_agent.report.allocation_races import repeating_races
-from compute_agent.report.allocations import (
+from compute_agent.placement import responses
+from compute_agent.placement.allocation_races import repeating_races
+from compute_agent.placement.allocations import (
     MAPPINGS,
     UNTYPED,
     Allocations,
@@ -16,8 +16,8 @@ from compute_agent.report.allocations import (
     Record,
     no_capacity,
 )
-from compute_agent.report.connection import BASE, CONSUMER_TYPE, Connection
-from compute_agent.report.transport import Microversion, Response
+from compute_agent.placement.connection import BASE, CONSUMER_TYPE, Connection
+from compute_agent.placement.transport import Microversion, Response
 
 _PATH = "/allocations"
 
@@ -56,7 +56,7 @@ class Exchange:
                 if self._is_written(records):
                     return None
                 raise
-            if answers.is_consumer_conflict(response) and self._is_written(records):
+            if responses.is_consumer_conflict(response) and self._is_written(records):
                 # an earlier try was carried out though its answer was lost
                 return None
             return response
@@ -64,10 +64,10 @@ class Exchange:
         response = self._connection.retries.while_unavailable(attempt)
         if response is None or response.status == 204:
             return None
-        conflict = answers.is_conflict(response) or answers.is_consumer_conflict(response)
+        conflict = responses.is_conflict(response) or responses.is_consumer_conflict(response)
         if response.status == 409 and not conflict:
             return no_capacity(response)
-        raise answers.failure(errors.AllocationMoveFailed, doing, "POST", _PATH, response)
+        raise responses.failure(errors.AllocationMoveFailed, doing, "POST", _PATH, response)
 
     def _version(self, records: Mapping[str, Record]) -> Microversion:
         typed = all(one.get("consumer_type", UNTYPED) != UNTYPED for one in records.values())

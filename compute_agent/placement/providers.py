@@ -11,11 +11,11 @@ from typing import Any, Final, Generic, TypeVar, cast
 from urllib.parse import quote
 
 from compute_agent import errors
+from compute_agent.placement import response_schemas, responses
+from compute_agent.placement.connection import BASE, REPARENT, Connection
+from compute_agent.placement.transport import Response
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, complete_inventory
-from compute_agent.report import answer_shapes, answers
-from compute_agent.report.connection import BASE, REPARENT, Connection
-from compute_agent.report.transport import Response
 from compute_agent.state.shapes import Shape
 
 MAX_LISTED: Final = 200
@@ -60,10 +60,10 @@ class Providers:
         if response.status == 404:
             return None
         if response.status != 200:
-            raise answers.failure(kind, doing, "GET", path, response)
+            raise responses.failure(kind, doing, "GET", path, response)
         return cast(
             PlacementProvider,
-            answers.body_of(response, kind, doing, "GET", path, answer_shapes.ROOTED_PROVIDER),
+            responses.body_of(response, kind, doing, "GET", path, response_schemas.ROOTED_PROVIDER),
         )
 
     def sharing(self, aggregates: Collection[str]) -> list[PlacementProvider]:
@@ -78,19 +78,19 @@ class Providers:
 
     def inventories(self, uuid: str, name: str) -> AtGeneration[FrozenRecord]:
         kind = errors.ResourceProviderInventoryRetrievalFailed
-        body = self._read(uuid, name, "inventories", kind, answer_shapes.INVENTORIES)
+        body = self._read(uuid, name, "inventories", kind, response_schemas.INVENTORIES)
         return AtGeneration(
             body["resource_provider_generation"], complete_inventory(body["inventories"])
         )
 
     def traits(self, uuid: str, name: str) -> AtGeneration[frozenset[str]]:
         kind = errors.ResourceProviderTraitRetrievalFailed
-        body = self._read(uuid, name, "traits", kind, answer_shapes.PROVIDER_TRAITS)
+        body = self._read(uuid, name, "traits", kind, response_schemas.PROVIDER_TRAITS)
         return AtGeneration(body["resource_provider_generation"], frozenset(body["traits"]))
 
     def aggregates(self, uuid: str, name: str) -> AtGeneration[frozenset[str]]:
         kind = errors.ResourceProviderAggregateRetrievalFailed
-        body = self._read(uuid, name, "aggregates", kind, answer_shapes.AGGREGATES)
+        body = self._read(uuid, name, "aggregates", kind, response_schemas.AGGREGATES)
         return AtGeneration(body["resource_provider_generation"], frozenset(body["aggregates"]))
 
     def allocations(self, uuid: str, name: str) -> dict[str, dict[str, Any]]:
@@ -100,9 +100,9 @@ class Providers:
         kind = errors.ResourceProviderAllocationRetrievalFailed
         response = self._connection.call("GET", path, doing)
         if response.status != 200:
-            raise answers.failure(kind, doing, "GET", path, response)
-        body = answers.body_of(
-            response, kind, doing, "GET", path, answer_shapes.PROVIDER_ALLOCATIONS
+            raise responses.failure(kind, doing, "GET", path, response)
+        body = responses.body_of(
+            response, kind, doing, "GET", path, response_schemas.PROVIDER_ALLOCATIONS
         )
         return cast("dict[str, dict[str, Any]]", body["allocations"])
 
@@ -137,13 +137,13 @@ class Providers:
                 if found is None:
                     raise self._name_taken(kind, doing, "POST", path, name, response)
                 return self._adopt(found, name, parent_uuid, doing)
-            if response.status == 400 and NO_PARENT in answers.explanation(response):
-                raise answers.failure(
+            if response.status == 400 and NO_PARENT in responses.explanation(response):
+                raise responses.failure(
                     errors.ResourceProviderNotFound, doing, "POST", path, response
                 )
             if response.status not in (200, 201):
-                raise answers.failure(kind, doing, "POST", path, response)
-            made = answers.body_of(response, kind, doing, "POST", path, answer_shapes.PROVIDER)
+                raise responses.failure(kind, doing, "POST", path, response)
+            made = responses.body_of(response, kind, doing, "POST", path, response_schemas.PROVIDER)
             return AtGeneration(made["generation"], True)
 
         return self._connection.retries.while_unavailable(attempt)
@@ -165,9 +165,9 @@ class Providers:
         kind = errors.ResourceProviderUpdateFailed
         if response.status == 200:
             # a login page has the same status, and has renamed nothing
-            answers.body_of(response, kind, doing, "PUT", path, answer_shapes.PROVIDER)
+            responses.body_of(response, kind, doing, "PUT", path, response_schemas.PROVIDER)
             return
-        if answers.code_of(response) == answers.DUPLICATE_NAME:
+        if responses.code_of(response) == responses.DUPLICATE_NAME:
             raise self._name_taken(kind, doing, "PUT", path, name, response)
         raise _write_failure(kind, doing, "PUT", path, response)
 
@@ -181,8 +181,8 @@ class Providers:
         if response.status in (204, 404):
             return
         if response.status == 409:
-            raise answers.failure(errors.ResourceProviderInUse, doing, "DELETE", path, response)
-        raise answers.failure(
+            raise responses.failure(errors.ResourceProviderInUse, doing, "DELETE", path, response)
+        raise responses.failure(
             errors.ResourceProviderDeletionFailed, doing, "DELETE", path, response
         )
 
@@ -198,8 +198,8 @@ class Providers:
         doing, path = f"Replacing the inventories of {name} ({uuid})", _path(uuid, "inventories")
         body = inventory_body(generation, inventory)
         response = self._connection.call("PUT", path, doing, json=body)
-        if response.status == 409 and answers.code_of(response) == answers.INVENTORY_IN_USE:
-            raise answers.failure(errors.InventoryInUse, doing, "PUT", path, response)
+        if response.status == 409 and responses.code_of(response) == responses.INVENTORY_IN_USE:
+            raise responses.failure(errors.InventoryInUse, doing, "PUT", path, response)
         return self._written(response, errors.InvalidInventory, doing, path)
 
     def put_traits(
@@ -238,8 +238,8 @@ class Providers:
             response = self._connection.call("GET", path, doing)
             kind = errors.TraitRetrievalFailed
             if response.status != 200:
-                raise answers.failure(kind, doing, "GET", path, response)
-            body = answers.body_of(response, kind, doing, "GET", path, answer_shapes.TRAITS)
+                raise responses.failure(kind, doing, "GET", path, response)
+            body = responses.body_of(response, kind, doing, "GET", path, response_schemas.TRAITS)
             known.update(body["traits"])
         return known
 
@@ -271,16 +271,16 @@ class Providers:
             return
         if response.status < 300:
             # not placement's: what it has made, or had, it says with one of those two
-            answers.raise_malformed(response, kind, doing, "PUT", path, "an empty 201 or 204")
-        raise answers.failure(kind, doing, "PUT", path, response)
+            responses.raise_malformed(response, kind, doing, "PUT", path, "an empty 201 or 204")
+        raise responses.failure(kind, doing, "PUT", path, response)
 
     def _list(self, query: str, doing: str) -> list[PlacementProvider]:
         path = f"/resource_providers?{query}"
         kind = errors.ResourceProviderRetrievalFailed
         response = self._connection.call("GET", path, doing)
         if response.status != 200:
-            raise answers.failure(kind, doing, "GET", path, response)
-        body = answers.body_of(response, kind, doing, "GET", path, answer_shapes.PROVIDERS)
+            raise responses.failure(kind, doing, "GET", path, response)
+        body = responses.body_of(response, kind, doing, "GET", path, response_schemas.PROVIDERS)
         return cast("list[PlacementProvider]", body["resource_providers"])
 
     def _read(
@@ -289,17 +289,17 @@ class Providers:
         doing, path = f"Reading the {aspect} of {name} ({uuid})", _path(uuid, aspect)
         response = self._connection.call("GET", path, doing)
         if response.status == 404:
-            raise answers.failure(errors.ResourceProviderNotFound, doing, "GET", path, response)
+            raise responses.failure(errors.ResourceProviderNotFound, doing, "GET", path, response)
         if response.status != 200:
-            raise answers.failure(kind, doing, "GET", path, response)
-        return answers.body_of(response, kind, doing, "GET", path, shape)
+            raise responses.failure(kind, doing, "GET", path, response)
+        return responses.body_of(response, kind, doing, "GET", path, shape)
 
     def _written(
         self, response: Response, kind: type[errors.PlacementError], doing: str, path: str
     ) -> AtGeneration[None]:
         if response.status != 200:
             raise _write_failure(kind, doing, "PUT", path, response)
-        body = answers.body_of(response, kind, doing, "PUT", path, answer_shapes.WRITTEN)
+        body = responses.body_of(response, kind, doing, "PUT", path, response_schemas.WRITTEN)
         return AtGeneration(body["resource_provider_generation"], None)
 
     def _adopt(
@@ -322,7 +322,7 @@ class Providers:
         name: str,
         response: Response,
     ) -> errors.ResourceProviderUpdateFailed:
-        failure = answers.failure(kind, doing, method, path, response)
+        failure = responses.failure(kind, doing, method, path, response)
         holder = self.by_name(name)
         if holder is not None:
             failure.name_conflict_uuid = holder["uuid"]
@@ -341,13 +341,13 @@ def inventory_body(generation: int, inventory: Inventory) -> dict[str, Any]:
 def _write_failure(
     kind: type[errors.PlacementError], doing: str, method: str, path: str, response: Response
 ) -> errors.PlacementError:
-    if answers.is_conflict(response):
+    if responses.is_conflict(response):
         kind = errors.ResourceProviderUpdateConflict
     elif response.status == 404:
         kind = errors.ResourceProviderNotFound
     elif response.status != 400 and not issubclass(kind, errors.ResourceProviderUpdateFailed):
         kind = errors.ResourceProviderUpdateFailed
-    return answers.failure(kind, doing, method, path, response)
+    return responses.failure(kind, doing, method, path, response)
 
 
 def _path(uuid: str, aspect: str) -> str:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from compute_agent import errors
-from compute_agent.report import answers
-from compute_agent.report.retries import Retries, stepping_aside
-from compute_agent.report.transport import (
+from compute_agent.placement import responses
+from compute_agent.placement.retries import Retries, stepping_aside
+from compute_agent.placement.transport import (
     EXTENSIONS,
     WRITES,
     Microversion,
@@ -183,7 +183,7 @@ class Connection:
         LOG.debug(
             "%s %s -> %s [%s] global [%s]", method, path, status, response.request_id, global_id
         )
-        answers.raise_unless_answered(doing, method, path, version, response)
+        responses.raise_unless_answered(doing, method, path, version, response)
         return response
 
     @property
@@ -230,7 +230,7 @@ class Connection:
                 frozenset(entry["id"] for entry in response.json.get("extensions", ())),
             )
         except (TypeError, KeyError, IndexError, ValueError, AttributeError):
-            answers.raise_malformed(
+            responses.raise_malformed(
                 response, errors.PlacementError, doing, "GET", "/", "a version document"
             )
         if offered.maximum < BASE:

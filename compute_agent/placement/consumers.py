@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from compute_agent import errors
-from compute_agent.report.ages import age_of
-from compute_agent.report.allocations import Allocations, NoCapacity
-from compute_agent.report.connection import Connection
-from compute_agent.report.providers import Providers
-from compute_agent.report.retries import Retries
-from compute_agent.report.transport import Transport
-from compute_agent.report.workers import Workers
+from compute_agent.placement.ages import age_of
+from compute_agent.placement.allocations import Allocations, NoCapacity
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.providers import Providers
+from compute_agent.placement.request_pool import Workers
+from compute_agent.placement.retries import Retries
+from compute_agent.placement.transport import Transport
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from compute_agent import errors
+from compute_agent.placement.providers import Providers
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory
-from compute_agent.report.providers import Providers
 
 LOG = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from compute_agent import errors
-from compute_agent.report import answer_shapes, answers
-from compute_agent.report.connection import CONSUMER_TYPE, NEWEST, Connection
-from compute_agent.report.transport import Microversion
+from compute_agent.placement import response_schemas, responses
+from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
+from compute_agent.placement.transport import Microversion
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class Candidates:
         kind = errors.AllocationCandidateRetrievalFailed
         response = self._connection.call("GET", path, doing, version=at, extended=extended)
         if response.status != 200:
-            raise answers.failure(kind, doing, "GET", path, response)
-        body = answers.body_of(response, kind, doing, "GET", path, answer_shapes.CANDIDATES)
+            raise responses.failure(kind, doing, "GET", path, response)
+        body = responses.body_of(response, kind, doing, "GET", path, response_schemas.CANDIDATES)
         return CandidateAnswer(body["allocation_requests"], body["provider_summaries"], at)
 
     def get_usages(
@@ -66,9 +66,9 @@ class Candidates:
         version = self._connection.newest(CONSUMER_TYPE)
         response = self._connection.call("GET", path, doing, version=version)
         if response.status != 200:
-            raise answers.failure(kind, doing, "GET", path, response)
+            raise responses.failure(kind, doing, "GET", path, response)
         typed = version >= CONSUMER_TYPE
-        shape = answer_shapes.TYPED_USAGES if typed else answer_shapes.USAGES
-        body = answers.body_of(response, kind, doing, "GET", path, shape)
+        shape = response_schemas.TYPED_USAGES if typed else response_schemas.USAGES
+        body = responses.body_of(response, kind, doing, "GET", path, shape)
         usages: dict[str, Any] = body["usages"]
         return usages

@@ -300,7 +300,7 @@ class ReadOnlyTransport:
 def __getattr__(name: str) -> Any:
     """``KeystoneTransport`` is loaded when it is asked for: it brings the HTTP library with it."""
     if name == "KeystoneTransport":
-        from compute_agent.report.keystone import KeystoneTransport
+        from compute_agent.placement.keystone import KeystoneTransport
 
         return KeystoneTransport
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

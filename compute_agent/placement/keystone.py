@@ -18,7 +18,7 @@ from keystoneauth1 import session as ka_session
 
 from compute_agent import errors
 from compute_agent.bounded_http.session import LONGEST_PAUSE, AnswerRefused, BoundedSession
-from compute_agent.report.transport import Microversion, Response, Timeout, request_headers
+from compute_agent.placement.transport import Microversion, Response, Timeout, request_headers
 
 LOG = logging.getLogger(__name__)
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from compute_agent import errors
-from compute_agent.report import answer_shapes, answers
-from compute_agent.report.ages import age_of
-from compute_agent.report.allocation_races import repeating_races
-from compute_agent.report.connection import (
+from compute_agent.placement import response_schemas, responses
+from compute_agent.placement.ages import age_of
+from compute_agent.placement.allocation_races import repeating_races
+from compute_agent.placement.connection import (
     BASE,
     CONSUMER_TYPE,
     Connection,
     parse_version,
 )
-from compute_agent.report.providers import Providers
-from compute_agent.report.transport import Microversion, Response
+from compute_agent.placement.providers import Providers
+from compute_agent.placement.transport import Microversion, Response
 
 UNTYPED: Final = "unknown"
 """What placement shows as the type of a consumer that has none; it cannot be written."""
@@ -129,7 +129,7 @@ class Allocations:
         response = self._put(consumer, record, at, doing)
         if response.status == 204:
             return Claimed(consumer)
-        if answers.is_consumer_conflict(response):
+        if responses.is_consumer_conflict(response):
             if mode == "new":
                 held = self.get_allocs_for_consumer(consumer)
                 if held["allocations"]:
@@ -138,9 +138,9 @@ class Allocations:
                 if not last:
                     # It was there and is gone again: now it is new.
                     return self._claim(consumer, record, at, mode, last=True)
-        elif response.status == 409 and not answers.is_conflict(response):
+        elif response.status == 409 and not responses.is_conflict(response):
             return no_capacity(response)
-        raise answers.failure(
+        raise responses.failure(
             errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
         )
 
@@ -173,9 +173,9 @@ class Allocations:
         version = self._connection.newest(CONSUMER_TYPE)
         response = self._connection.call("GET", path, doing, version=version)
         if response.status != 200:
-            raise answers.failure(failed, doing, "GET", path, response)
-        record: Record = answers.body_of(
-            response, failed, doing, "GET", path, answer_shapes.CONSUMER
+            raise responses.failure(failed, doing, "GET", path, response)
+        record: Record = responses.body_of(
+            response, failed, doing, "GET", path, response_schemas.CONSUMER
         )
         kind = record.get("consumer_type", UNTYPED)
         nature = ConsumerNature(None if kind == UNTYPED else kind, age_of(response.headers, clock))
@@ -191,10 +191,10 @@ class Allocations:
         response = self._put(consumer, body[0], version, doing)
         if response.status == 204:
             return Claimed(consumer)
-        conflict = answers.is_conflict(response) or answers.is_consumer_conflict(response)
+        conflict = responses.is_conflict(response) or responses.is_consumer_conflict(response)
         if response.status == 409 and not conflict:
             return no_capacity(response)
-        raise answers.failure(
+        raise responses.failure(
             errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
         )
 
@@ -253,7 +253,7 @@ class Allocations:
             response = self._connection.call("DELETE", path, doing)
             if response.status in (204, 404):
                 return response.status == 204
-            raise answers.failure(kind, doing, "DELETE", path, response)
+            raise responses.failure(kind, doing, "DELETE", path, response)
         held = self.get_allocs_for_consumer(consumer)
         if not held["allocations"]:
             return False
@@ -261,11 +261,11 @@ class Allocations:
         response = self._put(consumer, body[0], version, doing)
         if response.status == 204:
             return True
-        conflict = answers.is_consumer_conflict(response)
+        conflict = responses.is_consumer_conflict(response)
         if conflict and not self.get_allocs_for_consumer(consumer)["allocations"]:
             # The answer to our own first try was lost, or somebody else did the same.
             return True
-        raise answers.failure(kind, doing, "PUT", path, response)
+        raise responses.failure(kind, doing, "PUT", path, response)
 
     # -- two consumers -----------------------------------------------------------------------
 
@@ -307,7 +307,7 @@ class Allocations:
         response = self._connection.retries.while_unavailable(attempt)
         if response is None or response.status == 204:
             return True
-        raise answers.failure(kind, doing, "POST", "/allocations", response)
+        raise responses.failure(kind, doing, "POST", "/allocations", response)
 
     def _was_moved(self, source: str, target: str, record: Record) -> bool:
         if self.get_allocs_for_consumer(source)["allocations"]:
@@ -332,11 +332,11 @@ class Allocations:
         response = self._put(consumer, bodies[0], version, doing)
         if response.status == 204:
             return
-        if answers.is_consumer_conflict(response):
+        if responses.is_consumer_conflict(response):
             now = self.get_allocs_for_consumer(consumer)["allocations"]
             if _resources(now) == wanted:
                 return
-        raise answers.failure(
+        raise responses.failure(
             errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
         )
 
@@ -366,7 +366,7 @@ class Allocations:
 
 def no_capacity(response: Response) -> NoCapacity:
     """What a 409 that is no conflict says about provider and class."""
-    detail = answers.explanation(response)
+    detail = responses.explanation(response)
     found = _NO_CAPACITY.search(detail)
     return NoCapacity(found["rp"] if found else None, found["rc"] if found else None, detail)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compute_agent import errors
-from compute_agent.report import answers
-from compute_agent.report.connection import Connection
-from compute_agent.report.transport import Response
+from compute_agent.placement import responses
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.transport import Response
 
 
 class _LostRace(errors.ResourceProviderUpdateConflict):
@@ -32,7 +32,7 @@ def repeating_races(
 
     def once() -> Response:
         response = attempt()
-        if answers.is_conflict(response) and not answers.is_consumer_conflict(response):
+        if responses.is_conflict(response) and not responses.is_consumer_conflict(response):
             raise _LostRace(response, doing)
         return response
 

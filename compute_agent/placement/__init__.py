@@ -1,0 +1,1 @@
+"""Client library of the Placement API, shared by agent, scheduler and operators' tools."""
