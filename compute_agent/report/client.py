@@ -35,8 +35,8 @@ from compute_agent.report.operations import (
 )
 from compute_agent.report.plan import plan
 from compute_agent.report.provider_writes import ProviderWrites
-from compute_agent.report.refresh import TreeReader
 from compute_agent.report.reshape import Reshaper
+from compute_agent.report.tree_reader import TreeReader
 
 LOG = logging.getLogger(__name__)
 
