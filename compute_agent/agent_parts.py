@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
+from compute_agent.claims.book import ClaimBook
+from compute_agent.claims.cell_choice import CellPolicy
+from compute_agent.claims.legacy_allocation import SelfClaim
+from compute_agent.claims.numa_fit import HostNetworks
 from compute_agent.conf.compute import provider_config_location
 from compute_agent.conf.networks import physnet_group
 from compute_agent.conf.places import naming_places
@@ -21,17 +25,13 @@ from compute_agent.state import identity
 from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker import faults
-from compute_agent.tracker.cell_choice import CellPolicy
-from compute_agent.tracker.claims import ClaimBook
 from compute_agent.tracker.departures import Departures
 from compute_agent.tracker.drift import Auditor
 from compute_agent.tracker.drift_healing import Wanted
 from compute_agent.tracker.node_pass import NodePass
 from compute_agent.tracker.node_setup import NodeSetup
-from compute_agent.tracker.numa_fit import HostNetworks
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
-from compute_agent.tracker.self_claim import SelfClaim
 from compute_agent.tracker.shared_disk import SharedDisk
 from compute_agent.tracker.status import StatusBoard
 from compute_agent.virt.driver import load_driver

@@ -16,12 +16,12 @@ from compute_agent import errors
 
 if TYPE_CHECKING:
     from compute_agent.agent_parts import AgentParts
+    from compute_agent.claims.guests import Presence
     from compute_agent.manage.healing import Healer
     from compute_agent.manage.instance import InstanceCatalogue, Ports
     from compute_agent.manage.instance_source import InstanceSource
     from compute_agent.placement.transport import Transport
     from compute_agent.tracker.drift_healing import Remedies, Treated
-    from compute_agent.tracker.presence import Presence
 
 
 @contextmanager
@@ -75,7 +75,7 @@ class _Remedies:
         yield from remedy.allocate(node, instances)
 
     def _here(self) -> Presence:
-        from compute_agent.tracker.presence import presence
+        from compute_agent.claims.guests import presence
 
         return presence(self._parts.driver, self._parts.ledger.claims().values(), time.time())
 

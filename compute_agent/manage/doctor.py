@@ -11,11 +11,11 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
+from compute_agent.claims.guests import cannot_tell
 from compute_agent.conf import numa_node_override
 from compute_agent.placement import provider_directory
 from compute_agent.placement.connection import BASE, Connection, version_text
 from compute_agent.report.operations import CreateProvider, KeepProvider, PutProvider
-from compute_agent.tracker.presence import cannot_tell
 from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
 from compute_agent.virt.layout import lay_out
 from compute_agent.virt.topology_driver import TopologyDriver

@@ -22,12 +22,12 @@ from compute_agent.placement import provider_directory
 from compute_agent.tracker.drift_healing import End, Treated
 
 if TYPE_CHECKING:
+    from compute_agent.claims.guests import Presence
     from compute_agent.manage.instance import Instance, InstanceCatalogue
     from compute_agent.manage.instance_source import InstanceSource
     from compute_agent.manage.openstack.compute import Compute
     from compute_agent.placement.consumers import Consumer, Consumers
     from compute_agent.placement.provider_directory import ProviderDirectory
-    from compute_agent.tracker.presence import Presence
 
 
 class Heals(Protocol):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compute_agent import errors
+from compute_agent.claims.book import ClaimRequest
 from compute_agent.provider_tree.provider import canonical
-from compute_agent.tracker.claims import ClaimRequest
 
 
 def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:

@@ -15,13 +15,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.tracker.presence import cannot_tell, presence
+from compute_agent.claims.guests import cannot_tell, presence
 
 if TYPE_CHECKING:
+    from compute_agent.claims.comparison import Holders
     from compute_agent.placement.allocations import ConsumerNature
     from compute_agent.report.client import ReportClient
     from compute_agent.state.claim import Claim
-    from compute_agent.tracker.agreement import Holders
     from compute_agent.tracker.status import StatusBoard
     from compute_agent.virt.driver import ComputeDriver
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compute_agent.claims.units import chosen, holdings
 from compute_agent.state.claim import AssignedUnit
-from compute_agent.tracker.units import chosen, holdings
 from compute_agent.virt.driver import InstanceDevices, MdevUse
 
 GPU = "0000:42:00.0"

@@ -5,8 +5,8 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_agent.tracker.host_cells import FreeCell
-from compute_agent.tracker.numa_fit import GuestNeeds, GuestNode, HostNetworks, fit
+from compute_agent.claims.host_cells import FreeCell
+from compute_agent.claims.numa_fit import GuestNeeds, GuestNode, HostNetworks, fit
 
 small = st.integers(0, 3)
 nodes = st.lists(st.builds(GuestNode, small, small, small), min_size=1, max_size=4)

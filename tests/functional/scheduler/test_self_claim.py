@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent.claims.book import ClaimRequest
+from compute_agent.claims.legacy_allocation import Allocated, SelfClaim
 from compute_agent.errors import ComputeResourcesUnavailable
 from compute_agent.placement.transport import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
-from compute_agent.tracker.claims import ClaimRequest
-from compute_agent.tracker.self_claim import Allocated, SelfClaim
 from tests.functional.report.conftest import ours
 from tests.functional.scheduler.moving import World
 

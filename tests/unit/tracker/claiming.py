@@ -9,15 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from compute_agent import conf as agent_conf
+from compute_agent.claims.book import ClaimBook, ClaimRequest
+from compute_agent.claims.cell_choice import CellPolicy
+from compute_agent.claims.legacy_allocation import SelfClaim
 from compute_agent.discovery.facts import HugePages
 from compute_agent.placement.allocations import Claimed, NoCapacity
 from compute_agent.placement.connection import OfferedVersions
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger
-from compute_agent.tracker.cell_choice import CellPolicy
-from compute_agent.tracker.claims import ClaimBook, ClaimRequest
 from compute_agent.tracker.node_lock import FairLock
-from compute_agent.tracker.self_claim import SelfClaim
 from compute_agent.virt.fake.topology_drivers import FakeNumaDriver
 
 ROOT = "00000000-0000-4000-8000-00000000aaaa"

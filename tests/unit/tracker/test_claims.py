@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from compute_agent import errors
+from compute_agent.claims.book import ClaimRequest
+from compute_agent.claims.units import holdings
 from compute_agent.provider_tree import SHARING_TRAIT
 from compute_agent.service import claim_messages
 from compute_agent.state.claim import AssignedUnit
-from compute_agent.tracker.claims import ClaimRequest
-from compute_agent.tracker.units import holdings
 from compute_agent.virt.driver import InstanceDevices, MdevUse
 from compute_agent.virt.layout.application import MISSING
 from tests.unit.tracker.claiming import MOVE, ONE, OTHER_HOST, ROOT, TWO, Host

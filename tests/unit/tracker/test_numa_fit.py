@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compute_agent.state.claim import ClaimedCell
-from compute_agent.tracker.host_cells import FreeCell, HostCell, cells_of, free_cells
-from compute_agent.tracker.numa_fit import (
+from compute_agent.claims.host_cells import FreeCell, HostCell, cells_of, free_cells
+from compute_agent.claims.numa_fit import (
     GuestNeeds,
     GuestNode,
     HostNetworks,
@@ -14,6 +13,7 @@ from compute_agent.tracker.numa_fit import (
     shortage,
     spread,
 )
+from compute_agent.state.claim import ClaimedCell
 
 NOWHERE = HostNetworks()
 

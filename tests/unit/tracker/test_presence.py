@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
+from compute_agent.claims.guests import guests, presence
 from compute_agent.service.commands import AgentCommands
 from compute_agent.state.claim import Claim
-from compute_agent.tracker.presence import guests, presence
 from compute_agent.virt.driver import InstanceDevices
 
 NOW = 1_000_000.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
+from compute_agent.claims.cell_choice import cell_providers
+from compute_agent.claims.units import holdings, units_of
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.claim import AssignedUnit, Claim
-from compute_agent.tracker.cell_choice import cell_providers
-from compute_agent.tracker.units import holdings, units_of
 from compute_agent.virt.driver import InstanceDevices
 
 Holders = Mapping[str, Mapping[str, Mapping[str, int]]]

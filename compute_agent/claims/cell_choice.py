@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NoReturn
 
 from compute_agent import errors
+from compute_agent.claims import numa_fit
+from compute_agent.claims.guest_needs import guest_needs
+from compute_agent.claims.host_cells import FreeCell, HostCell, free_cells
+from compute_agent.claims.numa_fit import GuestNeeds, HostNetworks
+from compute_agent.claims.units import PCPU
 from compute_agent.state.claim import AssignedUnit, ClaimedCell
-from compute_agent.tracker import numa_fit
-from compute_agent.tracker.guest_needs import guest_needs
-from compute_agent.tracker.host_cells import FreeCell, HostCell, free_cells
-from compute_agent.tracker.numa_fit import GuestNeeds, HostNetworks
-from compute_agent.tracker.units import PCPU
 from compute_agent.virt.layout.compute_resources import NUMA_ROOT
 
 if TYPE_CHECKING:
+    from compute_agent.claims.book import Amounts, ClaimRequest
     from compute_agent.provider_tree import ProviderTree
-    from compute_agent.tracker.claims import Amounts, ClaimRequest
 
 _CELL = re.compile(r"_NUMA(\d+)$")
 _PAGES = re.compile(r"_PAGES(\d+)$")

@@ -23,31 +23,32 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from compute_agent import errors
-from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
-from compute_agent.tracker import agreement, presence
-from compute_agent.tracker.cell_choice import (
+from compute_agent.claims import comparison
+from compute_agent.claims import guests as presence
+from compute_agent.claims.cell_choice import (
     CellPolicy,
     CellUse,
     cell_providers,
     choose_cells,
     free_on_root,
 )
-from compute_agent.tracker.claim_checks import (
+from compute_agent.claims.checks import (
     check_groups,
     has_moved,
     on_node,
     stale,
     told_of_waiting,
 )
-from compute_agent.tracker.host_cells import HostCell, cells_of, cells_of_guest
-from compute_agent.tracker.self_claim import Allocated, SelfClaim
-from compute_agent.tracker.units import PCPU, chosen, holdings, units_of
+from compute_agent.claims.host_cells import HostCell, cells_of, cells_of_guest
+from compute_agent.claims.legacy_allocation import Allocated, SelfClaim
+from compute_agent.claims.units import PCPU, chosen, holdings, units_of
+from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
 
 if TYPE_CHECKING:
+    from compute_agent.claims.comparison import Holders
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
     from compute_agent.state.ledger import Ledger
-    from compute_agent.tracker.agreement import Holders
     from compute_agent.tracker.resource_tracker import ResourceTracker
     from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 
@@ -178,7 +179,7 @@ class ClaimBook:
         claims = self.claims()
         here = [claim for claim in claims if claim.node == node]
         guests = presence.guests(self._driver, here)
-        return agreement.differences(tree, root, holders, guests, claims)
+        return comparison.differences(tree, root, holders, guests, claims)
 
     def check_assigned(self, node: str) -> None:
         """Check after the first pass of a node that what was given out is still there.

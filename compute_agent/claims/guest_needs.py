@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.tracker.numa_fit import GuestNeeds, GuestNode
+from compute_agent.claims.numa_fit import GuestNeeds, GuestNode
 
 if TYPE_CHECKING:
     from compute_agent.request.guest_numa import GuestNuma

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from compute_agent.claims.host_cells import FreeCell
 from compute_agent.state.claim import ClaimedCell
-from compute_agent.tracker.host_cells import FreeCell
 
 
 @dataclass(frozen=True, slots=True)

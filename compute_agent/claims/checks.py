@@ -10,8 +10,8 @@ from compute_agent.state.claim import Claim
 from compute_agent.virt.layout.application import MISSING as DEVICE_MISSING
 
 if TYPE_CHECKING:
+    from compute_agent.claims.book import Amounts, ClaimRequest
     from compute_agent.provider_tree import ProviderTree
-    from compute_agent.tracker.claims import Amounts, ClaimRequest
 
 NAMED = 5
 """Nodes named in a message, of those that may be thousands."""
