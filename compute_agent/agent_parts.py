@@ -17,6 +17,8 @@ from compute_agent.claims.numa_fit import HostNetworks
 from compute_agent.conf.compute import provider_config_location
 from compute_agent.conf.networks import physnet_group
 from compute_agent.conf.places import naming_places
+from compute_agent.drift.audit import Auditor
+from compute_agent.drift.repair import Wanted
 from compute_agent.placement.transport import KeystoneTransport, ReadOnlyTransport
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.report.client import ReportClient
@@ -26,8 +28,6 @@ from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
 from compute_agent.tracker import faults
 from compute_agent.tracker.departures import Departures
-from compute_agent.tracker.drift import Auditor
-from compute_agent.tracker.drift_healing import Wanted
 from compute_agent.tracker.node_pass import NodePass
 from compute_agent.tracker.node_setup import NodeSetup
 from compute_agent.tracker.pass_schedule import NEVER

@@ -17,11 +17,11 @@ from compute_agent import errors
 if TYPE_CHECKING:
     from compute_agent.agent_parts import AgentParts
     from compute_agent.claims.guests import Presence
-    from compute_agent.manage.healing import Healer
-    from compute_agent.manage.instance import InstanceCatalogue, Ports
-    from compute_agent.manage.instance_source import InstanceSource
+    from compute_agent.drift.healing.healer import Healer
+    from compute_agent.drift.instances.instance import InstanceCatalogue, Ports
+    from compute_agent.drift.instances.source import InstanceSource
+    from compute_agent.drift.repair import Remedies, Treated
     from compute_agent.placement.transport import Transport
-    from compute_agent.tracker.drift_healing import Remedies, Treated
 
 
 @contextmanager
@@ -50,7 +50,7 @@ class _Remedies:
         self._closing = closing
 
     def delete_gone(self, root: str, suspects: Collection[str]) -> Iterator[Treated]:
-        from compute_agent.manage.drift_remedies import OrphanRemedy
+        from compute_agent.drift.healing.remedies import OrphanRemedy
         from compute_agent.placement.consumers import Consumers
 
         with ExitStack() as closing:
@@ -68,7 +68,7 @@ class _Remedies:
             yield from remedy.delete_gone(root, suspects)
 
     def allocate(self, node: str, instances: Collection[str]) -> Iterator[Treated]:
-        from compute_agent.manage.drift_remedies import MissingRemedy
+        from compute_agent.drift.healing.remedies import MissingRemedy
 
         catalogue, ports = self._catalogue()
         remedy = MissingRemedy(catalogue, lambda: self._healer(ports))
@@ -98,37 +98,37 @@ class _Remedies:
         return grace + max(0.0, time.time() - written)
 
     def _source(self, closing: ExitStack) -> InstanceSource:
-        from compute_agent.manage.instance_source import AgentsSource, FileSource
+        from compute_agent.drift.instances.source import AgentsSource, FileSource
 
         kind = self._conf.compute_agent.instance_source
         if kind == "file":
             return FileSource(Path(self._conf.compute_agent.instance_file))
         if kind == "nova":
-            from compute_agent.manage.drift_remedies import NovaByUuid
-            from compute_agent.manage.openstack.compute import Compute
+            from compute_agent.drift.healing.remedies import NovaByUuid
+            from compute_agent.drift.instances.nova import Compute
 
             return NovaByUuid(Compute.from_conf(self._conf))
-        from compute_agent.manage.agents_on_bus import AgentsOnBus
+        from compute_agent.drift.instances.agents import AgentsOnBus
 
         agents = AgentsOnBus(self._conf)
         closing.callback(agents.close)
         return AgentsSource(agents)
 
     def _catalogue(self) -> tuple[InstanceCatalogue, Ports]:
-        from compute_agent.manage.instance import DescribedPorts
-        from compute_agent.manage.instance_file import InstanceFile
+        from compute_agent.drift.instances.file import InstanceFile
+        from compute_agent.drift.instances.instance import DescribedPorts
 
         if self._conf.compute_agent.instance_source == "file":
             return InstanceFile(Path(self._conf.compute_agent.instance_file)), DescribedPorts()
-        from compute_agent.manage.openstack.compute import Compute, NovaCatalogue
-        from compute_agent.manage.openstack.image import Images
-        from compute_agent.manage.openstack.network import NeutronPorts
+        from compute_agent.drift.instances.glance import Images
+        from compute_agent.drift.instances.neutron import NeutronPorts
+        from compute_agent.drift.instances.nova import Compute, NovaCatalogue
 
         nova = NovaCatalogue(Compute.from_conf(self._conf), Images.from_conf(self._conf))
         return nova, NeutronPorts.from_conf(self._conf)
 
     def _healer(self, ports: Ports) -> Healer:
-        from compute_agent.manage.healer_parts import healer_of
+        from compute_agent.drift.healing.assembly import healer_of
         from compute_agent.report.client import ReportClient
 
         report = ReportClient(self._way)

@@ -21,7 +21,7 @@ from compute_agent.cmd.manage_options import (
     transport,
 )
 from compute_agent.cmd.manage_progress import ProgressBars, progress_bars
-from compute_agent.manage.wording import counted
+from compute_agent.drift.wording import counted
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -129,7 +129,7 @@ def _announced(
     """Host to its nodes; empty without a bus, where a host's only node has the host's name."""
     if not conf.transport_url or not hosts:
         return {}
-    from compute_agent.manage.agents_on_bus import AgentsOnBus
+    from compute_agent.drift.instances.agents import AgentsOnBus
 
     agents = AgentsOnBus(conf)
     try:

@@ -20,8 +20,8 @@ from compute_agent.cmd.manage_options import (
     uuid_of,
 )
 from compute_agent.cmd.manage_progress import progress_bars
-from compute_agent.manage import wording
-from compute_agent.manage.wording import counted
+from compute_agent.drift import wording
+from compute_agent.drift.wording import counted
 
 if TYPE_CHECKING:
     from compute_agent.manage.audit import AuditResult

@@ -24,14 +24,14 @@ from compute_agent.cmd.manage_options import (
     uuid_of,
 )
 from compute_agent.cmd.manage_progress import progress_bars
-from compute_agent.manage import wording
+from compute_agent.drift import wording
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.manage.heal import HealResult
-    from compute_agent.manage.healing import Healer, Outcome
-    from compute_agent.manage.instance import Ports
+    from compute_agent.drift.healing.healer import Healer, Outcome
+    from compute_agent.drift.healing.run import HealResult
+    from compute_agent.drift.instances.instance import Ports
 
 
 class HealExit(IntEnum):
@@ -130,7 +130,7 @@ def exit_of(error: errors.ComputeAgentError) -> int:
 
 
 def _heal(namespace: argparse.Namespace) -> int:
-    from compute_agent.manage.heal import Heal, HealOptions
+    from compute_agent.drift.healing.run import Heal, HealOptions
 
     _check(namespace)
     conf = configuration(namespace)
@@ -173,7 +173,7 @@ def _healer(
     agents: manage_sources.Agents,
     closing: ExitStack,
 ) -> Healer:
-    from compute_agent.manage.healer_parts import healer_of
+    from compute_agent.drift.healing.assembly import healer_of
     from compute_agent.report.client import ReportClient
 
     way = transport(namespace, conf)
@@ -232,7 +232,7 @@ def _document(result: HealResult, namespace: argparse.Namespace, source: str) ->
 def _print(
     result: HealResult, namespace: argparse.Namespace, name_of: Callable[[str], str]
 ) -> None:
-    from compute_agent.manage.healing import State
+    from compute_agent.drift.healing.healer import State
 
     for one in result.outcomes:
         named = f"{one.instance.uuid} on {one.instance.host or 'no host'}"

@@ -22,7 +22,7 @@ from compute_agent.cmd.manage_options import (
     transport,
     uuid_of,
 )
-from compute_agent.manage.wording import counted
+from compute_agent.drift.wording import counted
 
 if TYPE_CHECKING:
     from compute_agent.agent_parts import AgentParts

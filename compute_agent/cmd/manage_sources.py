@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.cmd.manage_progress import ProgressBars
-    from compute_agent.manage.agents_on_bus import AgentsOnBus
-    from compute_agent.manage.instance import Instance, InstanceCatalogue, Ports
-    from compute_agent.manage.instance_source import InstanceSource
+    from compute_agent.drift.instances.agents import AgentsOnBus
+    from compute_agent.drift.instances.instance import Instance, InstanceCatalogue, Ports
+    from compute_agent.drift.instances.source import InstanceSource
     from compute_agent.virt.driver import InstanceDevices
 
 LOG = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def listing_source(
 
     :raises InvalidConfiguration: nobody can be asked.
     """
-    from compute_agent.manage.instance_source import AgentsSource, FileSource
+    from compute_agent.drift.instances.source import AgentsSource, FileSource
 
     if namespace.instances is not None:
         yield FileSource(namespace.instances)
@@ -55,7 +55,7 @@ def listing_source(
         yield FileSource(_configured_file(conf))
         return
     if kind == "nova":
-        from compute_agent.manage.openstack.compute import Compute, NovaSource
+        from compute_agent.drift.instances.nova import Compute, NovaSource
 
         yield NovaSource(Compute.from_conf(conf), bars.say)
         return
@@ -65,7 +65,7 @@ def listing_source(
             "what they run. Set it, name a file of all instances with --instances, or set "
             "[compute_agent]instance_source = nova and group [nova]."
         )
-    from compute_agent.manage.agents_on_bus import AgentsOnBus
+    from compute_agent.drift.instances.agents import AgentsOnBus
 
     agents = AgentsOnBus(conf)
     try:
@@ -81,8 +81,8 @@ def catalogue(
 
     :raises InvalidConfiguration: nobody can be asked.
     """
-    from compute_agent.manage.instance import DescribedPorts
-    from compute_agent.manage.instance_file import InstanceFile
+    from compute_agent.drift.instances.file import InstanceFile
+    from compute_agent.drift.instances.instance import DescribedPorts
 
     if namespace.instances is not None:
         return InstanceFile(namespace.instances), DescribedPorts()
@@ -90,9 +90,9 @@ def catalogue(
     if kind == "file":
         return InstanceFile(_configured_file(conf)), DescribedPorts()
     if kind == "nova":
-        from compute_agent.manage.openstack.compute import Compute, NovaCatalogue
-        from compute_agent.manage.openstack.image import Images
-        from compute_agent.manage.openstack.network import NeutronPorts
+        from compute_agent.drift.instances.glance import Images
+        from compute_agent.drift.instances.neutron import NeutronPorts
+        from compute_agent.drift.instances.nova import Compute, NovaCatalogue
 
         if namespace.cell:
             raise errors.InvalidConfiguration(
@@ -119,10 +119,10 @@ class Agents:
         """What a guest really holds; None where nobody tells."""
         if not self._conf.transport_url:
             return None
-        from compute_agent.manage.instance import devices_of
+        from compute_agent.drift.instances.instance import devices_of
 
         if self._bus is None:
-            from compute_agent.manage.agents_on_bus import AgentsOnBus
+            from compute_agent.drift.instances.agents import AgentsOnBus
 
             self._bus = AgentsOnBus(self._conf)
         told = self._bus.devices(instance.host, instance.uuid)
@@ -154,7 +154,7 @@ def running_agent(conf: cfg.ConfigOpts, root: str) -> str | None:
     if not conf.transport_url:
         _say_unknown("no message bus is configured ([DEFAULT]transport_url)")
         return None
-    from compute_agent.manage.agents_on_bus import AgentsOnBus
+    from compute_agent.drift.instances.agents import AgentsOnBus
 
     try:
         agents = AgentsOnBus(conf)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from compute_agent import errors
-from compute_agent.manage.instance_source import InstanceSource, Listing
-from compute_agent.manage.judgement import Judgement, Verdict, judge, may_be_deleted
+from compute_agent.drift.instances.source import InstanceSource, Listing
+from compute_agent.drift.orphans import Judgement, Verdict, judge, may_be_deleted
 from compute_agent.placement import provider_directory
 from compute_agent.placement.consumers import Consumer, Consumers
 from compute_agent.placement.provider_directory import ProviderDirectory

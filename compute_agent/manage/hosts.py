@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.manage.wording import counted
+from compute_agent.drift.wording import counted
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.state import files as state_files
 from compute_agent.state import identity

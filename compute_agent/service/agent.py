@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import conf as agent_conf
 from compute_agent import errors, process_signals
+from compute_agent.drift.audit import Drift
+from compute_agent.drift.repair import DriftHealing
 from compute_agent.service.availability import Availability
 from compute_agent.service.commands import AgentCommands
 from compute_agent.service.local_socket import Command, LocalServer
@@ -27,8 +29,6 @@ from compute_agent.service.node_list import NODE_LIST, NodeList
 from compute_agent.service.pass_loop import PassLoop
 from compute_agent.service.systemd import ServiceManager
 from compute_agent.tracker.decisions import EventKind, ExitCode
-from compute_agent.tracker.drift import Drift
-from compute_agent.tracker.drift_healing import DriftHealing
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.agent_parts import AgentParts
+    from compute_agent.drift.repair import Remedies
     from compute_agent.service.rpc import RpcServer
-    from compute_agent.tracker.drift_healing import Remedies
 
 LOG = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_agent.manage.coverage import cover, total
+from compute_agent.drift.healing.coverage import cover, total
 from compute_agent.request.candidate_request import RequestGroup
 from tests.unit.manage.needs import need
 

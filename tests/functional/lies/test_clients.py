@@ -15,7 +15,7 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.cmd import manage
-from compute_agent.manage.openstack.compute import Compute
+from compute_agent.drift.instances.nova import Compute
 from compute_agent.openstack_service import Service, ServiceUnusable
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.placement.retries import Retries

@@ -9,7 +9,7 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.cmd import agent_healing
-from compute_agent.tracker.drift_healing import End, Treated
+from compute_agent.drift.repair import End, Treated
 from tests.functional.manage.cloud import Cloud, migration, server
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.described_instances import NEED, flat_host

@@ -10,8 +10,8 @@ import pytest
 from compute_agent import agent_parts
 from compute_agent import conf as agent_conf
 from compute_agent.cmd import agent_healing
+from compute_agent.drift.repair import End, Treated
 from compute_agent.service.commands import AgentCommands
-from compute_agent.tracker.drift_healing import End, Treated
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.diagnoses import examine, told
 

@@ -183,7 +183,7 @@ def test_255_and_a_traceback_for_a_defect(
     def broken(*_args: object, **_named: object) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("compute_agent.manage.healing.cover", broken)
+    monkeypatch.setattr("compute_agent.drift.healing.healer.cover", broken)
     flat_host(offline.placement)
     result = offline.run("heal_allocations", described(offline, instance("flat")))
     assert result.status == 255

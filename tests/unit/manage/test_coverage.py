@@ -1,6 +1,6 @@
 """What of an instance's need its allocations cover."""
 
-from compute_agent.manage.coverage import cover
+from compute_agent.drift.healing.coverage import cover
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from tests.unit.manage.needs import group, need
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from compute_agent.manage.drift_remedies import OrphanRemedy, judgement_from
-from compute_agent.manage.instance_source import Listing
-from compute_agent.manage.judgement import Verdict
+from compute_agent.drift.healing.remedies import OrphanRemedy, judgement_from
+from compute_agent.drift.instances.source import Listing
+from compute_agent.drift.orphans import Verdict
+from compute_agent.drift.repair import End
 from compute_agent.placement.consumers import Consumer
 from compute_agent.placement.provider_directory import ListedProvider, ProviderDirectory
-from compute_agent.tracker.drift_healing import End
 
 ROOTS = ("mine", "other", "pool")
 DIRECTORY = ProviderDirectory(

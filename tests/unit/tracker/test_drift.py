@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from compute_agent.drift.audit import Auditor, Drift, DriftAudit
 from compute_agent.placement.allocations import ConsumerNature
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.tracker.drift import Auditor, Drift, DriftAudit
 from compute_agent.tracker.status import StatusBoard
 
 OLD = ConsumerNature("INSTANCE", 86400.0)

@@ -5,8 +5,8 @@ import threading
 from contextlib import contextmanager
 
 from compute_agent import errors
-from compute_agent.tracker.drift import Drift
-from compute_agent.tracker.drift_healing import DriftHealing, End, Treated, Wanted
+from compute_agent.drift.audit import Drift
+from compute_agent.drift.repair import DriftHealing, End, Treated, Wanted
 
 PATIENCE = 30.0
 FOUND = Drift(orphaned=frozenset({"o"}), missing=frozenset({"m"}))

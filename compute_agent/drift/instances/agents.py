@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import bus, errors
-from compute_agent.manage.instance_source import Answers
+from compute_agent.drift.instances.source import Answers
 
 if TYPE_CHECKING:
     from oslo_config import cfg

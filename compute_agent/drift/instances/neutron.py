@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from compute_agent import errors
-from compute_agent.manage.instance import (
+from compute_agent.drift.instances.instance import (
     Instance,
     Port,
     PortNotWritten,

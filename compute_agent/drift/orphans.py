@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from compute_agent.manage.instance_source import Listing
+from compute_agent.drift.instances.source import Listing
 from compute_agent.placement.consumers import Consumer
 from compute_agent.placement.provider_directory import ProviderDirectory
 

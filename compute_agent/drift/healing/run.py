@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from compute_agent import errors
-from compute_agent.manage.healing import Healer, Outcome, State
-from compute_agent.manage.instance import Instance, InstanceCatalogue
+from compute_agent.drift.healing.healer import Healer, Outcome, State
+from compute_agent.drift.instances.instance import Instance, InstanceCatalogue
 
 
 class NoSuchInstance(errors.ComputeAgentError):

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from compute_agent import errors
-from compute_agent.manage.instance import Instance, instance_of
-from compute_agent.manage.instance_source import Listing
-from compute_agent.manage.openstack.image import Images
+from compute_agent.drift.instances.glance import Images
+from compute_agent.drift.instances.instance import Instance, instance_of
+from compute_agent.drift.instances.source import Listing
 from compute_agent.openstack_service import Service, ServiceUnusable
 from compute_agent.placement.provider_directory import ProviderDirectory
 

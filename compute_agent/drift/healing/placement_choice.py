@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.agent_parts import usage_of
-from compute_agent.manage.coverage import Amounts, Coverage, total
-from compute_agent.manage.guest_facts import CPU_CLASSES, GuestFacts
-from compute_agent.manage.shortage import HostProvider, Roomiest, roomiest
-from compute_agent.manage.wording import resources
+from compute_agent.drift.healing.coverage import Amounts, Coverage, total
+from compute_agent.drift.healing.guest_devices import CPU_CLASSES, GuestFacts
+from compute_agent.drift.healing.shortage import HostProvider, Roomiest, roomiest
+from compute_agent.drift.wording import resources
 from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.request.candidate_request import (
@@ -23,7 +23,7 @@ from compute_agent.request.candidate_request import (
 from compute_agent.scheduler.weighers import candidates as candidate_order
 
 if TYPE_CHECKING:
-    from compute_agent.manage.instance import Instance
+    from compute_agent.drift.instances.instance import Instance
     from compute_agent.placement.provider_directory import ProviderDirectory
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient

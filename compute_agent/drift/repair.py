@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from compute_agent import errors
 
 if TYPE_CHECKING:
-    from compute_agent.tracker.drift import Drift
+    from compute_agent.drift.audit import Drift
 
 LOG = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compute_agent.manage.coverage import Amounts
+from compute_agent.drift.healing.coverage import Amounts
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout import names
 

@@ -9,8 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.manage.coverage import Amounts, Coverage, cover, total
-from compute_agent.manage.instance import (
+from compute_agent.drift.healing.coverage import Amounts, Coverage, cover, total
+from compute_agent.drift.healing.placement_choice import NotPlaced, Placed, Placing
+from compute_agent.drift.instances.instance import (
     PORT_ALLOCATION,
     Instance,
     Port,
@@ -18,7 +19,6 @@ from compute_agent.manage.instance import (
     Ports,
     PortsUnreadable,
 )
-from compute_agent.manage.placing import NotPlaced, Placed, Placing
 from compute_agent.placement.allocations import UNTYPED, NoCapacity
 from compute_agent.request import flavor
 from compute_agent.request.ports import binding_allocation

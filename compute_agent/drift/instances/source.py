@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from compute_agent.manage.instance_file import InstanceFile
+from compute_agent.drift.instances.file import InstanceFile
 from compute_agent.placement.provider_directory import ProviderDirectory
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from compute_agent import errors
-from compute_agent.manage.healing import Outcome, State
-from compute_agent.manage.instance_source import Listing
-from compute_agent.manage.judgement import (
+from compute_agent.drift.healing.healer import Outcome, State
+from compute_agent.drift.instances.source import Listing
+from compute_agent.drift.orphans import (
     INSTANCE,
     MIGRATION,
     Judgement,
@@ -17,15 +17,15 @@ from compute_agent.manage.judgement import (
     may_be_deleted,
     why_silent,
 )
-from compute_agent.manage.wording import allocations
+from compute_agent.drift.repair import End, Treated
+from compute_agent.drift.wording import allocations
 from compute_agent.placement import provider_directory
-from compute_agent.tracker.drift_healing import End, Treated
 
 if TYPE_CHECKING:
     from compute_agent.claims.guests import Presence
-    from compute_agent.manage.instance import Instance, InstanceCatalogue
-    from compute_agent.manage.instance_source import InstanceSource
-    from compute_agent.manage.openstack.compute import Compute
+    from compute_agent.drift.instances.instance import Instance, InstanceCatalogue
+    from compute_agent.drift.instances.nova import Compute
+    from compute_agent.drift.instances.source import InstanceSource
     from compute_agent.placement.consumers import Consumer, Consumers
     from compute_agent.placement.provider_directory import ProviderDirectory
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.manage.instance import Instance, instance_of
+from compute_agent.drift.instances.instance import Instance, instance_of
 from compute_agent.scheduler.errors import InvalidRequest
 
 Line = str | Mapping[str, Any]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from compute_agent.manage.healing import Healer, HealingOptions
-from compute_agent.manage.placing import Placing
+from compute_agent.drift.healing.healer import Healer, HealingOptions
+from compute_agent.drift.healing.placement_choice import Placing
 from compute_agent.placement import provider_directory
 from compute_agent.placement.connection import Connection
 from compute_agent.request.flavor import RequestOptions
@@ -17,7 +17,7 @@ from compute_agent.scheduler.search import Search, SearchOptions
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.manage.instance import Instance, Ports
+    from compute_agent.drift.instances.instance import Instance, Ports
     from compute_agent.placement.transport import Transport
     from compute_agent.report.client import ReportClient
     from compute_agent.virt.driver import InstanceDevices

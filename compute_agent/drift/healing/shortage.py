@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from compute_agent.manage.coverage import Amounts
+from compute_agent.drift.healing.coverage import Amounts
 from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
 
 

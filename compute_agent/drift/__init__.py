@@ -1,0 +1,1 @@
+"""Differences between the guests of a host and their allocations, and their repair."""

@@ -1,0 +1,1 @@
+"""Allocations written for instances that lack them, one consumer at a time."""

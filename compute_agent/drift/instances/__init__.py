@@ -1,0 +1,1 @@
+"""Sources of instances: agents on the bus, Nova, or a file."""
