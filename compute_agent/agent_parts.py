@@ -26,11 +26,11 @@ from compute_agent.state import files as state_files
 from compute_agent.state import identity
 from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
-from compute_agent.tracker import faults
-from compute_agent.tracker.departures import Departures
+from compute_agent.tracker import device_faults
+from compute_agent.tracker.node_identity import NodeSetup
 from compute_agent.tracker.node_pass import NodePass
-from compute_agent.tracker.node_setup import NodeSetup
 from compute_agent.tracker.pass_schedule import NEVER
+from compute_agent.tracker.removed_nodes import Departures
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.shared_disk import SharedDisk
 from compute_agent.tracker.status import StatusBoard
@@ -217,14 +217,18 @@ def build(
         checking=lambda: naming_places(conf),
     )
     setup.check_files()
-    boot = faults.UNKNOWN_BOOT if driver.several_nodes else faults.boot_id(conf.host.procfs_root)
+    boot = (
+        device_faults.UNKNOWN_BOOT
+        if driver.several_nodes
+        else device_faults.boot_id(conf.host.procfs_root)
+    )
     shared_disk = shared_disk_of(conf, report)
     node_pass = NodePass(
         driver,
         report,
         ledger,
         merger,
-        faults.DeviceFaults(ledger, boot),
+        device_faults.DeviceFaults(ledger, boot),
         read_only=read_only,
         on_facts=shared_disk.measured if shared_disk else lambda _node, _facts: None,
         identity_file=setup.identity_file,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent import errors
 from compute_agent.agent_parts import usage_of
 from compute_agent.report.operations import KeepProvider, describe
-from compute_agent.tracker.diagnosis import as_one
+from compute_agent.tracker.remedies import as_one
 
 if TYPE_CHECKING:
     from compute_agent.agent_parts import AgentParts

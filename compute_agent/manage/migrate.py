@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.placement.retries import Clock, Retries, SystemClock
 from compute_agent.report.operations import KeepProvider, describe
-from compute_agent.tracker.diagnosis import as_one
 from compute_agent.tracker.node_pass import ReshapeNeededAgain
+from compute_agent.tracker.remedies import as_one
 
 if TYPE_CHECKING:
     from compute_agent.agent_parts import AgentParts

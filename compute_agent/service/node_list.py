@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent.tracker import decisions
 from compute_agent.tracker.decisions import Action, Decision, EventKind
-from compute_agent.tracker.diagnosis import REMEDIES
+from compute_agent.tracker.remedies import REMEDIES
 from compute_agent.tracker.resource_tracker import PassResult
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from compute_agent.provider_config.merger import Merged, ProviderConfigMerger
     from compute_agent.report.client import ReportClient
     from compute_agent.state.ledger import Ledger
-    from compute_agent.tracker.faults import DeviceFaults
+    from compute_agent.tracker.device_faults import DeviceFaults
     from compute_agent.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)

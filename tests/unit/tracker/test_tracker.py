@@ -9,8 +9,8 @@ import pytest
 from compute_agent import errors
 from compute_agent.service.pass_loop import PassLoop
 from compute_agent.tracker.decisions import ExitCode
-from compute_agent.tracker.diagnosis import subject_of
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
+from compute_agent.tracker.remedies import subject_of
 from compute_agent.tracker.resource_tracker import (
     PassResult,
     ResourceTracker,
