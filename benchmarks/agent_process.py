@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.relay import Relay
-from compute_agent import agent_parts
 from compute_agent import conf as agent_conf
+from compute_agent.agent import assembly
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.placement.transport import Response, Transport
 from compute_agent.virt.fake import FakeNumaDriver
@@ -50,7 +50,7 @@ class Measured:
         plain = KeystoneTransport.from_conf(self._conf)
         self._transport = Interrupted(plain)
         self._other = plain
-        self._parts = agent_parts.build(self._conf, transport=self._transport)
+        self._parts = assembly.build(self._conf, transport=self._transport)
         self._tracker = self._parts.tracker(is_enabled=lambda: True, wait=self._pause)
         driver = self._parts.driver
         if not isinstance(driver, FakeNumaDriver):

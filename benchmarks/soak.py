@@ -24,7 +24,7 @@ from benchmarks.agent import claim, memory_directory, on_sqlite, tree_of
 from benchmarks.client import Client
 from benchmarks.servers import START_SECONDS, Server, ours
 from compute_agent import errors
-from compute_agent.service import local_socket
+from compute_agent.agent import local_socket
 
 PASSES = 10_000
 PASSES_A_DAY = 1440

@@ -37,7 +37,7 @@ from compute_agent.cmd.exit_table import exit_table
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.agent_parts import AgentParts
+    from compute_agent.agent.assembly import AgentParts
 
 
 class CommandExit(IntEnum):
@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _failed(command: str, error: Exception) -> int:
     """Say what went wrong in one sentence and return the exit status for it."""
     from compute_agent import errors
-    from compute_agent.service.local_socket import AgentNotRunning
+    from compute_agent.agent.local_socket import AgentNotRunning
     from compute_agent.tracker.decisions import exit_code_of
 
     if isinstance(error, errors.ComputeAgentError):
@@ -211,7 +211,7 @@ def _configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
 
 def _parts(namespace: argparse.Namespace) -> AgentParts:
     """Put an agent together that only looks."""
-    from compute_agent import agent_parts
+    from compute_agent.agent import assembly
     from compute_agent.cmd import agent_logging
 
     conf = _configuration(namespace)
@@ -222,19 +222,19 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
 
         capture.use(conf, directory)
     # a captured machine is compared with what placement has under its name, guests or not
-    return agent_parts.build(conf, read_only=True, adopt_asked=directory is not None)
+    return assembly.build(conf, read_only=True, adopt_asked=directory is not None)
 
 
 def _run(namespace: argparse.Namespace) -> int:
-    from compute_agent import agent_parts
+    from compute_agent.agent import assembly
     from compute_agent.cmd import agent_logging
 
     conf = _configuration(namespace)
     agent_logging.set_up_daemon(conf)
     try:
-        parts = agent_parts.build(conf, adopt_asked=namespace.adopt)
+        parts = assembly.build(conf, adopt_asked=namespace.adopt)
+        from compute_agent.agent.agent import Agent
         from compute_agent.cmd import agent_healing
-        from compute_agent.service.agent import Agent
 
         return Agent(conf, parts, remedies=lambda: agent_healing.remedies(parts)).run()
     except Exception as error:  # noqa: BLE001 - logged where an operator looks, then said
@@ -319,7 +319,7 @@ def _clear_fault(namespace: argparse.Namespace) -> int:
 def _ask(namespace: argparse.Namespace, command: str, timeout: float, **arguments: object) -> Any:
     from pathlib import Path
 
-    from compute_agent.service import local_socket
+    from compute_agent.agent import local_socket
 
     conf = _configuration(namespace)
     path = conf.compute_agent.status_socket

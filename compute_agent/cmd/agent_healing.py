@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 
 if TYPE_CHECKING:
-    from compute_agent.agent_parts import AgentParts
+    from compute_agent.agent.assembly import AgentParts
     from compute_agent.claims.guests import Presence
     from compute_agent.drift.healing.healer import Healer
     from compute_agent.drift.instances.instance import InstanceCatalogue, Ports
@@ -31,7 +31,7 @@ def remedies(parts: AgentParts, way: Transport | None = None) -> Iterator[Remedi
     :param way: to placement, instead of what is configured.
     :raises InvalidConfiguration: the source of instances cannot be used.
     """
-    from compute_agent.agent_parts import check_healing
+    from compute_agent.agent.assembly import check_healing
     from compute_agent.placement.keystone import KeystoneTransport
 
     # a reload says what is wrong and goes on

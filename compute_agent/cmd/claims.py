@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.service import local_socket
-from compute_agent.service.local_socket import AgentNotRunning
+from compute_agent.agent import local_socket
+from compute_agent.agent.local_socket import AgentNotRunning
 from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
 

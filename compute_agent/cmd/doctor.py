@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import agent_parts, errors
+from compute_agent import errors
+from compute_agent.agent import assembly
 from compute_agent.manage.doctor import Diagnosis, Level, examine, examine_placement
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.keystone import KeystoneTransport
@@ -51,7 +52,7 @@ def report_configuration(error: errors.InvalidConfiguration, *, as_json: bool) -
 def _diagnoses(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
     yield from examine_placement(Connection(KeystoneTransport.from_conf(conf)))
     try:
-        parts = agent_parts.build(conf, read_only=True)
+        parts = assembly.build(conf, read_only=True)
     except errors.ComputeAgentError as error:
         identity = isinstance(error, errors.InvalidNodeConfiguration)
         yield Diagnosis(Level.ERROR, "identity" if identity else "configuration", str(error))

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.agent_parts import usage_of
+from compute_agent.agent.assembly import usage_of
 from compute_agent.report.operations import KeepProvider, describe
 from compute_agent.tracker.remedies import as_one
 
 if TYPE_CHECKING:
-    from compute_agent.agent_parts import AgentParts
+    from compute_agent.agent.assembly import AgentParts
     from compute_agent.dev.tree_reading import ProviderLines
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.provider_tree.provider import ProviderData

@@ -25,7 +25,7 @@ from compute_agent.cmd.manage_options import (
 from compute_agent.drift.wording import counted
 
 if TYPE_CHECKING:
-    from compute_agent.agent_parts import AgentParts
+    from compute_agent.agent.assembly import AgentParts
     from compute_agent.manage.migrate import NodeResult
 
 MIGRATE_STATUS = exit_table(
@@ -130,7 +130,7 @@ def exit_of(error: errors.ComputeAgentError) -> Exit:
 
 
 def _migrate(namespace: argparse.Namespace) -> int:
-    from compute_agent import agent_parts
+    from compute_agent.agent import assembly
     from compute_agent.manage.migrate import migrate
     from compute_agent.state.files import AgentLock
 
@@ -142,9 +142,7 @@ def _migrate(namespace: argparse.Namespace) -> int:
         # parts that only look take no lock, but a running agent is refused all the same
         with AgentLock(state_path):
             pass
-    parts = agent_parts.build(
-        conf, read_only=namespace.dry_run, transport=transport(namespace, conf)
-    )
+    parts = assembly.build(conf, read_only=namespace.dry_run, transport=transport(namespace, conf))
     results: list[NodeResult] = []
     try:
         parts.report.connect()

@@ -140,7 +140,7 @@ def running_agent(conf: cfg.ConfigOpts, root: str) -> str | None:
     The agent of this machine is asked, then the announcements on the bus are listened to, for a
     few periods of them if nobody announces the host. Where neither can be, stderr has why.
     """
-    from compute_agent.service import local_socket
+    from compute_agent.agent import local_socket
 
     path = conf.compute_agent.status_socket
     try:

@@ -23,7 +23,7 @@ from compute_agent.virt.topology_driver import TopologyDriver
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.agent_parts import AgentParts
+    from compute_agent.agent.assembly import AgentParts
     from compute_agent.discovery.facts import HostTopology
     from compute_agent.report.operations import Operation
     from compute_agent.tracker.node_pass import Proposal

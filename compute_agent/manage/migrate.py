@@ -18,7 +18,7 @@ from compute_agent.tracker.node_pass import ReshapeNeededAgain
 from compute_agent.tracker.remedies import as_one
 
 if TYPE_CHECKING:
-    from compute_agent.agent_parts import AgentParts
+    from compute_agent.agent.assembly import AgentParts
     from compute_agent.tracker.resource_tracker import ResourceTracker
 
 NOT_MIGRATED = (

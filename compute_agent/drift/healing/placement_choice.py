@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.agent_parts import usage_of
+from compute_agent.agent.assembly import usage_of
 from compute_agent.drift.healing.coverage import Amounts, Coverage, total
 from compute_agent.drift.healing.guest_devices import CPU_CLASSES, GuestFacts
 from compute_agent.drift.healing.shortage import HostProvider, Roomiest, roomiest

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from compute_agent import agent_parts
+from compute_agent.agent import assembly
 from compute_agent.conf import new_config
 from compute_agent.placement.transport import InProcessTransport, Response
 from compute_agent.tracker.resource_tracker import PassResult
@@ -68,7 +68,7 @@ class Node:
         )
         self.transport = LyingTransport(InProcessTransport(app))
         conf = new_config([f"--config-file={path}"], default_config_dirs=[])
-        self.parts = agent_parts.build(conf, transport=self.transport)
+        self.parts = assembly.build(conf, transport=self.transport)
         self.driver: Any = self.parts.driver
         self.tracker = self.parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
         ((name, self.uuid),) = self.parts.setup.nodes().items()

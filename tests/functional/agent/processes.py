@@ -19,7 +19,7 @@ from typing import Any
 import requests
 
 from compute_agent import errors
-from compute_agent.service import local_socket
+from compute_agent.agent import local_socket
 from tests.fixtures import programs
 from tests.fixtures.placement import free_port, wait_for_placement
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
+from compute_agent.agent.commands import AgentCommands
 from compute_agent.request.guest_numa import GuestNode
 from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.filters.numa_topology import assignments, networks_reached
-from compute_agent.service.commands import AgentCommands
 from tests.functional.agent.in_process import Node, placement_app
 
 EXTRA = (

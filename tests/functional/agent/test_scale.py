@@ -10,13 +10,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from compute_agent import agent_parts
 from compute_agent import conf as agent_conf
+from compute_agent.agent import assembly, node_list
+from compute_agent.agent.agent import Agent
 from compute_agent.placement.retries import SystemClock
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.cache import CacheFile
-from compute_agent.service import node_list
-from compute_agent.service.agent import Agent
 from compute_agent.tracker.pass_schedule import PassSchedule
 from compute_agent.tracker.resource_tracker import ResourceTracker
 from tests.functional.agent.small_placement import SmallPlacement
@@ -26,7 +25,7 @@ AGENTS = 1000
 PERIOD = 60.0
 
 
-def parts_of(directory: Path, placement: SmallPlacement, **fake: int) -> agent_parts.AgentParts:
+def parts_of(directory: Path, placement: SmallPlacement, **fake: int) -> assembly.AgentParts:
     directory.mkdir(exist_ok=True)
     path = directory / "agent.conf"
     options = "".join(f"{name} = {value}\n" for name, value in fake.items())
@@ -36,10 +35,10 @@ def parts_of(directory: Path, placement: SmallPlacement, **fake: int) -> agent_p
         f"[compute]\nprovider_config_location = {directory}/none\n"
     )
     conf = agent_conf.new_config([f"--config-file={path}"], default_config_dirs=[])
-    return agent_parts.build(conf, transport=placement)
+    return assembly.build(conf, transport=placement)
 
 
-def tracker_of(parts: agent_parts.AgentParts) -> ResourceTracker:
+def tracker_of(parts: assembly.AgentParts) -> ResourceTracker:
     return parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
 
 
@@ -71,7 +70,7 @@ def reported_already(directory: Path, placement: SmallPlacement, nodes: int) -> 
             "uuid": name,
             "name": name,
         }
-    file = CacheFile(directory / "state" / agent_parts.CACHE, SystemClock())
+    file = CacheFile(directory / "state" / assembly.CACHE, SystemClock())
     file.save(trees, now=True)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from compute_agent import agent_parts
 from compute_agent import conf as agent_conf
+from compute_agent.agent import assembly
+from compute_agent.agent.commands import AgentCommands
 from compute_agent.cmd import agent_healing
 from compute_agent.drift.repair import End, Treated
-from compute_agent.service.commands import AgentCommands
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.diagnoses import examine, told
 
@@ -28,7 +28,7 @@ class HostAgent(AgentCommands):
         operator.arguments("audit")
         conf = agent_conf.new_config([f"--config-file={operator.directory / 'agent.conf'}"])
         self.host: str = conf.DEFAULT.host
-        self.parts = agent_parts.build(conf, transport=operator.placement.transport)
+        self.parts = assembly.build(conf, transport=operator.placement.transport)
         tracker = self.parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
         ((name, self.root),) = self.parts.setup.nodes().items()
         tracker.add_node(name, self.root)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.service.local_socket import LocalServer
+from compute_agent.agent.local_socket import LocalServer
 from tests.functional.manage.conftest import Agent, Operator
 
 

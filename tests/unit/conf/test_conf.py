@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent import agent_parts, errors
 from compute_agent import conf as agent_conf
+from compute_agent import errors
+from compute_agent.agent import assembly
 
 
 def written(directory: Path, text: str, name: str = "agent.conf") -> Path:
@@ -129,7 +130,7 @@ def test_the_cells_that_are_near_each_network_are_read(tmp_path):
             "[compute]\npacking_host_numa_cells_allocation_strategy = true\n",
         )
     )
-    policy = agent_parts.cell_policy(conf)
+    policy = assembly.cell_policy(conf)
     assert policy.networks.physnets == {"left": {0, 1}, "right": frozenset()}
     assert policy.networks.tunneled == {1}
     assert policy.packing

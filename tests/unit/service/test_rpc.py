@@ -46,7 +46,7 @@ def served(tmp_path):
     bus.use_threads()
     import oslo_messaging
 
-    from compute_agent.service.rpc import STATE_TOPIC, STATE_VERSION, TOPIC, VERSION, RpcServer
+    from compute_agent.agent.rpc import STATE_TOPIC, STATE_VERSION, TOPIC, VERSION, RpcServer
 
     path = tmp_path / "agent.conf"
     exchange = tmp_path.name

@@ -7,10 +7,10 @@ import urllib.request
 import pytest
 
 from compute_agent import errors
+from compute_agent.agent import local_socket
+from compute_agent.agent.local_socket import AgentNotRunning, LocalServer
+from compute_agent.agent.metrics import MetricsServer
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.service import local_socket
-from compute_agent.service.local_socket import AgentNotRunning, LocalServer
-from compute_agent.service.metrics import MetricsServer
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.agent_traits import synchronise
 from compute_agent.tracker.normalise import Correction, normalise

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.service.availability import (
+from compute_agent.agent.availability import (
     BUILDS,
     HYPERVISOR,
     Availability,
     FailedBuilds,
 )
-from compute_agent.service.commands import AgentCommands
+from compute_agent.agent.commands import AgentCommands
 from compute_agent.state.claim import Claim
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.status import StatusBoard

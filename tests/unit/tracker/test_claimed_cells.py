@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
+from compute_agent.agent import claim_messages
 from compute_agent.claims.cell_choice import CellPolicy
 from compute_agent.claims.numa_fit import HostNetworks
-from compute_agent.service import claim_messages
 from compute_agent.state.claim import Claim, ClaimedCell
 from compute_agent.virt.driver import CellUse, InstanceDevices
 from tests.unit.tracker.claiming import MOVE, ONE, ROOT, TWO, Host

@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from compute_agent import errors
+from compute_agent.agent import claim_messages
 from compute_agent.claims.book import ClaimRequest
 from compute_agent.claims.units import holdings
 from compute_agent.provider_tree import SHARING_TRAIT
-from compute_agent.service import claim_messages
 from compute_agent.state.claim import AssignedUnit
 from compute_agent.virt.driver import InstanceDevices, MdevUse
 from compute_agent.virt.layout.application import MISSING

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
+from compute_agent.agent.commands import AgentCommands
 from compute_agent.claims.guests import guests, presence
-from compute_agent.service.commands import AgentCommands
 from compute_agent.state.claim import Claim
 from compute_agent.virt.driver import InstanceDevices
 
@@ -54,7 +54,7 @@ def test_guests_with_a_claim_are_asked_for_where_the_driver_cannot_list_them() -
 
 @pytest.fixture
 def commands(monkeypatch: pytest.MonkeyPatch) -> AgentCommands:
-    monkeypatch.setattr("compute_agent.service.commands.time.time", lambda: NOW)
+    monkeypatch.setattr("compute_agent.agent.commands.time.time", lambda: NOW)
     anything: Any = None
     return AgentCommands(
         anything,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.service.pass_loop import PassLoop
+from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.tracker.decisions import ExitCode
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.remedies import subject_of

@@ -20,7 +20,7 @@ from compute_agent import bus, errors
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.service.commands import AgentCommands
+    from compute_agent.agent.commands import AgentCommands
 
 LOG = logging.getLogger(__name__)
 

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import conf as agent_conf
 from compute_agent import errors, process_signals
+from compute_agent.agent.availability import Availability
+from compute_agent.agent.commands import AgentCommands
+from compute_agent.agent.local_socket import Command, LocalServer
+from compute_agent.agent.metrics import MetricsServer
+from compute_agent.agent.node_list import NODE_LIST, NodeList
+from compute_agent.agent.pass_loop import PassLoop
+from compute_agent.agent.systemd import ServiceManager
 from compute_agent.drift.audit import Drift
 from compute_agent.drift.repair import DriftHealing
-from compute_agent.service.availability import Availability
-from compute_agent.service.commands import AgentCommands
-from compute_agent.service.local_socket import Command, LocalServer
-from compute_agent.service.metrics import MetricsServer
-from compute_agent.service.node_list import NODE_LIST, NodeList
-from compute_agent.service.pass_loop import PassLoop
-from compute_agent.service.systemd import ServiceManager
 from compute_agent.tracker.decisions import EventKind, ExitCode
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker
@@ -35,9 +35,9 @@ from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.agent_parts import AgentParts
+    from compute_agent.agent.assembly import AgentParts
+    from compute_agent.agent.rpc import RpcServer
     from compute_agent.drift.repair import Remedies
-    from compute_agent.service.rpc import RpcServer
 
 LOG = logging.getLogger(__name__)
 
@@ -168,7 +168,7 @@ class Agent:
     def _open_bus(self) -> None:
         """Check that there can be a bus; it is served once a node has been reported."""
         if self._conf.transport_url:
-            from compute_agent.service.rpc import RpcServer
+            from compute_agent.agent.rpc import RpcServer
 
             self._rpc = RpcServer(self._conf, self.commands)
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 from oslo_utils import strutils
 
 from compute_agent import errors
+from compute_agent.agent import claim_messages, state_dump
+from compute_agent.agent.node_list import NODE_LIST
 from compute_agent.claims.checks import told_of_waiting
 from compute_agent.claims.guests import cannot_tell, presence
 from compute_agent.report.operations import describe
-from compute_agent.service import claim_messages, state_dump
-from compute_agent.service.node_list import NODE_LIST
 from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.agent_parts import AgentParts
+    from compute_agent.agent.assembly import AgentParts
+    from compute_agent.agent.availability import Availability
     from compute_agent.claims.book import ClaimBook
     from compute_agent.provider_tree.provider import ProviderData
-    from compute_agent.service.availability import Availability
     from compute_agent.tracker.pass_schedule import PassSchedule
     from compute_agent.tracker.resource_tracker import ResourceTracker
 

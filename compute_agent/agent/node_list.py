@@ -14,7 +14,7 @@ from compute_agent.tracker.remedies import REMEDIES
 from compute_agent.tracker.resource_tracker import PassResult
 
 if TYPE_CHECKING:
-    from compute_agent.agent_parts import AgentParts
+    from compute_agent.agent.assembly import AgentParts
     from compute_agent.tracker.pass_schedule import PassSchedule
     from compute_agent.tracker.resource_tracker import ResourceTracker
 

@@ -1,1 +1,0 @@
-"""The daemon's life: signals, systemd, the thread of passes, status, bus."""
