@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import conf as agent_conf
-from compute_agent import errors, process_signals
+from compute_agent import errors
 from compute_agent.agent.availability import Availability
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.agent.local_socket import Command, LocalServer
@@ -26,6 +26,7 @@ from compute_agent.agent.metrics import MetricsServer
 from compute_agent.agent.node_list import NODE_LIST, NodeList
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.agent.systemd import ServiceManager
+from compute_agent.daemon import signals
 from compute_agent.drift.audit import Drift
 from compute_agent.drift.repair import DriftHealing
 from compute_agent.tracker.decisions import EventKind, ExitCode
@@ -128,7 +129,7 @@ class Agent:
             signal.SIGHUP: self.request_reload,
             signal.SIGUSR2: self.commands.dump_state,
         }
-        with process_signals.handled(handlers):
+        with signals.handled(handlers):
             surfaces = self._surfaces()
             try:
                 self._open_bus()
@@ -225,7 +226,7 @@ class Agent:
     def _asked_to_stop(self) -> None:
         if self._stop.is_set():
             LOG.warning("Asked to stop a second time: the pass at work is abandoned.")
-            process_signals.exit_at_once(int(self._exit_code))
+            signals.exit_at_once(int(self._exit_code))
         LOG.info("Asked to stop; a pass at work is finished first.")
         self._begin_stop()
 
@@ -243,7 +244,7 @@ class Agent:
             "and the next start goes on from there.",
             self._graceful,
         )
-        process_signals.exit_at_once(int(self._exit_code))
+        signals.exit_at_once(int(self._exit_code))
 
     def _fatal(self, result: PassResult) -> None:
         """A pass said that the process must end."""

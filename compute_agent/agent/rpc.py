@@ -15,7 +15,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from compute_agent import bus, errors
+from compute_agent import errors
+from compute_agent.daemon import message_bus
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -108,7 +109,7 @@ class RpcServer:
     """Answers calls and announces the agent, in threads of its own."""
 
     def __init__(self, conf: cfg.ConfigOpts, commands: AgentCommands) -> None:
-        self._transport = bus.open_transport(conf)
+        self._transport = message_bus.open_transport(conf)
         import oslo_messaging
 
         self._foreseen = (oslo_messaging.MessagingException, errors.ComputeAgentError)

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from compute_agent import process_signals
+from compute_agent.daemon import signals
 
 DEFAULT_PORT = 8778
 DEFAULT_INTERVAL = 10
@@ -32,7 +32,7 @@ def run(argv: Sequence[str]) -> int:
     namespace = _parser().parse_args(argv)
     stop = threading.Event()
     try:
-        with process_signals.handled({signal.SIGINT: stop.set, signal.SIGTERM: stop.set}):
+        with signals.handled({signal.SIGINT: stop.set, signal.SIGTERM: stop.set}):
             return _run(namespace, stop)
     except BrokenPipeError:
         # whoever read the output has seen enough; Python would complain once more when it flushes

@@ -25,10 +25,10 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__, errors
-from compute_agent import bus as message_bus
 from compute_agent.cmd import scheduler_moves
 from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
+from compute_agent.daemon import message_bus
 
 if TYPE_CHECKING:
     from oslo_config import cfg

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from compute_agent import bus as message_bus
 from compute_agent import conf as agent_conf
+from compute_agent.daemon import message_bus
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService

@@ -26,9 +26,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import bus as message_bus
 from compute_agent import conf as agent_conf
-from compute_agent import process_signals
+from compute_agent.daemon import message_bus, signals
 from compute_agent.errors import ComputeAgentError, PlacementUnavailable
 from compute_agent.placement.transport import Transport
 from compute_agent.request import spec_reader
@@ -320,7 +319,7 @@ def serve(
         signal.SIGINT: stopped.set,
         signal.SIGHUP: reread,
     }
-    with process_signals.handled(handlers):
+    with signals.handled(handlers):
         service.start()
         LOG.info("Serving topic %s as %s", TOPIC, conf.DEFAULT.host)
         stopped.wait()

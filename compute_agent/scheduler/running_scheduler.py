@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import bus as message_bus
+from compute_agent.daemon import message_bus
 from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.errors import NoSchedulerAnswers
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from compute_agent import process_signals
+from compute_agent.daemon import signals
 
 LOG = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Workers:
             return lambda: self._events.put(number)
 
         numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        with process_signals.handled({number: tell(number) for number in numbers}):
+        with signals.handled({number: tell(number) for number in numbers}):
             try:
                 for _ in range(self._count):
                     self._start()

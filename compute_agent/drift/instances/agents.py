@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import bus, errors
+from compute_agent import errors
+from compute_agent.daemon import message_bus
 from compute_agent.drift.instances.source import Answers
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class AgentsOnBus:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, *, call_timeout: float = 30.0) -> None:
-        self._transport = bus.open_transport(conf)
+        self._transport = message_bus.open_transport(conf)
         import oslo_messaging
 
         self._messaging = oslo_messaging
@@ -52,7 +53,7 @@ class AgentsOnBus:
             oslo_messaging.Target(topic=TOPIC, version=VERSION),
             timeout=call_timeout,
             retry=SEND_RETRIES,
-            version_cap=bus.version_cap(conf, "compute"),
+            version_cap=message_bus.version_cap(conf, "compute"),
         )
 
     def hosts(self, wanted: Collection[str]) -> Mapping[str, frozenset[str]]:

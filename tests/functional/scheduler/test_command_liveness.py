@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from compute_agent import bus as message_bus
 from compute_agent import conf as agent_conf
 from compute_agent.cmd import scheduler as command
+from compute_agent.daemon import message_bus
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.scheduler import running_scheduler
 from compute_agent.scheduler.announcements import Announcements

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from compute_agent import bus as message_bus
 from compute_agent import conf as agent_conf
+from compute_agent.daemon import message_bus
 from compute_agent.errors import PlacementAPIConnectFailure, PlacementUnavailable
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.placement.transport import RecordingTransport, Response

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from compute_agent import bus
 from compute_agent import conf as agent_conf
+from compute_agent.daemon import message_bus
 from tests.fixtures.rabbitmq import RabbitMq
 from tests.functional.agent.processes import (
     AgentProcess,
@@ -31,7 +31,9 @@ class Caller:
     """Somebody who calls one agent over the bus."""
 
     def __init__(self, config: Path, host: str) -> None:
-        self._transport = bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
+        self._transport = message_bus.open_transport(
+            agent_conf.new_config([f"--config-file={config}"])
+        )
         import oslo_messaging
 
         target = oslo_messaging.Target(topic="compute-agent", server=host, version="1.0")
@@ -202,7 +204,7 @@ def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
             oslo_messaging,
         )
 
-        transport = bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
+        transport = message_bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
         # a scheduler that never heard of an agent does not miss it: the kill comes after that
         overheard = Announcements()
         listener = oslo_messaging.get_rpc_server(

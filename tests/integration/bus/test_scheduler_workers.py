@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from compute_agent import bus
 from compute_agent import conf as agent_conf
+from compute_agent.daemon import message_bus
 from tests.fixtures.rabbitmq import RabbitMq
 from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, write_config
@@ -64,7 +64,7 @@ def said(log: Path, text: str) -> int:
 @pytest.fixture
 def announce(config: Path) -> Iterator[Callable[..., None]]:
     """Announces an agent, to whom the root provider belongs."""
-    transport = bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
+    transport = message_bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
     import oslo_messaging
 
     target = oslo_messaging.Target(topic="compute-state", version="1.0", fanout=True)
@@ -83,7 +83,7 @@ def announce(config: Path) -> Iterator[Callable[..., None]]:
 def call(config: Path) -> Iterator[Callable[..., Any]]:
     from compute_agent.scheduler.rpc import SchedulerClient
 
-    transport = bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
+    transport = message_bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
     yield SchedulerClient(transport).call
     transport.cleanup()
 

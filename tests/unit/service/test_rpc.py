@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from compute_agent import bus, errors
 from compute_agent import conf as agent_conf
+from compute_agent import errors
+from compute_agent.daemon import message_bus
 
 
 class Commands:
@@ -43,7 +44,7 @@ class Commands:
 
 @pytest.fixture
 def served(tmp_path):
-    bus.use_threads()
+    message_bus.use_threads()
     import oslo_messaging
 
     from compute_agent.agent.rpc import STATE_TOPIC, STATE_VERSION, TOPIC, VERSION, RpcServer
@@ -65,7 +66,7 @@ def served(tmp_path):
             announced.append(state)
             heard.set()
 
-    transport = bus.open_transport(conf)
+    transport = message_bus.open_transport(conf)
     listener = oslo_messaging.get_rpc_server(
         transport,
         oslo_messaging.Target(topic=STATE_TOPIC, server="scheduler1"),
@@ -118,6 +119,6 @@ def test_an_announcement_that_cannot_be_made_does_not_end_the_announcements(serv
 def test_no_bus_or_a_wrong_url_is_a_configuration_error(tmp_path):
     conf = agent_conf.new_config(default_config_files=[], default_config_dirs=[])
     with pytest.raises(errors.InvalidConfiguration, match="transport_url is not set"):
-        bus.open_transport(conf)
+        message_bus.open_transport(conf)
     with pytest.raises(errors.InvalidConfiguration, match="message bus cannot be used"):
-        bus.open_transport(conf, url="nonsense://x")
+        message_bus.open_transport(conf, url="nonsense://x")

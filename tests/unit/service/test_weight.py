@@ -38,6 +38,8 @@ def test_the_agent_is_light_and_imports_nothing_of_the_server(module):
 
 
 def test_the_bus_does_without_eventlet():
-    found = probed("compute_agent.bus as bus; bus.use_threads(); import oslo_messaging")
+    found = probed(
+        "compute_agent.daemon.message_bus as bus; bus.use_threads(); import oslo_messaging"
+    )
     assert "oslo_service" in found["modules"]
     assert "eventlet" not in found["modules"]

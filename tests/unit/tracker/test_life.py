@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from compute_agent import process_signals
 from compute_agent.agent.systemd import ServiceManager
+from compute_agent.daemon import signals
 from compute_agent.tracker.node_lock import FairLock
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 
@@ -102,7 +102,7 @@ def test_a_signal_calls_its_handler_in_a_thread_and_the_old_handlers_come_back()
         seen.set()
 
     before = signal.getsignal(signal.SIGUSR2)
-    with process_signals.handled({signal.SIGUSR2: handle}):
+    with signals.handled({signal.SIGUSR2: handle}):
         os.kill(os.getpid(), signal.SIGUSR2)
         assert seen.wait(10)
     assert caller[0] is not threading.main_thread()
@@ -115,7 +115,7 @@ def test_a_handler_that_fails_does_not_stop_the_next_signal():
     def fail() -> None:
         raise ValueError("a broken handler")
 
-    with process_signals.handled({signal.SIGUSR1: fail, signal.SIGUSR2: seen.set}):
+    with signals.handled({signal.SIGUSR1: fail, signal.SIGUSR2: seen.set}):
         os.kill(os.getpid(), signal.SIGUSR1)
         os.kill(os.getpid(), signal.SIGUSR2)
         assert seen.wait(10)

@@ -1,0 +1,1 @@
+"""Parts of every long-running program: signals and the message bus."""
