@@ -107,7 +107,7 @@ def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> i
 
 def exit_of(error: errors.ComputeAgentError) -> Exit:
     """Return the exit status that an error stands for."""
-    from compute_agent.openstack_service import ServiceUnusable
+    from compute_agent.openstack.service import ServiceUnusable
     from compute_agent.scheduler.errors import (
         AnswerMalformed,
         MoveRefused,

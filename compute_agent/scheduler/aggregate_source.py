@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from compute_agent.openstack_service import Service, ServiceUnusable
+from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.scheduler import aggregates
 from compute_agent.scheduler.aggregates import Aggregate, Aggregates
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from compute_agent.openstack_service import Service, ServiceUnusable
+from compute_agent.openstack.service import Service, ServiceUnusable
 
 KINDS: Final = ("hw_", "os_", "img_", "trait:", "traits_required")
 """Beginnings of the properties that say something about a guest."""

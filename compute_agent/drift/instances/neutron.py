@@ -13,7 +13,7 @@ from compute_agent.drift.instances.instance import (
     PortsUnreadable,
     port_of,
 )
-from compute_agent.openstack_service import Service, ServiceUnusable
+from compute_agent.openstack.service import Service, ServiceUnusable
 
 PROFILE: Final = "binding:profile"
 

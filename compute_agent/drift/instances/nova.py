@@ -14,7 +14,7 @@ from compute_agent import errors
 from compute_agent.drift.instances.glance import Images
 from compute_agent.drift.instances.instance import Instance, instance_of
 from compute_agent.drift.instances.source import Listing
-from compute_agent.openstack_service import Service, ServiceUnusable
+from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.placement.provider_directory import ProviderDirectory
 
 FLAVOR_EMBEDDED: Final = (2, 47)

@@ -16,7 +16,7 @@ from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.cmd import manage
 from compute_agent.drift.instances.nova import Compute
-from compute_agent.openstack_service import Service, ServiceUnusable
+from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.placement.retries import Retries
 from compute_agent.scheduler.placement_client import PlacementClient

@@ -166,7 +166,7 @@ def test_an_answer_that_is_no_nova_s_is_an_error(offline: Operator, cloud: Cloud
 def test_a_reading_is_repeated_while_nova_is_away_for_a_moment(
     offline: Operator, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compute_agent.openstack_service.TRIES", 4)
+    monkeypatch.setattr("compute_agent.openstack.service.TRIES", 4)
     waits: list[float] = []
     monkeypatch.setattr("time.sleep", waits.append)
     cloud.refused = {"GET /v2.1/servers/detail": 503}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.openstack_service import ServiceUnusable
+from compute_agent.openstack.service import ServiceUnusable
 from compute_agent.scheduler.aggregate_source import KEPT_SECONDS, NovaAggregates, source_of
 from tests.functional.scheduler.conftest import Cloud, Command, write_config
 

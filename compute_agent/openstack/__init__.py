@@ -1,0 +1,1 @@
+"""Other services of the cloud, over HTTP."""
