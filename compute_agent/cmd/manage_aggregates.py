@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.manage.aggregates import SyncResult
-    from compute_agent.scheduler.aggregates import Aggregate
+    from compute_agent.scheduler.fleet.aggregates import Aggregate
 
 
 class SyncExit(IntEnum):
@@ -113,7 +113,7 @@ def _sync(namespace: argparse.Namespace) -> int:
 
 
 def _aggregates(conf: cfg.ConfigOpts) -> Collection[Aggregate]:
-    from compute_agent.scheduler.aggregate_source import source_of
+    from compute_agent.scheduler.fleet.aggregate_source import source_of
 
     if not conf.compute_scheduler.aggregate_source:
         raise BadArgument(

@@ -33,10 +33,10 @@ from compute_agent.daemon import message_bus
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.scheduler.announcements import Announcements
     from compute_agent.scheduler.command_options import ClaimWords
+    from compute_agent.scheduler.fleet.announcements import Announcements
     from compute_agent.scheduler.manager import Scheduler
-    from compute_agent.scheduler.moves import Mover
+    from compute_agent.scheduler.moves.mover import Mover
     from compute_agent.scheduler.placement_client import PlacementClient
 
 MODULE = "compute_agent.cmd.scheduler"
@@ -364,7 +364,7 @@ def assembled(
     )
     conf = configuration(namespace)
     # a host that is taken although it is silent, since it was named, is worth a word
-    logging.getLogger("compute_agent.scheduler.search").setLevel(logging.WARNING)
+    logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
     heard = _announcements(namespace, conf) if chooses else None
     parts = parts_of(conf, _transport(conf), heard, serving=False)
     return parts.scheduler, parts.client, parts.mover

@@ -49,7 +49,7 @@ def _begin(namespace: argparse.Namespace) -> int:
     from compute_agent.request import spec_reader
     from compute_agent.request.extra_specs import uuid_text
     from compute_agent.request.fields import Fields
-    from compute_agent.scheduler.move import move_kind
+    from compute_agent.scheduler.moves.move import move_kind
 
     body = read_json(namespace.file)
     instance = uuid_text("INSTANCE", namespace.instance)
@@ -73,7 +73,7 @@ def _begin(namespace: argparse.Namespace) -> int:
 
 def _finish(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler import Exit, assembled, read_json
-    from compute_agent.scheduler.move import move_of
+    from compute_agent.scheduler.moves.move import move_of
 
     body = read_json(namespace.file)
     move = move_of(body.get("move", body))
@@ -85,7 +85,7 @@ def _finish(namespace: argparse.Namespace) -> int:
 
 def _revert(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.scheduler import Exit, assembled, read_json
-    from compute_agent.scheduler.move import move_of
+    from compute_agent.scheduler.moves.move import move_of
 
     body = read_json(namespace.file)
     move = move_of(body.get("move", body))

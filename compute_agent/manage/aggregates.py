@@ -14,7 +14,7 @@ from compute_agent.placement.provider_directory import ProviderDirectory
 if TYPE_CHECKING:
     from compute_agent.placement.connection import Connection
     from compute_agent.report.client import ReportClient
-    from compute_agent.scheduler.aggregates import Aggregate
+    from compute_agent.scheduler.fleet.aggregates import Aggregate
 
 Progress = Callable[[str, int, int], None]
 

@@ -14,24 +14,24 @@ import os_traits
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.placement.transport import Transport
 from compute_agent.request.flavor import PciAlias, RequestOptions
-from compute_agent.scheduler.aggregate_source import source_of
-from compute_agent.scheduler.announcements import Announcements
-from compute_agent.scheduler.attachments import Attachments
-from compute_agent.scheduler.claims import (
+from compute_agent.scheduler.claiming.claims import (
     Claims,
     ClaimsOnceAllAgentsExpectThem,
     NewClaims,
 )
+from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
-from compute_agent.scheduler.give_back import GiveBack
-from compute_agent.scheduler.journal import Journal
+from compute_agent.scheduler.fleet.aggregate_source import source_of
+from compute_agent.scheduler.fleet.announcements import Announcements
+from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, OWNERS, PINNED, Fleet, Layouts
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
-from compute_agent.scheduler.moves import Mover
+from compute_agent.scheduler.moves.attachments import Attachments
+from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.prefilters import PrefilterContext
-from compute_agent.scheduler.rolling_upgrade import CLAIMS, OWNERS, PINNED, Fleet, Layouts
-from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.search.prefilters import PrefilterContext
+from compute_agent.scheduler.search.search import Search, SearchOptions
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.host_weigher import WeigherOptions
 

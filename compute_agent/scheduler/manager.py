@@ -10,16 +10,16 @@ from dataclasses import dataclass, field, replace
 from compute_agent.errors import AllocationUpdateFailed
 from compute_agent.request.candidate_request import PLAIN_MICROVERSION
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
-from compute_agent.scheduler.claim_order import ClaimOrder, lost_claim
-from compute_agent.scheduler.claims import Claims, NewClaims
+from compute_agent.scheduler.claiming.claim_order import ClaimOrder, lost_claim
+from compute_agent.scheduler.claiming.claims import Claims, NewClaims
+from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.give_back import GiveBack
-from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.placement_port import Microversion, Placement
-from compute_agent.scheduler.rebuild import is_rebuild
-from compute_agent.scheduler.search import Found, Search
+from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement import Microversion, Placement
+from compute_agent.scheduler.search.rebuild import is_rebuild
+from compute_agent.scheduler.search.search import Found, Search
 from compute_agent.scheduler.selection import Selection, selection_of
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher

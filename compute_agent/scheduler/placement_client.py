@@ -22,8 +22,8 @@ from compute_agent.placement.connection import NEWEST, Connection, version_text
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transport import Transport
-from compute_agent.scheduler.answer import NUMA_ROOT, SHARING
-from compute_agent.scheduler.placement_port import (
+from compute_agent.scheduler.candidates import NUMA_ROOT, SHARING
+from compute_agent.scheduler.placement import (
     ClaimRefusal,
     Holding,
     Microversion,

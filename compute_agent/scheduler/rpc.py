@@ -35,10 +35,10 @@ from compute_agent.request.extra_specs import uuid_text
 from compute_agent.request.fields import Fields
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import assembly
-from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.errors import InvalidRequest
-from compute_agent.scheduler.move import move_kind, move_of
+from compute_agent.scheduler.fleet.announcements import Announcements
+from compute_agent.scheduler.moves.move import move_kind, move_of
 from compute_agent.scheduler.selection import Selection
 
 # before the library is imported: it would settle on eventlet

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from compute_agent.daemon import message_bus
-from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.errors import NoSchedulerAnswers
+from compute_agent.scheduler.fleet.announcements import Announcements
 
 if TYPE_CHECKING:
     from oslo_config import cfg

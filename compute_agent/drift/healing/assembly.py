@@ -12,7 +12,7 @@ from compute_agent.placement.connection import Connection
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.scheduler.assembly import pci_aliases
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import Search, SearchOptions
 
 if TYPE_CHECKING:
     from oslo_config import cfg

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
     from compute_agent.request.spec import RequestSpec
-    from compute_agent.scheduler.answer import Answer, Candidate
-    from compute_agent.scheduler.search import Search
+    from compute_agent.scheduler.candidates import Answer, Candidate
+    from compute_agent.scheduler.search.search import Search
     from compute_agent.virt.driver import InstanceDevices
 
 CELL_CLASSES = (*CPU_CLASSES, "MEMORY_MB")

@@ -6,7 +6,7 @@ import ipaddress
 
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.host_state import HostState
 
 
 class SameHostFilter(HostFilter):

@@ -6,7 +6,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.filters.load import IoOpsFilter, NumInstancesFilter
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.host_state import HostState
 
 _EXTRA_SPECS_SCOPE = "aggregate_instance_extra_specs"
 

@@ -8,7 +8,7 @@ from typing import Any
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.host_state import HostState
 
 _SCOPE = "capabilities"
 _DERIVED = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from compute_agent.request.flavor import PciAlias
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.host_state import HostState
 
 
 @dataclass(frozen=True, slots=True)

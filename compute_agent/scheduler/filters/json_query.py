@@ -10,7 +10,7 @@ from typing import Any
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.host_state import HostState
 
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,

@@ -10,9 +10,9 @@ from compute_agent.request import flavor_settings
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.request.guest_numa import GuestNode, GuestNuma, guest_numa
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.host_state import HostState
 
 _CELLS = "cells"
 

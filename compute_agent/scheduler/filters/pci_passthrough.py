@@ -10,9 +10,9 @@ from compute_agent.request import flavor
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.request.flavor import PciAlias
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.answer import NUMA_ROOT, Candidate
+from compute_agent.scheduler.candidates import NUMA_ROOT, Candidate
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.host_state import HostState
 
 _POOLS = "pci_pools"
 _ANYWHERE = ("preferred", "socket")

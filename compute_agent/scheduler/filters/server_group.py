@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.host_state import HostState
 
 
 class ServerGroupAntiAffinityFilter(HostFilter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 
 

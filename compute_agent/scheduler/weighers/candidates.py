@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from compute_agent.scheduler.answer import Candidate, ProviderSummary
+from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 
 _SHARED_OUT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
 """Classes that are handed out in many small parts; all others are devices."""

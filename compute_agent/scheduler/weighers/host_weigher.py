@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.answer import Candidate
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.host_state import HostState
 
 _NOT_DEVICES = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
 

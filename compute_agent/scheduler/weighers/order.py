@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.weighers import announced, host_weigher
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher, WeigherOptions
 

@@ -12,8 +12,8 @@ import pytest
 from compute_agent import errors
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.request.guest_numa import GuestNode
-from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.filters.numa_topology import assignments, networks_reached
+from compute_agent.scheduler.fleet.announcements import Announcements
 from tests.functional.agent.in_process import Node, placement_app
 
 EXTRA = (

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Callable
 
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.journal import Journal
-from compute_agent.scheduler.move import MoveKind
-from compute_agent.scheduler.moves import Begun, Mover
+from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.moves.move import MoveKind
+from compute_agent.scheduler.moves.mover import Begun, Mover
 from tests.functional.scheduler.moving import SHARING, Held, World, together
 from tests.unit.scheduler.specs import spec
 

@@ -12,12 +12,12 @@ from typing import Any
 from compute_agent.errors import PlacementAPIConnectFailure
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transport import RecordingTransport, Response, Transport
-from compute_agent.scheduler.give_back import GiveBack
-from compute_agent.scheduler.journal import Journal
+from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
-from compute_agent.scheduler.moves import Mover
+from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import Search, SearchOptions
 
 Held = dict[str, dict[str, int]]
 SHARING = "MISC_SHARES_VIA_AGGREGATE"

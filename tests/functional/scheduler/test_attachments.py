@@ -11,10 +11,10 @@ import pytest
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.placement.transport import InProcessTransport
 from compute_agent.request.spec import RequestedGroup, RequestSpec
-from compute_agent.scheduler.attachments import Attachments
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
+from compute_agent.scheduler.moves.attachments import Attachments
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import Search, SearchOptions
 from tests.functional.report.conftest import ours
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec

@@ -17,7 +17,7 @@ from compute_agent.cmd import scheduler as command
 from compute_agent.daemon import message_bus
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.scheduler import running_scheduler
-from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.rpc import SchedulerService
 from tests.functional.scheduler.conftest import Cloud, Command
 

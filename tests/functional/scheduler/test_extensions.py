@@ -12,10 +12,10 @@ import pytest
 from compute_agent.placement.transport import InProcessTransport, RecordingTransport, Transport
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.aggregate_source import FixedAggregates
-from compute_agent.scheduler.aggregates import Aggregate, Aggregates
+from compute_agent.scheduler.fleet.aggregate_source import FixedAggregates
+from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.search.search import Search, SearchOptions
 from tests.functional.api.differential.reference import Reference, ReferenceMissing
 from tests.functional.report.conftest import PipeTransport, ours
 from tests.functional.scheduler.moving import World

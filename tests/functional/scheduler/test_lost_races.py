@@ -15,7 +15,7 @@ from compute_agent.placement.retries import CONFLICT_TRIES
 from compute_agent.placement.transport import Response
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.move import MoveKind
+from compute_agent.scheduler.moves.move import MoveKind
 from tests.functional.scheduler.moving import Failing, World
 from tests.unit.scheduler.specs import spec
 

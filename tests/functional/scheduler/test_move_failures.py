@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from compute_agent.errors import AllocationMoveFailed, PlacementUnavailable
-from compute_agent.scheduler.journal import Journal
+from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.manager import Scheduler
-from compute_agent.scheduler.move import Move, MoveKind
-from compute_agent.scheduler.moves import Begun, Mover
-from compute_agent.scheduler.placement_port import Placement
+from compute_agent.scheduler.moves.move import Move, MoveKind
+from compute_agent.scheduler.moves.mover import Begun, Mover
+from compute_agent.scheduler.placement import Placement
 from tests.functional.scheduler.guests import EVACUATE, LIVE, Flat, Guest, Place, new_uuid, states
 from tests.functional.scheduler.moving import Failing, World
 

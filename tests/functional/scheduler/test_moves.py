@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
-from compute_agent.scheduler.move import Move, MoveKind, move_of
-from compute_agent.scheduler.moves import Begun
+from compute_agent.scheduler.moves.move import Move, MoveKind, move_of
+from compute_agent.scheduler.moves.mover import Begun
 from tests.functional.api.differential.reference import Reference, ReferenceMissing
 from tests.functional.report.conftest import PipeTransport
 from tests.functional.scheduler.guests import (

@@ -13,7 +13,7 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.openstack.service import ServiceUnusable
-from compute_agent.scheduler.aggregate_source import KEPT_SECONDS, NovaAggregates, source_of
+from compute_agent.scheduler.fleet.aggregate_source import KEPT_SECONDS, NovaAggregates, source_of
 from tests.functional.scheduler.conftest import Cloud, Command, write_config
 
 AZ = "11111111-1111-1111-1111-111111111111"

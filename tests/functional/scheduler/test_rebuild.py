@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
+from compute_agent.scheduler.fleet.announcements import Announcements
 from tests.functional.scheduler.conftest import Cloud
 from tests.functional.scheduler.schedulers import new_uuid, scheduler
 from tests.unit.scheduler.specs import spec

@@ -196,7 +196,7 @@ def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
         )
     try:
         eventually(lambda: "Serving topic scheduler" in log.read_text(), log.read_text())
-        from compute_agent.scheduler.announcements import Announcements
+        from compute_agent.scheduler.fleet.announcements import Announcements
         from compute_agent.scheduler.rpc import (
             STATE_TOPIC,
             SchedulerClient,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compute_agent.request.guest_numa import GuestNode
 from compute_agent.scheduler.filters.numa_topology import assignments
-from compute_agent.scheduler.move import both_places, holds_all, left_on_source
+from compute_agent.scheduler.moves.move import both_places, holds_all, left_on_source
 
 PROVIDERS = ("host", "cell", "pool", "other pool")
 SHARED = frozenset({"pool", "other pool"})

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
-from compute_agent.scheduler.answer import SHARING
-from compute_agent.scheduler.placement_port import (
+from compute_agent.scheduler.candidates import SHARING
+from compute_agent.scheduler.placement import (
     ClaimRefusal,
     Holding,
     Microversion,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compute_agent.scheduler import answer, hosts
+from compute_agent.scheduler import candidates, host_state
 from compute_agent.scheduler.errors import AnswerMalformed
 from tests.unit.scheduler.trees import answered, body, candidate, summary
 
@@ -21,7 +21,7 @@ def test_a_host_whose_root_gives_nothing_has_its_candidates() -> None:
         },
     )
     assert [one.root for one in found.candidates] == ["host"]
-    assert list(hosts.by_root(found)) == ["host"]
+    assert list(host_state.by_root(found)) == ["host"]
 
 
 def test_a_candidate_on_shared_providers_alone_is_on_no_host() -> None:
@@ -51,12 +51,12 @@ def test_an_answer_of_another_form_is_an_error_that_names_the_version(
     text: dict[str, object],
 ) -> None:
     with pytest.raises(AnswerMalformed, match=r"microversion 1\.36"):
-        answer.read(text)
+        candidates.read(text)
 
 
 def test_the_same_candidate_in_two_answers_counts_once() -> None:
     one = answered([candidate({"a": {"VCPU": 1}})], {"a": summary("a", {"VCPU": (4, 0)})})
-    merged = hosts.merge([one, one])
+    merged = host_state.merge([one, one])
     assert len(merged.candidates) == 1
     assert merged.returned == 2
 
@@ -71,7 +71,7 @@ def test_a_claim_uses_up_and_drops_what_no_longer_fits() -> None:
         ],
         summaries,
     )
-    state = hosts.HostState("a", "a", found.providers, found.candidates)
+    state = host_state.HostState("a", "a", found.providers, found.candidates)
     left = state.using(found.candidates[0], claimed=1)
     assert [dict(one.allocations) for one in left.candidates] == [
         {"b": {"VCPU": 2}},
@@ -83,5 +83,7 @@ def test_a_claim_uses_up_and_drops_what_no_longer_fits() -> None:
 
 def test_a_candidate_is_sent_back_as_it_came() -> None:
     written = candidate({"a": {"VCPU": 1}}, **{"": ["a"], "_N": ["b"]})
-    found = answer.read(body([written], {"a": summary("a", {"VCPU": (4, 0)}), "b": summary("a")}))
+    found = candidates.read(
+        body([written], {"a": summary("a", {"VCPU": (4, 0)}), "b": summary("a")})
+    )
     assert found.candidates[0].as_request() == written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compute_agent.request.spec import PciRequest
-from compute_agent.scheduler.bindings import (
+from compute_agent.scheduler.claiming.bindings import (
     accelerator_providers,
     device_providers,
     parent_interface,

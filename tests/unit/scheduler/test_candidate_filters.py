@@ -9,13 +9,13 @@ import pytest
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.flavor import PciAlias
 from compute_agent.request.spec import GuestCell, PciRequest, RequestedNetwork, RequestSpec
-from compute_agent.scheduler.announcements import Announcement
-from compute_agent.scheduler.answer import Candidate, ProviderSummary
 from compute_agent.scheduler.assembly import pci_aliases, ratios
+from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
-from compute_agent.scheduler.hosts import HostState
+from compute_agent.scheduler.fleet.announcements import Announcement
+from compute_agent.scheduler.host_state import HostState
 from tests.unit.scheduler.specs import request_of, spec
 
 NUMA = "HW_NUMA_ROOT"

@@ -9,15 +9,15 @@ import pytest
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.request.spec import Flavor, InstanceGroup, RequestSpec
-from compute_agent.scheduler.aggregates import Aggregate
-from compute_agent.scheduler.announcements import Announcement
-from compute_agent.scheduler.answer import ProviderSummary
+from compute_agent.scheduler.candidates import ProviderSummary
 from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilter
-from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.search import run_filters
+from compute_agent.scheduler.fleet.aggregates import Aggregate
+from compute_agent.scheduler.fleet.announcements import Announcement
+from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.search.search import run_filters
 from tests.unit.scheduler.specs import spec
 
 

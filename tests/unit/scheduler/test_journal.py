@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compute_agent.scheduler import give_back, move_claims
-from compute_agent.scheduler.journal import Journal, JournalUnusable
-from compute_agent.scheduler.move import Move, MoveKind
+from compute_agent.scheduler.claiming import release
+from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
+from compute_agent.scheduler.moves import claims
+from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.state.shapes import Shape
 from tests.unit.tracker.damaged_documents import NO_FILES, misshapen
 
@@ -72,9 +73,9 @@ def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 IDENTITY = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
 MOVE = Move(MoveKind.COLD, IDENTITY, IDENTITY, IDENTITY, {IDENTITY: {"VCPU": 1}}, {"": (IDENTITY,)})
 ENTRIES: dict[str, tuple[Shape, dict[str, Any]]] = {
-    "move": (move_claims.ENTRY, move_claims.entry_of(MOVE, "revert")),
+    "move": (claims.ENTRY, claims.entry_of(MOVE, "revert")),
     "give_back": (
-        give_back.ENTRY,
+        release.ENTRY,
         {"op": "give_back", "consumer": IDENTITY, "allocations": {IDENTITY: {"VCPU": 1}}},
     ),
 }

@@ -16,10 +16,11 @@ from compute_agent.request.spec import (
     RequestedNetwork,
     RequestSpec,
 )
-from compute_agent.scheduler import aggregates, prefilters
-from compute_agent.scheduler.aggregates import Aggregate, Aggregates
 from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
-from compute_agent.scheduler.prefilters import PrefilterContext
+from compute_agent.scheduler.fleet import aggregates
+from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates
+from compute_agent.scheduler.search import prefilters
+from compute_agent.scheduler.search.prefilters import PrefilterContext
 from tests.unit.scheduler.specs import request_of, spec
 
 ZONE = "11111111-1111-1111-1111-111111111111"

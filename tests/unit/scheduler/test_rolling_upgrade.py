@@ -11,15 +11,12 @@ import pytest
 
 from compute_agent.request.flavor import PciAlias
 from compute_agent.request.spec import Destination, InstanceGroup, PciRequest
-from compute_agent.scheduler import prefilters
-from compute_agent.scheduler.announcements import Announcements
-from compute_agent.scheduler.claims import ClaimsOnceAllAgentsExpectThem, NewClaims
+from compute_agent.scheduler.claiming.claims import ClaimsOnceAllAgentsExpectThem, NewClaims
+from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.give_back import GiveBack
-from compute_agent.scheduler.journal import Journal
-from compute_agent.scheduler.manager import ClaimOptions, Scheduler
-from compute_agent.scheduler.prefilters import PrefilterContext
-from compute_agent.scheduler.rolling_upgrade import (
+from compute_agent.scheduler.fleet.announcements import Announcements
+from compute_agent.scheduler.fleet.rolling_upgrade import (
     BEHAVIOURS,
     CLAIMS,
     FLAT,
@@ -29,7 +26,10 @@ from compute_agent.scheduler.rolling_upgrade import (
     Fleet,
     Layouts,
 )
-from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.search import prefilters
+from compute_agent.scheduler.search.prefilters import PrefilterContext
+from compute_agent.scheduler.search.search import Search, SearchOptions
 from compute_agent.scheduler.upgrade_view import print_status
 from tests.unit.scheduler.bank import Bank
 from tests.unit.scheduler.specs import request_of, spec
@@ -221,10 +221,10 @@ def test_pinned_cpus_are_not_asked_for_as_vcpu_when_all_are_new_or_it_is_switche
 
 
 def test_the_fallback_does_not_ask_old_hosts_for_their_threads() -> None:
-    from compute_agent.scheduler import shapes
+    from compute_agent.scheduler.search import layout_queries
 
     asked = request_of(spec({"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "require"}))
-    shape = shapes.unpinned_shape(asked)
+    shape = layout_queries.unpinned_shape(asked)
     assert shape is not None
     assert "HYPERTHREADING" not in shape.request.query()
     assert shape.request.total("VCPU") == 2

@@ -13,16 +13,16 @@ import pytest
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.spec import Destination, InstanceGroup, RequestSpec
-from compute_agent.scheduler.announcements import Announcements
-from compute_agent.scheduler.answer import Candidate
-from compute_agent.scheduler.claim_order import ClaimOrder
+from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.claiming.claim_order import ClaimOrder
+from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters import registry
-from compute_agent.scheduler.give_back import GiveBack
-from compute_agent.scheduler.journal import Journal
+from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
-from compute_agent.scheduler.placement_port import ClaimRefusal
-from compute_agent.scheduler.search import Search, SearchOptions
+from compute_agent.scheduler.placement import ClaimRefusal
+from compute_agent.scheduler.search.search import Search, SearchOptions
 from compute_agent.scheduler.weighers import order
 from tests.unit.scheduler.bank import Bank
 from tests.unit.scheduler.specs import spec

@@ -10,8 +10,8 @@ import pytest
 from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
 from compute_agent.request.guest_numa import GuestNode, GuestNuma, guest_numa
 from compute_agent.request.spec import RequestedGroup, RequestSpec
-from compute_agent.scheduler import shapes, split
 from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.scheduler.search import layout_queries, split
 from tests.unit.scheduler.specs import request_of, spec
 from tests.unit.scheduler.trees import answered, candidate, summary
 
@@ -34,7 +34,7 @@ def queries(one: RequestSpec, known: tuple[str, ...] = ()) -> dict[str, str]:
     request = request_of(one)
     return {
         shape.name: shape.request.query()
-        for shape in shapes.shapes(request, numa_of(one, request, known))
+        for shape in layout_queries.shapes(request, numa_of(one, request, known))
     }
 
 
@@ -179,7 +179,7 @@ def test_a_group_may_not_take_a_name_that_shapes_need() -> None:
 
 def test_a_target_binds_cpus_but_not_the_disk_that_may_be_shared() -> None:
     one = spec({"trait:STORAGE_DISK_SSD": "required"})
-    bound = shapes.on_target(request_of(one), ROOT)
+    bound = layout_queries.on_target(request_of(one), ROOT)
     assert bound.query() == (
         f"resources=MEMORY_MB:512,VCPU:2&in_tree={ROOT}"
         "&resources_DISK=DISK_GB:10&required_DISK=STORAGE_DISK_SSD"
@@ -188,7 +188,10 @@ def test_a_target_binds_cpus_but_not_the_disk_that_may_be_shared() -> None:
 
 def test_a_target_binds_every_group_where_all_have_suffixes() -> None:
     one = spec({"resources_A:VGPU": "1"}, vcpus=0, memory_mb=0, root_gb=0)
-    assert shapes.on_target(request_of(one), ROOT).query() == f"resources_A=VGPU:1&in_tree_A={ROOT}"
+    assert (
+        layout_queries.on_target(request_of(one), ROOT).query()
+        == f"resources_A=VGPU:1&in_tree_A={ROOT}"
+    )
 
 
 def test_a_nested_tree_is_left_out_of_the_flat_shape() -> None:
@@ -200,7 +203,7 @@ def test_a_nested_tree_is_left_out_of_the_flat_shape() -> None:
             "flat": summary("flat", {"MEMORY_MB": (9, 0)}),
         },
     )
-    shape = shapes.Shape("flat", CandidateRequest())
+    shape = layout_queries.Shape("flat", CandidateRequest())
     assert [shape.keep(one, found) for one in found.candidates] == [False, True]
 
 
@@ -216,13 +219,13 @@ def test_two_guest_nodes_on_one_cell_are_dropped() -> None:
         {"host": summary("host"), **cells},
         "nested",
     )
-    shape = shapes.Shape("nested", CandidateRequest())
+    shape = layout_queries.Shape("nested", CandidateRequest())
     assert [shape.keep(one, found) for one in found.candidates] == [False, True]
 
 
-def split_of(asked: RequestSpec) -> shapes.Shape | None:
+def split_of(asked: RequestSpec) -> layout_queries.Shape | None:
     request = request_of(asked)
-    return shapes.split_shape(request, numa_of(asked, request))
+    return layout_queries.split_shape(request, numa_of(asked, request))
 
 
 def probe(**resources: int) -> CandidateRequest:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from compute_agent.scheduler.aggregates import Aggregate
-from compute_agent.scheduler.announcements import Announcement
-from compute_agent.scheduler.answer import Answer, Candidate, ProviderSummary, ancestry
+from compute_agent.scheduler.candidates import Answer, Candidate, ProviderSummary, ancestry
+from compute_agent.scheduler.fleet.aggregates import Aggregate
+from compute_agent.scheduler.fleet.announcements import Announcement
 
 NO_CELL = "00000000-0000-0000-0000-000000000000"
 """The cell of a host that announces none: a deployment of one cell need not name it."""

@@ -22,16 +22,10 @@ from dataclasses import dataclass, replace
 
 from compute_agent.errors import AllocationMoveFailed, PlacementError, PlacementUnavailable
 from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused
-from compute_agent.scheduler.journal import Journal
 from compute_agent.scheduler.manager import Scheduler
-from compute_agent.scheduler.move import (
-    Move,
-    MoveKind,
-    holds_all,
-    move_of,
-)
-from compute_agent.scheduler.move_claims import (
+from compute_agent.scheduler.moves.claims import (
     ENTRY,
     INSTANCE,
     MIGRATION,
@@ -41,9 +35,15 @@ from compute_agent.scheduler.move_claims import (
     entry_of,
     wanted_of,
 )
-from compute_agent.scheduler.placement_port import ClaimRefusal, Holding, Placement
+from compute_agent.scheduler.moves.move import (
+    Move,
+    MoveKind,
+    holds_all,
+    move_of,
+)
+from compute_agent.scheduler.placement import ClaimRefusal, Holding, Placement
+from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.selection import Selection
-from compute_agent.scheduler.whereabouts import root_of
 
 LOG = logging.getLogger(__name__)
 

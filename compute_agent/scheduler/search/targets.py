@@ -6,11 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.announcements import Announcements
 from compute_agent.scheduler.causes import Causes
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.placement_port import Placement
+from compute_agent.scheduler.fleet.announcements import Announcements
+from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement import Placement
 
 _GATHERING = ("affinity", "soft-affinity")
 

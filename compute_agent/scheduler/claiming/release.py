@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping
 
 from compute_agent.errors import PlacementError, PlacementUnavailable
-from compute_agent.scheduler.answer import Candidate
-from compute_agent.scheduler.journal import Journal, JournalUnusable
-from compute_agent.scheduler.placement_port import Placement
+from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
+from compute_agent.scheduler.placement import Placement
 from compute_agent.state.shapes import AMOUNTS, TEXT, Shape, map_of, object_of
 
 LOG = logging.getLogger(__name__)

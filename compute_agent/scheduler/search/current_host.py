@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compute_agent.scheduler.errors import MoveRefused
-from compute_agent.scheduler.placement_port import Holding, Placement
+from compute_agent.scheduler.placement import Holding, Placement
 
 
 def root_of(placement: Placement, instance: str, holding: Holding) -> str:

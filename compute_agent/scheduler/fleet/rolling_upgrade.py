@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from compute_agent.scheduler.announcements import Announcements
+from compute_agent.scheduler.fleet.announcements import Announcements
 
 KEPT_SECONDS = 60.0
 FLAT, NESTED = "flat", "nested"

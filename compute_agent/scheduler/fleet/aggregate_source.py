@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from compute_agent.openstack.service import Service, ServiceUnusable
-from compute_agent.scheduler import aggregates
-from compute_agent.scheduler.aggregates import Aggregate, Aggregates
+from compute_agent.scheduler.fleet import aggregates
+from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates
 
 if TYPE_CHECKING:
     from oslo_config import cfg

@@ -10,29 +10,30 @@ from compute_agent.request import flavor
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.request.guest_numa import PAGE_SIZE_TRAIT_PREFIX, GuestNuma, guest_numa
 from compute_agent.request.spec import Destination, RequestSpec
-from compute_agent.scheduler import answer as answers
-from compute_agent.scheduler import hosts, prefilters, shapes, split
-from compute_agent.scheduler.aggregate_source import AggregateSource, FixedAggregates
-from compute_agent.scheduler.aggregates import Aggregates
-from compute_agent.scheduler.announcements import Announcement, Announcements
-from compute_agent.scheduler.answer import Answer, ProviderSummary
-from compute_agent.scheduler.carried import Carried
+from compute_agent.scheduler import candidates as answers
+from compute_agent.scheduler import host_state
+from compute_agent.scheduler.candidates import Answer, ProviderSummary
 from compute_agent.scheduler.causes import SHOWN_HOSTS, Causes, FilterCause, QueryCause
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.host_filter import HostFilter
-from compute_agent.scheduler.hosts import HostState
-from compute_agent.scheduler.placement_port import (
+from compute_agent.scheduler.fleet.aggregate_source import AggregateSource, FixedAggregates
+from compute_agent.scheduler.fleet.aggregates import Aggregates
+from compute_agent.scheduler.fleet.announcements import Announcement, Announcements
+from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, PINNED, Fleet, Layouts
+from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement import (
     Holding,
     Microversion,
     Placement,
     UnknownName,
 )
-from compute_agent.scheduler.rebuild import missing_traits
-from compute_agent.scheduler.rolling_upgrade import OWNERS, PINNED, Fleet, Layouts
-from compute_agent.scheduler.shapes import Shape
-from compute_agent.scheduler.targets import Target, sees_all_hosts, target_of
+from compute_agent.scheduler.search import layout_queries, prefilters, split
+from compute_agent.scheduler.search.current_host import root_of
+from compute_agent.scheduler.search.layout_queries import Shape
+from compute_agent.scheduler.search.rebuild import missing_traits
+from compute_agent.scheduler.search.shared_holdings import Carried
+from compute_agent.scheduler.search.targets import Target, sees_all_hosts, target_of
 from compute_agent.scheduler.weighers import candidates as candidate_order
-from compute_agent.scheduler.whereabouts import root_of
 
 LOG = logging.getLogger(__name__)
 
@@ -155,7 +156,7 @@ class Search:
         :raises InvalidRequest: the request is wrong in itself.
         :raises PlacementUnavailable: placement cannot be asked.
         """
-        return self._ask(spec, shapes.on_target(request, root))[0]
+        return self._ask(spec, layout_queries.on_target(request, root))[0]
 
     def run_filters_again(
         self, found_hosts: Sequence[HostState], spec: RequestSpec
@@ -176,15 +177,15 @@ class Search:
         request = self._for_placement(request)
         numa = self._guest_numa(spec, request)
         questions = _Questions(self._placement)
-        found_answers = self._ask_layouts(questions, shapes.shapes(request, numa))
+        found_answers = self._ask_layouts(questions, layout_queries.shapes(request, numa))
         found_answers += self._ask_unpinned(questions, request)
         if not any(answer.candidates for answer in found_answers):
-            probe = shapes.split_shape(request, numa)
+            probe = layout_queries.split_shape(request, numa)
             if probe is not None:
                 probed = questions.ask(probe)
                 composed = split.compose(probed, numa.nodes[0], probe.request)
                 found_answers.append(replace(probed, candidates=composed))
-        return hosts.merge(found_answers), questions, questions.microversion
+        return host_state.merge(found_answers), questions, questions.microversion
 
     def _for_placement(self, request: CandidateRequest) -> CandidateRequest:
         if request.gains_by_extensions and self._placement.understands_extensions():
@@ -202,7 +203,7 @@ class Search:
         return found_answers
 
     def _ask_unpinned(self, questions: _Questions, request: CandidateRequest) -> list[Answer]:
-        shape = shapes.unpinned_shape(request)
+        shape = layout_queries.unpinned_shape(request)
         if shape is None or not self._options.unpinned_fallback or not self._fleet.may_lack(PINNED):
             return []
         answer = questions.ask(shape)
@@ -231,7 +232,7 @@ class Search:
     def _host_states(
         self, spec: RequestSpec, answer: Answer, aggregates: Aggregates
     ) -> list[HostState]:
-        by_root = hosts.by_root(answer)
+        by_root = host_state.by_root(answer)
         names = self._placement.provider_names(by_root)
         living = self._named_instances(spec)
         states = []
@@ -338,7 +339,7 @@ class _Questions:
 
 def _targeted(spec: RequestSpec, request: CandidateRequest, target: Target) -> CandidateRequest:
     if target.root is not None:
-        request = shapes.on_target(request, target.root)
+        request = layout_queries.on_target(request, target.root)
     return replace(request, limit=None) if sees_all_hosts(spec, target) else request
 
 
@@ -346,7 +347,7 @@ def _in_cell(host: HostState, destination: Destination) -> bool:
     return (
         not destination.cell
         or destination.allow_cross_cell_move
-        or host.cell in (destination.cell, hosts.NO_CELL)
+        or host.cell in (destination.cell, host_state.NO_CELL)
     )
 
 

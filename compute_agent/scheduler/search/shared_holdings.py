@@ -11,7 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.scheduler.answer import SHARING, Allocations, Answer, Candidate, ProviderSummary
+from compute_agent.scheduler.candidates import (
+    SHARING,
+    Allocations,
+    Answer,
+    Candidate,
+    ProviderSummary,
+)
 
 
 @dataclass(frozen=True, slots=True)

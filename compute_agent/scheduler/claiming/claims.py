@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.answer import Candidate
-from compute_agent.scheduler.carried import Carried
-from compute_agent.scheduler.give_back import GiveBack
-from compute_agent.scheduler.placement_port import ClaimRefusal, Microversion, Placement
+from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.claiming.release import GiveBack
+from compute_agent.scheduler.placement import ClaimRefusal, Microversion, Placement
+from compute_agent.scheduler.search.shared_holdings import Carried
 
 LOG = logging.getLogger(__name__)
 

@@ -10,13 +10,13 @@ from typing import Any
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.request import flavor
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.answer import Allocations
+from compute_agent.scheduler.candidates import Allocations
 from compute_agent.scheduler.causes import Causes, LostClaim
-from compute_agent.scheduler.claim_order import lost_claim
+from compute_agent.scheduler.claiming.claim_order import lost_claim
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.placement_port import Placement, Wanted
-from compute_agent.scheduler.search import Search
-from compute_agent.scheduler.whereabouts import root_of
+from compute_agent.scheduler.placement import Placement, Wanted
+from compute_agent.scheduler.search.current_host import root_of
+from compute_agent.scheduler.search.search import Search
 
 LOG = logging.getLogger(__name__)
 

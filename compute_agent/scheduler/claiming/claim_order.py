@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compute_agent.scheduler.answer import Candidate
+from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
-from compute_agent.scheduler.placement_port import ClaimRefusal
+from compute_agent.scheduler.placement import ClaimRefusal
 
 
 class ClaimOrder:

@@ -9,17 +9,17 @@ from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.answer import Candidate
-from compute_agent.scheduler.carried import Carried
-from compute_agent.scheduler.journal import Journal
-from compute_agent.scheduler.move import DOCUMENT, Move, both_places, left_on_source
-from compute_agent.scheduler.placement_port import (
+from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.moves.move import DOCUMENT, Move, both_places, left_on_source
+from compute_agent.scheduler.placement import (
     ClaimRefusal,
     Holding,
     Microversion,
     Placement,
     Wanted,
 )
+from compute_agent.scheduler.search.shared_holdings import Carried
 from compute_agent.state.shapes import Shape, object_of, word_of
 
 LOG = logging.getLogger(__name__)

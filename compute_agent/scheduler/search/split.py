@@ -13,8 +13,8 @@ from itertools import combinations
 
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from compute_agent.request.guest_numa import GuestNode
-from compute_agent.scheduler.answer import NUMA_ROOT, Answer, Candidate, ProviderSummary
-from compute_agent.scheduler.shapes import CELL_GROUP, TRAIT_GROUP
+from compute_agent.scheduler.candidates import NUMA_ROOT, Answer, Candidate, ProviderSummary
+from compute_agent.scheduler.search.layout_queries import CELL_GROUP, TRAIT_GROUP
 
 _EXHAUSTIVE_UP_TO = 12
 """Cells of a host up to which every combination is looked at; beyond, the emptiest are taken."""

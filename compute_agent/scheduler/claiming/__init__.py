@@ -1,0 +1,1 @@
+"""Claims of candidates in placement, their release, and the journal of unfinished ones."""

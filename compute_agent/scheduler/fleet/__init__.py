@@ -1,0 +1,1 @@
+"""State of the fleet beside placement: announcements, host aggregates, service versions."""

@@ -1,0 +1,1 @@
+"""Moves of instances between hosts, and devices attached to running instances."""
