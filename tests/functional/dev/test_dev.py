@@ -78,7 +78,7 @@ def test_a_second_run_on_the_same_state_is_told_who_has_it(start: Start) -> None
 def test_a_child_that_dies_ends_the_run_with_its_name(start: Start) -> None:
     dev = start("--port", "0")
     dev.wait_for(UP)
-    [agent] = [one for one in dev.children() if "compute_agent.cmd.agent" in one.cmdline()]
+    [agent] = [one for one in dev.children() if "compute_agent.cmd.agent.main" in one.cmdline()]
     others = [one for one in dev.children() if one.pid != agent.pid]
     agent.send_signal(signal.SIGKILL)
     assert dev.end() == 1

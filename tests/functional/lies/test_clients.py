@@ -14,7 +14,7 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent import errors
-from compute_agent.cmd import manage
+from compute_agent.cmd.manage import main as manage
 from compute_agent.drift.instances.nova import Compute
 from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.placement.keystone import KeystoneTransport

@@ -14,7 +14,7 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.agent.rpc import RpcServer
-from compute_agent.cmd import manage
+from compute_agent.cmd.manage import main as manage
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.placement.transport import InProcessTransport, Transport
 from compute_agent.virt.driver import InstanceDevices

@@ -2,7 +2,7 @@
 
 import json
 
-from compute_agent.cmd import agent
+from compute_agent.cmd.agent import main as agent
 from tests.functional.manage.conftest import Operator, Result
 
 

@@ -9,7 +9,7 @@ import sys
 from itertools import count
 from typing import Any
 
-from compute_agent.cmd import manage
+from compute_agent.cmd.manage import main as manage
 from compute_agent.placement.transport import WRITES, InProcessTransport, Response
 
 

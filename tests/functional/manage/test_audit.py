@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from compute_agent.cmd.manage_progress import ProgressBars
+from compute_agent.cmd.manage.progress import ProgressBars
 from compute_agent.placement.transport import InProcessTransport, Response
 from tests.functional.manage.conftest import Agent, Operator, PlacementView
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.cmd import agent, manage
+from compute_agent.cmd.agent import main as agent
+from compute_agent.cmd.manage import main as manage
 
 PROGRAMS = ("compute-agent", "compute-manage", "compute-scheduler")
 COMMANDS = (
@@ -59,9 +60,9 @@ def test_130_for_a_command_that_is_interrupted(
     def interrupted(*_args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("compute_agent.cmd.manage_hosts.configuration", interrupted)
+    monkeypatch.setattr("compute_agent.cmd.manage.hosts.configuration", interrupted)
     assert manage.main(["placement", "rename", "a", "b"]) == 130
     assert "rename: interrupted" in capsys.readouterr().err
-    monkeypatch.setattr("compute_agent.cmd.agent._configuration", interrupted)
+    monkeypatch.setattr("compute_agent.cmd.agent.main._configuration", interrupted)
     assert agent.main(["plan"]) == 130
     assert "interrupted" in capsys.readouterr().err

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from compute_agent.cmd import agent
+from compute_agent.cmd.agent import main as agent
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.manage.conftest import Operator, Result
 from tests.functional.manage.diagnoses import examine, told

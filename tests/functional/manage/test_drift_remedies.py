@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.cmd import agent_healing
+from compute_agent.cmd.agent import healing
 from compute_agent.drift.repair import End, Treated
 from tests.functional.manage.cloud import Cloud, migration, server
 from tests.functional.manage.conftest import Agent, Operator
@@ -19,12 +19,12 @@ NOW = {"compute_agent": {"audit_grace": 0}}
 
 def treated(operator: Operator, root: str, *suspects: str) -> dict[str, Treated]:
     """What becomes of suspects of the agent of `root`."""
-    with agent_healing.remedies(_parts(operator), operator.placement.transport) as remedies:
+    with healing.remedies(_parts(operator), operator.placement.transport) as remedies:
         return {each.consumer: each for each in remedies.delete_gone(root, suspects)}
 
 
 def allocated(operator: Operator, node: str, *instances: str) -> dict[str, Treated]:
-    with agent_healing.remedies(_parts(operator), operator.placement.transport) as remedies:
+    with healing.remedies(_parts(operator), operator.placement.transport) as remedies:
         return {each.consumer: each for each in remedies.allocate(node, instances)}
 
 

@@ -10,7 +10,7 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.agent import assembly
 from compute_agent.agent.commands import AgentCommands
-from compute_agent.cmd import agent_healing
+from compute_agent.cmd.agent import healing
 from compute_agent.drift.repair import End, Treated
 from tests.functional.manage.conftest import Agent, Operator
 from tests.functional.manage.diagnoses import examine, told
@@ -120,20 +120,20 @@ def test_what_was_claimed_on_the_host_is_here_however_long_ago_that_was(
     live, gone = (offline.placement.claim({agent.root: {"VCPU": 1}}) for _ in range(2))
     agent.instance_claim({"instance_uuid": live})
     later = agent.claims()[0]["claimed_at"] + 30 * 86400
-    monkeypatch.setattr("compute_agent.cmd.agent_healing.time.time", lambda: later)
+    monkeypatch.setattr("compute_agent.cmd.agent.healing.time.time", lambda: later)
     file = offline.directory / "instances"
     file.write_text("")
     ours = agent.parts.conf
     ours.set_override("instance_source", "file", group="compute_agent")
     ours.set_override("instance_file", str(file), group="compute_agent")
-    monkeypatch.setattr("compute_agent.cmd.agent_healing._Remedies._min_age", lambda _self: 0.0)
+    monkeypatch.setattr("compute_agent.cmd.agent.healing._Remedies._min_age", lambda _self: 0.0)
     found = {each.consumer: each.end for each in healed(offline, agent, live, gone)}
     assert found == {live: End.LEFT, gone: End.HEALED}, "the source knows for itself what is gone"
     assert offline.placement.held(live)
 
 
 def healed(operator: Operator, agent: HostAgent, *suspects: str) -> list[Treated]:
-    with agent_healing.remedies(agent.parts, operator.placement.transport) as remedies:
+    with healing.remedies(agent.parts, operator.placement.transport) as remedies:
         return list(remedies.delete_gone(agent.root, suspects))
 
 

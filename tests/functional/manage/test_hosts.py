@@ -322,7 +322,7 @@ def test_255_and_a_traceback_for_a_defect(
     def broken(*_args: object) -> Path:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr("compute_agent.cmd.manage_hosts.report_client", broken)
+    monkeypatch.setattr("compute_agent.cmd.manage.hosts.report_client", broken)
     result = offline.run(*command)
     assert result.status == 255
     assert "Traceback" in result.err

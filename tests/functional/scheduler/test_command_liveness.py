@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.cmd import scheduler as command
+from compute_agent.cmd.scheduler import main as command
 from compute_agent.daemon import message_bus
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.scheduler import running_scheduler

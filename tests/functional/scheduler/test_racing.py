@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from compute_agent import conf as agent_conf
+from compute_agent.cmd.scheduler.request_options import ClaimWords, spec_of
 from compute_agent.daemon import message_bus
 from compute_agent.errors import PlacementAPIConnectFailure, PlacementUnavailable
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.placement.transport import RecordingTransport, Response
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import assembly
-from compute_agent.scheduler.command_options import ClaimWords, spec_of
 from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
 from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService
 from tests.functional.scheduler.conftest import Cloud

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.cmd import agent_logging
+from compute_agent.cmd.agent import logging_setup
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def _root_logger_as_it_was() -> Iterator[None]:
 
 
 def test_an_error_of_a_command_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    agent_logging.set_up_command(agent_conf.new_config([]), verbose=False)
+    logging_setup.set_up_command(agent_conf.new_config([]), verbose=False)
     logging.getLogger("compute_agent.tracker").error("the driver failed")
     captured = capsys.readouterr()
     assert "the driver failed" in captured.err
@@ -27,6 +27,6 @@ def test_an_error_of_a_command_goes_to_stderr(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_command_says_nothing_below_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    agent_logging.set_up_command(agent_conf.new_config([]), verbose=False)
+    logging_setup.set_up_command(agent_conf.new_config([]), verbose=False)
     logging.getLogger("compute_agent.tracker").warning("retried")
     assert "retried" not in capsys.readouterr().err

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from compute_agent.cmd.dev.claim_view import print_claim
+from compute_agent.cmd.dev.errors import DevFailed
+from compute_agent.cmd.dev.next_steps import next_steps
+from compute_agent.cmd.dev.sample import sample_resources
+from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
+from compute_agent.cmd.dev.tree_reading import InventoryLine, ProviderLines
+from compute_agent.cmd.dev.tree_view import provider_tree
 from compute_agent.conf import new_config
-from compute_agent.dev.claim_view import print_claim
-from compute_agent.dev.errors import DevFailed
-from compute_agent.dev.next_steps import next_steps
-from compute_agent.dev.sample import sample_resources
-from compute_agent.dev.state_directory import StateDirectory, default_path
-from compute_agent.dev.tree_reading import InventoryLine, ProviderLines
-from compute_agent.dev.tree_view import provider_tree
 
 ROOT = ProviderLines(
     "11111111-1111-1111-1111-111111111111",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from compute_agent.cmd.scheduler.request_options import ClaimWords, spec_of
 from compute_agent.request import spec_reader
-from compute_agent.scheduler.command_options import ClaimWords, spec_of
 from compute_agent.scheduler.errors import InvalidRequest
 from tests.unit.scheduler.specs import query_of
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from compute_agent.cmd.scheduler.upgrade_view import print_status
 from compute_agent.request.flavor import PciAlias
 from compute_agent.request.spec import Destination, InstanceGroup, PciRequest
 from compute_agent.scheduler.claiming.claims import ClaimsOnceAllAgentsExpectThem, NewClaims
@@ -30,7 +31,6 @@ from compute_agent.scheduler.manager import ClaimOptions, Scheduler
 from compute_agent.scheduler.search import prefilters
 from compute_agent.scheduler.search.prefilters import PrefilterContext
 from compute_agent.scheduler.search.search import Search, SearchOptions
-from compute_agent.scheduler.upgrade_view import print_status
 from tests.unit.scheduler.bank import Bank
 from tests.unit.scheduler.specs import request_of, spec
 from tests.unit.scheduler.trees import candidate, summary

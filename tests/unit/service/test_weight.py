@@ -28,7 +28,7 @@ def probed(module: str) -> dict:
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("module", ["compute_agent.cmd.agent", "compute_agent.agent.agent"])
+@pytest.mark.parametrize("module", ["compute_agent.cmd.agent.main", "compute_agent.agent.agent"])
 def test_the_agent_is_light_and_imports_nothing_of_the_server(module):
     found = probed(module)
     assert not NEVER & set(found["modules"])

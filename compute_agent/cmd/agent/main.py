@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["dev"]:
         # it has options of its own, so it parses them itself
-        from compute_agent.cmd import dev
+        from compute_agent.cmd.dev import main as dev
 
         return int(dev.run(arguments[1:]))
     namespace = _parser().parse_args(arguments)
@@ -212,13 +212,13 @@ def _configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
 def _parts(namespace: argparse.Namespace) -> AgentParts:
     """Put an agent together that only looks."""
     from compute_agent.agent import assembly
-    from compute_agent.cmd import agent_logging
+    from compute_agent.cmd.agent import logging_setup
 
     conf = _configuration(namespace)
-    agent_logging.set_up_command(conf, verbose=namespace.debug)
+    logging_setup.set_up_command(conf, verbose=namespace.debug)
     directory = getattr(namespace, "from_capture", None)
     if directory is not None:
-        from compute_agent.cmd import capture
+        from compute_agent.cmd.agent import capture
 
         capture.use(conf, directory)
     # a captured machine is compared with what placement has under its name, guests or not
@@ -227,29 +227,29 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
 
 def _run(namespace: argparse.Namespace) -> int:
     from compute_agent.agent import assembly
-    from compute_agent.cmd import agent_logging
+    from compute_agent.cmd.agent import logging_setup
 
     conf = _configuration(namespace)
-    agent_logging.set_up_daemon(conf)
+    logging_setup.set_up_daemon(conf)
     try:
         parts = assembly.build(conf, adopt_asked=namespace.adopt)
         from compute_agent.agent.agent import Agent
-        from compute_agent.cmd import agent_healing
+        from compute_agent.cmd.agent import healing
 
-        return Agent(conf, parts, remedies=lambda: agent_healing.remedies(parts)).run()
+        return Agent(conf, parts, remedies=lambda: healing.remedies(parts)).run()
     except Exception as error:  # noqa: BLE001 - logged where an operator looks, then said
-        agent_logging.log_fatal(error)
+        logging_setup.log_fatal(error)
         return _failed("run", error)
 
 
 def _plan(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd import inspection
+    from compute_agent.cmd.agent import inspection
 
     return inspection.plan(_parts(namespace), namespace.node, as_json=namespace.json)
 
 
 def _show(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd import inspection
+    from compute_agent.cmd.agent import inspection
     from compute_agent.placement.consumers import Consumers
     from compute_agent.placement.keystone import KeystoneTransport
 
@@ -264,22 +264,22 @@ def _show(namespace: argparse.Namespace) -> int:
 
 
 def _diff(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd import agent_logging, diff
+    from compute_agent.cmd.agent import diff, logging_setup
 
     conf = _configuration(namespace)
-    agent_logging.set_up_command(conf, verbose=namespace.debug)
+    logging_setup.set_up_command(conf, verbose=namespace.debug)
     return diff.run(conf, namespace.first, namespace.second, as_json=namespace.json)
 
 
 def _status(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd import inspection
+    from compute_agent.cmd.agent import inspection
 
     document = _ask(namespace, "status", STATUS_TIMEOUT)
     return inspection.print_status(document, as_json=namespace.json)
 
 
 def _report(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd import inspection
+    from compute_agent.cmd.agent import inspection
 
     arguments = {"node": namespace.node, "wait": not namespace.no_wait}
     document = _ask(namespace, "report", REPORT_TIMEOUT, **arguments)
@@ -287,13 +287,13 @@ def _report(namespace: argparse.Namespace) -> int:
 
 
 def _claims(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd import claims
+    from compute_agent.cmd.agent import claims
 
     return claims.show(_configuration(namespace), as_json=namespace.json)
 
 
 def _drop_claim(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd import claims
+    from compute_agent.cmd.agent import claims
 
     return claims.drop(_configuration(namespace), namespace.consumer)
 
@@ -333,18 +333,18 @@ def _ask(namespace: argparse.Namespace, command: str, timeout: float, **argument
 
 def _doctor(namespace: argparse.Namespace) -> int:
     from compute_agent import errors
-    from compute_agent.cmd import agent_logging, doctor
+    from compute_agent.cmd.agent import doctor, logging_setup
 
     try:
         conf = _configuration(namespace)
     except errors.InvalidConfiguration as error:
         return doctor.report_configuration(error, as_json=namespace.json)
-    agent_logging.set_up_command(conf, verbose=namespace.debug)
+    logging_setup.set_up_command(conf, verbose=namespace.debug)
     return doctor.run(conf, as_json=namespace.json)
 
 
 def _capture(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd import capture
+    from compute_agent.cmd.agent import capture
 
     return capture.run(_configuration(namespace), namespace.directory)
 

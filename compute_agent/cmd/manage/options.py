@@ -83,7 +83,7 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
     :raises InvalidConfiguration: it cannot be used.
     """
     from compute_agent import conf as agent_conf
-    from compute_agent.cmd import agent_logging
+    from compute_agent.cmd.agent import logging_setup
 
     argv = [f"--config-file={file}" for file in namespace.config_file]
     argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
@@ -91,7 +91,7 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
     conf = agent_conf.new_config(argv)
     if namespace.request_timeout is not None:
         conf.set_override("timeout", namespace.request_timeout, group="placement")
-    agent_logging.set_up_command(conf, verbose=namespace.verbose)
+    logging_setup.set_up_command(conf, verbose=namespace.verbose)
     return conf
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.cmd.exit_table import exit_table
-from compute_agent.cmd.manage_options import (
+from compute_agent.cmd.manage.options import (
     BadArgument,
     Exit,
     Parser,
@@ -228,7 +228,7 @@ def _rename(namespace: argparse.Namespace) -> int:
 
 
 def _delete_host(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.manage_sources import running_agent
+    from compute_agent.cmd.manage.sources import running_agent
     from compute_agent.manage.hosts import delete_host
 
     conf = configuration(namespace)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from compute_agent.dev.errors import DevFailed
+from compute_agent.cmd.dev.errors import DevFailed
 
 _UNUSABLE = "?$%\n"
 LONGEST_SOCKET_PATH = 107

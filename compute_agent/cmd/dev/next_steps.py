@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from compute_agent.dev.state_directory import StateDirectory
+from compute_agent.cmd.dev.state_directory import StateDirectory
 
 _HEADERS = "-H 'OpenStack-API-Version: placement 1.39' -H 'X-Auth-Token: admin'"
 

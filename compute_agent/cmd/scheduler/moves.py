@@ -45,7 +45,7 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _begin(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler import Exit, assembled, read_json
+    from compute_agent.cmd.scheduler.main import Exit, assembled, read_json
     from compute_agent.request import spec_reader
     from compute_agent.request.extra_specs import uuid_text
     from compute_agent.request.fields import Fields
@@ -72,7 +72,7 @@ def _begin(namespace: argparse.Namespace) -> int:
 
 
 def _finish(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler import Exit, assembled, read_json
+    from compute_agent.cmd.scheduler.main import Exit, assembled, read_json
     from compute_agent.scheduler.moves.move import move_of
 
     body = read_json(namespace.file)
@@ -84,7 +84,7 @@ def _finish(namespace: argparse.Namespace) -> int:
 
 
 def _revert(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler import Exit, assembled, read_json
+    from compute_agent.cmd.scheduler.main import Exit, assembled, read_json
     from compute_agent.scheduler.moves.move import move_of
 
     body = read_json(namespace.file)
@@ -96,7 +96,7 @@ def _revert(namespace: argparse.Namespace) -> int:
 
 
 def _returned(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler import Exit, assembled
+    from compute_agent.cmd.scheduler.main import Exit, assembled
     from compute_agent.request.extra_specs import uuid_text
 
     instance = uuid_text("INSTANCE", namespace.instance)

@@ -44,9 +44,9 @@ def _run(namespace: argparse.Namespace, stop: threading.Event) -> int:
     from rich.console import Console
 
     from compute_agent import extras
-    from compute_agent.dev.errors import DevInterrupted
-    from compute_agent.dev.session import DevOptions, DevRun
-    from compute_agent.dev.state_directory import StateDirectory, default_path
+    from compute_agent.cmd.dev.errors import DevInterrupted
+    from compute_agent.cmd.dev.session import DevOptions, DevRun
+    from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
     from compute_agent.errors import ComputeAgentError
 
     path = Path(namespace.state_dir) if namespace.state_dir else default_path(os.environ)

@@ -16,15 +16,15 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from compute_agent.dev.child import Child
-from compute_agent.dev.claim_view import print_claim
-from compute_agent.dev.errors import DevFailed, DevInterrupted
-from compute_agent.dev.next_steps import next_steps
-from compute_agent.dev.ready_socket import ReadySocket
-from compute_agent.dev.sample import sample_resources
-from compute_agent.dev.state_directory import StateDirectory
-from compute_agent.dev.tree_reading import ProviderLines, read_tree
-from compute_agent.dev.tree_view import provider_tree
+from compute_agent.cmd.dev.child import Child
+from compute_agent.cmd.dev.claim_view import print_claim
+from compute_agent.cmd.dev.errors import DevFailed, DevInterrupted
+from compute_agent.cmd.dev.next_steps import next_steps
+from compute_agent.cmd.dev.ready_socket import ReadySocket
+from compute_agent.cmd.dev.sample import sample_resources
+from compute_agent.cmd.dev.state_directory import StateDirectory
+from compute_agent.cmd.dev.tree_reading import ProviderLines, read_tree
+from compute_agent.cmd.dev.tree_view import provider_tree
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.keystone import KeystoneTransport
 
@@ -110,7 +110,12 @@ class DevRun:
         ):
             agent = self._start(
                 "compute-agent",
-                ["compute_agent.cmd.agent", "run", "--config-file", str(self._state.agent_config)],
+                [
+                    "compute_agent.cmd.agent.main",
+                    "run",
+                    "--config-file",
+                    str(self._state.agent_config),
+                ],
                 {"NOTIFY_SOCKET": ready.address},
             )
             agent.wait_until(ready.ready, "report this machine", START_SECONDS, self._stop)
@@ -145,7 +150,7 @@ class DevRun:
         if not resources:
             self._say("Nothing is free on this machine, so there is no sample claim.")
             return
-        from compute_agent.dev.bus import scheduler_on_bus
+        from compute_agent.cmd.dev.bus import scheduler_on_bus
 
         asked = " ".join(f"{name}={amount}" for name, amount in resources.items())
         consumer = str(uuid.uuid4())

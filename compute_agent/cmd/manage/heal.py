@@ -11,9 +11,9 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.cmd import manage_sources
 from compute_agent.cmd.exit_table import exit_table
-from compute_agent.cmd.manage_options import (
+from compute_agent.cmd.manage import sources
+from compute_agent.cmd.manage.options import (
     BadArgument,
     Exit,
     Parser,
@@ -23,7 +23,7 @@ from compute_agent.cmd.manage_options import (
     transport,
     uuid_of,
 )
-from compute_agent.cmd.manage_progress import progress_bars
+from compute_agent.cmd.manage.progress import progress_bars
 from compute_agent.drift import wording
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
         epilog=STATUS,
     )
     add_common(parser, _heal, exit_of)
-    manage_sources.add_instances(parser)
+    sources.add_instances(parser)
     parser.add_argument(
         "--max-count",
         type=positive,
@@ -142,8 +142,8 @@ def _heal(namespace: argparse.Namespace) -> int:
     )
     with ExitStack() as closing:
         bars = closing.enter_context(progress_bars())
-        catalogue, ports = manage_sources.catalogue(namespace, conf)
-        agents = manage_sources.Agents(conf)
+        catalogue, ports = sources.catalogue(namespace, conf)
+        agents = sources.Agents(conf)
         closing.callback(agents.close)
         healer = _healer(namespace, conf, ports, agents, closing)
         result = Heal(catalogue, healer, options, bars.say).run()
@@ -170,7 +170,7 @@ def _healer(
     namespace: argparse.Namespace,
     conf: cfg.ConfigOpts,
     ports: Ports,
-    agents: manage_sources.Agents,
+    agents: sources.Agents,
     closing: ExitStack,
 ) -> Healer:
     from compute_agent.drift.healing.assembly import healer_of

@@ -20,8 +20,8 @@ import traceback
 from collections.abc import Sequence
 
 from compute_agent import __version__, errors
-from compute_agent.cmd import manage_aggregates, manage_audit, manage_heal, manage_hosts
-from compute_agent.cmd.manage_options import BadArgument, Exit, Parser
+from compute_agent.cmd.manage import aggregates, audit, heal, hosts
+from compute_agent.cmd.manage.options import BadArgument, Exit, Parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,10 +53,10 @@ def _parser() -> argparse.ArgumentParser:
     topics = parser.add_subparsers(dest="topic", required=True, metavar="TOPIC")
     placement = topics.add_parser("placement", help="hosts and their resource providers")
     commands = placement.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    manage_hosts.add_commands(commands)
-    manage_heal.add_command(commands)
-    manage_audit.add_command(commands)
-    manage_aggregates.add_command(commands)
+    hosts.add_commands(commands)
+    heal.add_command(commands)
+    audit.add_command(commands)
+    aggregates.add_command(commands)
     return parser
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.cmd.exit_table import exit_table
-from compute_agent.cmd.manage_options import (
+from compute_agent.cmd.manage.options import (
     BadArgument,
     Exit,
     Parser,
@@ -20,7 +20,7 @@ from compute_agent.cmd.manage_options import (
     configuration,
     transport,
 )
-from compute_agent.cmd.manage_progress import ProgressBars, progress_bars
+from compute_agent.cmd.manage.progress import ProgressBars, progress_bars
 from compute_agent.drift.wording import counted
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from compute_agent.dev.tree_reading import ProviderLines
+from compute_agent.cmd.dev.tree_reading import ProviderLines
 
 _TRAIT_PREFIXES = (
     "HW_CPU_X86_",

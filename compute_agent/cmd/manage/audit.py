@@ -8,9 +8,9 @@ import sys
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.cmd import manage_sources
 from compute_agent.cmd.exit_table import exit_table
-from compute_agent.cmd.manage_options import (
+from compute_agent.cmd.manage import sources
+from compute_agent.cmd.manage.options import (
     Exit,
     Parser,
     add_common,
@@ -19,7 +19,7 @@ from compute_agent.cmd.manage_options import (
     transport,
     uuid_of,
 )
-from compute_agent.cmd.manage_progress import progress_bars
+from compute_agent.cmd.manage.progress import progress_bars
 from compute_agent.drift import wording
 from compute_agent.drift.wording import counted
 
@@ -86,7 +86,7 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
         help="report empty trees of hosts without agent not written for so long; default: "
         "%(default)s",
     )
-    manage_sources.add_instances(parser)
+    sources.add_instances(parser)
 
 
 def _audit(namespace: argparse.Namespace) -> int:
@@ -101,7 +101,7 @@ def _audit(namespace: argparse.Namespace) -> int:
         host_age=namespace.host_age,
     )
     way = transport(namespace, conf)
-    with progress_bars() as bars, manage_sources.listing_source(namespace, conf, bars) as source:
+    with progress_bars() as bars, sources.listing_source(namespace, conf, bars) as source:
         consumers = Consumers(
             way, connections=conf.compute_agent.placement_connections, progress=bars.tell
         )

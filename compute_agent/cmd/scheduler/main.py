@@ -25,21 +25,21 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__, errors
-from compute_agent.cmd import scheduler_moves
 from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
+from compute_agent.cmd.scheduler import moves
 from compute_agent.daemon import message_bus
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.scheduler.command_options import ClaimWords
+    from compute_agent.cmd.scheduler.request_options import ClaimWords
     from compute_agent.scheduler.fleet.announcements import Announcements
     from compute_agent.scheduler.manager import Scheduler
     from compute_agent.scheduler.moves.mover import Mover
     from compute_agent.scheduler.placement_client import PlacementClient
 
-MODULE = "compute_agent.cmd.scheduler"
+MODULE = "compute_agent.cmd.scheduler.main"
 DEFAULT_OWNER = "compute-scheduler"
 _CONFLICTS = (
     errors.AllocationUpdateFailed | errors.AllocationDeleteFailed | errors.AllocationMoveFailed
@@ -147,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     select.add_argument("--alternates", action="store_true", help="list hosts to try later too")
     select.add_argument("--json", action="store_true", default=True, help="the only format")
     select.set_defaults(function=_select)
-    scheduler_moves.add_parsers(commands)
+    moves.add_parsers(commands)
     serve = commands.add_parser("serve", help="answer requests on the message bus")
     # what `serve` starts itself: one of its worker processes
     serve.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
@@ -211,10 +211,10 @@ def _add_claim(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _claim(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler import request_options
     from compute_agent.request.extra_specs import uuid_text
-    from compute_agent.scheduler import command_options
 
-    spec = command_options.spec_of(_words(namespace))
+    spec = request_options.spec_of(_words(namespace))
     consumer = (
         uuid_text("--consumer", namespace.consumer) if namespace.consumer else str(uuid.uuid4())
     )
@@ -235,14 +235,14 @@ def _claim(namespace: argparse.Namespace) -> int:
     if namespace.json:
         print(json.dumps(document, indent=2))
     else:
-        from compute_agent.dev.claim_view import print_claim
+        from compute_agent.cmd.dev.claim_view import print_claim
 
         print_claim(document)
     return Exit.DONE
 
 
 def _words(namespace: argparse.Namespace) -> ClaimWords:
-    from compute_agent.scheduler.command_options import ClaimWords
+    from compute_agent.cmd.scheduler.request_options import ClaimWords
 
     return ClaimWords(
         resources=namespace.resources,
@@ -337,8 +337,8 @@ def _serve(namespace: argparse.Namespace) -> int:
 
 
 def _upgrade_status(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.upgrade_view import print_status
     from compute_agent.scheduler.running_scheduler import upgrade_status
-    from compute_agent.scheduler.upgrade_view import print_status
 
     status = upgrade_status(configuration(namespace))
     if namespace.json:

@@ -14,7 +14,7 @@ from compute_agent.tracker.remedies import as_one
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
-    from compute_agent.dev.tree_reading import ProviderLines
+    from compute_agent.cmd.dev.tree_reading import ProviderLines
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.tracker.node_pass import Proposal
@@ -154,7 +154,7 @@ def _print_tree(
 ) -> None:
     from rich.console import Console
 
-    from compute_agent.dev.tree_view import provider_tree
+    from compute_agent.cmd.dev.tree_view import provider_tree
 
     # a pipe has no width: lines are not broken for it
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
@@ -166,7 +166,7 @@ def _print_tree(
 def _lines(
     provider: ProviderData, usages: Mapping[str, Mapping[str, int]], ages: Ages
 ) -> ProviderLines:
-    from compute_agent.dev.tree_reading import InventoryLine, ProviderLines
+    from compute_agent.cmd.dev.tree_reading import InventoryLine, ProviderLines
 
     return ProviderLines(
         uuid=provider.uuid,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from compute_agent.dev.errors import DevFailed, DevInterrupted
+from compute_agent.cmd.dev.errors import DevFailed, DevInterrupted
 
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the signal a process gets when its parent dies."""
