@@ -25,11 +25,11 @@ from urllib.parse import parse_qsl
 import os_resource_classes
 import os_traits
 
-from placement_server.candidates import query as queries
-from placement_server.candidates.index import Index, IndexWriter
+from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.query import query as queries
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search import Limits, Search
-from placement_server.candidates.summaries import SummaryCache
+from placement_server.candidates.search.search import Limits, Search
 from placement_server.store.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
 VERSION = (1, 39)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from placement_server import __version__, extensions, limits
 from placement_server.api import routes
-from placement_server.candidates import schema as candidates
+from placement_server.candidates.query import schema as candidates
 from placement_server.microversion import MAX, SERVICE_TYPE
 from placement_server.schemas import (
     aggregate,

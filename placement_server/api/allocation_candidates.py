@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 from placement_server import errors, metrics
 from placement_server.api.request import Request, check_query, read_query
 from placement_server.api.response import Chunks, Response, cache_headers, encoded_response
-from placement_server.candidates import query
 from placement_server.candidates.errors import QueryError, SearchGaveUp
-from placement_server.candidates.schema import SCHEMAS, schema_for
+from placement_server.candidates.query import query
+from placement_server.candidates.query.schema import SCHEMAS, schema_for
 from placement_server.microversion import Microversion
 from placement_server.policies import operations
 from placement_server.schemas.validation import SchemaByVersion

@@ -9,9 +9,9 @@ from typing import Any, Final
 from placement_server import errors
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
-from placement_server.candidates import filters
 from placement_server.candidates.errors import QueryError
-from placement_server.candidates.providers import ProviderFilters
+from placement_server.candidates.index.provider_filter import ProviderFilters
+from placement_server.candidates.query import filters
 from placement_server.policies import operations
 from placement_server.schemas import resource_provider as schemas
 from placement_server.store import errors as store_errors

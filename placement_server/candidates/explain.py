@@ -10,11 +10,11 @@ import numpy as np
 
 from placement_server.candidates.bounds.heavy import Effort
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.columns import IntArray, SlotArray
-from placement_server.candidates.index import Index
-from placement_server.candidates.query import CandidateQuery
-from placement_server.candidates.reporter import Reporter
-from placement_server.candidates.search import Limits, Search
+from placement_server.candidates.index.columns import IntArray, SlotArray
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.search.reporter import Reporter
+from placement_server.candidates.search.search import Limits, Search
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from typing import Final
 
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import MIB, Account
-from placement_server.candidates.filters import Microversion
-from placement_server.candidates.index import Index
-from placement_server.candidates.kinds import TreeView
-from placement_server.candidates.plan import Plan
-from placement_server.candidates.problem import Positions
-from placement_server.candidates.query import CandidateQuery
-from placement_server.candidates.search import Candidate, Placement
-from placement_server.candidates.summaries import SummaryCache
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.query.filters import Microversion
+from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.search.problem import Positions
+from placement_server.candidates.search.search import Candidate, Placement
+from placement_server.candidates.search.tree_classes import TreeView
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from placement_server.candidates.bounds.heavy import Effort, HeavySearches
 from placement_server.candidates.bounds.memory import Account, SearchMemory
 from placement_server.candidates.errors import SearchGaveUp
 from placement_server.candidates.explain import Explanation, explain
-from placement_server.candidates.feed import Feed
-from placement_server.candidates.filters import Microversion
-from placement_server.candidates.index import Index
-from placement_server.candidates.providers import ProviderFilters, matching_ids
-from placement_server.candidates.query import CandidateQuery
+from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
+from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.query.filters import Microversion
+from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search import Limits, Search
-from placement_server.candidates.summaries import SummaryCache
+from placement_server.candidates.search.search import Limits, Search
 from placement_server.store.store import Store
 
 # From about here on the store is faster alone than with a list of ids.

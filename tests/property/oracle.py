@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 
-from placement_server.candidates.query import CandidateQuery, RequestGroup
+from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from tests.unit.candidates.forest import SHARING, Provider, Result
 
 Solution = tuple[dict[tuple[str, str], int], frozenset[str]]

@@ -5,8 +5,8 @@ Each is at least what :mod:`tracemalloc` sees, and not much more: a test compare
 
 from typing import Final
 
-from placement_server.candidates.plan import Plan
-from placement_server.candidates.problem import Problem
+from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.search.problem import Problem
 
 POINTER: Final = 8
 NUMBER: Final = 32

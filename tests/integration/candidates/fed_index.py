@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement_server.candidates.feed import Feed
+from placement_server.candidates.index.feed import Feed
 
 
 def total(feed: Feed, name: str) -> int:

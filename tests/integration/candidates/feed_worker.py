@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from placement_server.candidates.feed import Feed
-from placement_server.candidates.index import Index
+from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.index import Index
 from placement_server.store.snapshot import NameRows, ProviderRow, TreeRows
 from placement_server.store.store import Store
 

@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 import sqlalchemy as sa
 
-from placement_server.candidates.feed import Feed
+from placement_server.candidates.index.feed import Feed
 from placement_server.store import (
     inventories,
     providers,
@@ -174,7 +174,7 @@ def test_on_postgresql_a_search_that_finds_nothing_new_or_claims_begins_no_trans
 def test_more_claims_than_one_statement_reads_are_seen_all(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placement_server.candidates.feed._READ_AT_ONCE", 3)
+    monkeypatch.setattr("placement_server.candidates.index.feed._READ_AT_ONCE", 3)
     names = [create(store, {"VCPU": 8}) for _ in range(5)]
     feed = Feed(store)
     feed.index()

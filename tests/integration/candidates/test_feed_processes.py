@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from placement_server.candidates.feed import Feed
-from placement_server.candidates.sharing import SHARING_TRAIT
+from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.sharing import SHARING_TRAIT
 from placement_server.store import (
     aggregates,
     allocations,

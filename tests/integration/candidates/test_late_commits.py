@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from placement_server.candidates.feed import GAP_SECONDS, Feed
+from placement_server.candidates.index.feed import GAP_SECONDS, Feed
 from placement_server.store import providers, traits
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.options import StoreOptions

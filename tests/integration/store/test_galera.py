@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from placement_server.candidates.feed import Feed
+from placement_server.candidates.index.feed import Feed
 from placement_server.store import allocations, audit, providers, usages
 from placement_server.store.errors import CapacityExceeded, ConcurrentUpdate, ProviderNotFound
 from placement_server.store.options import StoreOptions

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from placement_server.candidates.feed import Feed
+from placement_server.candidates.index.feed import Feed
 from placement_server.store import allocations, audit, inventories, providers, reshape, traits
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import InventoryRecord

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from placement_server.candidates.query import CandidateQuery, RequestGroup, SameSubtree
+from placement_server.candidates.query.query import CandidateQuery, RequestGroup, SameSubtree
 from tests.unit.candidates.forest import SHARING, Inventory, Provider
 
 CLASSES = ("VCPU", "DISK_GB", "VGPU")

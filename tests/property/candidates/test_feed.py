@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement_server.candidates import index as indexes
 from placement_server.candidates.errors import QueryError
-from placement_server.candidates.feed import Feed
-from placement_server.candidates.query import parse
+from placement_server.candidates.index import index as indexes
+from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.query.query import parse
 from placement_server.candidates.service import CandidateService
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store

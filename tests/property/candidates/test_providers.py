@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from placement_server.candidates.feed import Feed
-from placement_server.candidates.providers import ProviderFilters, matching_ids
+from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.store import providers
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_server.candidates.query import CandidateQuery
+from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search import Limits, Search
-from placement_server.candidates.summaries import SummaryCache
+from placement_server.candidates.search.search import Limits, Search
 from tests.property.candidates.strategies import TRAITS, problems
 from tests.property.oracle import answer
 from tests.unit.candidates.forest import (

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
-from placement_server.candidates import query as queries
-from placement_server.candidates.index import IndexWriter
+from placement_server.candidates.index.index import IndexWriter
+from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.query import query as queries
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search import Limits, Search
-from placement_server.candidates.summaries import SummaryCache
+from placement_server.candidates.search.search import Limits, Search
 from placement_server.store.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
 SHARING = "MISC_SHARES_VIA_AGGREGATE"

@@ -12,8 +12,8 @@ import pytest
 
 from placement_server.candidates.bounds.heavy import Effort, HeavySearches
 from placement_server.candidates.errors import TooManyHeavySearches
-from placement_server.candidates.query import parse
-from placement_server.candidates.search import Limits, Search
+from placement_server.candidates.query.query import parse
+from placement_server.candidates.search.search import Limits, Search
 
 from .forest import Provider, writer_of
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from placement_server.candidates import index as indexes
-from placement_server.candidates.index import IndexWriter
+from placement_server.candidates.index import index as indexes
+from placement_server.candidates.index.index import IndexWriter
 from placement_server.store.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, trees_of, writer_of
 

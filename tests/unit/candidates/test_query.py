@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 from placement_server.candidates.errors import QueryError
-from placement_server.candidates.query import CandidateQuery, SameSubtree, parse
-from placement_server.candidates.schema import schema_for
+from placement_server.candidates.query.query import CandidateQuery, SameSubtree, parse
+from placement_server.candidates.query.schema import schema_for
 
 U1 = "11111111-1111-1111-1111-111111111111"
 U2 = "22222222-2222-2222-2222-222222222222"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from placement_server.candidates import query
 from placement_server.candidates.errors import QueryError
+from placement_server.candidates.query import query
 
 
 def parse(value: str, *, extensions: bool) -> query.CandidateQuery:

@@ -11,10 +11,10 @@ from urllib.parse import parse_qsl
 import pytest
 
 from placement_server.candidates.errors import OutOfTime, SearchGaveUp, TooManyCandidates
-from placement_server.candidates.query import CandidateQuery, RequestGroup, parse
+from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.query.query import CandidateQuery, RequestGroup, parse
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search import Candidate, Limits, Search
-from placement_server.candidates.summaries import SummaryCache
+from placement_server.candidates.search.search import Candidate, Limits, Search
 from tests.unit.candidates.forest import (
     Inventory,
     Provider,

@@ -15,13 +15,13 @@ import pytest
 from placement_server.candidates import response
 from placement_server.candidates.bounds.memory import MIB, Account, SearchMemory
 from placement_server.candidates.errors import SearchGaveUp, TooMuchMemory, WorkerOutOfMemory
-from placement_server.candidates.feed import Feed
-from placement_server.candidates.index import Index
-from placement_server.candidates.query import parse
+from placement_server.candidates.index.feed import Feed
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.query.query import parse
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search import Candidate, Limits, Placement, Search
+from placement_server.candidates.search.search import Candidate, Limits, Placement, Search
 from placement_server.candidates.service import CandidateService
-from placement_server.candidates.summaries import SummaryCache
 from placement_server.store.store import Store
 
 from .forest import SHARING, Provider, writer_of

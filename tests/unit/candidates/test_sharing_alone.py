@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from placement_server.candidates.index import Index
-from placement_server.candidates.plan import plan
-from placement_server.candidates.problem import Problem
-from placement_server.candidates.query import parse
-from placement_server.candidates.search import Limits, Search
-from placement_server.candidates.solver import Solver
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.query.compiled import plan
+from placement_server.candidates.query.query import parse
+from placement_server.candidates.search.problem import Problem
+from placement_server.candidates.search.search import Limits, Search
+from placement_server.candidates.search.solver import Solver
 from tests.property.oracle import answer
 from tests.unit.candidates.forest import (
     SHARING,

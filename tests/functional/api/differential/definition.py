@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from placement_server.candidates.query import CandidateQuery
+from placement_server.candidates.query.query import CandidateQuery
 from tests.property import oracle
 from tests.unit.candidates.forest import Inventory, Provider, Result
 

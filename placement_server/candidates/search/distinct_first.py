@@ -16,8 +16,8 @@ from itertools import chain
 
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.plan import Plan
-from placement_server.candidates.problem import Positions
+from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.search.problem import Positions
 
 # Who asks for a few candidates must not wait for all exchanges between two new ones.
 _MOST_IN_A_ROW = 512

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from placement_server.candidates.columns import Columns, IntArray
+from placement_server.candidates.index.columns import Columns, IntArray
 
 SHARING_TRAIT = "MISC_SHARES_VIA_AGGREGATE"
 

@@ -12,12 +12,12 @@ from typing import NoReturn
 import numpy as np
 
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.columns import BoolArray, IntArray, SlotArray
 from placement_server.candidates.errors import QueryError
-from placement_server.candidates.index import Index
-from placement_server.candidates.query import CandidateQuery, RequestGroup
-from placement_server.candidates.reporter import Reporter
-from placement_server.candidates.sharing import NO_LINKS, Links
+from placement_server.candidates.index.columns import BoolArray, IntArray, SlotArray
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.sharing import NO_LINKS, Links
+from placement_server.candidates.query.query import CandidateQuery, RequestGroup
+from placement_server.candidates.search.reporter import Reporter
 
 
 class UnknownName(QueryError):

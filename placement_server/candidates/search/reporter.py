@@ -6,7 +6,7 @@ listens to costs a method call for each decision.
 
 from collections.abc import Sequence
 
-from placement_server.candidates.columns import IntArray, SlotArray
+from placement_server.candidates.index.columns import IntArray, SlotArray
 
 
 class Reporter:

@@ -11,7 +11,8 @@ range ``slot .. end[slot]``:
 
 Slots are only ever appended. A tree that changes, even if only its usage does, gets new slots and
 its old ones are dead: nobody refers to them but the searches that still run on an older
-:class:`~placement_server.candidates.index.Index`. So one thread may append while others search,
+:class:`~placement_server.candidates.index.index.Index`. So one thread may append while others
+search,
 without a lock and without copies, and whatever is derived from a slot stays true as long as the
 slot exists. The writer makes new columns once the dead outnumber the living.
 """
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placement_server.candidates.shape import Shape
+from placement_server.candidates.index.tree_shape import Shape
 from placement_server.store.snapshot import ProviderRow
 
 IntArray = npt.NDArray[np.int64]

@@ -30,10 +30,10 @@ from dataclasses import dataclass
 
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.item_order import order_items
-from placement_server.candidates.matching import can_match
-from placement_server.candidates.plan import Plan
-from placement_server.candidates.problem import Positions, Problem, bits
+from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.search.item_order import order_items
+from placement_server.candidates.search.matching import can_match
+from placement_server.candidates.search.problem import Positions, Problem, bits
 
 Tick = Callable[[], None]
 

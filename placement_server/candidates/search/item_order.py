@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placement_server.candidates.plan import Plan
-from placement_server.candidates.problem import Problem
+from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.search.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

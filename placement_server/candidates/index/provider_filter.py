@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placement_server.candidates.columns import SlotArray
-from placement_server.candidates.index import Index
+from placement_server.candidates.index.columns import SlotArray
+from placement_server.candidates.index.index import Index
 
 
 @dataclass(frozen=True, slots=True)

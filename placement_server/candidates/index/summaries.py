@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable
 from typing import Final, Generic, TypeVar
 
 from placement_server.candidates.bounds import sizes
-from placement_server.candidates.columns import Columns
-from placement_server.candidates.filters import Microversion
-from placement_server.candidates.index import Index
+from placement_server.candidates.index.columns import Columns
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.query.filters import Microversion
 
 #: The most bytes that are kept by default: what 50,000 hosts of three classes and few traits need.
 MOST_KEPT: Final = 32 * 1024 * 1024

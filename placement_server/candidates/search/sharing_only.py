@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.columns import BoolArray, IntArray
-from placement_server.candidates.eligible import Eligible
-from placement_server.candidates.index import Index
+from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.search.eligible import Eligible
 
 Bytes = npt.NDArray[np.uint8]
 

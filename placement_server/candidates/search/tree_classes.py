@@ -18,15 +18,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from placement_server.candidates.alone import Alone
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.columns import BoolArray, IntArray
-from placement_server.candidates.eligible import Eligible
-from placement_server.candidates.index import Index
-from placement_server.candidates.plan import Contested, Plan
-from placement_server.candidates.problem import Problem
-from placement_server.candidates.shape import Shape
+from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.tree_shape import Shape
+from placement_server.candidates.query.compiled import Contested, Plan
+from placement_server.candidates.search.eligible import Eligible
+from placement_server.candidates.search.problem import Problem
+from placement_server.candidates.search.sharing_only import Alone
 
 Words = npt.NDArray[np.uint64]
 _WORD_BITS = 64

@@ -2,8 +2,8 @@
 
 An :class:`Index` never changes: a search keeps the one it began with while the
 :class:`IndexWriter` makes new ones. Both look at the same growing
-:class:`~placement_server.candidates.columns.Columns`; an index knows up to where, and which trees
-are alive in it.
+:class:`~placement_server.candidates.index.columns.Columns`; an index knows up to where, and which
+trees are alive in it.
 """
 
 import logging
@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from placement_server.candidates.columns import (
+from placement_server.candidates.errors import InconsistentRows
+from placement_server.candidates.index.columns import (
     BoolArray,
     ClassView,
     Columns,
@@ -21,8 +22,7 @@ from placement_server.candidates.columns import (
     SetTable,
     SlotArray,
 )
-from placement_server.candidates.errors import InconsistentRows
-from placement_server.candidates.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
+from placement_server.candidates.index.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
 from placement_server.store.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
 LOG = logging.getLogger(__name__)

@@ -6,7 +6,8 @@ the trees that they name, as they are in that same view. So a search sees everyt
 committed before it was asked for, on whichever worker, and never half a transaction.
 
 Ids of notes are given out before transactions commit, so a lower one may appear after a higher one
-(:mod:`~placement_server.candidates.position`). Missing ids are asked for again each time until they
+(:mod:`~placement_server.candidates.index.feed_cursor`). Missing ids are asked for again each time
+until they
 appear, or have been missing for as long as :data:`~placement_server.store.changes.AWAITED_FOR`
 says; writers see to it that nothing they acknowledged is overlooked then. Old notes are pruned from
 the low end, so when the note ``last`` is gone, others after it may be gone as well, and everything
@@ -19,8 +20,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from placement_server.candidates.index import Index, IndexWriter
-from placement_server.candidates.position import Position
+from placement_server.candidates.index.feed_cursor import Position
+from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.store import changes, snapshot
 from placement_server.store.errors import StoreError
 from placement_server.store.snapshot import ChangeRow, NameRows, TreeRows

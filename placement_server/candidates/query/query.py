@@ -3,7 +3,8 @@
 Everything that can be checked without looking at the store is checked here, in the order in which
 the Placement API checks it: root_required, same_subtree, the group parameters in the order of the
 query, the shape of the groups, contradictions between traits, the group policy. The JSON schema of
-the query string comes before (:mod:`placement_server.candidates.schema`), the names come after.
+the query string comes before (:mod:`placement_server.candidates.query.schema`), the names come
+after.
 """
 
 import re
@@ -15,7 +16,7 @@ import jsonschema
 
 from placement_server import limits
 from placement_server.candidates.errors import QueryError
-from placement_server.candidates.filters import (
+from placement_server.candidates.query.filters import (
     INVALID,
     AggregateTerms,
     Filter,
@@ -27,7 +28,7 @@ from placement_server.candidates.filters import (
     parse_required,
     parse_resources,
 )
-from placement_server.candidates.schema import schema_for
+from placement_server.candidates.query.schema import schema_for
 
 DUPLICATE_KEY = "placement.query.duplicate_key"
 BAD_VALUE = "placement.query.bad_value"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from placement_server.candidates.problem import Positions
+from placement_server.candidates.search.problem import Positions
 
 Alike = Sequence[tuple[int, ...]]
 

@@ -26,18 +26,18 @@ from typing import Any, NamedTuple
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.heavy import Effort
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.eligible import Eligible, find_eligible
 from placement_server.candidates.errors import OutOfTime, TooManyCandidates
-from placement_server.candidates.index import Index
-from placement_server.candidates.kinds import TreeView
-from placement_server.candidates.new_amounts import may_repeat, new_first
-from placement_server.candidates.plan import Plan, plan
-from placement_server.candidates.problem import Positions, Problem
-from placement_server.candidates.query import CandidateQuery
-from placement_server.candidates.reporter import SILENT, Reporter
-from placement_server.candidates.solver import Solver
-from placement_server.candidates.swaps import swaps
-from placement_server.candidates.visits import Visits
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.query.compiled import Plan, plan
+from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.search.distinct_first import may_repeat, new_first
+from placement_server.candidates.search.eligible import Eligible, find_eligible
+from placement_server.candidates.search.permutations import swaps
+from placement_server.candidates.search.problem import Positions, Problem
+from placement_server.candidates.search.reporter import SILENT, Reporter
+from placement_server.candidates.search.solver import Solver
+from placement_server.candidates.search.tree_classes import TreeView
+from placement_server.candidates.search.visits import Visits
 
 Clock = Callable[[], float]
 

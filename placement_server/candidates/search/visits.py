@@ -12,15 +12,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from placement_server.candidates.alone import Alone, find_alone
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.columns import BoolArray, IntArray
-from placement_server.candidates.eligible import Eligible
-from placement_server.candidates.index import Index
-from placement_server.candidates.kinds import KindFinder, TreeView, canonical_places
-from placement_server.candidates.plan import Plan
-from placement_server.candidates.problem import Problem, bits
-from placement_server.candidates.solver import Solver, Tick
+from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.search.eligible import Eligible
+from placement_server.candidates.search.problem import Problem, bits
+from placement_server.candidates.search.sharing_only import Alone, find_alone
+from placement_server.candidates.search.solver import Solver, Tick
+from placement_server.candidates.search.tree_classes import KindFinder, TreeView, canonical_places
 
 # Looking at more sets of links one by one costs more than it spares.
 _MOST_SETS = 256

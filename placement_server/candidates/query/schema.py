@@ -7,7 +7,7 @@ clients see.
 import copy
 from typing import Any
 
-from placement_server.candidates.filters import Microversion
+from placement_server.candidates.query.filters import Microversion
 
 JsonSchema = dict[str, Any]
 

@@ -8,7 +8,7 @@ items do not depend on the trees, so they are worked out once for a query.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from placement_server.candidates.query import CandidateQuery
+from placement_server.candidates.query.query import CandidateQuery
 
 # More distinct sums than this are not told apart one by one.
 _MOST_SUMS = 512

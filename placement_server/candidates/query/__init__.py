@@ -1,0 +1,1 @@
+"""What a search asks: parameters, filters, and their compiled form."""

@@ -1,0 +1,1 @@
+"""Enumeration of candidates on the index. Pure: no input, no output."""
