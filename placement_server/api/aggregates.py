@@ -11,8 +11,8 @@ from placement_server.api.resource_providers import look_up, no_such_provider
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.policies import operations
 from placement_server.schemas import aggregate as schemas
-from placement_server.store import aggregates
 from placement_server.store import errors as store_errors
+from placement_server.store.providers import aggregates
 from placement_server.store.records import Provider
 
 

@@ -15,8 +15,8 @@ from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
 from placement_server.policies import operations
 from placement_server.schemas import allocation as schemas
-from placement_server.store import allocations
 from placement_server.store import errors as store_errors
+from placement_server.store.allocations import allocations
 from placement_server.store.records import ANY, KEEP, ConsumerWrite
 
 LOG = logging.getLogger(__name__)

@@ -23,7 +23,8 @@ from placement_server.api.response import (
 from placement_server.policies import operations
 from placement_server.schemas import inventory as schemas
 from placement_server.store import errors as store_errors
-from placement_server.store import inventories, resource_classes
+from placement_server.store import resource_classes
+from placement_server.store.providers import inventories
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
 
 #: The largest single-precision number: the column of the allocation ratio is one, and no other

@@ -12,7 +12,7 @@ from placement_server.api.response import Response, cache_headers, empty_respons
 from placement_server.policies import operations
 from placement_server.schemas import trait as schemas
 from placement_server.store import errors as store_errors
-from placement_server.store import traits
+from placement_server.store.providers import traits
 from placement_server.store.records import Provider, TraitRow
 
 

@@ -15,7 +15,7 @@ from placement_server.api.response import Response, empty_response
 from placement_server.policies import operations
 from placement_server.schemas import reshaper as schemas
 from placement_server.store import errors as store_errors
-from placement_server.store import reshape
+from placement_server.store.allocations import reshape
 
 
 def apply(request: Request) -> Response:

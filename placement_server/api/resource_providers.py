@@ -15,7 +15,7 @@ from placement_server.candidates.query import filters
 from placement_server.policies import operations
 from placement_server.schemas import resource_provider as schemas
 from placement_server.store import errors as store_errors
-from placement_server.store import providers
+from placement_server.store.providers import providers
 from placement_server.store.records import KEEP, MAX_INT, Provider
 
 #: Links of a provider and the minor that added each.

@@ -11,7 +11,7 @@ from placement_server.policies import operations
 from placement_server.schemas import trait as schemas
 from placement_server.schemas.validation import InvalidInstance
 from placement_server.store import errors as store_errors
-from placement_server.store import traits
+from placement_server.store.providers import traits
 
 
 def list_(request: Request) -> Response:

@@ -10,7 +10,7 @@ from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.policies import operations
 from placement_server.schemas import usage as schemas
 from placement_server.store import errors as store_errors
-from placement_server.store import usages
+from placement_server.store.allocations import usages
 
 
 def of_provider(request: Request) -> Response:

@@ -21,14 +21,15 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from placement_server import conf as configuration
 from placement_server.cmd.tables import text_table
-from placement_server.store import audit, data_migrations, migration, schema
-from placement_server.store.configuration import connection, store_options
+from placement_server.store import audit, data_migrations
 from placement_server.store.connection.availability import await_database
+from placement_server.store.connection.configuration import connection, store_options
 from placement_server.store.connection.failures import reason_of
 from placement_server.store.data_migrations import Batch, Migration
-from placement_server.store.engine import Engines, create_engines
 from placement_server.store.errors import StoreError
+from placement_server.store.schema import migration, revision
 from placement_server.store.store import Store
+from placement_server.store.transactions.engine import Engines, create_engines
 
 LOG = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def _add_commands(subparsers: Any) -> None:
         "downgrade",
         help="take the schema back, by default to the one of OpenStack Placement",
     )
-    downgrade.add_argument("version", nargs="?", default=schema.OPENSTACK_REVISION)
+    downgrade.add_argument("version", nargs="?", default=revision.OPENSTACK_REVISION)
     downgrade.set_defaults(run=_downgrade)
 
     migrations = actions.add_parser(
@@ -141,7 +142,7 @@ def _sync(conf: cfg.ConfigOpts) -> int:
 
 def _version(conf: cfg.ConfigOpts) -> int:
     with _engines(conf) as engines:
-        print(schema.current_revision(engines.reader))
+        print(revision.current_revision(engines.reader))
     return 0
 
 

@@ -26,9 +26,9 @@ from placement_server.conf import InvalidConfiguration, parse, register_opts
 from placement_server.http_server.server import HttpServer, Limits
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import Enforcer
-from placement_server.store.engine import is_in_memory
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
+from placement_server.store.transactions.engine import is_in_memory
 
 _DEFAULT_PORT: Final = 8778
 

@@ -21,13 +21,14 @@ from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
 from placement_server import conf as configuration
-from placement_server.store import data_migrations, schema
-from placement_server.store.configuration import connection, store_options
+from placement_server.store import data_migrations
 from placement_server.store.connection.availability import await_database
+from placement_server.store.connection.configuration import connection, store_options
 from placement_server.store.connection.failures import reason_of
-from placement_server.store.engine import create_engines
 from placement_server.store.errors import SchemaOutOfDate, StoreError
-from placement_server.store.transaction import ReadTransaction
+from placement_server.store.schema import revision
+from placement_server.store.transactions.engine import create_engines
+from placement_server.store.transactions.transaction import ReadTransaction
 
 UNEXPECTED: Final = 255
 _REMEDY: Final = 'Run the "placement-manage db online_data_migrations" command.'
@@ -76,7 +77,7 @@ def _add_commands(subparsers: Any) -> None:
 def _check(conf: cfg.ConfigOpts) -> list[Result]:
     with _transaction(conf) as tx:
         results = [_schema(tx, conf)]
-        if schema.revision_of(tx.connection) in schema.REVISIONS:
+        if revision.revision_of(tx.connection) in revision.REVISIONS:
             results += [_roots(tx), _consumers(tx)]
         return [*results, _policy_file(conf)]
 
@@ -97,7 +98,7 @@ def _transaction(conf: cfg.ConfigOpts) -> Iterator[ReadTransaction]:
 def _schema(tx: ReadTransaction, conf: cfg.ConfigOpts) -> Result:
     """Whether a server would start on the schema, by its own judgement."""
     check = "Database Schema"
-    refused = schema.refusal(tx.connection)
+    refused = revision.refusal(tx.connection)
     if refused is None:
         return Result(check, Code.SUCCESS)
     if isinstance(refused, SchemaOutOfDate) and conf.placement_database.sync_on_startup:

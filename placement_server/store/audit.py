@@ -13,10 +13,10 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store import inventory_rows
-from placement_server.store.capacity import usable
 from placement_server.store.dialects import chunks
-from placement_server.store.provider_rows import HOLD_PROVIDERS
+from placement_server.store.providers import inventory_rows
+from placement_server.store.providers.capacity import usable
+from placement_server.store.providers.provider_rows import HOLD_PROVIDERS
 from placement_server.store.tables import (
     allocations,
     consumers,
@@ -25,7 +25,7 @@ from placement_server.store.tables import (
     resource_provider_aggregates,
     resource_providers,
 )
-from placement_server.store.transaction import (
+from placement_server.store.transactions.transaction import (
     STRUCTURE,
     USAGE,
     ReadTransaction,

@@ -8,9 +8,13 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store import owners
+from placement_server.store.allocations import owners
 from placement_server.store.tables import allocations, consumers, resource_providers
-from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
+from placement_server.store.transactions.transaction import (
+    STRUCTURE,
+    ReadTransaction,
+    WriteTransaction,
+)
 
 _P: Final = resource_providers.c
 

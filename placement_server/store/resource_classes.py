@@ -13,11 +13,16 @@ from placement_server.store.errors import (
     ResourceClassNotFound,
     StandardName,
 )
-from placement_server.store.names import FIRST_CUSTOM_CLASS_ID, is_standard
 from placement_server.store.records import NameRow, ResourceClassRow
-from placement_server.store.retry import LostRace
+from placement_server.store.schema.names import FIRST_CUSTOM_CLASS_ID, is_standard
 from placement_server.store.tables import allocations, inventories, resource_classes
-from placement_server.store.transaction import AnyRow, ReadTransaction, WriteTransaction, aware
+from placement_server.store.transactions.retry import LostRace
+from placement_server.store.transactions.transaction import (
+    AnyRow,
+    ReadTransaction,
+    WriteTransaction,
+    aware,
+)
 
 _C: Final = resource_classes.c
 _ROWS: Final = select(_C.id, _C.name, _C.created_at, _C.updated_at)

@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from placement_server.store import changes, configuration, outcome, retry, schema, standard_names
+from placement_server.store.allocations.owners import KnownOwners
+from placement_server.store.changes import changes
+from placement_server.store.connection import configuration
 from placement_server.store.connection.availability import await_database
-from placement_server.store.engine import Engines, create_engines
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreError, StoreUnavailable
-from placement_server.store.names import Names
-from placement_server.store.options import StoreOptions
-from placement_server.store.owners import KnownOwners
-from placement_server.store.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.schema import revision, standard_names
+from placement_server.store.schema.names import Names
+from placement_server.store.transactions import outcome, retry
+from placement_server.store.transactions.engine import Engines, create_engines
+from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
 
 if TYPE_CHECKING:
     from oslo_config.cfg import ConfigOpts
@@ -108,7 +111,7 @@ class Store:
             with retry.translated("looking at the schema"):
                 if options.sync_on_startup or engines.in_memory:
                     _synchronise(engines, url, options)
-                schema.require_newest(engines.writer)
+                revision.require_newest(engines.writer)
         except BaseException:
             store.close()
             raise
@@ -310,10 +313,10 @@ def _doing(function: Callable[..., object]) -> str:
 
 
 def _synchronise(engines: Engines, url: str, options: StoreOptions) -> None:
-    if schema.current_revision(engines.writer) == schema.NEWEST_REVISION:
+    if revision.current_revision(engines.writer) == revision.NEWEST_REVISION:
         return
     # alembic is needed here only: 10 MiB and a tenth of the start of every worker
-    from placement_server.store import migration
+    from placement_server.store.schema import migration
 
     if engines.in_memory:
         migration.upgrade(engines.writer)

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placement_server.candidates.index.tree_shape import Shape
-from placement_server.store.snapshot import ProviderRow
+from placement_server.store.changes.snapshot import ProviderRow
 
 IntArray = npt.NDArray[np.int64]
 SlotArray = npt.NDArray[np.int32]

@@ -8,7 +8,8 @@ committed before it was asked for, on whichever worker, and never half a transac
 Ids of notes are given out before transactions commit, so a lower one may appear after a higher one
 (:mod:`~placement_server.candidates.index.feed_cursor`). Missing ids are asked for again each time
 until they
-appear, or have been missing for as long as :data:`~placement_server.store.changes.AWAITED_FOR`
+appear, or have been missing for as long as
+:data:`~placement_server.store.changes.changes.AWAITED_FOR`
 says; writers see to it that nothing they acknowledged is overlooked then. Old notes are pruned from
 the low end, so when the note ``last`` is gone, others after it may be gone as well, and everything
 is read again.
@@ -22,11 +23,11 @@ from dataclasses import dataclass, field, replace
 
 from placement_server.candidates.index.feed_cursor import Position
 from placement_server.candidates.index.index import Index, IndexWriter
-from placement_server.store import changes, snapshot
+from placement_server.store.changes import changes, snapshot
+from placement_server.store.changes.snapshot import ChangeRow, NameRows, TreeRows
 from placement_server.store.errors import StoreError
-from placement_server.store.snapshot import ChangeRow, NameRows, TreeRows
 from placement_server.store.store import Store
-from placement_server.store.transaction import (
+from placement_server.store.transactions.transaction import (
     NAMES,
     NO_ROOT,
     STRUCTURE,

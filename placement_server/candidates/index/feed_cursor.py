@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from placement_server.store.snapshot import ChangeRow
+from placement_server.store.changes.snapshot import ChangeRow
 
 
 class Gap(NamedTuple):

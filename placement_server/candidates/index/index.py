@@ -23,7 +23,7 @@ from placement_server.candidates.index.columns import (
     SlotArray,
 )
 from placement_server.candidates.index.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
-from placement_server.store.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
+from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
 LOG = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ import tenacity
 from sqlalchemy import Engine
 
 from placement_server.store.connection import failures
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreUnavailable
-from placement_server.store.options import StoreOptions
 
 LOG = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ import pytest
 
 from placement_server.app import build_app
 from placement_server.conf import new_config
-from placement_server.store.options import StoreOptions
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.store import Store
 from tests.fixtures.databases import fresh_database
 

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from placement_server.candidates.service import CandidateService
-from placement_server.store import providers
+from placement_server.store.providers import providers
 from placement_server.store.store import Store
 
 from .conftest import MakeApi

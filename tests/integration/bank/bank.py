@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from placement_server.store import allocations, audit
+from placement_server.store import audit
+from placement_server.store.allocations import allocations
 from placement_server.store.errors import CapacityExceeded
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store

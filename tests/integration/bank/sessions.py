@@ -18,7 +18,7 @@ from sqlalchemy import event
 
 from placement_server.app import build_app
 from placement_server.conf import new_config
-from placement_server.store.options import StoreOptions
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.store import Store
 from tests.functional.api.wsgi_client import Answer, Client
 

@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.index import Index
-from placement_server.store.snapshot import NameRows, ProviderRow, TreeRows
+from placement_server.store.changes.snapshot import NameRows, ProviderRow, TreeRows
 from placement_server.store.store import Store
 
 

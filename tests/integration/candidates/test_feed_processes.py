@@ -16,16 +16,11 @@ import pytest
 
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.sharing import SHARING_TRAIT
-from placement_server.store import (
-    aggregates,
-    allocations,
-    providers,
-    reshape,
-    resource_classes,
-    traits,
-)
+from placement_server.store import resource_classes
+from placement_server.store.allocations import allocations, reshape
+from placement_server.store.changes.snapshot import ProviderRow
+from placement_server.store.providers import aggregates, providers, traits
 from placement_server.store.records import ANY, ConsumerWrite, InventoryRecord, Provider
-from placement_server.store.snapshot import ProviderRow
 from placement_server.store.store import Store
 from tests.integration.candidates import feed_worker
 from tests.integration.candidates.writes import claim, create

@@ -11,12 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from placement_server.candidates.index.feed import GAP_SECONDS, Feed
-from placement_server.store import providers, traits
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreUnavailable
-from placement_server.store.options import StoreOptions
+from placement_server.store.providers import providers, traits
 from placement_server.store.store import Store
 from placement_server.store.tables import changes
-from placement_server.store.transaction import WriteTransaction
+from placement_server.store.transactions.transaction import WriteTransaction
 from tests.integration.candidates.fed_index import total, trait_count
 from tests.integration.candidates.writes import create, restock
 

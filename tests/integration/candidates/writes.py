@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from placement_server.store import allocations, inventories, providers
+from placement_server.store.allocations import allocations
+from placement_server.store.providers import inventories, providers
 from placement_server.store.records import ANY, ConsumerWrite, InventoryRecord
 from placement_server.store.store import Store
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from placement_server.store import inventories, providers, usages
-from placement_server.store.options import StoreOptions
+from placement_server.store.allocations import usages
+from placement_server.store.connection.options import StoreOptions
+from placement_server.store.providers import inventories, providers
 from placement_server.store.records import (
     ANY,
     KEEP,
@@ -21,7 +22,7 @@ from placement_server.store.records import (
     Keep,
 )
 from placement_server.store.store import Store
-from placement_server.store.transaction import WriteTransaction
+from placement_server.store.transactions.transaction import WriteTransaction
 from tests.fixtures.databases import DATABASES, fresh_database
 from tests.integration.store.interleaving import Sessions
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from placement_server.store import allocations, audit, inventories
+from placement_server.store import audit
+from placement_server.store.allocations import allocations
 from placement_server.store.errors import (
     CapacityExceeded,
     ConstraintViolated,
@@ -17,6 +18,7 @@ from placement_server.store.errors import (
     ResourceClassNotFound,
     StoreError,
 )
+from placement_server.store.providers import inventories
 from placement_server.store.records import ANY, AnyGeneration, ConsumerWrite, InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (

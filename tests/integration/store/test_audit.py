@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from placement_server.store import allocations, audit, data_migrations, inventories, providers
+from placement_server.store import audit, data_migrations
+from placement_server.store.allocations import allocations
+from placement_server.store.providers import inventories, providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (

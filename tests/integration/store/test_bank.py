@@ -14,14 +14,10 @@ from dataclasses import dataclass, field
 import pytest
 import sqlalchemy as sa
 
-from placement_server.store import (
-    allocations,
-    audit,
-    inventories,
-    providers,
-    reshape,
-)
+from placement_server.store import audit
+from placement_server.store.allocations import allocations, reshape
 from placement_server.store.errors import ClaimRefused, InventoryInUse, Stale
+from placement_server.store.providers import inventories, providers
 from placement_server.store.records import ConsumerWrite, InventoryRecord
 from placement_server.store.store import Store
 from placement_server.store.tables import inventories as inventories_table

@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
-from placement_server.store import allocations, audit, resource_classes
+from placement_server.store import audit, resource_classes
+from placement_server.store.allocations import allocations
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from placement_server.store import allocations, audit, inventories, providers, reshape
+from placement_server.store import audit
+from placement_server.store.allocations import allocations, reshape
+from placement_server.store.providers import inventories, providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (

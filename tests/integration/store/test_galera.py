@@ -14,9 +14,11 @@ import pytest
 import sqlalchemy as sa
 
 from placement_server.candidates.index.feed import Feed
-from placement_server.store import allocations, audit, providers, usages
+from placement_server.store import audit
+from placement_server.store.allocations import allocations, usages
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import CapacityExceeded, ConcurrentUpdate, ProviderNotFound
-from placement_server.store.options import StoreOptions
+from placement_server.store.providers import providers
 from placement_server.store.store import Store
 from tests.fixtures.databases import Server, migrate
 from tests.fixtures.galera import galera_cluster, galera_missing

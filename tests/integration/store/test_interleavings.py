@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from placement_server.candidates.index.feed import Feed
-from placement_server.store import allocations, audit, inventories, providers, reshape, traits
+from placement_server.store import audit
+from placement_server.store.allocations import allocations, reshape
 from placement_server.store.errors import ProviderNotFound
+from placement_server.store.providers import inventories, providers, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.candidates.feed_worker import content

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from placement_server.store import aggregates, allocations, provider_filters, traits, usages
+from placement_server.store.allocations import allocations, usages
 from placement_server.store.errors import (
     ProviderNotFound,
     ResourceClassNotFound,
     StoreError,
     TraitNotFound,
 )
+from placement_server.store.providers import aggregates, filters, traits
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store
 from tests.integration.store.conftest import generation_of, new_provider, new_uuid, set_of, use_of
@@ -25,11 +26,11 @@ def give_traits(store: Store, provider: str) -> None:
 
 
 def find_by_traits(store: Store, _provider: str) -> None:
-    store.read(provider_filters.find, required=[frozenset(NAMES)])
+    store.read(filters.find, required=[frozenset(NAMES)])
 
 
 def find_by_classes(store: Store, _provider: str) -> None:
-    store.read(provider_filters.find, resources=dict.fromkeys(NAMES, 1))
+    store.read(filters.find, resources=dict.fromkeys(NAMES, 1))
 
 
 def claim_of_classes(store: Store, provider: str) -> None:
@@ -73,7 +74,7 @@ def test_a_provider_must_pass_each_of_a_thousand_filters(store: Store, count: in
 
     def found(members: list[str], resources: dict[str, int]) -> list[str]:
         terms = [frozenset({group}) for group in members]
-        providers = store.read(provider_filters.find, member_of=terms, resources=resources)
+        providers = store.read(filters.find, member_of=terms, resources=resources)
         return [provider.uuid for provider in providers]
 
     assert found(groups, {"VCPU": 8}) == [inside]

@@ -13,10 +13,10 @@ import pytest
 import sqlalchemy as sa
 
 from placement_server.cmd import manage, status
-from placement_server.store import migration, schema
-from placement_server.store.engine import create_engines
 from placement_server.store.errors import StoreError
+from placement_server.store.schema import migration, revision
 from placement_server.store.store import Store
+from placement_server.store.transactions.engine import create_engines
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
 from tests.integration.store.published_dumps import load
 
@@ -68,7 +68,7 @@ def test_the_schema_goes_forward_and_back(run: Run) -> None:
     assert run("db", "sync")[0] == 0
     assert run("audit") == (0, "Nothing is wrong.\n")
     assert run("db", "downgrade")[0] == 0
-    assert run("db", "version") == (0, f"{schema.OPENSTACK_REVISION}\n")
+    assert run("db", "version") == (0, f"{revision.OPENSTACK_REVISION}\n")
     assert run("audit")[0] == manage.AUDIT_FAILED
     assert run("db", "stamp", "head")[0] == 0
     assert run("db", "version") == (0, f"{migration.newest_revision()}\n")

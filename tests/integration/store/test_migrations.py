@@ -17,27 +17,20 @@ from uuid import NAMESPACE_DNS, uuid5
 import pytest
 import sqlalchemy as sa
 
-from placement_server.store import (
-    aggregates,
-    allocations,
-    audit,
-    inventories,
-    migration,
-    providers,
-    schema,
-    traits,
-    usages,
-)
-from placement_server.store.engine import create_engines
+from placement_server.store import audit
+from placement_server.store.allocations import allocations, usages
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import (
     CapacityExceeded,
     ProviderNotFound,
     SchemaOutOfDate,
     SchemaRevisionUnknown,
 )
-from placement_server.store.options import StoreOptions
+from placement_server.store.providers import aggregates, inventories, providers, traits
+from placement_server.store.schema import migration, revision
 from placement_server.store.store import Store
 from placement_server.store.tables import metadata
+from placement_server.store.transactions.engine import create_engines
 from tests.integration.store.conftest import OPTIONS, new_uuid, set_of
 from tests.integration.store.published_dumps import load
 
@@ -122,7 +115,7 @@ def test_our_first_revision_makes_the_tables_of_openstack_placement(
         reflected.drop_all(engine)
         engine.dispose()
     engines = create_engines(ours_url, OPTIONS)
-    migration.upgrade(engines.writer, schema.OPENSTACK_REVISION)
+    migration.upgrade(engines.writer, revision.OPENSTACK_REVISION)
     engines.dispose()
     assert structure(ours_url) == theirs
 
@@ -132,12 +125,12 @@ def test_a_database_of_openstack_placement_keeps_all_its_data_going_forward_and_
 ) -> None:
     before_rows, before_structure = contents(openstack_url), structure(openstack_url)
     engines = create_engines(openstack_url, OPTIONS)
-    assert schema.current_revision(engines.reader) == schema.OPENSTACK_REVISION
+    assert revision.current_revision(engines.reader) == revision.OPENSTACK_REVISION
     for _ in range(2):
         migration.upgrade(engines.writer)
-        schema.require_newest(engines.reader)
+        revision.require_newest(engines.reader)
         assert contents(openstack_url) == before_rows
-        migration.downgrade(engines.writer, schema.OPENSTACK_REVISION)
+        migration.downgrade(engines.writer, revision.OPENSTACK_REVISION)
         assert contents(openstack_url) == before_rows
         assert structure(openstack_url) == before_structure
     engines.dispose()
@@ -220,7 +213,7 @@ def test_a_database_of_an_older_openstack_placement_is_refused_with_the_way_out(
 
 def test_an_interrupted_first_sync_on_mysql_is_taken_up_again(mariadb_url: str) -> None:
     engines = create_engines(mariadb_url, OPTIONS)
-    migration.upgrade(engines.writer, schema.OPENSTACK_REVISION)
+    migration.upgrade(engines.writer, revision.OPENSTACK_REVISION)
     with engines.writer.begin() as connection:
         connection.exec_driver_sql("DELETE FROM alembic_version")
         for table in ("resource_provider_traits", "traits", "users"):
@@ -246,15 +239,15 @@ def test_text_is_compared_exactly_on_mariadb_too(mariadb_url: str) -> None:
 
 
 def test_the_schema_that_is_demanded_is_the_one_that_the_migrations_make() -> None:
-    assert migration.newest_revision() == schema.NEWEST_REVISION == schema.REVISIONS[-1]
-    assert migration.all_revisions() == schema.REVISIONS
+    assert migration.newest_revision() == revision.NEWEST_REVISION == revision.REVISIONS[-1]
+    assert migration.all_revisions() == revision.REVISIONS
 
 
 def test_a_worker_on_an_up_to_date_database_needs_no_alembic(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/placement.db"
     script = (
         "import sys\n"
-        "from placement_server.store.options import StoreOptions\n"
+        "from placement_server.store.connection.options import StoreOptions\n"
         "from placement_server.store.store import Store\n"
         f"Store.open({url!r}, options=StoreOptions(sync_on_startup=True)).close()\n"
         "print('alembic' in sys.modules)\n"

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from placement_server.store import allocations, audit, inventories, reshape
+from placement_server.store import audit
+from placement_server.store.allocations import allocations, reshape
 from placement_server.store.errors import CapacityExceeded, InventoryInUse
+from placement_server.store.providers import inventories
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (

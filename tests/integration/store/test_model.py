@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from placement_server.store import tables
 from placement_server.store.store import Store
-from placement_server.store.transaction import WriteTransaction
+from placement_server.store.transactions.transaction import WriteTransaction
 from tests.property.store.store_machine import StoreMachine
 
 _EMPTIED = (

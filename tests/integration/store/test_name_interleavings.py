@@ -12,21 +12,14 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from placement_server.store import (
-    aggregates,
-    allocations,
-    audit,
-    inventories,
-    providers,
-    reshape,
-    resource_classes,
-    traits,
-)
+from placement_server.store import audit, resource_classes
+from placement_server.store.allocations import allocations, reshape
 from placement_server.store.errors import NotFound, StoreUnavailable
+from placement_server.store.providers import aggregates, inventories, providers, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from placement_server.store.tables import resource_classes as table
-from placement_server.store.transaction import WriteTransaction
+from placement_server.store.transactions.transaction import WriteTransaction
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
 from tests.integration.store.interleaving import (
     Action,

@@ -9,8 +9,10 @@ import os_resource_classes
 import pytest
 import sqlalchemy as sa
 
-from placement_server.store import allocations, changes, inventories, resource_classes, traits
+from placement_server.store import resource_classes
 from placement_server.store import store as store_module
+from placement_server.store.allocations import allocations
+from placement_server.store.changes import changes
 from placement_server.store.errors import (
     ResourceClassExists,
     ResourceClassInUse,
@@ -20,7 +22,8 @@ from placement_server.store.errors import (
     TraitInUse,
     TraitNotFound,
 )
-from placement_server.store.names import STANDARD_CLASS_IDS
+from placement_server.store.providers import inventories, traits
+from placement_server.store.schema.names import STANDARD_CLASS_IDS
 from placement_server.store.store import Store
 from placement_server.store.tables import changes as changes_table
 from tests.integration.store.conftest import new_provider, new_uuid, set_of

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placement_server.store import (
-    aggregates,
-    allocations,
-    audit,
-    inventories,
-    providers,
-    traits,
-    usages,
-)
+from placement_server.store import audit
+from placement_server.store.allocations import allocations, usages
 from placement_server.store.errors import (
     ConcurrentUpdate,
     InventoryExists,
@@ -32,6 +25,7 @@ from placement_server.store.errors import (
     TraitNotFound,
     UnparentingNotAllowed,
 )
+from placement_server.store.providers import aggregates, inventories, providers, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (

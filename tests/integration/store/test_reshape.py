@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from placement_server.store import allocations, audit, inventories, reshape
+from placement_server.store import audit
+from placement_server.store.allocations import allocations, reshape
 from placement_server.store.errors import (
     CapacityExceeded,
     ConsumerGenerationConflict,
@@ -15,6 +16,7 @@ from placement_server.store.errors import (
     ResourceClassNotFound,
     StoreError,
 )
+from placement_server.store.providers import inventories
 from placement_server.store.records import ConsumerWrite, InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (

@@ -9,15 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from placement_server.store import (
-    aggregates,
-    allocations,
-    inventories,
-    providers,
-    reshape,
-    traits,
-    usages,
-)
+from placement_server.store.allocations import allocations, reshape, usages
+from placement_server.store.providers import aggregates, inventories, providers, traits
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from placement_server.store import providers
 from placement_server.store.errors import StoreUnavailable
+from placement_server.store.providers import providers
 from placement_server.store.store import Store
-from placement_server.store.transaction import ReadTransaction, WriteTransaction
+from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
 from tests.integration.store.conftest import OPTIONS, new_provider
 from tests.integration.store.interleaving import DEADLINE, Sessions
 

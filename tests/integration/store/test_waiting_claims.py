@@ -13,13 +13,15 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import event
 
-from placement_server.store import allocations, audit, inventories, inventory_rows, providers
+from placement_server.store import audit
+from placement_server.store.allocations import allocations
 from placement_server.store.dialects import InventoryChange, Rise
 from placement_server.store.errors import ConcurrentUpdate
+from placement_server.store.providers import inventories, inventory_rows, providers
 from placement_server.store.records import InventoryRecord
 from placement_server.store.store import Store
 from placement_server.store.tables import changes, resource_providers
-from placement_server.store.transaction import WriteTransaction
+from placement_server.store.transactions.transaction import WriteTransaction
 from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid, set_of, use_of
 from tests.integration.store.held_locks import held, hold_inventories
 from tests.integration.store.interleaving import DEADLINE, Sessions, deadlocks_of

@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from placement_server.app import build_app
 from placement_server.conf import new_config
-from placement_server.store.options import StoreOptions
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.store import Store
 from tests.functional.api.wsgi_client import Client
 from tests.property.api_model.machine import Machine

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_server.candidates.index.feed_cursor import Position
-from placement_server.store.snapshot import ChangeRow
+from placement_server.store.changes.snapshot import ChangeRow
 
 SECONDS = 60.0
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
-from placement_server.store import providers
 from placement_server.store.errors import StoreError
+from placement_server.store.providers import providers
 from placement_server.store.store import Store
 from tests.property.candidates.writes import AGGREGATES, ONE_WRITE, UUIDS, write
 

@@ -7,14 +7,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from placement_server.store import (
-    aggregates,
-    allocations,
-    inventories,
-    providers,
-    resource_classes,
-    traits,
-)
+from placement_server.store import resource_classes
+from placement_server.store.allocations import allocations
+from placement_server.store.providers import aggregates, inventories, providers, traits
 from placement_server.store.records import ANY, ConsumerWrite, InventoryRecord
 from placement_server.store.store import Store
 

@@ -10,14 +10,10 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from placement_server.store import (
-    allocations,
-    audit,
-    inventories,
-    providers,
-    reshape,
-)
+from placement_server.store import audit
+from placement_server.store.allocations import allocations, reshape
 from placement_server.store.errors import StoreError
+from placement_server.store.providers import inventories, providers
 from placement_server.store.records import ANY, InventoryRecord
 from placement_server.store.records import ConsumerWrite as Write
 from placement_server.store.store import Store

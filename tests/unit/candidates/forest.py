@@ -14,7 +14,7 @@ from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query import query as queries
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.search import Limits, Search
-from placement_server.store.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
+from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
 SHARING = "MISC_SHARES_VIA_AGGREGATE"
 CLASSES = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from placement_server.candidates.index.feed_cursor import Gap, Position
-from placement_server.store.snapshot import ChangeRow
+from placement_server.store.changes.snapshot import ChangeRow
 
 
 def test_ids_in_order_leave_no_gaps() -> None:

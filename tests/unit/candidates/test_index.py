@@ -9,7 +9,7 @@ import pytest
 
 from placement_server.candidates.index import index as indexes
 from placement_server.candidates.index.index import IndexWriter
-from placement_server.store.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
+from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 from tests.unit.candidates.forest import SHARING, Inventory, Provider, names_of, trees_of, writer_of
 
 WORLD = [

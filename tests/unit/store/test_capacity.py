@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_server.store.capacity import reserved_is_valid, single_precision, usable
+from placement_server.store.providers.capacity import reserved_is_valid, single_precision, usable
 
 totals = st.integers(1, 2**31 - 1)
 ratios = st.floats(-1000, 3.40282e38, allow_nan=False)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_server.store.claims import Asked, Key, changes, check
+from placement_server.store.allocations.claim_check import Asked, Key, changes, check
 from placement_server.store.errors import (
     CapacityExceeded,
     ClaimRefused,

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from placement_server.store.connection.failures import is_lasting, reason_of
-from placement_server.store.retry import is_worth_retrying
+from placement_server.store.transactions.retry import is_worth_retrying
 
 AT_SERVER = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from placement_server.store.capacity import usable
+from placement_server.store.providers.capacity import usable
 
 revision = "4d1f0c6b2a57"
 down_revision = "a082b8bb98d0"

@@ -8,18 +8,18 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
-from placement_server.store import provider_rows
 from placement_server.store.errors import (
     ConcurrentUpdate,
     StandardName,
     TraitInUse,
     TraitNotFound,
 )
-from placement_server.store.names import is_standard, trait_ids
-from placement_server.store.providers import bump
+from placement_server.store.providers import provider_rows
+from placement_server.store.providers.providers import bump
 from placement_server.store.records import NameRow, Provider, TraitRow
+from placement_server.store.schema.names import is_standard, trait_ids
 from placement_server.store.tables import resource_provider_traits, traits
-from placement_server.store.transaction import (
+from placement_server.store.transactions.transaction import (
     STRUCTURE,
     AnyRow,
     ReadTransaction,

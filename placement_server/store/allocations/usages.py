@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from sqlalchemy import distinct, func, select
 
-from placement_server.store import provider_rows
-from placement_server.store.provider_rows import AnySelect
+from placement_server.store.providers import provider_rows
+from placement_server.store.providers.provider_rows import AnySelect
 from placement_server.store.records import Provider, TypeUsage
 from placement_server.store.tables import (
     allocations,
@@ -18,7 +18,7 @@ from placement_server.store.tables import (
     resource_classes,
     users,
 )
-from placement_server.store.transaction import ReadTransaction
+from placement_server.store.transactions.transaction import ReadTransaction
 
 UNKNOWN: Final = "unknown"
 """What consumers without a type are shown as."""

@@ -8,12 +8,16 @@ from typing import Final
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
-from placement_server.store import provider_rows
 from placement_server.store.errors import ConcurrentUpdate
-from placement_server.store.providers import bump
+from placement_server.store.providers import provider_rows
+from placement_server.store.providers.providers import bump
 from placement_server.store.records import Provider
 from placement_server.store.tables import placement_aggregates, resource_provider_aggregates
-from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
+from placement_server.store.transactions.transaction import (
+    STRUCTURE,
+    ReadTransaction,
+    WriteTransaction,
+)
 
 _LINKS: Final = resource_provider_aggregates
 _OF_PROVIDER: Final = provider_rows.select_with(

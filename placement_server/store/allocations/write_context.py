@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from placement_server.store.claims import Key, KnownInventory
-from placement_server.store.consumers import SeenConsumer
+from placement_server.store.allocations.claim_check import Key, KnownInventory
+from placement_server.store.allocations.consumers import SeenConsumer
 from placement_server.store.dialects import Batches, chunks
 from placement_server.store.records import ConsumerWrite
-from placement_server.store.transaction import ReadTransaction
+from placement_server.store.transactions.transaction import ReadTransaction
 
 _CONSUMER, _ALLOCATION, _PROVIDER = range(3)
 

@@ -10,10 +10,10 @@ import tenacity
 from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreUnavailable
-from placement_server.store.options import StoreOptions
-from placement_server.store.retry import is_worth_retrying
 from placement_server.store.tables import changes
+from placement_server.store.transactions.retry import is_worth_retrying
 
 LOG = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from placement_server.store.dialects import Insertion, chunks
 from placement_server.store.tables import consumer_types, projects, users
 
 if TYPE_CHECKING:
-    from placement_server.store.transaction import WriteTransaction
+    from placement_server.store.transactions.transaction import WriteTransaction
 
 _PROJECT, _USER, _TYPE = range(3)
 _TABLES: Final = (projects, users, consumer_types)

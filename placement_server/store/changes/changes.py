@@ -10,7 +10,12 @@ import sqlalchemy as sa
 from sqlalchemy import func, select
 
 from placement_server.store.tables import changes
-from placement_server.store.transaction import NAMES, STRUCTURE, USAGE, WriteTransaction
+from placement_server.store.transactions.transaction import (
+    NAMES,
+    STRUCTURE,
+    USAGE,
+    WriteTransaction,
+)
 
 __all__ = ["NAMES", "STRUCTURE", "USAGE", "note", "prune"]
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import bindparam, select
 
-from placement_server.store import provider_rows
+from placement_server.store.providers import provider_rows
 from placement_server.store.records import AllocationRow, ConsumerRecord, Provider
 from placement_server.store.tables import (
     allocations,
@@ -17,7 +17,7 @@ from placement_server.store.tables import (
     resource_providers,
     users,
 )
-from placement_server.store.transaction import AnyRow, ReadTransaction, aware
+from placement_server.store.transactions.transaction import AnyRow, ReadTransaction, aware
 
 _A: Final = allocations.c
 

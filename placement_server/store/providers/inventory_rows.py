@@ -8,18 +8,23 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store import provider_rows
-from placement_server.store.capacity import single_precision, usable
 from placement_server.store.dialects import NewInventory, chunks
+from placement_server.store.providers import provider_rows
+from placement_server.store.providers.capacity import single_precision, usable
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
-from placement_server.store.retry import LostRace
 from placement_server.store.tables import (
     allocations,
     inventories,
     resource_classes,
     resource_providers,
 )
-from placement_server.store.transaction import AnyRow, ReadTransaction, WriteTransaction, aware
+from placement_server.store.transactions.retry import LostRace
+from placement_server.store.transactions.transaction import (
+    AnyRow,
+    ReadTransaction,
+    WriteTransaction,
+    aware,
+)
 
 _C: Final = inventories.c
 _KEY_INDEX: Final = "FORCE INDEX (uniq_inventories0resource_provider_resource_class)"

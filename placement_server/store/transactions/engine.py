@@ -22,6 +22,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.connection.url import (
     connect_arguments,
     database_url,
@@ -29,7 +30,6 @@ from placement_server.store.connection.url import (
     missing_driver,
 )
 from placement_server.store.errors import StoreUnavailable
-from placement_server.store.options import StoreOptions
 
 LOG = logging.getLogger(__name__)
 

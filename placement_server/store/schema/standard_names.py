@@ -6,9 +6,9 @@ import os_resource_classes
 import os_traits
 from sqlalchemy import insert, select, text
 
-from placement_server.store.names import FIRST_CUSTOM_CLASS_ID, STANDARD_CLASS_IDS
+from placement_server.store.schema.names import FIRST_CUSTOM_CLASS_ID, STANDARD_CLASS_IDS
 from placement_server.store.tables import resource_classes, traits
-from placement_server.store.transaction import WriteTransaction
+from placement_server.store.transactions.transaction import WriteTransaction
 
 
 def synchronise(tx: WriteTransaction) -> None:

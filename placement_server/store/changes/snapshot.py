@@ -12,7 +12,7 @@ from sqlalchemy import BindParameter, Select, bindparam, or_, select
 
 from placement_server.store import tables
 from placement_server.store.dialects import chunks
-from placement_server.store.transaction import USAGE, ReadTransaction
+from placement_server.store.transactions.transaction import USAGE, ReadTransaction
 
 _P = tables.resource_providers.c
 _I = tables.inventories.c

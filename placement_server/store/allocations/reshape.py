@@ -7,30 +7,36 @@ from typing import Final
 
 from sqlalchemy import bindparam
 
-from placement_server.store import claims, consumers, inventory_rows
-from placement_server.store.allocations import (
+from placement_server.store.allocations import claim_check, consumers
+from placement_server.store.allocations.allocations import (
     check_providers,
     new_allocations,
     raised_providers,
     replace_holdings,
     sum_of_old,
 )
-from placement_server.store.capacity import usable
-from placement_server.store.claims import Asked, Key, KnownInventory, Taken
+from placement_server.store.allocations.claim_check import Asked, Key, KnownInventory, Taken
+from placement_server.store.allocations.write_context import look
 from placement_server.store.dialects import InventoryChange
 from placement_server.store.errors import (
     InventoryInUse,
     ReshapeGenerationConflict,
     ReshapeProviderNotFound,
 )
-from placement_server.store.inventory_rows import HeldInventory
-from placement_server.store.names import class_names, hold_classes
-from placement_server.store.provider_rows import PROVIDER, SELECT_PROVIDERS, provider_of
-from placement_server.store.providers import bump
+from placement_server.store.providers import inventory_rows
+from placement_server.store.providers.capacity import usable
+from placement_server.store.providers.inventory_rows import HeldInventory
+from placement_server.store.providers.provider_rows import PROVIDER, SELECT_PROVIDERS, provider_of
+from placement_server.store.providers.providers import bump
 from placement_server.store.records import ConsumerWrite, InventoryRecord, Provider
-from placement_server.store.retry import LostRace
-from placement_server.store.scene import look
-from placement_server.store.transaction import STRUCTURE, USAGE, ReadTransaction, WriteTransaction
+from placement_server.store.schema.names import class_names, hold_classes
+from placement_server.store.transactions.retry import LostRace
+from placement_server.store.transactions.transaction import (
+    STRUCTURE,
+    USAGE,
+    ReadTransaction,
+    WriteTransaction,
+)
 
 Wanted = Mapping[str, tuple[int, Mapping[str, InventoryRecord]]]
 """Provider uuid -> (generation the writer has seen, the provider's whole new inventory)."""
@@ -80,7 +86,7 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
             raise LostRace(f"Provider {provider.uuid} changed meanwhile.", uuids=[provider.uuid])
 
     before = _use_before(tx, stock, asked, given_back)
-    taken = claims.check(asked, _interim(tx, stock, wanted, before), given_back)
+    taken = claim_check.check(asked, _interim(tx, stock, wanted, before), given_back)
     after = _use_after(stock, taken, given_back)
     for uuid, provider in listed.items():
         gone = [
@@ -154,10 +160,10 @@ def _interim(
     stock: Mapping[Key, HeldInventory],
     wanted: Mapping[int, Mapping[int, InventoryRecord]],
     before: Mapping[Key, int],
-) -> dict[Key, claims.Inventory]:
+) -> dict[Key, claim_check.Inventory]:
     """The inventories that the new allocations are checked against: old and new, new ones
     counting."""
-    interim: dict[Key, claims.Inventory] = dict(stock)
+    interim: dict[Key, claim_check.Inventory] = dict(stock)
     for provider_id, records in wanted.items():
         for class_id, record in records.items():
             old = stock.get((provider_id, class_id))

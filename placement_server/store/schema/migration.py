@@ -16,7 +16,7 @@ from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, text
 
 from placement_server.store.errors import SchemaRevisionUnknown, StoreUnavailable
-from placement_server.store.schema import revision_of
+from placement_server.store.schema.revision import revision_of
 
 _LOCK_NAME: Final = "placement-server schema"
 _LOCK_NUMBER: Final = 0x706C6163

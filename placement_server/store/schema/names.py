@@ -15,7 +15,7 @@ from sqlalchemy import Select, bindparam, select
 
 from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
 from placement_server.store.tables import resource_classes, traits
-from placement_server.store.transaction import ReadTransaction
+from placement_server.store.transactions.transaction import ReadTransaction
 
 CUSTOM_PREFIX: Final = "CUSTOM_"
 FIRST_CUSTOM_CLASS_ID: Final = 10000

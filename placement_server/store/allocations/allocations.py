@@ -23,17 +23,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from placement_server.store import claims, consumers, inventory_rows
-from placement_server.store.allocation_rows import of_consumer, of_provider
-from placement_server.store.claims import Asked, Key
-from placement_server.store.consumers import SeenConsumer
+from placement_server.store.allocations import claim_check, consumers
+from placement_server.store.allocations.allocation_rows import of_consumer, of_provider
+from placement_server.store.allocations.claim_check import Asked, Key
+from placement_server.store.allocations.consumers import SeenConsumer
+from placement_server.store.allocations.write_context import Scene, look
 from placement_server.store.dialects import Insertion, Rise
 from placement_server.store.errors import NoAllocations, ProviderNotFound, listed
-from placement_server.store.names import class_ids
+from placement_server.store.providers import inventory_rows
 from placement_server.store.records import ANY, ConsumerWrite
-from placement_server.store.retry import LostRace
-from placement_server.store.scene import Scene, look
-from placement_server.store.transaction import WriteTransaction
+from placement_server.store.schema.names import class_ids
+from placement_server.store.transactions.retry import LostRace
+from placement_server.store.transactions.transaction import WriteTransaction
 
 __all__ = ["delete", "of_consumer", "of_provider", "write"]
 
@@ -75,7 +76,7 @@ def _apply(tx: WriteTransaction, scene: Scene, *, raise_emptied: bool) -> None:
     given_back = sum_of_old(scene.consumers)
     check_providers(scene.consumers, scene.provider_ids)
     asked = new_allocations(tx, scene.consumers, scene.provider_ids)
-    taken = claims.check(asked, scene.inventories, given_back)
+    taken = claim_check.check(asked, scene.inventories, given_back)
 
     replace_holdings(tx, scene.consumers, asked)
 
@@ -83,7 +84,7 @@ def _apply(tx: WriteTransaction, scene: Scene, *, raise_emptied: bool) -> None:
         return
     raised = raised_providers(scene.consumers, asked, emptied_too=raise_emptied)
     rises = [Rise(one, root, one in raised) for one, root in sorted(scene.root_ids.items())]
-    wanted = claims.changes(taken, scene.inventories, given_back)
+    wanted = claim_check.changes(taken, scene.inventories, given_back)
     settled = tx.settle(wanted, rises)
     if settled.applied != len(wanted):
         raise LostRace(

@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import bindparam, select
 
-from placement_server.store import owners
+from placement_server.store.allocations import owners
 from placement_server.store.dialects import Insertion, chunks
 from placement_server.store.errors import ConsumerGenerationConflict
 from placement_server.store.records import ANY, KEEP, ConsumerWrite, Keep
-from placement_server.store.retry import LostRace
 from placement_server.store.tables import allocations, consumers
-from placement_server.store.transaction import AnyResult, WriteTransaction
+from placement_server.store.transactions.retry import LostRace
+from placement_server.store.transactions.transaction import AnyResult, WriteTransaction
 
 _C: Final = consumers.c
 

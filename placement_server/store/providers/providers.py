@@ -7,7 +7,6 @@ from typing import Final, Literal, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, select
 
-from placement_server.store import inventory_rows
 from placement_server.store.dialects import chunks
 from placement_server.store.errors import (
     ParentIsSelf,
@@ -21,10 +20,10 @@ from placement_server.store.errors import (
     ReparentingNotAllowed,
     UnparentingNotAllowed,
 )
-from placement_server.store.provider_filters import find, identified
-from placement_server.store.provider_rows import BY_ID, HOLD_PROVIDERS, get
+from placement_server.store.providers import inventory_rows
+from placement_server.store.providers.filters import find, identified
+from placement_server.store.providers.provider_rows import BY_ID, HOLD_PROVIDERS, get
 from placement_server.store.records import KEEP, Keep, Provider
-from placement_server.store.retry import LostRace
 from placement_server.store.tables import (
     allocations,
     inventories,
@@ -32,7 +31,8 @@ from placement_server.store.tables import (
     resource_provider_traits,
     resource_providers,
 )
-from placement_server.store.transaction import STRUCTURE, WriteTransaction, aware
+from placement_server.store.transactions.retry import LostRace
+from placement_server.store.transactions.transaction import STRUCTURE, WriteTransaction, aware
 
 __all__ = ["bump", "create", "delete", "find", "get", "identified", "update"]
 

@@ -10,14 +10,14 @@ from sqlalchemy import ColumnElement, and_, bindparam, select, true
 
 from placement_server.store.dialects import chunks
 from placement_server.store.errors import ResourceClassNotFound, TraitNotFound
-from placement_server.store.names import class_ids, trait_ids
-from placement_server.store.provider_rows import (
+from placement_server.store.providers.provider_rows import (
     PROVIDER,
     SELECT_PROVIDERS,
     AnySelect,
     provider_of,
 )
 from placement_server.store.records import Provider
+from placement_server.store.schema.names import class_ids, trait_ids
 from placement_server.store.tables import (
     inventories,
     placement_aggregates,
@@ -25,7 +25,7 @@ from placement_server.store.tables import (
     resource_provider_traits,
     resource_providers,
 )
-from placement_server.store.transaction import AnyRow, ReadTransaction
+from placement_server.store.transactions.transaction import AnyRow, ReadTransaction
 
 Condition = ColumnElement[bool]
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from placement_server.store import inventory_rows, provider_rows
-from placement_server.store.capacity import reserved_is_valid, usable
 from placement_server.store.errors import (
     ConcurrentUpdate,
     InventoryExists,
@@ -20,11 +18,17 @@ from placement_server.store.errors import (
     InventoryNotFound,
     ReservedTooLarge,
 )
-from placement_server.store.inventory_rows import HeldInventory
-from placement_server.store.names import class_ids, class_names, hold_classes
-from placement_server.store.providers import bump
+from placement_server.store.providers import inventory_rows, provider_rows
+from placement_server.store.providers.capacity import reserved_is_valid, usable
+from placement_server.store.providers.inventory_rows import HeldInventory
+from placement_server.store.providers.providers import bump
 from placement_server.store.records import InventoryRecord, Provider, StoredInventory
-from placement_server.store.transaction import STRUCTURE, ReadTransaction, WriteTransaction
+from placement_server.store.schema.names import class_ids, class_names, hold_classes
+from placement_server.store.transactions.transaction import (
+    STRUCTURE,
+    ReadTransaction,
+    WriteTransaction,
+)
 
 LOG = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from oslo_config import cfg
 
+from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreUnavailable
-from placement_server.store.options import StoreOptions
 
 LOG = logging.getLogger(__name__)
 

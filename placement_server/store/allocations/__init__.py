@@ -1,0 +1,1 @@
+"""Allocations and their consumers, and the reshape that moves them with inventory."""

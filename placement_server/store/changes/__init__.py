@@ -1,0 +1,1 @@
+"""The feed of changes, and consistent reads of the trees that changed."""

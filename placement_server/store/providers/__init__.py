@@ -1,0 +1,1 @@
+"""Resource providers with their inventories, traits and aggregates."""

@@ -1,0 +1,1 @@
+"""The schema's revisions, and the names every database starts with."""

@@ -1,0 +1,1 @@
+"""Transactions: the engine, retries, and the outcome of interrupted commits."""
