@@ -54,9 +54,9 @@ def _read(
 ) -> tuple[RequestSpec, GuestNuma]:
     # loaded with the first claim that has a flavor: an agent without claims does without
     from compute_agent.request import flavor_settings
+    from compute_agent.request.errors import SchedulerError
     from compute_agent.request.guest_numa import PAGE_SIZE_TRAIT_PREFIX, guest_numa
     from compute_agent.request.spec_reader import read_spec
-    from compute_agent.scheduler.errors import SchedulerError
 
     said = {name: spec[name] for name in READ_FIELDS if spec.get(name) is not None}
     known = [f"{PAGE_SIZE_TRAIT_PREFIX}{size}" for size in sorted(page_sizes)]

@@ -104,9 +104,9 @@ def needs_of(request: ClaimRequest) -> Mapping[str, int]:
     if not (request.spec.get("flavor") or {}).get("extra_specs"):
         return request.needs
     # loaded for the time of an upgrade only
+    from compute_agent.request.errors import SchedulerError
     from compute_agent.request.flavor import RequestOptions, request_of
     from compute_agent.request.spec_reader import read_spec
-    from compute_agent.scheduler.errors import SchedulerError
 
     said = {name: request.spec[name] for name in FLAVOR_FIELDS if name in request.spec}
     owner = {"project_id": request.project or "-", "user_id": request.user or "-"}

@@ -24,7 +24,7 @@ from compute_agent.request.candidate_request import (
     CandidateRequest,
     RequestGroup,
 )
-from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.request.errors import InvalidRequest
 
 _KEYED = re.compile(r"^(resources|trait)([a-zA-Z0-9_-]{1,64})?:(.*)$")
 _PLAIN = re.compile(r"^(member_of|in_tree|same_subtree)([a-zA-Z0-9_-]{1,64})?$")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import amount, resource_class, trait, uuid_text
-from compute_agent.scheduler.errors import InvalidRequest
 
 
 class Fields:

@@ -16,8 +16,8 @@ from compute_agent.request.candidate_request import (
     RequestGroup,
     with_host_traits_on_root,
 )
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import PciRequest, RequestedGroup, RequestSpec
-from compute_agent.scheduler.errors import InvalidRequest
 
 _ALIAS_SPEC = "pci_passthrough:alias"
 _ALIAS_NAMESPACE = uuid.UUID("6f2ad0f5-4c54-4b8f-9b5c-0a4bb2b9f0c1")

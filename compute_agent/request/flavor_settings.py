@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from oslo_utils import strutils
 
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.errors import InvalidRequest
 
 Setting = Callable[[RequestSpec, CandidateRequest], CandidateRequest]
 

@@ -12,9 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from compute_agent.request import flavor_settings
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import amount
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.errors import InvalidRequest
 
 PAGE_SIZE_TRAIT_PREFIX = "CUSTOM_MEMORY_PAGE_SIZE_"
 _SMALL_PAGE = 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestedGroup
-from compute_agent.scheduler.errors import InvalidRequest
 
 
 def groups_of_port(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import uuid_text
 from compute_agent.request.fields import Fields
 from compute_agent.request.ports import groups_of_port
@@ -19,7 +20,6 @@ from compute_agent.request.spec import (
     RequestedNetwork,
     RequestSpec,
 )
-from compute_agent.scheduler.errors import InvalidRequest
 
 
 def instances_of(body: Mapping[str, Any]) -> tuple[str, ...]:

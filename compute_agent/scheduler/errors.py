@@ -17,22 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compute_agent.errors import ComputeAgentError
+from compute_agent.request.errors import SchedulerError
 from compute_agent.scheduler.causes import Causes
-
-
-class SchedulerError(ComputeAgentError):
-    """Root of what the scheduler raises on purpose."""
-
-
-class InvalidRequest(SchedulerError):
-    """A request that no placement could answer; the message names field, value and expectation."""
-
-    def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"{field} is {value!r}: expected {expected}.")
-        self.field = field
-        self.value = value
-        self.expected = expected
 
 
 class NoValidHost(SchedulerError):

@@ -31,12 +31,12 @@ from compute_agent.daemon import message_bus, signals
 from compute_agent.errors import ComputeAgentError, PlacementUnavailable
 from compute_agent.placement.transport import Transport
 from compute_agent.request import spec_reader
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import uuid_text
 from compute_agent.request.fields import Fields
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.assembly import SchedulerParts
-from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.moves.move import move_kind, move_of
 from compute_agent.scheduler.selection import Selection

@@ -298,7 +298,7 @@ def read_json(file: str) -> dict[str, Any]:
 
     :raises InvalidRequest: it cannot be read, or is no object.
     """
-    from compute_agent.scheduler.errors import InvalidRequest
+    from compute_agent.request.errors import InvalidRequest
 
     named = "standard input" if file == "-" else file
     try:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from compute_agent.request import extra_specs
 from compute_agent.request.candidate_request import SUFFIX, UNSUFFIXED, RequestGroup
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import Flavor, RequestedGroup, RequestSpec
-from compute_agent.scheduler.errors import InvalidRequest
 
 _CONSUMER_TYPE = re.compile(r"[A-Z0-9_]{1,255}")
 

@@ -21,9 +21,9 @@ from compute_agent.drift.instances.instance import (
 )
 from compute_agent.placement.allocations import UNTYPED, NoCapacity
 from compute_agent.request import flavor
+from compute_agent.request.errors import SchedulerError
 from compute_agent.request.ports import binding_allocation
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.errors import SchedulerError
 
 if TYPE_CHECKING:
     from compute_agent.placement.provider_directory import ProviderDirectory

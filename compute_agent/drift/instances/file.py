@@ -10,7 +10,7 @@ from typing import Any
 
 from compute_agent import errors
 from compute_agent.drift.instances.instance import Instance, instance_of
-from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.request.errors import InvalidRequest
 
 Line = str | Mapping[str, Any]
 """A bare uuid, or the description of an instance, whose `uuid` is canonical."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from compute_agent.request import flavor
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.errors import InvalidRequest
 
 Mappings = Mapping[str, Sequence[str]]
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from compute_agent.scheduler.errors import SchedulerError
+from compute_agent.request.errors import SchedulerError
 from compute_agent.state import documents
 from compute_agent.state.documents import MAX_BYTES, FileUnusable, NoJson
 from compute_agent.state.shapes import BOOLEAN, Shape, is_not, object_of

@@ -7,8 +7,8 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
 

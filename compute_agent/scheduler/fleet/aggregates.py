@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from compute_agent.errors import InvalidConfiguration
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import uuid_text
-from compute_agent.scheduler.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.scheduler.candidates import Allocations
-from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.state.shapes import AMOUNTS, TEXT, list_of, map_of, word_of
 
 

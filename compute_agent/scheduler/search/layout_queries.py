@@ -22,10 +22,10 @@ from compute_agent.request.candidate_request import (
     CandidateRequest,
     RequestGroup,
 )
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.flavor_settings import MEMORY_ENCRYPTION_TRAITS
 from compute_agent.request.guest_numa import GuestNode, GuestNuma
 from compute_agent.scheduler.candidates import NUMA_ROOT, Answer, Candidate
-from compute_agent.scheduler.errors import InvalidRequest
 
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
 UNPINNED = "unpinned"

@@ -13,9 +13,10 @@ from oslo_utils import strutils
 
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import CandidateRequest
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.causes import Causes
-from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
+from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.aggregates import Aggregates
 
 DISABLED = "COMPUTE_STATUS_DISABLED"

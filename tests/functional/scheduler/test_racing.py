@@ -17,9 +17,10 @@ from compute_agent.daemon import message_bus
 from compute_agent.errors import PlacementAPIConnectFailure, PlacementUnavailable
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.placement.transport import RecordingTransport, Response
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import assembly
-from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
+from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService
 from tests.functional.scheduler.conftest import Cloud
 from tests.functional.scheduler.schedulers import new_uuid, scheduler

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import PciRequest
 from compute_agent.scheduler.claiming.bindings import (
     accelerator_providers,
     device_providers,
     parent_interface,
 )
-from compute_agent.scheduler.errors import InvalidRequest
 from tests.unit.scheduler.specs import spec
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from compute_agent.errors import InvalidConfiguration
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.flavor import PciAlias
 from compute_agent.request.spec import GuestCell, PciRequest, RequestedNetwork, RequestSpec
 from compute_agent.scheduler.assembly import pci_aliases, ratios
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
-from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.fleet.announcements import Announcement

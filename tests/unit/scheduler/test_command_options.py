@@ -8,7 +8,7 @@ import pytest
 
 from compute_agent.cmd.scheduler.request_options import ClaimWords, spec_of
 from compute_agent.request import spec_reader
-from compute_agent.scheduler.errors import InvalidRequest
+from compute_agent.request.errors import InvalidRequest
 from tests.unit.scheduler.specs import query_of
 
 AGGREGATE = "11111111-1111-1111-1111-111111111111"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from compute_agent.errors import InvalidConfiguration
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import Flavor, InstanceGroup, RequestSpec
 from compute_agent.scheduler.candidates import ProviderSummary
-from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilter

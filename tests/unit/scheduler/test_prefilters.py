@@ -9,6 +9,7 @@ import os_traits
 import pytest
 
 from compute_agent.errors import InvalidConfiguration
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import (
     Destination,
     Image,
@@ -16,7 +17,7 @@ from compute_agent.request.spec import (
     RequestedNetwork,
     RequestSpec,
 )
-from compute_agent.scheduler.errors import InvalidRequest, NoValidHost
+from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet import aggregates
 from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates
 from compute_agent.scheduler.search import prefilters

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.flavor import PciAlias
 from compute_agent.request.ports import binding_allocation, groups_of_port
 from compute_agent.request.spec import PciRequest, RequestedGroup
-from compute_agent.scheduler.errors import InvalidRequest
 from tests.unit.scheduler.specs import query_of, request_of, spec
 
 AGGREGATE = "11111111-1111-1111-1111-111111111111"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.guest_numa import GuestNode, GuestNuma, guest_numa
 from compute_agent.request.spec import RequestedGroup, RequestSpec
-from compute_agent.scheduler.errors import InvalidRequest
 from compute_agent.scheduler.search import layout_queries, split
 from tests.unit.scheduler.specs import request_of, spec
 from tests.unit.scheduler.trees import answered, candidate, summary

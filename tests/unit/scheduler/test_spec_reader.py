@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.guest_numa import GuestNode, guest_numa
 from compute_agent.request.spec import GuestCell, RequestSpec
 from compute_agent.request.spec_reader import instances_of, read_spec
-from compute_agent.scheduler.errors import InvalidRequest
 from tests.unit.scheduler.specs import query_of
 
 U1, U2, U3 = (f"{digit * 8}-{digit * 4}-{digit * 4}-{digit * 4}-{digit * 12}" for digit in "123")
