@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.claims.book import ClaimRequest
+from compute_agent.claims.request import ClaimRequest
 from compute_agent.provider_tree.provider import canonical
 
 

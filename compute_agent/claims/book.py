@@ -19,8 +19,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.claims import comparison
@@ -41,6 +41,7 @@ from compute_agent.claims.checks import (
 )
 from compute_agent.claims.host_cells import HostCell, cells_of, cells_of_guest
 from compute_agent.claims.legacy_allocation import Allocated, SelfClaim
+from compute_agent.claims.request import Amounts, ClaimRequest
 from compute_agent.claims.units import PCPU, chosen, holdings, units_of
 from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
 
@@ -53,33 +54,6 @@ if TYPE_CHECKING:
     from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 
 LOG = logging.getLogger(__name__)
-
-Amounts: TypeAlias = Mapping[str, Mapping[str, int]]
-"""Provider uuid to amounts by class."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimRequest:
-    """What the host is asked to give to an instance.
-
-    :param amounts: what was allocated for it, on this host and elsewhere; empty: whatever
-        placement holds for it here.
-    :param providers_of: request group to the providers that serve it.
-    :param node: empty: the node that the providers belong to.
-    :param migration: consumer under which what the instance has here is kept meanwhile.
-    :param needs: what its flavor says, by class, without extra specs; with `project`, `user` and
-        the specification as it was sent, for an instance that comes without an allocation.
-    """
-
-    instance: str
-    amounts: Amounts = field(default_factory=dict)
-    providers_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    node: str = ""
-    migration: str = ""
-    needs: Mapping[str, int] = field(default_factory=dict)
-    project: str = ""
-    user: str = ""
-    spec: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 class ClaimBook:

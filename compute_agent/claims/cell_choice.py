@@ -22,7 +22,7 @@ from compute_agent.state.claim import AssignedUnit, ClaimedCell
 from compute_agent.virt.layout.compute_resources import NUMA_ROOT
 
 if TYPE_CHECKING:
-    from compute_agent.claims.book import Amounts, ClaimRequest
+    from compute_agent.claims.request import Amounts, ClaimRequest
     from compute_agent.provider_tree import ProviderTree
 
 _CELL = re.compile(r"_NUMA(\d+)$")

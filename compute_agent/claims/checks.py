@@ -10,7 +10,7 @@ from compute_agent.state.claim import Claim
 from compute_agent.virt.layout.application import MISSING as DEVICE_MISSING
 
 if TYPE_CHECKING:
-    from compute_agent.claims.book import Amounts, ClaimRequest
+    from compute_agent.claims.request import Amounts, ClaimRequest
     from compute_agent.provider_tree import ProviderTree
 
 NAMED = 5

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from compute_agent import conf as agent_conf
-from compute_agent.claims.book import ClaimBook, ClaimRequest
+from compute_agent.claims.book import ClaimBook
 from compute_agent.claims.cell_choice import CellPolicy
 from compute_agent.claims.legacy_allocation import SelfClaim
+from compute_agent.claims.request import ClaimRequest
 from compute_agent.discovery.facts import HugePages
 from compute_agent.placement.allocations import Claimed, NoCapacity
 from compute_agent.placement.connection import OfferedVersions

@@ -7,7 +7,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.agent import claim_messages
-from compute_agent.claims.book import ClaimRequest
+from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import holdings
 from compute_agent.provider_tree import SHARING_TRAIT
 from compute_agent.state.claim import AssignedUnit
