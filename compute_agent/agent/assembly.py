@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from compute_agent.drift.repair import Wanted
 from compute_agent.placement.transport import KeystoneTransport, ReadOnlyTransport
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.report.client import ReportClient
+from compute_agent.report.usage import holders_of, usage_of
 from compute_agent.state import files as state_files
 from compute_agent.state import identity
 from compute_agent.state.files import AgentLock
@@ -305,17 +305,3 @@ def cell_policy(conf: cfg.ConfigOpts) -> CellPolicy:
 def refresh_seconds(conf: cfg.ConfigOpts) -> float:
     """Return after how long associations in placement are read again; 0 for never."""
     return float(conf.compute.resource_provider_association_refresh)
-
-
-def usage_of(report: ReportClient, provider_uuid: str) -> Mapping[str, int]:
-    """Return what consumers hold of a provider, by class."""
-    used: Counter[str] = Counter()
-    for resources in holders_of(report, provider_uuid).values():
-        used.update(resources)
-    return used
-
-
-def holders_of(report: ReportClient, provider_uuid: str) -> Mapping[str, Mapping[str, int]]:
-    """Return what each consumer holds of a provider, by class."""
-    found = report.get_allocations_for_provider(provider_uuid)
-    return {consumer: record["resources"] for consumer, record in found.items()}

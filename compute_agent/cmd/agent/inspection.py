@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.agent.assembly import usage_of
 from compute_agent.report.operations import KeepProvider, describe
+from compute_agent.report.usage import usage_of
 from compute_agent.tracker.remedies import as_one
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.agent.assembly import usage_of
 from compute_agent.drift.healing.coverage import Amounts, Coverage, total
 from compute_agent.drift.healing.guest_devices import CPU_CLASSES, GuestFacts
 from compute_agent.drift.healing.shortage import HostProvider, Roomiest, roomiest
 from compute_agent.drift.wording import resources
 from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.provider_tree.inventory import capacity
+from compute_agent.report.usage import usage_of
 from compute_agent.request.candidate_request import (
     GUEST_CELL_SUFFIX,
     UNSUFFIXED,
