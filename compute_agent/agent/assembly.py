@@ -34,7 +34,7 @@ from compute_agent.tracker.removed_nodes import Departures
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.shared_disk import SharedDisk
 from compute_agent.tracker.status import StatusBoard
-from compute_agent.virt.driver import load_driver
+from compute_agent.virt.loading import load_driver
 
 if TYPE_CHECKING:
     from oslo_config import cfg

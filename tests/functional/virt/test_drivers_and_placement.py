@@ -19,9 +19,10 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.tracker import agent_traits, reshape_check
 from compute_agent.virt import fake
-from compute_agent.virt.driver import ComputeDriver, InstanceDevices, load_driver
+from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import PciOptions
+from compute_agent.virt.loading import load_driver
 from placement_server.app import build_app
 from placement_server.conf import new_config as new_server_config
 

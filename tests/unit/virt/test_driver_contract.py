@@ -10,7 +10,8 @@ import pytest
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt import fake
-from compute_agent.virt.driver import ComputeDriver, load_driver
+from compute_agent.virt.driver import ComputeDriver
+from compute_agent.virt.loading import load_driver
 
 from .conftest import MakeConf
 from .hosts import content

@@ -10,9 +10,10 @@ import pytest
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt import fake
-from compute_agent.virt.driver import InstanceDevices, load_driver
+from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.fake.instances import BuildAborted, GuestFailure
 from compute_agent.virt.fake.topology_drivers import Misdeed
+from compute_agent.virt.loading import load_driver
 
 from .conftest import MakeConf
 

@@ -9,9 +9,10 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.virt.driver import Allocations, ComputeDriver, load_driver
+from compute_agent.virt.driver import Allocations, ComputeDriver
 from compute_agent.virt.fake import FakeDriver
 from compute_agent.virt.host import HostDriver
+from compute_agent.virt.loading import load_driver
 
 from .conftest import MakeConf
 
