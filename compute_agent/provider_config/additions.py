@@ -21,7 +21,6 @@ import logging
 import uuid as uuidlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from compute_agent import errors
@@ -81,34 +80,6 @@ class MergeResult:
     """Providers the files name and the tree does not have, as written."""
     kept: tuple[str, ...]
     """Sentences on classes that left the files and stay because consumers hold them."""
-
-
-def load(directory: Path) -> ProviderConfigs:
-    """Read every `*.yaml` directly in `directory`, in the order of their names.
-
-    :raises ProviderConfigException: a file that cannot be read or says something impossible.
-    """
-    try:
-        paths = sorted(path for path in directory.iterdir() if path.name.endswith(".yaml"))
-    except FileNotFoundError:
-        LOG.info("There is no directory %s: no provider config files are read.", directory)
-        return ProviderConfigs()
-    except OSError as error:
-        raise ProviderConfigException(
-            f"The provider config directory {directory} cannot be read: {error.strerror}. Correct "
-            "its permissions or [compute]provider_config_location."
-        ) from error
-    if not paths:
-        LOG.info("The directory %s holds no provider config files (*.yaml).", directory)
-        return ProviderConfigs()
-    # loaded only where there are files, as parser and validator take longer than all the rest
-    from compute_agent.provider_config import file as provider_config_file
-
-    providers: list[ProviderConfig] = []
-    for path in paths:
-        providers.extend(provider_config_file.read(path))
-    _refuse_duplicates(providers)
-    return ProviderConfigs(tuple(providers))
 
 
 def merge(
@@ -184,18 +155,6 @@ class Announcements:
         for sentence in sorted(kept - self._kept):
             LOG.error("%s.", sentence)
         self._absent, self._kept = absent, kept
-
-
-def _refuse_duplicates(providers: Sequence[ProviderConfig]) -> None:
-    seen: dict[str, str] = {}
-    for provider in providers:
-        other = seen.get(provider.identification)
-        if other is not None:
-            raise ProviderConfigException(
-                f"{other} and {provider.source_file} both have an entry for the provider with "
-                f"{provider.identification}. Keep one of them."
-            )
-        seen[provider.identification] = provider.source_file
 
 
 def _assign(

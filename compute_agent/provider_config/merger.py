@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from compute_agent import errors
 from compute_agent.provider_config import additions as provider_config
+from compute_agent.provider_config import directory
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
@@ -66,7 +67,7 @@ class ProviderConfigMerger:
         """
         with self._mutex:
             self._seen = self._fingerprint()
-            self._configs = provider_config.load(self._directory)
+            self._configs = directory.load(self._directory)
 
     def merge(self, base: ProviderTree, tree: ProviderTree, root_uuid: str) -> Merged:
         """Edit the wanted `tree` of one node; what placement has is `base`."""

@@ -14,9 +14,9 @@ from compute_agent.provider_config.additions import (
     MergeResult,
     ProviderConfigException,
     ProviderConfigs,
-    load,
     merge,
 )
+from compute_agent.provider_config.directory import load
 from compute_agent.provider_tree import ProviderTree
 
 NODE = "5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11"
