@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from placement_server.store.allocations.owners import KnownOwners
 from placement_server.store.changes import changes
 from placement_server.store.connection import configuration
 from placement_server.store.connection.availability import await_database
@@ -22,6 +21,7 @@ from placement_server.store.schema import revision, standard_names
 from placement_server.store.schema.names import Names
 from placement_server.store.transactions import outcome, retry
 from placement_server.store.transactions.engine import Engines, create_engines
+from placement_server.store.transactions.known_owners import KnownOwners
 from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
 
 if TYPE_CHECKING:

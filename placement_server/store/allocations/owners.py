@@ -5,16 +5,16 @@ Because none is ever removed or renamed, a process may remember the ids that it 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 from sqlalchemy import bindparam, literal, select
 
 from placement_server.store.dialects import Insertion, chunks
 from placement_server.store.tables import consumer_types, projects, users
+from placement_server.store.transactions.known_owners import OwnerIds
 
 if TYPE_CHECKING:
     from placement_server.store.transactions.transaction import WriteTransaction
@@ -33,47 +33,6 @@ _FIND: Final = sa.union_all(
         )
     )
 )
-
-
-class OwnerIds(NamedTuple):
-    """Ids by name."""
-
-    projects: dict[str, int]
-    users: dict[str, int]
-    types: dict[str, int]
-
-
-class KnownOwners:
-    """Ids that committed transactions have made, as far as this process has met them."""
-
-    def __init__(self, *, limit: int = 20_000) -> None:
-        self._limit = limit
-        self._turn = threading.Lock()
-        self._ids = OwnerIds({}, {}, {})
-
-    def among(self, wanted: tuple[list[str], list[str], list[str]]) -> OwnerIds | None:
-        """The ids of all these names, or None when one of them is not known."""
-        ids = self._ids
-        try:
-            return OwnerIds(
-                *(
-                    {name: known[name] for name in names}
-                    for known, names in zip(ids, wanted, strict=True)
-                )
-            )
-        except KeyError:
-            return None
-
-    def learn(self, found: OwnerIds) -> None:
-        """Remember what is in the database. Forgets everything when that becomes too much."""
-        with self._turn:
-            merged = OwnerIds(*(old | new for old, new in zip(self._ids, found, strict=True)))
-            full = sum(map(len, merged)) > self._limit
-            self._ids = found if full else merged
-
-    def forget(self) -> None:
-        """The database may have been replaced by another."""
-        self._ids = OwnerIds({}, {}, {})
 
 
 def ensure(

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Executable, Row
 
-from placement_server.store.allocations.owners import KnownOwners
 from placement_server.store.dialects import InventoryChange, Rise, Settled, batches_of, chunks
+from placement_server.store.transactions.known_owners import KnownOwners
 
 # Kinds of rows in ``changes``. A lower number says more: a reader that sees STRUCTURE reads the
 # whole tree again.

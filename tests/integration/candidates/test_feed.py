@@ -13,13 +13,13 @@ import sqlalchemy as sa
 
 from placement_server.candidates.index.feed import Feed
 from placement_server.store import resource_classes
-from placement_server.store.allocations.owners import KnownOwners
 from placement_server.store.changes import snapshot
 from placement_server.store.changes.snapshot import ChangeRow
 from placement_server.store.connection.options import StoreOptions
 from placement_server.store.providers import inventories, providers, traits
 from placement_server.store.store import Store
 from placement_server.store.tables import changes
+from placement_server.store.transactions.known_owners import KnownOwners
 from placement_server.store.transactions.transaction import (
     STRUCTURE,
     USAGE,
