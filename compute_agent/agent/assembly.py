@@ -18,7 +18,8 @@ from compute_agent.conf.networks import physnet_group
 from compute_agent.conf.places import naming_places
 from compute_agent.drift.audit import Auditor
 from compute_agent.drift.repair import Wanted
-from compute_agent.placement.transport import KeystoneTransport, ReadOnlyTransport
+from compute_agent.placement.keystone import KeystoneTransport
+from compute_agent.placement.transport import ReadOnlyTransport
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.report.client import ReportClient
 from compute_agent.report.usage import holders_of, usage_of

@@ -109,7 +109,7 @@ def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
         raise errors.InvalidConfiguration(
             f"--placement-config {namespace.placement_config}: there is no such file."
         )
-    from compute_agent.placement.transport import InProcessTransport
+    from compute_agent.placement.in_process import InProcessTransport
 
     return InProcessTransport.from_config_files([namespace.placement_config])
 

@@ -10,7 +10,8 @@ from itertools import count
 from typing import Any
 
 from compute_agent.cmd.manage import main as manage
-from compute_agent.placement.transport import WRITES, InProcessTransport, Response
+from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transport import WRITES, Response
 
 
 def main() -> int:

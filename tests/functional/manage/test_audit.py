@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from compute_agent.cmd.manage.progress import ProgressBars
-from compute_agent.placement.transport import InProcessTransport, Response
+from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transport import Response
 from tests.functional.manage.conftest import Agent, Operator, PlacementView
 
 NOW = "--min-age=0"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from compute_agent.placement.transport import InProcessTransport, Response
+from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transport import Response
 from tests.functional.manage.conftest import Operator
 from tests.functional.manage.described_instances import (
     FLAVOR,

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
+from compute_agent.placement.in_process import InProcessTransport
 from compute_agent.placement.retries import SystemClock
-from compute_agent.placement.transport import InProcessTransport, Response
+from compute_agent.placement.transport import Response
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.manage.conftest import Operator, Result
 from tests.functional.manage.reshaping_host import occupied, sums, will_report

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from compute_agent.placement.transport import InProcessTransport, Response, make_response
+from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transport import Response, make_response
 from tests.functional.manage.conftest import Operator
 
 AZ, RACK = str(uuid.uuid4()), str(uuid.uuid4())

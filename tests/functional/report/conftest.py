@@ -12,14 +12,9 @@ from typing import Any
 import pytest
 
 from compute_agent.placement.connection import Tally
-from compute_agent.placement.transport import (
-    InProcessTransport,
-    RecordingTransport,
-    Response,
-    Transport,
-    make_response,
-    request_headers,
-)
+from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.testing import RecordingTransport
+from compute_agent.placement.transport import Response, Transport, make_response, request_headers
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.report.flush import FlushReport

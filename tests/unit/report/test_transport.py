@@ -3,13 +3,9 @@
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.transport import (
-    InProcessTransport,
-    ReadOnlyTransport,
-    RecordingTransport,
-    Response,
-    make_response,
-)
+from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.testing import RecordingTransport
+from compute_agent.placement.transport import ReadOnlyTransport, Response, make_response
 
 
 class Echo:
