@@ -21,13 +21,13 @@ import sys
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__, errors
 from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.scheduler import moves
+from compute_agent.cmd.scheduler.exit_status import STATUS, Exit, exit_of
 from compute_agent.daemon import message_bus
 
 if TYPE_CHECKING:
@@ -41,30 +41,6 @@ if TYPE_CHECKING:
 
 MODULE = "compute_agent.cmd.scheduler.main"
 DEFAULT_OWNER = "compute-scheduler"
-_CONFLICTS = (
-    errors.AllocationUpdateFailed | errors.AllocationDeleteFailed | errors.AllocationMoveFailed
-)
-
-
-class Exit(IntEnum):
-    """Exit status of the command."""
-
-    DONE = 0
-    NOTHING_FITS = 1
-    BAD_INPUT = 2
-    PLACEMENT = 3
-    CONFLICT = 4
-    INTERRUPTED = 130
-    UNEXPECTED = 255
-
-
-STATUS: dict[int, str] = {
-    Exit.DONE: "done",
-    Exit.NOTHING_FITS: "nothing fits, or there was nothing to release",
-    Exit.BAD_INPUT: "bad options, request or configuration",
-    Exit.PLACEMENT: "placement, or a scheduler that is asked, cannot be used",
-    Exit.CONFLICT: "the consumer is claimed or changed by somebody else",
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -103,27 +79,6 @@ def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> i
     if isinstance(error, NoValidHost) and namespace.json:
         print(json.dumps(error.as_dict(), indent=2))
     return exit_of(error)
-
-
-def exit_of(error: errors.ComputeAgentError) -> Exit:
-    """Return the exit status that an error stands for."""
-    from compute_agent.openstack.service import ServiceUnusable
-    from compute_agent.scheduler.errors import (
-        AnswerMalformed,
-        MoveRefused,
-        NoSchedulerAnswers,
-        NoValidHost,
-    )
-
-    if isinstance(error, NoValidHost):
-        return Exit.NOTHING_FITS
-    if isinstance(error, _CONFLICTS | MoveRefused):
-        return Exit.CONFLICT
-    if isinstance(
-        error, errors.PlacementError | AnswerMalformed | NoSchedulerAnswers | ServiceUnusable
-    ):
-        return Exit.PLACEMENT
-    return Exit.BAD_INPUT
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,0 +1,58 @@
+"""Exit status of compute-scheduler."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from compute_agent import errors
+
+if TYPE_CHECKING:
+    pass
+
+
+_CONFLICTS = (
+    errors.AllocationUpdateFailed | errors.AllocationDeleteFailed | errors.AllocationMoveFailed
+)
+
+
+class Exit(IntEnum):
+    """Exit status of the command."""
+
+    DONE = 0
+    NOTHING_FITS = 1
+    BAD_INPUT = 2
+    PLACEMENT = 3
+    CONFLICT = 4
+    INTERRUPTED = 130
+    UNEXPECTED = 255
+
+
+STATUS: dict[int, str] = {
+    Exit.DONE: "done",
+    Exit.NOTHING_FITS: "nothing fits, or there was nothing to release",
+    Exit.BAD_INPUT: "bad options, request or configuration",
+    Exit.PLACEMENT: "placement, or a scheduler that is asked, cannot be used",
+    Exit.CONFLICT: "the consumer is claimed or changed by somebody else",
+}
+
+
+def exit_of(error: errors.ComputeAgentError) -> Exit:
+    """Return the exit status that an error stands for."""
+    from compute_agent.openstack.service import ServiceUnusable
+    from compute_agent.scheduler.errors import (
+        AnswerMalformed,
+        MoveRefused,
+        NoSchedulerAnswers,
+        NoValidHost,
+    )
+
+    if isinstance(error, NoValidHost):
+        return Exit.NOTHING_FITS
+    if isinstance(error, _CONFLICTS | MoveRefused):
+        return Exit.CONFLICT
+    if isinstance(
+        error, errors.PlacementError | AnswerMalformed | NoSchedulerAnswers | ServiceUnusable
+    ):
+        return Exit.PLACEMENT
+    return Exit.BAD_INPUT
