@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 import threading
 import uuid
@@ -27,17 +26,12 @@ from compute_agent import __version__, errors
 from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.scheduler import moves
+from compute_agent.cmd.scheduler.configured import _transport, assembled, configuration, read_json
 from compute_agent.cmd.scheduler.exit_status import STATUS, Exit, exit_of
 from compute_agent.daemon import message_bus
 
 if TYPE_CHECKING:
-    from oslo_config import cfg
-
     from compute_agent.cmd.scheduler.request_options import ClaimWords
-    from compute_agent.scheduler.fleet.announcements import Announcements
-    from compute_agent.scheduler.manager import Scheduler
-    from compute_agent.scheduler.moves.mover import Mover
-    from compute_agent.scheduler.placement_client import PlacementClient
 
 MODULE = "compute_agent.cmd.scheduler.main"
 DEFAULT_OWNER = "compute-scheduler"
@@ -248,27 +242,6 @@ def _select(namespace: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def read_json(file: str) -> dict[str, Any]:
-    """Return the JSON object in a file, or on standard input for ``-``.
-
-    :raises InvalidRequest: it cannot be read, or is no object.
-    """
-    from compute_agent.request.errors import InvalidRequest
-
-    named = "standard input" if file == "-" else file
-    try:
-        if file == "-":
-            body = json.load(sys.stdin)
-        else:
-            with open(file, encoding="utf-8") as stream:
-                body = json.load(stream)
-    except (OSError, ValueError) as error:
-        raise InvalidRequest("FILE", named, f"a JSON specification ({error})") from error
-    if not isinstance(body, dict):
-        raise InvalidRequest("FILE", named, "one JSON object, the request specification")
-    return body
-
-
 def _serve(namespace: argparse.Namespace) -> int:
     from oslo_log import log
 
@@ -301,59 +274,6 @@ def _upgrade_status(namespace: argparse.Namespace) -> int:
     else:
         print_status(status)
     return Exit.DONE
-
-
-def assembled(
-    namespace: argparse.Namespace, *, chooses: bool = False
-) -> tuple[Scheduler, PlacementClient, Mover]:
-    """Return a scheduler as the configuration describes it, with its client and its mover.
-
-    :param chooses: whether hosts will be chosen, so that it matters which are alive.
-    :raises InvalidConfiguration: it describes none.
-    """
-    from compute_agent.scheduler.assembly import parts_of
-
-    logging.basicConfig(
-        level=logging.DEBUG if namespace.debug else logging.ERROR,
-        format="%(levelname)s %(name)s: %(message)s",
-    )
-    conf = configuration(namespace)
-    # a host that is taken although it is silent, since it was named, is worth a word
-    logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
-    heard = _announcements(namespace, conf) if chooses else None
-    parts = parts_of(conf, _transport(conf), heard, serving=False)
-    return parts.scheduler, parts.client, parts.mover
-
-
-def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Announcements | None:
-    """Return what a running scheduler has heard of the hosts; `None`, and a note, if nothing."""
-    from compute_agent.scheduler import running_scheduler
-    from compute_agent.scheduler.errors import NoSchedulerAnswers
-
-    try:
-        return running_scheduler.announcements(conf)
-    except (errors.InvalidConfiguration, NoSchedulerAnswers) as error:
-        print(
-            f"compute-scheduler {namespace.command}: It is unknown which hosts are alive; only "
-            f"those that placement marks as disabled are left out. {error}",
-            file=sys.stderr,
-        )
-        return None
-
-
-def _transport(conf: cfg.ConfigOpts) -> Any:
-    from compute_agent.placement.keystone import KeystoneTransport
-
-    return KeystoneTransport.from_conf(conf)
-
-
-def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
-    from compute_agent import conf as agent_conf
-
-    argv = [f"--config-file={file}" for file in namespace.config_file]
-    argv += [f"--config-dir={directory}" for directory in namespace.config_dir]
-    argv += ["--debug"] if namespace.debug else []
-    return agent_conf.new_config(argv)
 
 
 if __name__ == "__main__":

@@ -45,8 +45,8 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _begin(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.configured import assembled, read_json
     from compute_agent.cmd.scheduler.exit_status import Exit
-    from compute_agent.cmd.scheduler.main import assembled, read_json
     from compute_agent.request import spec_reader
     from compute_agent.request.extra_specs import uuid_text
     from compute_agent.request.fields import Fields
@@ -73,8 +73,8 @@ def _begin(namespace: argparse.Namespace) -> int:
 
 
 def _finish(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.configured import assembled, read_json
     from compute_agent.cmd.scheduler.exit_status import Exit
-    from compute_agent.cmd.scheduler.main import assembled, read_json
     from compute_agent.scheduler.moves.move import move_of
 
     body = read_json(namespace.file)
@@ -86,8 +86,8 @@ def _finish(namespace: argparse.Namespace) -> int:
 
 
 def _revert(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.configured import assembled, read_json
     from compute_agent.cmd.scheduler.exit_status import Exit
-    from compute_agent.cmd.scheduler.main import assembled, read_json
     from compute_agent.scheduler.moves.move import move_of
 
     body = read_json(namespace.file)
@@ -99,8 +99,8 @@ def _revert(namespace: argparse.Namespace) -> int:
 
 
 def _returned(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.configured import assembled
     from compute_agent.cmd.scheduler.exit_status import Exit
-    from compute_agent.cmd.scheduler.main import assembled
     from compute_agent.request.extra_specs import uuid_text
 
     instance = uuid_text("INSTANCE", namespace.instance)
