@@ -6,7 +6,6 @@ Each is at least what :mod:`tracemalloc` sees, and not much more: a test compare
 from typing import Final
 
 from placement_server.candidates.query.compiled import Plan
-from placement_server.candidates.search.problem import Problem
 
 POINTER: Final = 8
 NUMBER: Final = 32
@@ -82,9 +81,9 @@ def relations(shares: int) -> int:
     return 512 + shares * (4 * POINTER + 3 * (NUMBER + shares // 8))
 
 
-def kind(plan: Plan, problem: Problem) -> int:
+def kind(plan: Plan, positions: int) -> int:
     """What a kind of tree takes, with its solver at the deepest of its search."""
-    items, positions = len(plan.items), len(problem.ancestors)
+    items = len(plan.items)
     number = NUMBER + positions // 8
     by_position = 3 * number + 4 * POINTER
     by_position += len(plan.contested) * 4 * POINTER

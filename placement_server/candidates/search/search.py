@@ -368,7 +368,7 @@ class Search:
             chunk = min(2 * chunk, _LARGEST_CHUNK)
 
     def _kind(self, problem: Problem) -> _Kind:
-        self.account.take(sizes.kind(self.plan, problem))
+        self.account.take(sizes.kind(self.plan, len(problem.ancestors)))
         solver = Solver(self.plan, problem, self._tick, self.shuffle, self.account)
         return _Kind(solver, self.account)
 
