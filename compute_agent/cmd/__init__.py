@@ -1,0 +1,1 @@
+"""Command lines: one folder per program."""

@@ -1,0 +1,1 @@
+"""Facts about this machine, read by sources that know nothing of placement."""

@@ -1,0 +1,1 @@
+"""Command lines: placement-server, placement-manage and placement-status."""

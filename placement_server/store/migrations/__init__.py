@@ -1,0 +1,1 @@
+"""Alembic migrations; the first carries the revision of OpenStack's schema."""
