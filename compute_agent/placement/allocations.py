@@ -10,7 +10,6 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
-from compute_agent.placement.ages import age_of
 from compute_agent.placement.allocation_races import repeating_races
 from compute_agent.placement.connection import (
     BASE,
@@ -19,6 +18,7 @@ from compute_agent.placement.connection import (
     parse_version,
 )
 from compute_agent.placement.providers import Providers
+from compute_agent.placement.responses import age_of
 from compute_agent.placement.transport import Microversion, Response
 
 UNTYPED: Final = "unknown"

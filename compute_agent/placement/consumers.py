@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any, TypeVar
 
 from compute_agent import errors
-from compute_agent.placement.ages import age_of
 from compute_agent.placement.allocations import Allocations, NoCapacity
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.request_pool import Workers
+from compute_agent.placement.responses import age_of
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transport import Transport
 

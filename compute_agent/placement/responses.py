@@ -8,7 +8,10 @@ a provider vanish.
 
 from __future__ import annotations
 
+import email.utils
 import re
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -188,3 +191,25 @@ def raise_malformed(
 def retry_after(response: Response) -> float | None:
     """Seconds the answer asks to wait: a number, or an HTTP date.  None when it asks nothing."""
     return seconds_of(response.headers.get("retry-after", ""))
+
+
+def age_of(headers: Mapping[str, str], clock: Callable[[], float] = time.time) -> float | None:
+    """Return the seconds since what was read was last written; None: placement does not tell.
+
+    :param headers: of the answer, names in lower case.
+    """
+    written = _seconds(headers.get("last-modified"))
+    if written is None:
+        return None
+    now = _seconds(headers.get("date"))
+    return (clock() if now is None else now) - written
+
+
+def _seconds(date: str | None) -> float | None:
+    if date is None:
+        return None
+    try:
+        return email.utils.parsedate_to_datetime(date).timestamp()
+    except ValueError:
+        # no date: told by the None, and what is of unknown age is judged by nobody
+        return None
