@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.state.ledger import ServiceState
-from compute_agent.tracker.agent_traits import DISABLED
 
 if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient
@@ -168,7 +168,9 @@ class Availability:
 
     def _mirror(self, state: ServiceState) -> None:
         """Show the state in placement at once; the next pass does it where this fails."""
-        add, remove = ((), (DISABLED,)) if state.enabled else ((DISABLED,), ())
+        add, remove = (
+            ((), (COMPUTE_STATUS_DISABLED,)) if state.enabled else ((COMPUTE_STATUS_DISABLED,), ())
+        )
         for root in self._roots():
             try:
                 with self._report.tracing():

@@ -18,8 +18,8 @@ from compute_agent.claims.guest_needs import guest_needs
 from compute_agent.claims.host_cells import FreeCell, HostCell, free_cells
 from compute_agent.claims.numa_fit import GuestNeeds, HostNetworks
 from compute_agent.claims.units import PCPU
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.state.claim import AssignedUnit, ClaimedCell
-from compute_agent.virt.layout.compute_resources import NUMA_ROOT
 
 if TYPE_CHECKING:
     from compute_agent.claims.request import Amounts, ClaimRequest
@@ -87,7 +87,7 @@ def cell_providers(tree: ProviderTree, root: str) -> dict[str, int]:
     return {
         uuid: int(named[1])
         for uuid in tree.get_provider_uuids(root)
-        if NUMA_ROOT in tree.data(uuid).traits
+        if HW_NUMA_ROOT in tree.data(uuid).traits
         and (named := _CELL.search(tree.data(uuid).name)) is not None
     }
 

@@ -53,13 +53,14 @@ def _read(
     instance: str, spec: Mapping[str, Any], page_sizes: Collection[int]
 ) -> tuple[RequestSpec, GuestNuma]:
     # loaded with the first claim that has a flavor: an agent without claims does without
+    from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
     from compute_agent.request import flavor_settings
     from compute_agent.request.errors import SchedulerError
-    from compute_agent.request.guest_numa import PAGE_SIZE_TRAIT_PREFIX, guest_numa
+    from compute_agent.request.guest_numa import guest_numa
     from compute_agent.request.spec_reader import read_spec
 
     said = {name: spec[name] for name in READ_FIELDS if spec.get(name) is not None}
-    known = [f"{PAGE_SIZE_TRAIT_PREFIX}{size}" for size in sorted(page_sizes)]
+    known = [f"{PAGE_SIZE_PREFIX}{size}" for size in sorted(page_sizes)]
     try:
         read = read_spec({**said, "project_id": "-", "user_id": "-"})
         shared, pinned = flavor_settings.pinned_cpus(read, read.flavor.vcpus)

@@ -10,8 +10,9 @@ from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.connection import Connection
 from compute_agent.provider_tree.provider import SHARING_TRAIT
+from compute_agent.provider_tree.trait_names import COMPUTE_NODE, OWNER_NOVA
 
-HOST_TRAITS = ("COMPUTE_NODE", "OWNER_NOVA")
+HOST_TRAITS = (COMPUTE_NODE, OWNER_NOVA)
 """A root with one of these is a compute host's."""
 
 

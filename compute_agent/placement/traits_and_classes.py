@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Iterable
-from typing import Final
 
 from compute_agent import errors
 from compute_agent.placement.providers import Providers
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory
+from compute_agent.provider_tree.trait_names import CUSTOM_PREFIX
 
 LOG = logging.getLogger(__name__)
-
-CUSTOM: Final = "CUSTOM_"
 
 
 class Names:
@@ -82,8 +80,10 @@ class Names:
         known = self._providers.known_traits(unseen)
         refused: dict[str, str] = {}
         for trait in sorted(unseen - known):
-            if not trait.startswith(CUSTOM):
-                refused[trait] = f"it is no trait this placement knows and has no {CUSTOM} prefix"
+            if not trait.startswith(CUSTOM_PREFIX):
+                refused[trait] = (
+                    f"it is no trait this placement knows and has no {CUSTOM_PREFIX} prefix"
+                )
                 continue
             try:
                 self._providers.create_trait(trait)
@@ -105,7 +105,7 @@ class Names:
             if resource_class in self._classes or resource_class in self._refused_classes:
                 return
         try:
-            if not resource_class.startswith(CUSTOM):
+            if not resource_class.startswith(CUSTOM_PREFIX):
                 raise errors.InvalidResourceClass(
                     f"{resource_class} is no resource class this placement knows", status=400
                 )

@@ -26,11 +26,11 @@ from typing import Any, Final, TypeAlias
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import InventoryRecord, complete_record, equal_records
+from compute_agent.provider_tree.trait_names import COMPUTE_NODE
 
 LOG = logging.getLogger(__name__)
 
-COMPUTE_NODE: Final = "$COMPUTE_NODE"
-COMPUTE_NODE_TRAIT: Final = "COMPUTE_NODE"
+EVERY_COMPUTE_NODE: Final = "$COMPUTE_NODE"
 
 Additions: TypeAlias = dict[str, dict[str, list[str]]]
 """Provider uuid -> {"inventories": classes, "traits": names} that came from files; sorted."""
@@ -165,7 +165,7 @@ def _assign(
     absent: list[str] = []
     problems: list[errors.InvalidConfiguration] = []
     for config in configs.providers:
-        if config.uuid == COMPUTE_NODE:
+        if config.uuid == EVERY_COMPUTE_NODE:
             continue
         provider = _named(tree, config)
         if provider is None:
@@ -182,9 +182,9 @@ def _assign(
         else:
             assigned[provider.uuid] = config
     for config in configs.providers:
-        if config.uuid == COMPUTE_NODE:
+        if config.uuid == EVERY_COMPUTE_NODE:
             for root in tree.roots:
-                if COMPUTE_NODE_TRAIT in root.traits:
+                if COMPUTE_NODE in root.traits:
                     # an entry for this very node says all there is to say about it
                     assigned.setdefault(root.uuid, config)
     return assigned, absent, problems

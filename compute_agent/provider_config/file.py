@@ -12,7 +12,7 @@ import jsonschema
 import yaml
 
 from compute_agent.provider_config.additions import (
-    COMPUTE_NODE,
+    EVERY_COMPUTE_NODE,
     ProviderConfig,
     ProviderConfigException,
     canonical_uuid,
@@ -176,7 +176,7 @@ def _provider(path: Path, entry: Mapping[str, Any]) -> ProviderConfig:
         _check_custom(path, trait, "trait")
     return ProviderConfig(
         str(path),
-        uuid=uuid if uuid in (None, COMPUTE_NODE) else canonical_uuid(uuid),
+        uuid=uuid if uuid in (None, EVERY_COMPUTE_NODE) else canonical_uuid(uuid),
         name=identification.get("name"),
         inventories=inventories,
         traits=tuple(sorted(set(traits))),

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypedDict
 
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory
+from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 
-SHARING_TRAIT: Final = "MISC_SHARES_VIA_AGGREGATE"
+SHARING_TRAIT: Final = MISC_SHARES_VIA_AGGREGATE
 MAX_NAME: Final = 200
 
 ASPECTS: Final = ("inventories", "aggregates", "traits")

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from compute_agent import errors
 from compute_agent.placement.allocations import Allocations
@@ -25,6 +25,7 @@ from compute_agent.placement.retries import Clock, Retries, SystemClock
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.placement.transport import Transport
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
+from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.report.cache import CacheFile, TreeCache
 from compute_agent.report.flush import Flush, FlushReport
 from compute_agent.report.operations import (
@@ -40,7 +41,6 @@ from compute_agent.report.tree_reader import TreeReader
 
 LOG = logging.getLogger(__name__)
 
-OWNER_TRAIT: Final = "OWNER_NOVA"
 
 Consumers = dict[str, dict[str, Any]]
 
@@ -202,7 +202,7 @@ class ReportClient(Allocations, Candidates):
         def is_owned(provider: ProviderData) -> bool:
             if owned is not None:
                 return owned(provider.uuid)
-            return OWNER_TRAIT in provider.traits or provider.uuid in self._created
+            return OWNER_NOVA in provider.traits or provider.uuid in self._created
 
         return plan(
             base,

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from compute_agent.provider_tree import MAX_NAME, ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.report.diff import Difference, diff
 from compute_agent.report.inventory_order import direction, gains, order_inventories
 from compute_agent.report.operations import (
@@ -42,7 +43,7 @@ from compute_agent.report.operations import (
 
 __all__ = ["apply", "describe", "diff", "plan", "stages"]
 
-RESTRICTING: Final = frozenset({"COMPUTE_STATUS_DISABLED"})
+RESTRICTING: Final = frozenset({COMPUTE_STATUS_DISABLED})
 """Traits whose presence keeps candidates away."""
 
 BULK_FROM: Final = 9

@@ -11,12 +11,12 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request import flavor_settings
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import amount
 from compute_agent.request.spec import RequestSpec
 
-PAGE_SIZE_TRAIT_PREFIX = "CUSTOM_MEMORY_PAGE_SIZE_"
 _SMALL_PAGE = 4
 """KiB of a page that every host has."""
 _UNITS = {"": 1, "K": 1, "KB": 1, "KIB": 1, "M": 1024, "MB": 1024, "MIB": 1024}
@@ -105,7 +105,7 @@ def _as_given(
     pinned[0] += spare
     nodes = tuple(map(GuestNode, shared, pinned, (cell.memory_mb for cell in cells)))
     sizes = {cell.page_size for cell in cells if cell.page_size > _SMALL_PAGE}
-    traits = frozenset(f"{PAGE_SIZE_TRAIT_PREFIX}{size}" for size in sizes)
+    traits = frozenset(f"{PAGE_SIZE_PREFIX}{size}" for size in sizes)
     return GuestNuma(nodes, True, pages or traits, affinity)
 
 
@@ -159,11 +159,11 @@ def _page_traits(spec: RequestSpec, known: Collection[str]) -> frozenset[str]:
     if text is None or text in ("small", "any"):
         return frozenset()
     if text == "large":
-        return frozenset(known) or frozenset((f"{PAGE_SIZE_TRAIT_PREFIX}2048",))
+        return frozenset(known) or frozenset((f"{PAGE_SIZE_PREFIX}2048",))
     match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text)
     if not match or match[2].upper() not in _UNITS or not int(match[1]):
         raise InvalidRequest(
             "hw:mem_page_size", text, "small, large, any, or a size such as 2048, 2MB, 1GB"
         )
     kib = int(match[1]) * _UNITS[match[2].upper()]
-    return frozenset((f"{PAGE_SIZE_TRAIT_PREFIX}{kib}",))
+    return frozenset((f"{PAGE_SIZE_PREFIX}{kib}",))

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.scheduler.errors import AnswerMalformed
-
-SHARING = "MISC_SHARES_VIA_AGGREGATE"
-NUMA_ROOT = "HW_NUMA_ROOT"
 
 Allocations = Mapping[str, Mapping[str, int]]
 """Provider uuid to resource class to amount."""
@@ -29,7 +27,7 @@ class ProviderSummary:
     @property
     def sharing(self) -> bool:
         """Whether other trees may use this provider."""
-        return SHARING in self.traits
+        return MISC_SHARES_VIA_AGGREGATE in self.traits
 
     def free(self, resource_class: str) -> int:
         """Return what is left of `resource_class`, 0 where there is none or it is overcommitted."""

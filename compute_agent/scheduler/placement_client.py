@@ -22,7 +22,7 @@ from compute_agent.placement.connection import NEWEST, Connection, version_text
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transport import Transport
-from compute_agent.scheduler.candidates import NUMA_ROOT, SHARING
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, MISC_SHARES_VIA_AGGREGATE
 from compute_agent.scheduler.placement import (
     ClaimRefusal,
     Holding,
@@ -174,7 +174,7 @@ class PlacementClient:
 
     def sharing(self, uuids: Collection[str]) -> frozenset[str]:
         """See `placement_port.Placement`."""
-        return frozenset(uuid for uuid in uuids if SHARING in self._traits(uuid))
+        return frozenset(uuid for uuid in uuids if MISC_SHARES_VIA_AGGREGATE in self._traits(uuid))
 
     def aggregates(self, uuid: str) -> frozenset[str]:
         """See `placement_port.Placement`."""
@@ -223,7 +223,7 @@ class PlacementClient:
 
     def roots_by_layout(self) -> tuple[frozenset[str], frozenset[str]]:
         """See `placement_port.Placement`."""
-        hosts, cells = self._list("required=COMPUTE_NODE"), self._list(f"required={NUMA_ROOT}")
+        hosts, cells = self._list("required=COMPUTE_NODE"), self._list(f"required={HW_NUMA_ROOT}")
         return (
             frozenset(host["root_provider_uuid"] for host in hosts),
             frozenset(cell["root_provider_uuid"] for cell in cells),

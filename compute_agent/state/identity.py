@@ -16,6 +16,7 @@ from pathlib import Path
 
 from compute_agent import errors
 from compute_agent.provider_tree.provider import SHARING_TRAIT, provider_name
+from compute_agent.provider_tree.trait_names import COMPUTE_NODE, OWNER_NOVA
 from compute_agent.state import documents
 from compute_agent.state import files as state_files
 from compute_agent.state.documents import FileUnusable
@@ -25,8 +26,7 @@ COMPUTE_ID = "compute_id"
 MARKER = "registered"
 MAX_BYTES = 40
 MARKED = Shape("the node that was registered", object_of({"uuid": TEXT, "name": TEXT}))
-COMPUTE_NODE = "COMPUTE_NODE"
-OWNER_TRAITS = frozenset({COMPUTE_NODE, "OWNER_NOVA"})
+OWNER_TRAITS = frozenset({COMPUTE_NODE, OWNER_NOVA})
 
 
 @dataclass(frozen=True, slots=True)

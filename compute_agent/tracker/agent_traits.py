@@ -6,14 +6,14 @@ Everything else on a provider belongs to drivers, operators or other services an
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
 
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.provider import SHARING_TRAIT, ProviderData
-
-COMPUTE_NODE: Final = "COMPUTE_NODE"
-OWNER: Final = "OWNER_NOVA"
-DISABLED: Final = "COMPUTE_STATUS_DISABLED"
+from compute_agent.provider_tree.trait_names import (
+    COMPUTE_NODE,
+    COMPUTE_STATUS_DISABLED,
+    OWNER_NOVA,
+)
 
 
 def synchronise(
@@ -33,9 +33,9 @@ def synchronise(
     tree.add_traits(root_uuid, COMPUTE_NODE, *(t for t, has in capabilities.items() if has))
     tree.remove_traits(root_uuid, *(t for t, has in capabilities.items() if not has))
     if enabled:
-        tree.remove_traits(root_uuid, DISABLED)
+        tree.remove_traits(root_uuid, COMPUTE_STATUS_DISABLED)
     else:
-        tree.add_traits(root_uuid, DISABLED)
+        tree.add_traits(root_uuid, COMPUTE_STATUS_DISABLED)
     mark_owned(tree, [uuid for uuid in tree.get_provider_uuids(root_uuid) if uuid in owned])
 
 
@@ -43,9 +43,9 @@ def mark_owned(tree: ProviderTree, uuids: Iterable[str]) -> None:
     """Put the owner's trait on providers that this agent writes to."""
     for uuid in uuids:
         if SHARING_TRAIT not in tree.data(uuid).traits:
-            tree.add_traits(uuid, OWNER)
+            tree.add_traits(uuid, OWNER_NOVA)
 
 
 def is_marked(provider: ProviderData) -> bool:
     """Whether the provider carries the owner's trait."""
-    return OWNER in provider.traits
+    return OWNER_NOVA in provider.traits

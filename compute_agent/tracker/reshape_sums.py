@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.trait_names import CUSTOM_PREFIX
 
 Amounts: TypeAlias = Mapping[str, Mapping[str, int]]
 Units: TypeAlias = frozenset[tuple[str, str]]
@@ -25,7 +26,6 @@ Units: TypeAlias = frozenset[tuple[str, str]]
 
 CPUS = frozenset({"VCPU", "PCPU"})
 _DEVICE_CLASS = "VGPU"
-_CUSTOM = "CUSTOM_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _device_totals(tree: ProviderTree, root_uuid: str) -> dict[tuple[str, str], 
         (uuid, rc): int(record["total"])
         for uuid in tree.get_provider_uuids(root_uuid)
         for rc, record in tree.data(uuid).inventory.items()
-        if rc == _DEVICE_CLASS or rc.startswith(_CUSTOM)
+        if rc == _DEVICE_CLASS or rc.startswith(CUSTOM_PREFIX)
     }
 
 

@@ -14,6 +14,7 @@ import os_traits
 from oslo_log import log
 
 from compute_agent.discovery.facts import CpuModel
+from compute_agent.provider_tree.trait_names import HW_CPU_HYPERTHREADING
 
 LOG = log.getLogger(__name__)
 
@@ -88,8 +89,6 @@ AARCH64_FEATURES: Final = frozenset((
 ))
 # fmt: on
 
-HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
-
 
 @cache
 def standard_traits() -> frozenset[str]:
@@ -113,7 +112,7 @@ def cpu_traits(model: CpuModel, *, hyperthreading: bool) -> dict[str, bool]:
 
     Traits of other architectures are False, so that nothing is left over from another machine.
     """
-    present = {HYPERTHREADING} if hyperthreading else set()
+    present = {HW_CPU_HYPERTHREADING} if hyperthreading else set()
     flags = frozenset(model.flags)
     if model.arch in ("x86_64", "i686"):
         present.update(_x86_traits(flags, model.vendor))
@@ -143,7 +142,7 @@ def _x86_traits(flags: frozenset[str], vendor: str | None) -> set[str]:
 def _known_cpu_traits() -> frozenset[str]:
     x86 = {name for names in X86_FLAGS.values() for name in names} | {"TSX"}
     x86.update(name for names in X86_VENDOR_FLAGS.values() for name in names.values())
-    known = {_X86_PREFIX + name for name in x86} | {HYPERTHREADING}
+    known = {_X86_PREFIX + name for name in x86} | {HW_CPU_HYPERTHREADING}
     known.update(_aarch64_trait(name) for name in AARCH64_FEATURES)
     return usable(known)
 

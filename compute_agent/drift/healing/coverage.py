@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from compute_agent.provider_tree.trait_names import STORAGE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 
 Amounts = dict[str, dict[str, int]]
 """Provider uuid to class to amount."""
-
-_STORAGE = "STORAGE_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,5 +156,7 @@ def _missing(
 
 
 def _only_storage_traits(group: RequestGroup) -> RequestGroup:
-    storage = {one for one in group.required if all(name.startswith(_STORAGE) for name in one)}
+    storage = {
+        one for one in group.required if all(name.startswith(STORAGE_PREFIX) for name in one)
+    }
     return replace(group, required=frozenset(storage), forbidden=frozenset())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
-
-_DISABLED = "COMPUTE_STATUS_DISABLED"
 
 
 class ComputeFilter(HostFilter):
@@ -18,7 +17,9 @@ class ComputeFilter(HostFilter):
     def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
         """Return whether the host is enabled and alive."""
         if any(
-            _DISABLED in provider.traits for provider in host.tree if provider.uuid == host.uuid
+            COMPUTE_STATUS_DISABLED in provider.traits
+            for provider in host.tree
+            if provider.uuid == host.uuid
         ):
             return False
         announced = host.announcement

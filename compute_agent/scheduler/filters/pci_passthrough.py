@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.request.flavor import PciAlias
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import NUMA_ROOT, Candidate
+from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
 
@@ -62,7 +63,7 @@ def near(candidate: Candidate, host: HostState, aliases: Mapping[str, PciAlias])
             continue
         for device in candidate.mappings.get(suffix, ()):
             line = host.ancestry(device)
-            of_a_cell = any(NUMA_ROOT in host.providers[provider].traits for provider in line)
+            of_a_cell = any(HW_NUMA_ROOT in host.providers[provider].traits for provider in line)
             if (of_a_cell or alias.numa_policy == "required") and cells.isdisjoint(line):
                 return False
     return True

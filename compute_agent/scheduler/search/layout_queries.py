@@ -15,6 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from compute_agent.provider_tree.trait_names import (
+    COMPUTE_NODE,
+    HW_CPU_HYPERTHREADING,
+    HW_NUMA_ROOT,
+    STORAGE_PREFIX,
+)
 from compute_agent.request.candidate_request import (
     GUEST_CELL_SUFFIX,
     UNSUFFIXED,
@@ -25,7 +31,7 @@ from compute_agent.request.candidate_request import (
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.flavor_settings import MEMORY_ENCRYPTION_TRAITS
 from compute_agent.request.guest_numa import GuestNode, GuestNuma
-from compute_agent.scheduler.candidates import NUMA_ROOT, Answer, Candidate
+from compute_agent.scheduler.candidates import Answer, Candidate
 
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
 UNPINNED = "unpinned"
@@ -36,8 +42,6 @@ HOST_GROUP = "_HOST"
 TRAIT_GROUP = "_TRAITS"
 """Group without resources for traits that may be on a cell as well as on a provider above it."""
 _CELL_TRAIT_PREFIXES = ("HW_CPU_", "HW_NUMA_")
-_DISK_TRAIT_PREFIX = "STORAGE_"
-_THREADS = "HW_CPU_HYPERTHREADING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class Shape:
         if self.name == UNPINNED and any("PCPU" in provider.capacity for provider in tree):
             return False
         if self.name in ("flat", UNPINNED):
-            return not any(NUMA_ROOT in provider.traits for provider in tree)
+            return not any(HW_NUMA_ROOT in provider.traits for provider in tree)
         cells = [
             uuid
             for suffix, uuids in candidate.mappings.items()
@@ -75,7 +79,7 @@ def shapes(request: CandidateRequest, numa: GuestNuma) -> tuple[Shape, ...]:
         return (Shape("plain", _without_guest_nodes(request, strict=True)),)
     flat = _without_guest_nodes(request, strict=False)
     group = flat.group(UNSUFFIXED)
-    flat = flat.with_group(UNSUFFIXED, group.forbidding(NUMA_ROOT))
+    flat = flat.with_group(UNSUFFIXED, group.forbidding(HW_NUMA_ROOT))
     return (
         Shape("flat", flat),
         Shape("nested", nested_request(request, numa), guest_cells=len(numa.nodes)),
@@ -117,8 +121,8 @@ def unpinned_shape(request: CandidateRequest) -> Shape | None:
     rest = {name: amount for name, amount in group.resources.items() if name != "PCPU"}
     group = replace(
         group.with_resources(rest).adding({"VCPU": pinned}),
-        required=group.required - {frozenset((_THREADS,))},
-        forbidden=group.forbidden - {_THREADS} | {NUMA_ROOT},
+        required=group.required - {frozenset((HW_CPU_HYPERTHREADING,))},
+        forbidden=group.forbidden - {HW_CPU_HYPERTHREADING} | {HW_NUMA_ROOT},
     )
     flat = _without_guest_nodes(request, strict=False)
     return Shape(UNPINNED, flat.with_group(UNSUFFIXED, group))
@@ -219,7 +223,7 @@ def _node_groups(
     memory = {"MEMORY_MB": node.memory_mb} if node.memory_mb else {}
     bound = RequestGroup(
         required=traits, forbidden=group.forbidden, in_tree=group.in_tree
-    ).requiring(NUMA_ROOT)
+    ).requiring(HW_NUMA_ROOT)
     if not (numa.page_traits and memory):
         return bound.with_resources(cpus | memory), None
     pages = RequestGroup(memory, frozenset((numa.page_traits,)), in_tree=group.in_tree)
@@ -231,7 +235,7 @@ def _host_group(group: RequestGroup) -> RequestGroup:
     # trait
     return RequestGroup(
         member_of=group.member_of, forbidden_aggregates=group.forbidden_aggregates
-    ).requiring("COMPUTE_NODE")
+    ).requiring(COMPUTE_NODE)
 
 
 def _sort_traits(
@@ -251,7 +255,7 @@ def _sort_traits(
             encryption and "MEM_ENCRYPTION_CONTEXT" in rest
         ):
             cells.add(traits)
-        elif devices or ("DISK_GB" in rest and _all_begin(traits, _DISK_TRAIT_PREFIX)):
+        elif devices or ("DISK_GB" in rest and _all_begin(traits, STORAGE_PREFIX)):
             kept_traits.add(traits)
         else:
             anywhere.add(traits)

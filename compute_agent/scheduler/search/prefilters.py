@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from oslo_utils import strutils
 
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED, OWNER_NOVA
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.errors import InvalidRequest
@@ -19,8 +20,6 @@ from compute_agent.scheduler.causes import Causes
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.fleet.aggregates import Aggregates
 
-DISABLED = "COMPUTE_STATUS_DISABLED"
-OWNER = "OWNER_NOVA"
 _IMAGE_PROPERTY_TRAITS = (
     ("hw_disk_bus", "COMPUTE_STORAGE_BUS_"),
     ("hw_cdrom_bus", "COMPUTE_STORAGE_BUS_"),
@@ -103,7 +102,7 @@ def disabled_hosts(
     _spec: RequestSpec, request: CandidateRequest, _context: PrefilterContext
 ) -> CandidateRequest:
     """Keep off hosts that an operator disabled; a rebuild, which stays, asks no candidates."""
-    return replace(request, root_forbidden=request.root_forbidden | {DISABLED})
+    return replace(request, root_forbidden=request.root_forbidden | {COMPUTE_STATUS_DISABLED})
 
 
 def isolated_aggregates(
@@ -178,9 +177,9 @@ def owners(
     """Keep off hosts and PCI devices that another service reports as its own."""
     if not context.owners:
         return request
-    request = _on_root(request, OWNER)
+    request = _on_root(request, OWNER_NOVA)
     for suffix in flavor.device_aliases(spec).keys() & request.groups.keys():
-        request = request.with_group(suffix, request.group(suffix).requiring(OWNER))
+        request = request.with_group(suffix, request.group(suffix).requiring(OWNER_NOVA))
     return request
 
 

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.request.guest_numa import PAGE_SIZE_TRAIT_PREFIX, GuestNuma, guest_numa
+from compute_agent.request.guest_numa import GuestNuma, guest_numa
 from compute_agent.request.spec import Destination, RequestSpec
 from compute_agent.scheduler import candidates as answers
 from compute_agent.scheduler import host_state
@@ -219,7 +220,7 @@ class Search:
     def _guest_numa(self, spec: RequestSpec, request: CandidateRequest) -> GuestNuma:
         known: Collection[str] = ()
         if spec.setting("hw:mem_page_size") == "large":
-            known = self._placement.traits_beginning(PAGE_SIZE_TRAIT_PREFIX)
+            known = self._placement.traits_beginning(PAGE_SIZE_PREFIX)
         resources = request.group(UNSUFFIXED).resources
         return guest_numa(
             spec,

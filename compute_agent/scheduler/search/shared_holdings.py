@@ -10,14 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.scheduler.candidates import (
-    SHARING,
-    Allocations,
-    Answer,
-    Candidate,
-    ProviderSummary,
-)
+from compute_agent.scheduler.candidates import Allocations, Answer, Candidate, ProviderSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +54,7 @@ class Carried:
                 pool,
                 pool,
                 capacity={name: wanted_amounts.get(name, 0) for name in amounts},
-                traits=frozenset({SHARING}),
+                traits=frozenset({MISC_SHARES_VIA_AGGREGATE}),
             )
             for pool, amounts in self.held.items()
         }

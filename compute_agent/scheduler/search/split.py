@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from compute_agent.request.guest_numa import GuestNode
-from compute_agent.scheduler.candidates import NUMA_ROOT, Answer, Candidate, ProviderSummary
+from compute_agent.scheduler.candidates import Answer, Candidate, ProviderSummary
 from compute_agent.scheduler.search.layout_queries import CELL_GROUP, TRAIT_GROUP
 
 _EXHAUSTIVE_UP_TO = 12
@@ -95,7 +96,7 @@ def _eligible(
     cell: ProviderSummary, answer: Answer, candidate: Candidate, probe: CandidateRequest
 ) -> bool:
     """Whether a cell may give a part of the guest, whatever it has left."""
-    if NUMA_ROOT not in cell.traits or not _has_traits(cell, probe.group(CELL_GROUP)):
+    if HW_NUMA_ROOT not in cell.traits or not _has_traits(cell, probe.group(CELL_GROUP)):
         return False
     if probe.group_policy == "isolate" and cell.uuid in _isolated(candidate):
         return False

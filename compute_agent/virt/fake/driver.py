@@ -12,10 +12,10 @@ from oslo_config import cfg
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import InventoryRecord
+from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.fake.hypervisor import CAPABILITIES, FakeHypervisor
 from compute_agent.virt.fake.instances import Operation
-from compute_agent.virt.layout.adoption import OWNER
 from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.settings import layout_options
 
@@ -135,7 +135,7 @@ class NestedCustomResources(FakeDriver):
                 }
             },
         )
-        provider_tree.add_traits(child, OWNER)
+        provider_tree.add_traits(child, OWNER_NOVA)
 
 
 class SmallFakeDriver(FakeDriver):

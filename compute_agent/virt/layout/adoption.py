@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree, child_uuid
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, OWNER_NOVA, PAGE_SIZE_PREFIX
 from compute_agent.virt.layout import names
-from compute_agent.virt.layout.compute_resources import NUMA_ROOT, PAGE_SIZE_PREFIX
 from compute_agent.virt.layout.wanted import ROOT, HostLayout, WantedProvider
 
-OWNER = "OWNER_NOVA"
 OTHER_OWNERS = frozenset({"OWNER_CYBORG", SHARING_TRAIT})
 
 
@@ -62,7 +61,7 @@ def descendants(tree: ProviderTree, root_uuid: str) -> Iterator[ProviderData]:
 
 def is_owned(provider: ProviderData, root_name: str) -> bool:
     """Whether a layout made the provider: it carries the owner's trait and a name of ours."""
-    if OWNER not in provider.traits or provider.traits & OTHER_OWNERS:
+    if OWNER_NOVA not in provider.traits or provider.traits & OTHER_OWNERS:
         return False
     return names.is_ours(root_name, provider.name)
 
@@ -73,7 +72,7 @@ def is_cell(provider: ProviderData, root_name: str) -> bool:
         return False
     return (
         names.is_cell(root_name, provider.name)
-        or NUMA_ROOT in provider.traits
+        or HW_NUMA_ROOT in provider.traits
         or any(trait.startswith(PAGE_SIZE_PREFIX) for trait in provider.traits)
     )
 

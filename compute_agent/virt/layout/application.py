@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, InventoryRecord
 from compute_agent.provider_tree.provider import Resource
-from compute_agent.virt.layout.adoption import OWNER, Identities, descendants, is_owned
+from compute_agent.provider_tree.trait_names import OWNER_NOVA
+from compute_agent.virt.layout.adoption import Identities, descendants, is_owned
 from compute_agent.virt.layout.options import Ratio
 from compute_agent.virt.layout.wanted import HostLayout, WantedProvider, WantedRecord
 
@@ -155,7 +156,7 @@ def _write(
         for trait in provider.traits - wanted.traits
         if trait.startswith(wanted.absent_prefixes)
     )
-    owner = () if wanted.is_root else (OWNER,)
+    owner = () if wanted.is_root else (OWNER_NOVA,)
     tree.add_traits(uuid, *sorted(wanted.traits), *owner)
     tree.remove_traits(uuid, *absent)
     return [Kept(provider.name, rc, int(record["total"])) for rc, record in leftover.items()]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from compute_agent.discovery.facts import HostTopology
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, PAGE_SIZE_PREFIX
 from compute_agent.virt import cpu_traits
 from compute_agent.virt.cpu_sets import GuestCpus
 from compute_agent.virt.layout import names
@@ -19,9 +20,6 @@ from compute_agent.virt.layout.cells import (
 )
 from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.layout.wanted import MAX_TOTAL, ROOT, WantedProvider, WantedRecord
-
-NUMA_ROOT = "HW_NUMA_ROOT"
-PAGE_SIZE_PREFIX = "CUSTOM_MEMORY_PAGE_SIZE_"
 
 _GIB = 1024**3
 
@@ -55,7 +53,7 @@ def root_provider(
         traits |= _traits_of_cpus(topology, inventory)
     if not shared_disk and (disk := _disk(topology, options)):
         inventory["DISK_GB"] = disk
-    traits |= {NUMA_ROOT: False}
+    traits |= {HW_NUMA_ROOT: False}
     return WantedProvider(
         ROOT,
         root_name,
@@ -168,7 +166,7 @@ def _cell(
         names.cell_name(root_name, cell.id),
         inventory=inventory,
         units=_cpu_units(cell.dedicated),
-        traits=frozenset(t for t, present in traits.items() if present) | {NUMA_ROOT},
+        traits=frozenset(t for t, present in traits.items() if present) | {HW_NUMA_ROOT},
         absent_traits=frozenset(t for t, present in traits.items() if not present),
     )
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
-from compute_agent.scheduler.candidates import SHARING
+from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.scheduler.placement import (
     ClaimRefusal,
     Holding,
@@ -135,7 +135,9 @@ class Bank:
 
     def sharing(self, uuids: Collection[str]) -> frozenset[str]:
         self._reached()
-        return frozenset(u for u in uuids if SHARING in self.summaries[u]["traits"])
+        return frozenset(
+            u for u in uuids if MISC_SHARES_VIA_AGGREGATE in self.summaries[u]["traits"]
+        )
 
     def aggregates(self, uuid: str) -> frozenset[str]:
         self._reached()

@@ -1,0 +1,26 @@
+"""Traits, and prefixes of traits, that more than one part of the agent and the scheduler name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+COMPUTE_NODE: Final = "COMPUTE_NODE"
+"""On the root provider of every host."""
+
+OWNER_NOVA: Final = "OWNER_NOVA"
+"""On every provider that a compute service keeps."""
+
+COMPUTE_STATUS_DISABLED: Final = "COMPUTE_STATUS_DISABLED"
+"""On a host that takes no new instances."""
+
+MISC_SHARES_VIA_AGGREGATE: Final = "MISC_SHARES_VIA_AGGREGATE"
+"""On a provider that serves every tree with which it has an aggregate in common."""
+
+HW_NUMA_ROOT: Final = "HW_NUMA_ROOT"
+"""On the provider of a NUMA cell."""
+
+HW_CPU_HYPERTHREADING: Final = "HW_CPU_HYPERTHREADING"
+
+CUSTOM_PREFIX: Final = "CUSTOM_"
+STORAGE_PREFIX: Final = "STORAGE_"
+PAGE_SIZE_PREFIX: Final = "CUSTOM_MEMORY_PAGE_SIZE_"
