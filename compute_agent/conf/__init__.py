@@ -24,6 +24,7 @@ MODULES = (
     "gpu",
     "nic",
     "libvirt",
+    "accepted",
     "devices",
     "pci",
     "placement",

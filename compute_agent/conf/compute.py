@@ -107,30 +107,12 @@ traits COMPUTE_IMAGE_TYPE_* of these are taken off.
 """,
     ),
     cfg.IntOpt(
-        "max_disk_devices_to_attach",
-        default=-1,
-        min=-1,
-        help="""
-Most disks a guest may have; -1: as many as the hypervisor allows. Read from an existing
-configuration file so that it stays valid; this agent attaches no disks itself.
-""",
-    ),
-    cfg.IntOpt(
         "consecutive_build_service_disable_threshold",
         default=10,
         min=0,
         help="""
 Instances in a row whose build failed on this host, as whoever dropped their claims said, after
 which the agent disables the host. Failures of one image alone do not count. 0: never.
-""",
-    ),
-    cfg.IntOpt(
-        "shutdown_retry_interval",
-        default=10,
-        min=1,
-        help="""
-Seconds between two attempts to shut a guest down cleanly. Read from an existing configuration
-file so that it stays valid; this agent stops no guests itself.
 """,
     ),
     cfg.BoolOpt(

@@ -51,15 +51,6 @@ Filters see only these. Raise it when the log says that the limit was reached an
 found; that costs memory here and time in placement.
 """,
     ),
-    cfg.IntOpt(
-        "discover_hosts_in_cells_interval",
-        default=-1,
-        min=-1,
-        help="""
-Read so that an existing configuration file stays valid. There are no cells to discover hosts in:
-placement names the hosts.
-""",
-    ),
     cfg.BoolOpt(
         "limit_tenants_to_placement_aggregate",
         default=False,

@@ -228,9 +228,11 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
 def _run(namespace: argparse.Namespace) -> int:
     from compute_agent.agent import assembly
     from compute_agent.cmd.agent import logging_setup
+    from compute_agent.conf import accepted
 
     conf = _configuration(namespace)
     logging_setup.set_up_daemon(conf)
+    accepted.warn_of_set(conf)
     try:
         parts = assembly.build(conf, adopt_asked=namespace.adopt)
         from compute_agent.agent.agent import Agent

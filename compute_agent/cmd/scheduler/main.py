@@ -245,11 +245,14 @@ def _select(namespace: argparse.Namespace) -> int:
 def _serve(namespace: argparse.Namespace) -> int:
     from oslo_log import log
 
+    from compute_agent.conf import accepted
     from compute_agent.scheduler import rpc
     from compute_agent.scheduler.workers import Workers, when_abandoned
 
     conf = configuration(namespace)
     log.setup(conf, "compute-scheduler")
+    if not namespace.worker:
+        accepted.warn_of_set(conf)
     stopped = threading.Event()
     if namespace.worker:
         when_abandoned(sys.stdin.buffer, stopped.set)

@@ -1,0 +1,149 @@
+"""Options that a nova.conf may hold and that have no effect here.
+
+They parse, so that an existing file stays valid, and the agent names those that are set once at its
+start. An option that gets an effect moves to the module of its group.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from oslo_config import cfg
+
+LOG = logging.getLogger(__name__)
+
+LIBVIRT_OPTS: list[cfg.Opt] = [
+    cfg.StrOpt(
+        "virt_type",
+        default="kvm",
+        choices=["kvm", "qemu", "lxc", "parallels"],
+        help="Without effect: there is no libvirt driver to choose a kind of guests for.",
+    ),
+    cfg.StrOpt(
+        "connection_uri",
+        default="",
+        help="Without effect: no libvirt is connected to.",
+    ),
+    cfg.StrOpt(
+        "cpu_mode",
+        choices=["host-model", "host-passthrough", "custom", "none"],
+        help="Without effect: the CPU traits are those of the host's CPU.",
+    ),
+    cfg.ListOpt(
+        "cpu_models",
+        default=[],
+        deprecated_name="cpu_model",
+        help="Without effect: the CPU traits are those of the host's CPU.",
+    ),
+    cfg.ListOpt(
+        "cpu_model_extra_flags",
+        default=[],
+        help="Without effect: the CPU traits are those of the host's CPU.",
+    ),
+    cfg.StrOpt(
+        "cpu_power_management_strategy",
+        default="cpu_state",
+        choices=["cpu_state", "governor"],
+        help="Without effect: this agent switches no CPU off; see cpu_power_management.",
+    ),
+    cfg.StrOpt(
+        "cpu_power_governor_low",
+        default="powersave",
+        help="Without effect: this agent sets no governor.",
+    ),
+    cfg.StrOpt(
+        "cpu_power_governor_high",
+        default="performance",
+        help="Without effect: this agent sets no governor.",
+    ),
+    cfg.ListOpt(
+        "pmem_namespaces",
+        default=[],
+        help="Without effect: persistent memory is not reported.",
+    ),
+    cfg.StrOpt(
+        "images_volume_group",
+        help="Without effect: DISK_GB is never read from a volume group.",
+    ),
+    cfg.StrOpt(
+        "images_rbd_pool",
+        default="rbd",
+        help="Without effect: DISK_GB is never read from a Ceph pool.",
+    ),
+    cfg.StrOpt(
+        "images_rbd_ceph_conf",
+        default="",
+        help="Without effect: DISK_GB is never read from a Ceph pool.",
+    ),
+    cfg.StrOpt(
+        "rbd_user",
+        help="Without effect: DISK_GB is never read from a Ceph pool.",
+    ),
+    cfg.BoolOpt(
+        "swtpm_enabled",
+        default=False,
+        help="Without effect: traits of emulated TPMs are not reported.",
+    ),
+    cfg.ListOpt(
+        "supported_tpm_secret_security",
+        default=["user", "host", "deployment"],
+        help="Without effect: traits of emulated TPMs are not reported.",
+    ),
+]
+
+COMPUTE_OPTS: list[cfg.Opt] = [
+    cfg.IntOpt(
+        "max_disk_devices_to_attach",
+        default=-1,
+        min=-1,
+        help="Without effect: this agent attaches no disks.",
+    ),
+    cfg.IntOpt(
+        "shutdown_retry_interval",
+        default=10,
+        min=1,
+        help="Without effect: this agent stops no guests.",
+    ),
+]
+
+SCHEDULER_OPTS: list[cfg.Opt] = [
+    cfg.IntOpt(
+        "discover_hosts_in_cells_interval",
+        default=-1,
+        min=-1,
+        help="Without effect: placement names the hosts, there are no cells to look for them in.",
+    ),
+]
+
+BY_GROUP: dict[str, list[cfg.Opt]] = {
+    "compute": COMPUTE_OPTS,
+    "libvirt": LIBVIRT_OPTS,
+    "scheduler": SCHEDULER_OPTS,
+}
+
+
+def register_opts(conf: cfg.ConfigOpts) -> None:
+    """Register the options without effect on `conf`."""
+    for group, opts in BY_GROUP.items():
+        conf.register_opts(opts, group=group)
+
+
+def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+    """Return the options by group, for the generator of the sample file."""
+    return list(BY_GROUP.items())
+
+
+def warn_of_set(conf: cfg.ConfigOpts) -> None:
+    """Log one warning that names the options of this module that the configuration files set."""
+    names = [
+        f"[{group}]{opt.dest}"
+        for group, opts in BY_GROUP.items()
+        for opt in opts
+        if (place := conf.get_location(opt.dest, group)) and place.location.is_user_controlled
+    ]
+    if names:
+        LOG.warning(
+            "The configuration sets options that have no effect in this version: %s. Remove them, "
+            "unless another program reads the same file.",
+            ", ".join(names),
+        )

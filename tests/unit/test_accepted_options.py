@@ -1,0 +1,41 @@
+"""Options that parse and have no effect: named once where they are set."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from compute_agent import conf as agent_conf
+from compute_agent.conf import accepted
+
+
+def test_options_without_effect_are_named_where_a_file_sets_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "nova.conf"
+    file.write_text(
+        "[libvirt]\nvirt_type = qemu\nfile_backed_memory = 1024\n"
+        "[compute]\nshutdown_retry_interval = 10\n"
+    )
+    accepted.warn_of_set(agent_conf.new_config(default_config_files=[str(file)]))
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "[compute]shutdown_retry_interval, [libvirt]virt_type." in record.getMessage()
+
+
+def test_defaults_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    accepted.warn_of_set(agent_conf.new_config(default_config_files=[]))
+    assert caplog.records == []
+
+
+def test_no_code_reads_an_option_that_has_no_effect() -> None:
+    package = Path(agent_conf.__file__).parents[1]
+    modules = [m for m in package.rglob("*.py") if m.parent.name != "conf"]
+    text = "\n".join(module.read_text() for module in modules)
+    read = [
+        f"[{group}]{opt.dest}"
+        for group, opts in accepted.BY_GROUP.items()
+        for opt in opts
+        if f"{group}.{opt.dest}" in text
+    ]
+    assert read == []
