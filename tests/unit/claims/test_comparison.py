@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
-from tests.unit.tracker.claiming import ONE, Host
+from tests.unit.claims.claiming import ONE, Host
 
 
 @pytest.fixture

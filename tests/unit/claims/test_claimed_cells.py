@@ -16,7 +16,7 @@ from compute_agent.claims.cell_choice import CellPolicy
 from compute_agent.claims.numa_fit import HostNetworks
 from compute_agent.state.claim import Claim, ClaimedCell
 from compute_agent.virt.driver import CellUse, InstanceDevices
-from tests.unit.tracker.claiming import MOVE, ONE, ROOT, TWO, Host
+from tests.unit.claims.claiming import MOVE, ONE, ROOT, TWO, Host
 
 DEDICATED = ({4, 5, 6, 7}, {20, 21, 22, 23})
 SHARED = ((0, 1, 2, 3), (16, 17, 18, 19))

@@ -13,7 +13,7 @@ from compute_agent.provider_tree import SHARING_TRAIT
 from compute_agent.state.claim import AssignedUnit
 from compute_agent.virt.driver import InstanceDevices, MdevUse
 from compute_agent.virt.layout.application import MISSING
-from tests.unit.tracker.claiming import MOVE, ONE, OTHER_HOST, ROOT, TWO, Host
+from tests.unit.claims.claiming import MOVE, ONE, OTHER_HOST, ROOT, TWO, Host
 
 
 @pytest.fixture
