@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,10 @@ class NodePass:
         self._merger = merger
         self._faults = faults
         self._read_only = read_only
+
+    def one_reading(self, node: str) -> AbstractContextManager[None]:
+        """Cover all proposals of one pass: the driver reads the machine once for them."""
+        return self._driver.one_reading(node)
 
     def propose(self, target: Target, *, reshape: bool = False) -> Proposal:
         """Find out what the node's tree should be.

@@ -254,9 +254,12 @@ class ResourceTracker:
 
     @contextmanager
     def _pass_of(self, node: _Node) -> Iterator[None]:
-        """Hold what a pass holds; while it waits, claims on the node and other nodes go on."""
+        """Hold what a pass holds; while it waits, claims on the node and other nodes go on.
+
+        The machine is read once in it, also where a reshape makes a second proposal.
+        """
         held = InOrder(self._turns, node.lock)
-        with node.at_work, held, stepping_aside(Lent(held)):
+        with node.at_work, held, stepping_aside(Lent(held)), self._pass.one_reading(node.name):
             yield
 
     def _turn_after_outage(self, node: _Node) -> float | None:

@@ -8,7 +8,8 @@ argument, and is named in [DEFAULT]compute_driver by its full path or through th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -111,6 +112,15 @@ class ComputeDriver(ABC):
 
     def cleanup_host(self, host: str) -> None:  # noqa: B027
         """Let go of what `init_host` took."""
+
+    @contextmanager
+    def one_reading(self, nodename: str) -> Iterator[None]:  # noqa: ARG002 (contract)
+        """Cover one pass over a node, in one thread.
+
+        A driver may read the node once in it and answer every call of the pass from that; after it
+        the reading is dropped. Calls outside a pass read the node themselves.
+        """
+        yield
 
     @abstractmethod
     def update_provider_tree(

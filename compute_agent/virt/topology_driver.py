@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +39,20 @@ _GIB = 1024**3
 
 
 @dataclass(frozen=True, slots=True)
+class _Reading:
+    """A node as it was read, and the options that applied then."""
+
+    topology: HostTopology
+    options: LayoutOptions
+
+
+class _Pass(threading.local):
+    """What the pass of this thread has read, by node; None outside a pass."""
+
+    readings: dict[str, _Reading] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Proposal:
     topology: HostTopology
     layout: HostLayout
@@ -53,6 +69,7 @@ class TopologyDriver(ComputeDriver):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
         self.options = layout_options(conf)
+        self._pass = _Pass()
         self._said: dict[str, frozenset[str]] = {}
         self._gpu_of: dict[str, PciAddress] = {}
         """Provider -> its GPU, as they were laid out last."""
@@ -63,15 +80,34 @@ class TopologyDriver(ComputeDriver):
 
     @abstractmethod
     def topology(self, nodename: str) -> HostTopology:
-        """Look at the node.
+        """Read the node, whatever was read before.
 
         :raises ComputeHostNotFound: no such node.
         :raises VirtDriverNotReady: it cannot be looked at now.
         """
 
     def current_options(self) -> LayoutOptions:
-        """Return the options with what is looked up anew for each pass."""
+        """Return the options, with those that are read again for each pass."""
         return self.options
+
+    @contextmanager
+    def one_reading(self, nodename: str) -> Iterator[None]:  # noqa: ARG002 (contract)
+        self._pass.readings = {}
+        try:
+            yield
+        finally:
+            self._pass.readings = None
+
+    def _reading(self, nodename: str) -> _Reading:
+        """Return what this pass read of the node; outside a pass, read it. Raises as `topology`."""
+        readings = self._pass.readings
+        known = None if readings is None else readings.get(nodename)
+        if known is not None:
+            return known
+        reading = _Reading(self.topology(nodename), self.current_options())
+        if readings is not None:
+            readings[nodename] = reading
+        return reading
 
     def init_host(self, host: str) -> None:
         """Check the options against the machine.
@@ -80,7 +116,8 @@ class TopologyDriver(ComputeDriver):
         """
         super().init_host(host)
         for nodename in self.get_available_nodes():
-            layout = lay_out(nodename, self.topology(nodename), self.current_options())
+            reading = self._reading(nodename)
+            layout = lay_out(nodename, reading.topology, reading.options)
             if layout.errors:
                 raise errors.InvalidConfiguration(
                     f"The configuration does not fit this machine: {'; '.join(layout.errors)}."
@@ -133,8 +170,8 @@ class TopologyDriver(ComputeDriver):
         return traits
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
-        topology = self.topology(nodename)
-        options = self.current_options()
+        reading = self._reading(nodename)
+        topology, options = reading.topology, reading.options
         cpus = guest_cpus(
             options.cpu_sets,
             topology.online_cpus,
@@ -239,8 +276,8 @@ class TopologyDriver(ComputeDriver):
         :param stored: the tree as placement has it, which the layout goes on from.
         :param tree: the one to be edited.
         """
-        topology = self.topology(nodename)
-        options = self.current_options()
+        reading = self._reading(nodename)
+        topology, options = reading.topology, reading.options
         root = stored.data(nodename)
         names = frozenset(stored.data(u).name for u in stored.get_provider_uuids(root.uuid)[1:])
         layout = lay_out(

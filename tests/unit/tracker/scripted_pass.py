@@ -1,6 +1,6 @@
 """A pass and a report client that do what a test wrote down."""
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,6 +38,9 @@ class ScriptedPass:
         self.outcomes = list(outcomes)
         self.reshapes: list[bool] = []
         self.problems: list[Exception] = []
+
+    def one_reading(self, _node: str) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def propose(self, target: Any, *, reshape: bool = False) -> Proposal:
         self.reshapes.append(reshape)

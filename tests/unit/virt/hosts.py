@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import copy
-import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from oslo_config import cfg
-
 from compute_agent.conf import new_config
 from compute_agent.discovery.facts import HostTopology
 from compute_agent.provider_tree import ProviderData, ProviderTree
-from compute_agent.virt.driver import Allocations, ComputeDriver, InstanceDevices
+from compute_agent.virt.driver import Allocations, InstanceDevices
 from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.topology_driver import TopologyDriver
 
 ROOT = "5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11"
 NAME = "host1"
-
-
-@functools.cache
-def _conf() -> cfg.ConfigOpts:
-    """Return a configuration of defaults only; no test here changes it."""
-    return new_config(default_config_files=[], default_config_dirs=[])
+CONF = new_config([], default_config_dirs=[])
 
 
 class OneNodeDriver(TopologyDriver):
     """A node made of a topology and options, with guests as given."""
 
     def __init__(self, machine: HostTopology, options: LayoutOptions) -> None:
-        ComputeDriver.__init__(self, _conf())
+        super().__init__(CONF)
         self.machine = machine
         self.options = options
         self.guests: dict[str, InstanceDevices] = {}
-        self._said = {}
-        self._gpu_of = {}
-        self._caveats = {}
-        self._before_reshape = {}
 
     def topology(self, nodename: str) -> HostTopology:
         return self.machine
