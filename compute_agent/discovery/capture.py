@@ -23,7 +23,7 @@ from compute_agent.discovery.facts import DiskStore, HostTopology
 from compute_agent.discovery.nvml.facts import NvmlGpu
 from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json, to_json
 from compute_agent.discovery.sysfs.reader import NO_VALUE, PROCFS, SYSFS, read_file
-from compute_agent.discovery.topology import BOOT_ID, HOSTNAME, Discovery, GpuSource
+from compute_agent.discovery.topology import HOSTNAME, Discovery, GpuSource
 
 FORMAT = 1
 DESCRIPTION = "capture.json"
@@ -46,6 +46,7 @@ SYS_TREES = (
     "module/kvm_amd/parameters",
     "module/kvm_intel/parameters",
 )
+BOOT_ID = "sys/kernel/random/boot_id"
 ROOT_BUSES = "pci"  # below devices, one for each domain and root bus: pci0000:80
 PROC_FILES = ("cpuinfo", "meminfo", "net/route", "net/if_inet6", "version", HOSTNAME, BOOT_ID)
 

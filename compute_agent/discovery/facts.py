@@ -25,9 +25,6 @@ from typing import NewType
 
 CellId = NewType("CellId", int)
 CpuId = NewType("CpuId", int)
-SocketId = NewType("SocketId", int)
-DieId = NewType("DieId", int)
-CoreId = NewType("CoreId", int)  # counts within its socket (and die), not within the host
 
 PciAddress = NewType("PciAddress", str)
 """A PCI function, lower case, four or more digits of domain:
@@ -59,12 +56,11 @@ def pci_address(text: str) -> PciAddress:
 
 @dataclass(frozen=True, slots=True, order=True)
 class HugePages:
-    """A pool of huge pages of one size on one cell. Counts are pages."""
+    """A pool of huge pages of one size on one cell."""
 
     size_kib: int
     total: int
-    free: int = field(compare=False, default=0)
-    """Pages no one uses at the moment; it moves by itself, hence takes no part in equality."""
+    """Pages, those in use included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +85,6 @@ class Cpu:
     """A logical CPU (hardware thread) that is online."""
 
     id: CpuId
-    socket: SocketId | None
-    die: DieId | None
-    core: CoreId | None
     siblings: tuple[CpuId, ...]
     """Online threads of the same core, itself included: more than one = hyper-threading."""
 
@@ -116,20 +109,13 @@ class PciDevice:
     vendor_id: str
     product_id: str
     class_code: str
-    subsystem_vendor_id: str | None = None
-    subsystem_product_id: str | None = None
-    revision: str | None = None
     numa_node: CellId | None = None
-    driver: str | None = None
-    iommu_group: int | None = None
     physfn: PciAddress | None = None
     """Set on a VF: its PF."""
     total_vfs: int = 0
     """How many VFs the function can make (`sriov_totalvfs`); > 0 = it is a PF."""
     vfs: tuple[PciAddress, ...] = ()
     """The VFs that exist, by VF number."""
-    serial: str | None = None
-    """Serial number in the vital product data; read for Ethernet ports and GPUs, root only."""
     vdpa: str | None = None
     """Name of the vDPA device made from this function."""
 
@@ -148,7 +134,6 @@ class NicVf:
 
     address: PciAddress
     index: int
-    driver: str | None
     netdev: str | None
     in_use_by_host: bool
     """The host itself talks through it: enslaved, or up with an address. No guest can have it."""
@@ -163,7 +148,6 @@ class NicPort:
     vendor_id: str
     product_id: str
     numa_node: CellId | None
-    driver: str | None
     name: str | None
     """The uplink's interface; None when the function is bound to vfio-pci or the like."""
     names: tuple[str, ...]
@@ -173,17 +157,14 @@ class NicPort:
     """Burnt into the card (`addr_assign_type` 0), not made up or set by somebody."""
     speed_mbps: int | None
     """None = the link is down or does not say."""
-    link_up: bool | None
-    phys_port_name: str | None
-    phys_switch_id: str | None
     switchdev: bool
     """The port switches between representors of its VFs (eswitch mode switchdev)."""
     rdma: bool
     is_pf: bool
-    total_vfs: int
     vfs: tuple[NicVf, ...]
     """The VFs that exist and could be read, by VF number."""
     serial: str | None = None
+    """Serial number in the vital product data, which only root may read."""
     features: tuple[str, ...] = ()
     """Offloads by libvirt's names (rx, tso, ...), sorted; sysfs tells only rdma and switchdev."""
 
@@ -210,9 +191,6 @@ class MdevType:
     """As one writes it in the configuration: nvidia-35, i915-GVTg_V5_4."""
     available_instances: int
     """How many more of this type could be made on that device right now."""
-    name: str | None = None
-    device_api: str | None = None
-    description: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +209,8 @@ class GpuVf:
     address: PciAddress
     index: int
     numa_node: CellId | None
-    driver: str | None
     mdev_types: tuple[MdevType, ...] = ()
     mdevs: tuple[Mdev, ...] = ()
-    vendor_vfio: bool = False
-    """vGPU types come from the vendor's VFIO driver instead of the mdev framework."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,8 +235,6 @@ class MigDevice:
     """Name of its `MigProfile`."""
     gpu_instance: int
     compute_instance: int
-    slices: int | None
-    memory_mib: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,17 +252,6 @@ class VgpuType:
 
 
 @dataclass(frozen=True, slots=True)
-class VgpuInstance:
-    """A vGPU that a guest holds, as NVML sees it."""
-
-    uuid: str
-    type_id: str
-    mdev_uuid: str | None
-    guest: str | None
-    """The guest's id as the hypervisor gave it (libvirt: the domain's uuid)."""
-
-
-@dataclass(frozen=True, slots=True)
 class PhysicalGpu:
     """A GPU (or another PCI device that makes mediated devices), whole; never one of its VFs.
 
@@ -300,10 +262,7 @@ class PhysicalGpu:
     address: PciAddress
     vendor_id: str
     product_id: str
-    class_code: str
     numa_node: CellId | None
-    driver: str | None
-    total_vfs: int = 0
     vfs: tuple[GpuVf, ...] = ()
     mdev_types: tuple[MdevType, ...] = ()
     """Offered by the whole device; a GPU with SR-IOV offers none itself, its VFs do."""
@@ -313,20 +272,10 @@ class PhysicalGpu:
     model: str | None = None
     uuid: str | None = None
     serial: str | None = None
-    memory_mib: int | None = None
     compute_capability: tuple[int, int] | None = None
     mig_enabled: bool | None = None
-    mig_pending: bool | None = None
-    """What MIG mode becomes at the GPU's next reset."""
-    mig_profiles: tuple[MigProfile, ...] = ()
     mig_devices: tuple[MigDevice, ...] = ()
-    virtualization_mode: str | None = None
-    """none, passthrough, vgpu (this host is itself a guest), host_vgpu, host_vsga."""
-    host_vgpu_sriov: bool | None = None
     vgpu_types: tuple[VgpuType, ...] = ()
-    vgpus: tuple[VgpuInstance, ...] = ()
-    vgpu_heterogeneous: bool | None = None
-    """vGPUs of different sizes may live on the device at once."""
     critical_xid: int | None = None
     """An error NVIDIA's driver reported after which no guest should get the GPU."""
 
@@ -370,9 +319,6 @@ class HostTopology:
     gpus: tuple[PhysicalGpu, ...] = ()
     disk: DiskStore | None = None
     memory_encryption: MemoryEncryption = field(default_factory=MemoryEncryption)
-    boot_id: str | None = None
-    numa_reported: bool = True
-    """False: the kernel shows no NUMA nodes, the one cell is made from the whole host."""
     warnings: tuple[str, ...] = ()
     """What was left out or guessed, one sentence each, naming the path and the reason."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -14,8 +13,6 @@ from compute_agent.discovery.facts import (
     DiskStore,
     HostTopology,
     NumaCell,
-    PciAddress,
-    PciDevice,
     PhysicalGpu,
 )
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
@@ -24,7 +21,6 @@ from compute_agent.discovery.sysfs.reader import PROCFS, SYSFS, Machine, ReadFil
 from compute_agent.discovery.sysfs.vpd import SerialNumbers
 
 HOSTNAME = "sys/kernel/hostname"
-BOOT_ID = "sys/kernel/random/boot_id"
 
 
 class GpuSource(Protocol):
@@ -66,27 +62,24 @@ class Discovery:
         memory_kib = memory.discover(machine)
         found_cpus = cpus.discover(machine)
         found_cells = cells.discover(machine, found_cpus.online, memory_kib)
-        functions = pci.discover(machine, found_cells.cells)
+        functions = pci.discover(machine, found_cells)
         ports = nics.discover(machine, functions, self._serials)
         reading = self._gpu_source.read() if self._gpu_source else NvmlReading()
         found_gpus = join_gpus(machine, gpus.discover(machine, functions), reading, found_cells)
-        serials = {port.address: port.serial for port in ports}
         return HostTopology(
             hostname=hostname or machine.proc.optional_text(HOSTNAME) or socket.gethostname(),
-            cells=join_cells(found_cells.cells, reading),
+            cells=join_cells(found_cells, reading),
             cpus=found_cpus.cpus,
             online_cpus=found_cpus.online,
             present_cpus=found_cpus.present,
             cpu_model=found_cpus.model,
             memory_kib=memory_kib,
-            pci_devices=_devices(functions, serials),
+            pci_devices=tuple(function.device for function in functions.values()),
             nics=ports,
             nic_cards=nics.cards(ports),
             gpus=found_gpus,
             disk=_disk(machine, instances_path),
             memory_encryption=encryption.discover(machine),
-            boot_id=machine.proc.optional_text(BOOT_ID),
-            numa_reported=found_cells.reported,
             warnings=(*machine.warnings, *reading.warnings),
         )
 
@@ -107,13 +100,13 @@ def join_gpus(
     machine: Machine,
     found: tuple[PhysicalGpu, ...],
     reading: NvmlReading,
-    found_cells: cells.Cells,
+    found_cells: tuple[NumaCell, ...],
 ) -> tuple[PhysicalGpu, ...]:
     """The GPUs of sysfs with what NVML knows of the same addresses; lost ones are out."""
     seen = {gpu.address: gpu for gpu in reading.gpus}
     for address in sorted(seen.keys() - {gpu.address for gpu in found}):
         machine.warn(f"NVML sees GPU {address}, sysfs does not; left out")
-    ids = frozenset(cell.id for cell in found_cells.cells)
+    ids = frozenset(cell.id for cell in found_cells)
     return tuple(
         _with_nvml(gpu, seen[gpu.address], ids) if gpu.address in seen else gpu
         for gpu in found
@@ -138,29 +131,11 @@ def _with_nvml(gpu: PhysicalGpu, seen: NvmlGpu, ids: frozenset[CellId]) -> Physi
         model=seen.model,
         uuid=seen.uuid,
         serial=seen.serial,
-        memory_mib=seen.memory_mib,
         compute_capability=seen.compute_capability,
         mig_enabled=seen.mig_enabled,
-        mig_pending=seen.mig_pending,
-        mig_profiles=seen.mig_profiles,
         mig_devices=seen.mig_devices,
-        virtualization_mode=seen.virtualization_mode,
-        host_vgpu_sriov=seen.host_vgpu_sriov,
         vgpu_types=seen.vgpu_types,
-        vgpus=seen.vgpus,
-        vgpu_heterogeneous=seen.vgpu_heterogeneous,
         critical_xid=seen.critical_xid,
-    )
-
-
-def _devices(
-    functions: pci.PciFunctions, serials: Mapping[PciAddress, str | None]
-) -> tuple[PciDevice, ...]:
-    return tuple(
-        replace(function.device, serial=serials[address])
-        if serials.get(address) is not None
-        else function.device
-        for address, function in functions.items()
     )
 
 

@@ -104,13 +104,9 @@ def nvml() -> list[dict[str, object]]:
             "uuid": uuid,
             "serial": serial,
             "model": "Tesla T4",
-            "memory_mib": 15360,
             "compute_capability": [7, 5],
             "near_cells": [cell],
             "mig_enabled": None,
-            "virtualization_mode": "host_vgpu",
-            "host_vgpu_sriov": False,
-            "vgpu_heterogeneous": False,
         }
         for address, _, cell, uuid, serial in GPUS
     ]

@@ -64,13 +64,11 @@ def machine(size: MachineSize, vfs: int) -> HostTopology:
         replace(
             gpu,
             mdev_types=(),
-            total_vfs=vfs,
             vfs=tuple(
                 GpuVf(
                     address_of(f"{gpu.address[:-1]}{i + 1}"),
                     i,
                     gpu.numa_node,
-                    "nvidia",
                     mdev_types=(MdevType(MDEV_TYPE, 1),),
                 )
                 for i in range(vfs)

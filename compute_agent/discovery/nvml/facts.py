@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compute_agent.discovery.facts import (
-    CellId,
-    MigDevice,
-    MigProfile,
-    PciAddress,
-    VgpuInstance,
-    VgpuType,
-)
+from compute_agent.discovery.facts import CellId, MigDevice, MigProfile, PciAddress, VgpuType
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +15,15 @@ class NvmlGpu:
     uuid: str | None = None
     serial: str | None = None
     model: str | None = None
-    memory_mib: int | None = None
     compute_capability: tuple[int, int] | None = None
     near_cells: tuple[CellId, ...] = ()
     """Host cells the GPU is near to."""
     memory_cell: CellId | None = None
     """The cell that is the GPU's *own* memory (Grace Hopper), not where the GPU is."""
     mig_enabled: bool | None = None
-    mig_pending: bool | None = None
     mig_profiles: tuple[MigProfile, ...] = ()
     mig_devices: tuple[MigDevice, ...] = ()
-    virtualization_mode: str | None = None
-    host_vgpu_sriov: bool | None = None
     vgpu_types: tuple[VgpuType, ...] = ()
-    vgpus: tuple[VgpuInstance, ...] = ()
-    vgpu_heterogeneous: bool | None = None
     critical_xid: int | None = None
     """The last error that broke it since NVML was first read, until it is forgotten."""
 

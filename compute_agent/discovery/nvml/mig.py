@@ -55,8 +55,6 @@ def _device(nvml: Nvml, handle: Any, known: tuple[MigProfile, ...]) -> MigDevice
         profile=name if said else _profile_name(shape, known),
         gpu_instance=gpu_instance,
         compute_instance=compute_instance,
-        slices=None if shape is None else shape.gpuInstanceSliceCount,
-        memory_mib=None if shape is None else shape.memorySizeMB,
     )
 
 

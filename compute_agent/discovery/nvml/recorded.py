@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields
+from typing import Any, TypeVar
 
 from compute_agent.discovery.errors import FactMalformed
-from compute_agent.discovery.facts import (
-    CellId,
-    MigDevice,
-    MigProfile,
-    VgpuInstance,
-    VgpuType,
-    pci_address,
-)
+from compute_agent.discovery.facts import CellId, MigDevice, MigProfile, VgpuType, pci_address
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
+
+Fact = TypeVar("Fact")
 
 
 class RecordedGpus:
@@ -34,28 +29,36 @@ def to_json(gpus: tuple[NvmlGpu, ...]) -> list[dict[str, Any]]:
 
 
 def from_json(objects: Any, path: str) -> tuple[NvmlGpu, ...]:
-    """The GPUs of `to_json`; fields left out are unknown.
+    """The GPUs of `to_json`; fields left out are unknown, those of other releases are passed over.
 
     Raises FactMalformed, naming `path`, for anything else.
     """
     try:
-        gpus = [_gpu(fields) for fields in objects]
+        gpus = [_gpu(recorded) for recorded in objects]
     except (TypeError, ValueError, KeyError) as error:
         raise FactMalformed(path, repr(objects), f"a list of GPUs ({error})") from error
     return tuple(sorted(gpus, key=lambda gpu: gpu.address))
 
 
-def _gpu(fields: Mapping[str, Any]) -> NvmlGpu:
-    known = dict(fields)
+def _gpu(recorded: Mapping[str, Any]) -> NvmlGpu:
+    known = _known(NvmlGpu, recorded)
     memory_cell, capability = known.get("memory_cell"), known.get("compute_capability")
     known.update(
         address=pci_address(known["address"]),
         near_cells=tuple(CellId(cell) for cell in known.get("near_cells") or ()),
         memory_cell=None if memory_cell is None else CellId(memory_cell),
         compute_capability=None if capability is None else tuple(capability),
-        mig_profiles=tuple(MigProfile(**item) for item in known.get("mig_profiles") or ()),
-        mig_devices=tuple(MigDevice(**item) for item in known.get("mig_devices") or ()),
-        vgpu_types=tuple(VgpuType(**item) for item in known.get("vgpu_types") or ()),
-        vgpus=tuple(VgpuInstance(**item) for item in known.get("vgpus") or ()),
+        mig_profiles=_all(MigProfile, known.get("mig_profiles")),
+        mig_devices=_all(MigDevice, known.get("mig_devices")),
+        vgpu_types=_all(VgpuType, known.get("vgpu_types")),
     )
     return NvmlGpu(**known)
+
+
+def _all(kind: type[Fact], recorded: Iterable[Mapping[str, Any]] | None) -> tuple[Fact, ...]:
+    return tuple(kind(**_known(kind, item)) for item in recorded or ())
+
+
+def _known(kind: type[Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a fact of this kind has of a record that another release may have written."""
+    return {field.name: recorded[field.name] for field in fields(kind) if field.name in recorded}

@@ -30,8 +30,6 @@ from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
 LOG = logging.getLogger(__name__)
 
 NODE_SET_WORDS = 16  # of 64 bits: 1024 nodes, the most a kernel is built for
-MIB = 1 << 20
-VIRTUALIZATION_MODES = ("none", "passthrough", "vgpu", "host_vgpu", "host_vsga")
 
 
 class NvmlSource:
@@ -148,46 +146,28 @@ class NvmlSource:
     def _gpu(self, nvml: Nvml, handle: Any, address: PciAddress) -> NvmlGpu:
         uuid = nvml.ask_text("nvmlDeviceGetUUID", handle)
         mode = nvml.ask("nvmlDeviceGetMigMode", handle)
-        enabled, pending = (None, None) if mode is None else (bool(mode[0]), bool(mode[1]))
+        enabled = None if mode is None else bool(mode[0])  # the other is that after a reset
         key = uuid or address
         lasting = self._lasting.get(key)
         if lasting is None or lasting.mig_enabled != enabled:
             lasting = _lasting(nvml, handle, NvmlGpu(address, uuid, mig_enabled=enabled))
             self._lasting[key] = lasting
         pieces = mig.devices(nvml, handle, lasting.mig_profiles) if enabled else ()
-        heterogeneous = nvml.ask("nvmlDeviceGetVgpuHeterogeneousMode", handle)
-        return replace(
-            lasting,
-            address=address,
-            mig_pending=pending,
-            mig_devices=pieces,
-            vgpus=vgpus.active(nvml, handle) if lasting.vgpu_types else (),
-            vgpu_heterogeneous=None if heterogeneous is None else bool(heterogeneous),
-        )
+        return replace(lasting, address=address, mig_devices=pieces)
 
 
 def _lasting(nvml: Nvml, handle: Any, gpu: NvmlGpu) -> NvmlGpu:
     """What stays the same until NVML is started again or MIG is switched."""
-    memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
     capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
     own_memory = nvml.ask("nvmlDeviceGetNumaNodeId", handle)
-    virtualization = nvml.ask("nvmlDeviceGetVirtualizationMode", handle)
-    host_mode = nvml.ask("nvmlDeviceGetHostVgpuMode", handle)
     return replace(
         gpu,
         serial=nvml.ask_text("nvmlDeviceGetSerial", handle),
         model=nvml.ask_text("nvmlDeviceGetName", handle),
-        memory_mib=None if memory is None else memory.total // MIB,
         compute_capability=None if capability is None else (capability[0], capability[1]),
         near_cells=_near_cells(nvml, handle),
         memory_cell=None if own_memory is None or own_memory < 0 else CellId(own_memory),
         mig_profiles=() if gpu.mig_enabled is None else mig.profiles(nvml, handle),
-        virtualization_mode=(
-            VIRTUALIZATION_MODES[virtualization]
-            if virtualization in range(len(VIRTUALIZATION_MODES))
-            else None
-        ),
-        host_vgpu_sriov=None if host_mode is None else host_mode == 1,
         vgpu_types=vgpus.types(nvml, handle),
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
 from compute_agent.discovery.facts import CellId, CpuId, NumaCell
@@ -30,14 +30,7 @@ TOLERANCE = 10
 _NODE_DIRECTORY = re.compile(r"node(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
-    cells: tuple[NumaCell, ...]
-    reported: bool
-    """False: no node was readable, the one cell is the whole host."""
-
-
-def discover(machine: Machine, online: tuple[CpuId, ...], memory_kib: int) -> Cells:
+def discover(machine: Machine, online: tuple[CpuId, ...], memory_kib: int) -> tuple[NumaCell, ...]:
     """Read the cells; `online` and `memory_kib` make the one cell where there are none."""
     nodes = _nodes(machine)
     found = []
@@ -49,10 +42,9 @@ def discover(machine: Machine, online: tuple[CpuId, ...], memory_kib: int) -> Ce
     cells = _each_cpu_once(machine, found, online)
     if cells:
         _compare(machine, cells, memory_kib)
-        return Cells(cells, reported=True)
+        return cells
     huge = memory.huge_pages(machine, memory.HOST_HUGE_PAGES)
-    whole = NumaCell(CellId(0), online, memory_kib, huge, ((CellId(0), 10),))
-    return Cells((whole,), reported=False)
+    return (NumaCell(CellId(0), online, memory_kib, huge, ((CellId(0), 10),)),)
 
 
 def _compare(machine: Machine, cells: tuple[NumaCell, ...], memory_kib: int) -> None:

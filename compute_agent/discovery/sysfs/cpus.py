@@ -11,16 +11,13 @@ import re
 from dataclasses import dataclass
 
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed
-from compute_agent.discovery.facts import CoreId, Cpu, CpuId, CpuModel, DieId, SocketId
+from compute_agent.discovery.facts import Cpu, CpuId, CpuModel
 from compute_agent.discovery.sysfs import cpu_list
 from compute_agent.discovery.sysfs.reader import Machine, Tree
 
 CPUS = "devices/system/cpu"
 ONLINE = f"{CPUS}/online"
 PRESENT = f"{CPUS}/present"
-SOCKET = "topology/physical_package_id"
-DIE = "topology/die_id"
-CORE = "topology/core_id"
 SIBLINGS = ("topology/thread_siblings_list", "topology/core_cpus_list")  # old name, new name
 CPUINFO = "cpuinfo"
 
@@ -59,7 +56,7 @@ def discover(machine: Machine) -> Cpus:
             "names one; check [host]sysfs_root and [host]procfs_root"
         )
     everyone = frozenset(online)
-    cpus = tuple(_cpu(machine, cpu, everyone) for cpu in online)
+    cpus = tuple(Cpu(cpu, _siblings(machine, cpu, everyone)) for cpu in online)
     return Cpus(cpus, online, tuple(sorted(everyone.union(present))), model)
 
 
@@ -79,31 +76,9 @@ def _from_directories(tree: Tree) -> tuple[CpuId, ...]:
     return tuple(sorted(CpuId(int(match[1])) for match in matches if match))
 
 
-def _cpu(machine: Machine, cpu: CpuId, online: frozenset[CpuId]) -> Cpu:
-    tree, here = machine.sys, f"{CPUS}/cpu{cpu}"
-    socket = _id(tree, f"{here}/{SOCKET}")
-    die = _id(tree, f"{here}/{DIE}")
-    core = _id(tree, f"{here}/{CORE}")
-    return Cpu(
-        id=cpu,
-        socket=None if socket is None else SocketId(socket),
-        die=None if die is None else DieId(die),
-        core=None if core is None else CoreId(core),
-        siblings=_siblings(machine, here, cpu, online),
-    )
-
-
-def _id(tree: Tree, path: str) -> int | None:
-    """A topology number; some ARM firmware says -1 for "not known"."""
-    number = tree.optional_integer(path)
-    return None if number is None or number < 0 else number
-
-
-def _siblings(
-    machine: Machine, here: str, cpu: CpuId, online: frozenset[CpuId]
-) -> tuple[CpuId, ...]:
+def _siblings(machine: Machine, cpu: CpuId, online: frozenset[CpuId]) -> tuple[CpuId, ...]:
     for name in SIBLINGS:
-        threads = _listed(machine, f"{here}/{name}")
+        threads = _listed(machine, f"{CPUS}/cpu{cpu}/{name}")
         if threads:
             # a container may be shown threads that it does not have
             return tuple(sorted({cpu, *(thread for thread in threads if thread in online)}))

@@ -28,9 +28,9 @@ NO_GPU_VENDORS = frozenset(
 
 def discover(machine: Machine, functions: PciFunctions) -> tuple[PhysicalGpu, ...]:
     """Every GPU and other maker of mediated devices, by address; VFs are with their PF."""
-    existing, types = mdevs.existing(machine), mdevs.MdevTypes(machine)
+    existing = mdevs.existing(machine)
     return tuple(
-        _gpu(machine, function, functions, existing, types)
+        _gpu(machine, function, functions, existing)
         for function in functions.values()
         if not _belongs_to_pf(function, functions)
         and (_is_gpu(function) or _makes_mdevs(function, functions))
@@ -57,22 +57,18 @@ def _gpu(
     function: PciFunction,
     functions: PciFunctions,
     existing: mdevs.Mdevs,
-    types: mdevs.MdevTypes,
 ) -> PhysicalGpu:
     device = function.device
     return PhysicalGpu(
         address=device.address,
         vendor_id=device.vendor_id,
         product_id=device.product_id,
-        class_code=device.class_code,
         numa_node=device.numa_node,
-        driver=device.driver,
-        total_vfs=device.total_vfs,
         vfs=tuple(
-            _vf(machine, index, functions[address], existing, types)
+            _vf(machine, index, functions[address], existing)
             for index, address in zip(function.vf_numbers, device.vfs, strict=True)
         ),
-        mdev_types=types.of(function),
+        mdev_types=mdevs.types(machine, function),
         mdevs=existing.get(device.address, ()),
     )
 
@@ -82,20 +78,16 @@ def _vf(
     index: int,
     vf: PciFunction,
     existing: mdevs.Mdevs,
-    types: mdevs.MdevTypes,
 ) -> GpuVf:
     device = vf.device
-    vendor_vfio = mdevs.VENDOR_VFIO in vf.entries
-    if vendor_vfio:
+    if mdevs.VENDOR_VFIO in vf.entries:
         offered, held = mdevs.vendor_types(machine, vf)
     else:
-        offered, held = types.of(vf), existing.get(device.address, ())
+        offered, held = mdevs.types(machine, vf), existing.get(device.address, ())
     return GpuVf(
         address=device.address,
         index=index,
         numa_node=device.numa_node,
-        driver=device.driver,
         mdev_types=offered,
         mdevs=held,
-        vendor_vfio=vendor_vfio,
     )

@@ -2,7 +2,7 @@
 
 Two interfaces give the same facts:
 
-    bus/pci/devices/<addr>/mdev_supported_types/nvidia-35/{available_instances,name,device_api}
+    bus/pci/devices/<addr>/mdev_supported_types/nvidia-35/available_instances
     bus/mdev/devices/<uuid> -> ../../../devices/pci.../<addr>/<uuid>
     bus/mdev/devices/<uuid>/mdev_type -> .../nvidia-35
 
@@ -15,18 +15,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import Mdev, MdevType, PciAddress, pci_address
 from compute_agent.discovery.sysfs.pci import PciFunction
-from compute_agent.discovery.sysfs.reader import Machine, Tree
+from compute_agent.discovery.sysfs.reader import Machine
 
 SUPPORTED_TYPES = "mdev_supported_types"
 AVAILABLE = "available_instances"
-NAME = "name"
-DEVICE_API = "device_api"
-DESCRIPTION = "description"
 MDEVS = "bus/mdev/devices"
 MDEV_TYPE = "mdev_type"
 VENDOR_VFIO = "nvidia"
@@ -34,7 +30,7 @@ CREATABLE = f"{VENDOR_VFIO}/creatable_vgpu_types"
 CURRENT = f"{VENDOR_VFIO}/current_vgpu_type"
 VENDOR_PREFIX = "nvidia-"  # the mdev framework calls the vendor's type 35 `nvidia-35`
 
-_CREATABLE_LINE = re.compile(r"\s*(\d+)\s*(?::\s*(.*?))?\s*")
+_CREATABLE_LINE = re.compile(r"\s*(\d+)\s*(?::.*)?")
 
 Mdevs = Mapping[PciAddress, tuple[Mdev, ...]]
 
@@ -62,44 +58,20 @@ def existing(machine: Machine) -> Mdevs:
     return {parent: tuple(mdevs) for parent, mdevs in found.items()}
 
 
-class MdevTypes:
-    """Reads the types that functions offer.
-
-    What a type is called is the same on all functions of one product, and read once: a host with
-    8 GPUs of 16 VFs of 20 types has 2560 of them.
-    """
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._described: dict[tuple[str, str, str], MdevType] = {}
-
-    def of(self, function: PciFunction) -> tuple[MdevType, ...]:
-        """The types a function offers, by id; a type that cannot be read is left out."""
-        if SUPPORTED_TYPES not in function.entries:
-            return ()
-        tree, here = self._machine.sys, f"{function.directory}/{SUPPORTED_TYPES}"
-        device, found = function.device, []
-        for type_id in tree.names(here):
-            key = (device.vendor_id, device.product_id, type_id)
-            try:
-                available = tree.count(f"{here}/{type_id}/{AVAILABLE}")
-            except DiscoveryError as error:
-                self._machine.warn(f"{error}; mdev type {type_id} of {device.address} left out")
-                continue
-            if key not in self._described:
-                self._described[key] = _described(tree, f"{here}/{type_id}", type_id)
-            found.append(replace(self._described[key], available_instances=available))
-        return tuple(found)
-
-
-def _described(tree: Tree, here: str, type_id: str) -> MdevType:
-    return MdevType(
-        id=type_id,
-        available_instances=0,
-        name=tree.optional_text(f"{here}/{NAME}"),
-        device_api=tree.optional_text(f"{here}/{DEVICE_API}"),
-        description=tree.optional_text(f"{here}/{DESCRIPTION}"),
-    )
+def types(machine: Machine, function: PciFunction) -> tuple[MdevType, ...]:
+    """Return the types that a function offers, by id; one that cannot be read is left out."""
+    if SUPPORTED_TYPES not in function.entries:
+        return ()
+    tree, here = machine.sys, f"{function.directory}/{SUPPORTED_TYPES}"
+    offered = []
+    for type_id in tree.names(here):
+        try:
+            available = tree.count(f"{here}/{type_id}/{AVAILABLE}")
+        except DiscoveryError as error:
+            machine.warn(f"{error}; mdev type {type_id} of {function.device.address} left out")
+            continue
+        offered.append(MdevType(type_id, available))
+    return tuple(offered)
 
 
 def vendor_types(
@@ -113,14 +85,8 @@ def vendor_types(
     current = tree.optional_integer(f"{here}/{CURRENT}") or 0
     text = tree.optional_text(f"{here}/{CREATABLE}") or ""
     free = 0 if current else 1
-    names = {
-        int(match[1]): match[2] or None
-        for match in map(_CREATABLE_LINE.fullmatch, text.splitlines())
-        if match
-    }
-    creatable = tuple(
-        MdevType(f"{VENDOR_PREFIX}{number}", free, names[number], "vfio-pci")
-        for number in sorted(names)
-    )
+    lines = map(_CREATABLE_LINE.fullmatch, text.splitlines())
+    numbers = sorted({int(line[1]) for line in lines if line})
+    creatable = tuple(MdevType(f"{VENDOR_PREFIX}{number}", free) for number in numbers)
     held = (Mdev(f"{VENDOR_PREFIX}{current}", None),) if current else ()
     return creatable, held

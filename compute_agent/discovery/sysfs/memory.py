@@ -15,7 +15,6 @@ MEMINFO = "meminfo"
 HOST_HUGE_PAGES = "kernel/mm/hugepages"
 NODE_HUGE_PAGES = "hugepages"  # below the node's directory
 TOTAL = "nr_hugepages"
-FREE = "free_hugepages"
 
 _TOTAL_LINE = re.compile(r"^(?:Node\s+\d+\s+)?MemTotal:\s+(\d+)\s+kB\s*$", re.MULTILINE)
 _SIZE = re.compile(r"hugepages-(\d+)kB")
@@ -47,9 +46,8 @@ def huge_pages(machine: Machine, directory: str) -> tuple[HugePages, ...]:
             continue
         try:
             total = machine.sys.count(f"{directory}/{name}/{TOTAL}")
-            free = machine.sys.count(f"{directory}/{name}/{FREE}")
         except DiscoveryError as error:
             machine.warn(f"{error}; huge pages of {match[1]} KiB in {directory} left out")
             continue
-        pools.append(HugePages(int(match[1]), total, free))
+        pools.append(HugePages(int(match[1]), total))
     return tuple(sorted(pools))

@@ -15,11 +15,9 @@ INTERFACES = "class/net"
 NET = "net"  # below the function's directory, or below that of its virtio device
 ADDRESS = "address"
 ADDRESS_ASSIGNED = "addr_assign_type"
-CARRIER = "carrier"
 DEV_PORT = "dev_port"
 FLAGS = "flags"
 MASTER = "master"
-OPERSTATE = "operstate"
 PHYS_PORT_NAME = "phys_port_name"
 PHYS_SWITCH_ID = "phys_switch_id"
 SPEED = "speed"
@@ -43,7 +41,6 @@ class Uplink:
     name: str
     directory: str
     dev_port: int
-    phys_port_name: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +72,7 @@ def ports(machine: Machine, net: str) -> Ports:
             representors.append(name)
             continue
         dev_port = tree.optional_integer(f"{here}/{DEV_PORT}") or 0
-        uplinks.append(Uplink(name, here, dev_port, port))
+        uplinks.append(Uplink(name, here, dev_port))
     uplinks.sort(key=lambda uplink: (uplink.dev_port, uplink.name))
     return Ports(tuple(uplinks), tuple(representors))
 
@@ -84,17 +81,6 @@ def speed_mbps(machine: Machine, here: str) -> int | None:
     """Link speed; a link that is down says -1, EINVAL or nothing, and that is never an error."""
     speed = machine.sys.optional_integer(f"{here}/{SPEED}")
     return None if speed is None or speed in NO_SPEED or speed < 0 else speed
-
-
-def link_up(machine: Machine, here: str) -> bool | None:
-    """Whether there is a carrier; None when neither driver nor kernel knows."""
-    carrier = machine.sys.optional_integer(f"{here}/{CARRIER}")
-    if carrier is not None:
-        return carrier == 1
-    state = machine.sys.optional_text(f"{here}/{OPERSTATE}")
-    if state in (None, "unknown", "dormant", "testing"):
-        return None
-    return state == "up"
 
 
 def mac(machine: Machine, here: str) -> tuple[str | None, bool]:

@@ -38,27 +38,21 @@ def _port(
     ports = netdevs.Ports((), ()) if net is None else netdevs.ports(machine, net)
     uplink = ports.uplinks[0] if ports.uplinks else None
     mac, permanent = (None, False) if uplink is None else netdevs.mac(machine, uplink.directory)
-    switch = _switch(machine, uplink)
-    switchdev = switch is not None  # drivers give the id in that mode only
+    switchdev = _switch(machine, uplink) is not None  # drivers give the id in that mode only
     rdma = INFINIBAND in function.entries
     return NicPort(
         address=device.address,
         vendor_id=device.vendor_id,
         product_id=device.product_id,
         numa_node=device.numa_node,
-        driver=device.driver,
         name=uplink.name if uplink else None,
         names=tuple(port.name for port in ports.uplinks),
         mac=mac,
         mac_permanent=permanent,
         speed_mbps=netdevs.speed_mbps(machine, uplink.directory) if uplink else None,
-        link_up=netdevs.link_up(machine, uplink.directory) if uplink else None,
-        phys_port_name=uplink.phys_port_name if uplink else None,
-        phys_switch_id=switch,
         switchdev=switchdev,
         rdma=rdma,
         is_pf=device.is_pf,
-        total_vfs=device.total_vfs,
         vfs=_vfs(machine, function, functions, use),
         serial=serials.of(machine, device, here) if VPD in function.entries else None,
         features=tuple(name for name, there in (("rdma", rdma), ("switchdev", switchdev)) if there),
@@ -83,7 +77,6 @@ def _vfs(
             NicVf(
                 address=address,
                 index=index,
-                driver=vf.device.driver,
                 netdev=names[0] if names else None,
                 in_use_by_host=any(use.of(name, f"{net}/{name}") for name in names),
                 vdpa=vf.device.vdpa,

@@ -1,10 +1,7 @@
-"""PCI functions: what they are, which driver has them, which NUMA cell they hang off, and their
-virtual functions.
+"""PCI functions: what they are, which NUMA cell they hang off, and their virtual functions.
 
     bus/pci/devices/0000:81:00.0  ->  ../../../devices/pci0000:80/0000:80:01.0/0000:81:00.0
         vendor device class ...          one number each
-        driver        -> .../bus/pci/drivers/mlx5_core
-        iommu_group   -> .../kernel/iommu_groups/31
         virtfn0       -> ../0000:81:00.2            on a PF, one for each VF that exists
     bus/pci/devices/0000:81:00.2
         physfn        -> ../0000:81:00.0            on a VF
@@ -30,14 +27,9 @@ VENDOR = "vendor"
 PRODUCT = "device"
 CLASS = "class"
 # what may be there
-SUBSYSTEM_VENDOR = "subsystem_vendor"
-SUBSYSTEM_PRODUCT = "subsystem_device"
-REVISION = "revision"
 NUMA_NODE = "numa_node"
 LOCAL_CPULIST = "local_cpulist"
 TOTAL_VFS = "sriov_totalvfs"
-DRIVER = "driver"
-IOMMU_GROUP = "iommu_group"
 PHYSFN = "physfn"
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
@@ -123,18 +115,12 @@ class Locality:
 def _function(machine: Machine, address: PciAddress, here: str, locality: Locality) -> PciFunction:
     tree = machine.sys
     entries = frozenset(tree.names(here))
-    group = tree.link_name(f"{here}/{IOMMU_GROUP}") if IOMMU_GROUP in entries else None
     device = PciDevice(
         address=address,
         vendor_id=tree.hexadecimal(f"{here}/{VENDOR}", 4),
         product_id=tree.hexadecimal(f"{here}/{PRODUCT}", 4),
         class_code=tree.hexadecimal(f"{here}/{CLASS}", 6),
-        subsystem_vendor_id=tree.optional_hexadecimal(f"{here}/{SUBSYSTEM_VENDOR}", 4),
-        subsystem_product_id=tree.optional_hexadecimal(f"{here}/{SUBSYSTEM_PRODUCT}", 4),
-        revision=tree.optional_hexadecimal(f"{here}/{REVISION}", 2),
         numa_node=locality.of(here),
-        driver=tree.link_name(f"{here}/{DRIVER}") if DRIVER in entries else None,
-        iommu_group=int(group) if group and group.isdecimal() else None,
         physfn=_physfn(machine, here) if PHYSFN in entries else None,
         total_vfs=_total_vfs(machine, here) if TOTAL_VFS in entries else 0,
         vdpa=min((name for name in entries if _VDPA.fullmatch(name)), default=None),

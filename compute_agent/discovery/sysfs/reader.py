@@ -26,7 +26,7 @@ NO_VALUE = frozenset(
     {
         errno.ENOENT,
         errno.ENOTDIR,
-        errno.EINVAL,  # `speed` and `carrier` of an interface that is down
+        errno.EINVAL,  # `speed` of an interface that is down
         errno.ENODEV,
         errno.ENXIO,
         errno.EOPNOTSUPP,  # `phys_port_name`, `phys_switch_id` of drivers without them
@@ -126,17 +126,6 @@ class Tree:
             malformed = FactMalformed(self.path(relative), text, "a number")
             self._warn(f"{malformed}; treated as unknown")
             return None
-
-    def optional_hexadecimal(self, relative: str, digits: int) -> str | None:
-        """Like `hexadecimal`, None when there is no value. Warns as `optional_text` does."""
-        try:
-            return self.hexadecimal(relative, digits)
-        except FactUnreadable as error:
-            if error.errno not in NO_VALUE:
-                self._warn(f"{error}; treated as unknown")
-        except FactMalformed as error:
-            self._warn(f"{error}; treated as unknown")
-        return None
 
     def names(self, relative: str) -> tuple[str, ...]:
         """What a directory holds, sorted; () when it does not exist. Warns if it is shut."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from compute_agent.discovery.facts import (
     CellId,
-    CoreId,
     Cpu,
     CpuId,
     CpuModel,
@@ -21,13 +20,12 @@ from compute_agent.discovery.facts import (
     PciAddress,
     PciDevice,
     PhysicalGpu,
-    SocketId,
     pci_address,
 )
 
 MDEV_TYPE = "nvidia-35"
 _GIB = 1024**3
-_GPU_IDS = ("10de", "2230", "030200")
+_GPU_IDS = ("10de", "2230")
 _NIC_IDS = ("8086", "1593")
 _FLAGS = ("aes", "avx", "avx2", "fma", "pni", "sse", "sse2", "sse4_1", "sse4_2", "ssse3", "vmx")
 
@@ -77,7 +75,7 @@ def _cell(cell: int, size: MachineSize) -> NumaCell:
         CellId(cell),
         tuple(CpuId(cpu) for cpu in range(first, first + size.cpus_per_cell)),
         size.memory_mib_per_cell * 1024,
-        (HugePages(2048, pages, pages),) if pages else (),
+        (HugePages(2048, pages),) if pages else (),
         tuple((CellId(other), 10 if other == cell else 21) for other in range(size.cells)),
     )
 
@@ -86,7 +84,7 @@ def _cpu(cpu: CpuId, size: MachineSize) -> Cpu:
     core = cpu // 2
     last = size.cells * size.cpus_per_cell
     siblings = tuple(CpuId(c) for c in (2 * core, 2 * core + 1) if c < last)
-    return Cpu(cpu, SocketId(cpu // size.cpus_per_cell), None, CoreId(core), siblings)
+    return Cpu(cpu, siblings)
 
 
 def _gpu(index: int, size: MachineSize) -> PhysicalGpu:
@@ -94,18 +92,16 @@ def _gpu(index: int, size: MachineSize) -> PhysicalGpu:
         pci_address(f"{0x20 + index:x}:00.0"),
         *_GPU_IDS,
         numa_node=CellId(index % size.cells),
-        driver="nvidia",
-        mdev_types=(MdevType(MDEV_TYPE, size.vgpus_per_gpu, "FAKE-4Q", "vfio-pci"),),
+        mdev_types=(MdevType(MDEV_TYPE, size.vgpus_per_gpu),),
         nvml=True,
         model="Fake A40",
         uuid=f"GPU-00000000-0000-4000-8000-{index:012x}",
-        memory_mib=46068,
         compute_capability=(8, 6),
     )
 
 
 def _gpu_function(gpu: PhysicalGpu) -> PciDevice:
-    return PciDevice(gpu.address, *_GPU_IDS, numa_node=gpu.numa_node, driver=gpu.driver)
+    return PciDevice(gpu.address, *_GPU_IDS, "030200", numa_node=gpu.numa_node)
 
 
 def _nics(
@@ -131,26 +127,21 @@ def _port(bus: int, function: int, nic: int, node: CellId, size: MachineSize) ->
     # eight functions to a device; more ports than that continue on the next device of the bus
     address = pci_address(f"{bus:x}:{function // 8:02x}.{function % 8}")
     vfs = tuple(
-        NicVf(_vf_address(bus, function, vf, size), vf, "vfio-pci", None, in_use_by_host=False)
+        NicVf(_vf_address(bus, function, vf, size), vf, None, in_use_by_host=False)
         for vf in range(size.vfs_per_pf)
     )
     return NicPort(
         address,
         *_NIC_IDS,
         numa_node=node,
-        driver="ice",
         name=f"enp{bus}s0f{function}",
         names=(f"enp{bus}s0f{function}",),
         mac=f"02:00:00:00:{nic:02x}:{function:02x}",
         mac_permanent=True,
         speed_mbps=25000,
-        link_up=True,
-        phys_port_name=None,
-        phys_switch_id=None,
         switchdev=False,
         rdma=False,
         is_pf=True,
-        total_vfs=max(size.vfs_per_pf, 1),
         vfs=vfs,
     )
 
@@ -168,8 +159,7 @@ def _port_functions(port: NicPort, node: CellId) -> list[PciDevice]:
         *_NIC_IDS,
         "020000",
         numa_node=node,
-        driver=port.driver,
-        total_vfs=port.total_vfs,
+        total_vfs=max(len(vfs), 1),
         vfs=vfs,
     )
     parts = [
@@ -179,7 +169,6 @@ def _port_functions(port: NicPort, node: CellId) -> list[PciDevice]:
             "1889",
             "020000",
             numa_node=node,
-            driver="vfio-pci",
             physfn=port.address,
         )
         for vf in vfs

@@ -7,7 +7,6 @@
  *   gpu.0.mig.1.uuid = MIG-...         what belongs to a MIG device of a GPU
  *   profile.0.name = MIG 1g.10gb       what belongs to a GPU instance profile
  *   type.474.name = GRID A100-1-5C     what belongs to a vGPU type
- *   vgpu.5.uuid = ...                  what belongs to a vGPU
  *
  * What the file does not name is NVML_ERROR_NOT_SUPPORTED. Lists are numbers with blanks between.
  * Structures were laid out after the binding's ctypes declarations. */
@@ -102,9 +101,6 @@ static int give_list(int result, char *value, unsigned *count, unsigned *to)
 #define TYPE_TEXT(function, what) \
     int function(unsigned number, char *to, unsigned *length) \
     { char v[256]; int r = of_number(v, "type", number, what); return give_text(r, v, to, *length); }
-#define VGPU_TEXT(function, what) \
-    int function(unsigned number, char *to, unsigned length) \
-    { char v[256]; int r = of_number(v, "vgpu", number, what); return give_text(r, v, to, length); }
 
 int nvmlInitWithFlags(unsigned flags)
 {
@@ -154,20 +150,14 @@ DEVICE_TEXT(nvmlDeviceGetName, "name")
 DEVICE_TEXT(nvmlDeviceGetUUID, "uuid")
 DEVICE_TEXT(nvmlDeviceGetSerial, "serial")
 DEVICE_UNSIGNED(nvmlDeviceGetNumaNodeId, "memory_node")
-DEVICE_UNSIGNED(nvmlDeviceGetVirtualizationMode, "virtualization")
-DEVICE_UNSIGNED(nvmlDeviceGetHostVgpuMode, "host_vgpu")
 DEVICE_UNSIGNED(nvmlDeviceGetMaxMigDeviceCount, "max_mig")
 DEVICE_UNSIGNED(nvmlDeviceGetGpuInstanceId, "gpu_instance")
 DEVICE_UNSIGNED(nvmlDeviceGetComputeInstanceId, "compute_instance")
 DEVICE_LIST(nvmlDeviceGetSupportedVgpus, "types")
-DEVICE_LIST(nvmlDeviceGetActiveVgpus, "vgpus")
 TYPE_TEXT(nvmlVgpuTypeGetName, "name")
 TYPE_TEXT(nvmlVgpuTypeGetClass, "class")
 NUMBER_UNSIGNED(nvmlVgpuTypeGetMaxInstancesPerVm, "type", "per_guest")
 NUMBER_UNSIGNED(nvmlVgpuTypeGetGpuInstanceProfileId, "type", "profile")
-NUMBER_UNSIGNED(nvmlVgpuInstanceGetType, "vgpu", "type")
-VGPU_TEXT(nvmlVgpuInstanceGetUUID, "uuid")
-VGPU_TEXT(nvmlVgpuInstanceGetMdevUUID, "mdev")
 
 struct pci { char legacy[16]; unsigned domain, bus, device, product, subsystem; char id[32]; };
 
@@ -178,17 +168,6 @@ int nvmlDeviceGetPciInfo_v3(device_t d, struct pci *pci)
 
     memset(pci, 0, sizeof *pci);
     return give_text(result, v, pci->id, sizeof pci->id);
-}
-
-struct memory { unsigned long long total, free, used; };
-
-int nvmlDeviceGetMemoryInfo(device_t d, struct memory *memory)
-{
-    char v[256];
-    int result = of_device(v, d, "memory_mib");
-
-    if (!result) memory->total = memory->free = strtoull(v, NULL, 0) << 20;
-    return result;
 }
 
 int nvmlDeviceGetCudaComputeCapability(device_t d, int *major, int *minor)
@@ -281,15 +260,6 @@ int nvmlVgpuTypeGetMaxInstances(device_t d, unsigned number, unsigned *to)
     return give_unsigned(of_number(v, "type", number, "max"), v, to);
 }
 
-int nvmlVgpuInstanceGetVmID(unsigned number, char *to, unsigned length, unsigned *kind)
-{
-    char v[256];
-    int result = of_number(v, "vgpu", number, "guest");
-
-    *kind = 1;
-    return give_text(result, v, to, length);
-}
-
 /* Events come once each, in the order of `events = GPU:XID GPU:XID ...`. */
 struct event { device_t device; unsigned long long type, data; unsigned gi, ci; };
 enum { XID_CRITICAL = 8, TIMEOUT = 10 };
@@ -338,12 +308,4 @@ int nvmlEventSetWait_v2(void *set, struct event *event, unsigned milliseconds)
         return SUCCESS;
     }
     return TIMEOUT;
-}
-
-struct mode { unsigned version, mode; };
-
-int nvmlDeviceGetVgpuHeterogeneousMode(device_t d, struct mode *mode)
-{
-    char v[256];
-    return give_unsigned(of_device(v, d, "heterogeneous"), v, &mode->mode);
 }

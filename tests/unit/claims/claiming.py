@@ -149,7 +149,7 @@ class Host:
 
     def give_pages(self, count: int) -> None:
         """Let each cell have so many huge pages of 2 MiB."""
-        pages = (HugePages(2048, count, count),)
+        pages = (HugePages(2048, count),)
         cells = tuple(replace(cell, huge_pages=pages) for cell in self.driver.machine.cells)
         self.driver.machine = replace(self.driver.machine, cells=cells)
         self.driver.update_provider_tree(self.tree, "h")

@@ -10,7 +10,7 @@ import pytest
 from compute_agent.discovery import capture as capture_module
 from compute_agent.discovery.capture import capture, replay
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.facts import MigDevice, MigProfile, VgpuInstance, VgpuType
+from compute_agent.discovery.facts import MigDevice, MigProfile, VgpuType
 from compute_agent.discovery.nvml.facts import NvmlGpu
 from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json, to_json
 from compute_agent.discovery.sysfs.reader import read_file
@@ -27,9 +27,8 @@ WHOLE = NvmlGpu(
     near_cells=(0,),  # type: ignore[arg-type]
     mig_enabled=True,
     mig_profiles=(MigProfile("1g.10gb", 19, 1, 9728, 7),),
-    mig_devices=(MigDevice("MIG-1", "1g.10gb", 7, 0, 1, 9728),),
+    mig_devices=(MigDevice("MIG-1", "1g.10gb", 7, 0),),
     vgpu_types=(VgpuType("nvidia-474", "GRID A100-1-5C", "Compute", 5120, 7, 1, 19),),
-    vgpus=(VgpuInstance("v-1", "nvidia-474", "m-1", "guest"),),
 )
 
 
@@ -46,6 +45,21 @@ def test_replaying_a_capture_gives_the_machine_it_was_taken_from(tmp_path: Path)
     there = Discovery(sysfs, procfs, gpu_source=source).discover(str(tmp_path))
     assert replay(tmp_path / "copy") == there
     assert there.gpus[0].mig_devices == WHOLE.mig_devices
+
+
+def test_facts_of_another_release_are_passed_over() -> None:
+    recorded = [
+        {"address": "0000:84:00.0", "uuid": "GPU-1", "vgpu_heterogeneous": False, "later": 1}
+    ]
+    (gpu,) = from_json(recorded, "capture.json")
+    assert (gpu.address, gpu.uuid) == ("0000:84:00.0", "GPU-1")
+
+
+def test_facts_within_a_fact_of_another_release_are_passed_over() -> None:
+    piece = {"uuid": "MIG-1", "profile": "1g.10gb", "gpu_instance": 1, "compute_instance": 0}
+    recorded = [{"address": "0000:84:00.0", "mig_devices": [{**piece, "slices": 1, "later": 1}]}]
+    (gpu,) = from_json(recorded, "capture.json")
+    assert gpu.mig_devices == (MigDevice("MIG-1", "1g.10gb", 1, 0),)
 
 
 def test_serial_numbers_come_along(tmp_path: Path) -> None:

@@ -16,13 +16,10 @@ CX6 = {"vendor": "15b3", "product": "101d", "class_code": "020000", "driver": "m
 def test_a_port_has_name_speed_address_and_vfs(machine: MachineBuilder, look: Look) -> None:
     machine.nic(PF, "ens1f0", vfs=2, mac="B4:96:91:00:00:0A")
     (port,) = look(machine).nics
-    assert (port.name, port.speed_mbps, port.link_up) == ("ens1f0", 25000, True)
+    assert (port.name, port.speed_mbps) == ("ens1f0", 25000)
     assert (port.mac, port.mac_permanent) == ("b4:96:91:00:00:0a", True)
     assert port.is_pf
-    assert [(vf.index, vf.driver, vf.netdev) for vf in port.vfs] == [
-        (0, "iavf", "ens1f0v0"),
-        (1, "iavf", "ens1f0v1"),
-    ]
+    assert [(vf.index, vf.netdev) for vf in port.vfs] == [(0, "ens1f0v0"), (1, "ens1f0v1")]
 
 
 @pytest.mark.parametrize("speed", ["-1", "0", "65535", "4294967295", None])
@@ -33,28 +30,8 @@ def test_a_link_that_is_down_has_no_speed_and_is_no_error(
     machine.remove(f"sys/{machine.device(PF)}/net/ens1")
     machine.netdev(PF, "ens1", up=False, speed=speed)
     topology = look(machine)
-    assert (topology.nics[0].speed_mbps, topology.nics[0].link_up) == (None, False)
+    assert topology.nics[0].speed_mbps is None
     assert topology.warnings == ()
-
-
-def test_without_a_carrier_the_operational_state_counts(
-    machine: MachineBuilder, look: Look
-) -> None:
-    machine.nic(PF, "ens1")
-    here = f"{machine.device(PF)}/net/ens1"
-    machine.remove(f"sys/{here}/carrier")
-    machine.sys(f"{here}/operstate", "lowerlayerdown")
-    assert look(machine).nics[0].link_up is False
-
-
-def test_a_driver_that_does_not_know_its_link_says_unknown(
-    machine: MachineBuilder, look: Look
-) -> None:
-    machine.nic(PF, "ens1")
-    here = f"{machine.device(PF)}/net/ens1"
-    machine.remove(f"sys/{here}/carrier")
-    machine.sys(f"{here}/operstate", "unknown")
-    assert look(machine).nics[0].link_up is None
 
 
 @pytest.mark.parametrize("kind", [1, 2, 3])
@@ -76,7 +53,7 @@ def test_switchdev_representors_are_no_uplinks(machine: MachineBuilder, look: Lo
         machine.netdev(PF, f"eth{index}", phys_port_name=f"pf0vf{index}", phys_switch_id="a2b3c4")
     (port,) = look(machine).nics
     assert port.names == ("p0",)
-    assert (port.switchdev, port.phys_switch_id, port.phys_port_name) == (True, "a2b3c4", "p0")
+    assert port.switchdev
     assert port.features == ("switchdev",)
 
 
@@ -107,17 +84,14 @@ def test_a_pf_bound_to_vfio_has_no_name_and_is_still_a_port(
     machine.nic(PF, "ens1")
     machine.bind(PF, "vfio-pci")
     (port,) = look(machine).nics
-    assert (port.name, port.names, port.driver, port.is_pf) == (None, (), "vfio-pci", True)
+    assert (port.name, port.names, port.is_pf) == (None, (), True)
 
 
 def test_a_vf_bound_to_vfio_is_not_the_hosts(machine: MachineBuilder, look: Look) -> None:
     first, _ = machine.nic(PF, "ens1", vfs=2)
     machine.bind(first, "vfio-pci")
     vfs = look(machine).nics[0].vfs
-    assert [(vf.driver, vf.netdev, vf.in_use_by_host) for vf in vfs] == [
-        ("vfio-pci", None, False),
-        ("iavf", "ens1v1", False),
-    ]
+    assert [(vf.netdev, vf.in_use_by_host) for vf in vfs] == [(None, False), ("ens1v1", False)]
 
 
 def test_a_vf_without_its_pf_is_no_port(machine: MachineBuilder, look: Look) -> None:
@@ -231,7 +205,6 @@ class TestCards:
         (card,) = topology.nic_cards
         assert card.ports == ("0000:81:00.0", "0000:82:00.0")
         assert card.serial == "MT2043X01234"
-        assert {device.serial for device in topology.pci_devices} == {"MT2043X01234"}
 
     def test_one_adapter_on_two_sockets_is_a_card_on_each(
         self, two_cells: MachineBuilder, look: Look

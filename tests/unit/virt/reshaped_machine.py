@@ -39,12 +39,11 @@ def sriov_machine() -> HostTopology:
             PciAddress(f"0000:20:00.{i + 1}"),
             i,
             facts.gpus[0].numa_node,
-            "nvidia",
             mdev_types=(MdevType(MDEV_TYPE, 1),),
         )
         for i in range(3)
     )
-    return replace(facts, gpus=(replace(facts.gpus[0], mdev_types=(), total_vfs=3, vfs=vfs),))
+    return replace(facts, gpus=(replace(facts.gpus[0], mdev_types=(), vfs=vfs),))
 
 
 def root_with(host: Host, resource_class: str, total: int) -> None:

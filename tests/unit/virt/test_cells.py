@@ -144,7 +144,7 @@ def test_huge_pages_are_a_child_of_their_cell_which_shrinks_by_as_much() -> None
 
 
 def test_pages_below_one_mebibyte_are_counted_in_whole_mebibytes() -> None:
-    facts = with_cells(cell(0, range(2), 4096, huge_pages=(HugePages(64, 40, 0),)))
+    facts = with_cells(cell(0, range(2), 4096, huge_pages=(HugePages(64, 40),)))
     record = named(lay_out("host1", facts, NESTED), "_NUMA0_PAGES64").inventory["MEMORY_MB"]
     assert (record.total, record.min_unit, record.step_size) == (2, 1, 1)
 

@@ -42,9 +42,7 @@ def a_gpu(**facts: Any) -> PhysicalGpu:
     known: dict[str, Any] = {
         "vendor_id": "10de",
         "product_id": "2236",
-        "class_code": "030200",
         "numa_node": CellId(1),
-        "driver": "nvidia",
     }
     return PhysicalGpu(ADDRESS, **{**known, **facts})
 
@@ -56,9 +54,7 @@ def offering(*types: tuple[str, int]) -> tuple[MdevType, ...]:
 def host(*gpus: PhysicalGpu) -> HostTopology:
     facts = fake_topology("host1", NOTHING)
     functions = tuple(
-        PciDevice(
-            gpu.address, gpu.vendor_id, gpu.product_id, gpu.class_code, numa_node=gpu.numa_node
-        )
+        PciDevice(gpu.address, gpu.vendor_id, gpu.product_id, "030200", numa_node=gpu.numa_node)
         for gpu in gpus
     )
     return replace(facts, gpus=gpus, pci_devices=functions)
@@ -140,12 +136,11 @@ def sriov_gpu(**facts: Any) -> PhysicalGpu:
             PciAddress(f"0000:84:00.{4 + i}"),
             i,
             CellId(1),
-            "nvidia",
             mdev_types=offering(("nvidia-35", 1)),
         )
         for i in range(3)
     )
-    return a_gpu(total_vfs=3, vfs=vfs, **facts)
+    return a_gpu(vfs=vfs, **facts)
 
 
 def fitting(most: int | None, kind: str = "nvidia-35") -> tuple[VgpuType, ...]:
@@ -246,7 +241,7 @@ class TestSilicon:
 
     def test_mig_devices_are_counted_by_profile_where_asked_for(self) -> None:
         mig = tuple(
-            MigDevice(f"MIG-{i}", profile, i, 0, 1, 9856)
+            MigDevice(f"MIG-{i}", profile, i, 0)
             for i, profile in enumerate(["1g.10gb", "1g.10gb", "1g.10gb+me"])
         )
         gpu = a_gpu(mig_enabled=True, mig_devices=mig)
@@ -271,7 +266,7 @@ class TestSilicon:
         assert len(devices(layout)) == 1
 
     def test_vgpus_and_mig_devices_of_one_gpu_are_an_error_and_count_once(self) -> None:
-        mig = (MigDevice("MIG-1", "1g.10gb", 1, 0, 1, 9856),)
+        mig = (MigDevice("MIG-1", "1g.10gb", 1, 0),)
         gpu = a_gpu(mdev_types=offering(("a", 4)), mig_devices=mig, mig_enabled=True)
         options = gpu_options(MdevTypeOptions("a"), mig_classes=True)
         layout = lay_out("host1", host(gpu), options)
