@@ -127,13 +127,9 @@ class AgentParts:
             self.report,
             self.driver,
             self.board,
+            claims,
             interval=lambda: float(ours.audit_interval),
             grace=lambda: float(ours.audit_grace),
-            claims=claims.claims,
-            unfounded=claims.unfounded,
-            also=claims.forget_stale,
-            moving=claims.moving,
-            differences=claims.differences,
         )
 
     def wanted_healing(self) -> Wanted:

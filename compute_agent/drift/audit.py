@@ -18,10 +18,10 @@ from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell, presence
 
 if TYPE_CHECKING:
+    from compute_agent.claims.book import ClaimBook
     from compute_agent.claims.comparison import Holders
     from compute_agent.placement.allocations import ConsumerNature
     from compute_agent.report.client import ReportClient
-    from compute_agent.state.claim import Claim
     from compute_agent.tracker.status import StatusBoard
     from compute_agent.virt.driver import ComputeDriver
 
@@ -198,12 +198,6 @@ class Auditor:
 
     :param interval: seconds between two audits, at the moment; 0 for never.
     :param grace: seconds for which an unknown consumer is not suspected, at the moment.
-    :param also: called with the name of each node that is audited.
-    :param claims: what was claimed on this host.
-    :param unfounded: those of a node that nobody holds, and whose instances are not seen to run.
-    :param moving: consumers of moves that this host knows of: they are no orphans.
-    :param differences: says what differs for the instances of a node, given what is held of its
-        providers.
     """
 
     def __init__(
@@ -211,26 +205,18 @@ class Auditor:
         report: ReportClient,
         driver: ComputeDriver,
         board: StatusBoard,
+        book: ClaimBook,
         *,
         interval: Callable[[], float],
         grace: Callable[[], float],
-        claims: Callable[[], Iterable[Claim]] = tuple,
-        unfounded: Callable[[str], Iterable[Claim]] = lambda _name: (),
-        also: Callable[[str], object] = lambda _name: None,
-        moving: Callable[[], Collection[str]] = tuple,
-        differences: Callable[[str, Holders], Mapping[str, str]] = lambda _name, _held: {},
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._report = report
         self._driver = driver
         self._board = board
+        self._book = book
         self._interval = interval
         self._grace = grace
-        self._claims = claims
-        self._unfounded = unfounded
-        self._also = also
-        self._moving = moving
-        self._differences = differences
         self._clock = clock
         self._lock = threading.Lock()
         self.on_drift: Callable[[str, str, Drift], None] = _nothing
@@ -249,15 +235,15 @@ class Auditor:
         try:
             with self._report.tracing():
                 holders = self._holders(uuid)
-                here = presence(self._driver, self._claims(), time.time())
+                here = presence(self._driver, self._book.claims(), time.time())
                 untold = here.running is None
                 strangers = {} if untold else self._strangers(holders, here.known)
-                differences = self._differences(name, holders)
-                self._also(name)
-                # what a migration holds is no instance, and its instance has a claim of its own
+                differences = self._book.differences(name, holders)
+                self._book.forget_stale(name)
+                # a migration is not an instance, and its instance has a claim of its own
                 unfounded = [
                     claim.instance
-                    for claim in (self._unfounded(name) if untold else ())
+                    for claim in (self._book.unfounded(name) if untold else ())
                     if claim.consumer == claim.instance
                 ]
         except Exception as error:  # noqa: BLE001 - nobody but an operator waits for a comparison
@@ -307,7 +293,7 @@ class Auditor:
 
     def _holders(self, root_uuid: str) -> dict[str, dict[str, dict[str, int]]]:
         tree = self._report.get_provider_tree(root_uuid)
-        moving = frozenset(self._moving())
+        moving = frozenset(self._book.moving())
         held: dict[str, dict[str, dict[str, int]]] = {}
         for uuid in tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else ():
             if tree.has_inventory(uuid):

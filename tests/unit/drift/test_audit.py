@@ -14,6 +14,25 @@ from compute_agent.tracker.status import StatusBoard
 OLD = ConsumerNature("INSTANCE", 86400.0)
 
 
+class Book:
+    """A claim book without a claim."""
+
+    def __init__(self, moving=()):
+        self._moving = list(moving)
+
+    def claims(self):
+        return []
+
+    def moving(self):
+        return self._moving
+
+    def differences(self, _node, _holders):
+        return {}
+
+    def forget_stale(self, _node):
+        return []
+
+
 @pytest.fixture
 def audit() -> DriftAudit:
     return DriftAudit("host1", lambda: 3600.0, lambda: 300.0, started_at=0.0)
@@ -121,6 +140,7 @@ def test_an_audit_that_fails_however_does_no_harm_and_is_told_once(caplog):
         SimpleNamespace(tracing=nullcontext, get_provider_tree=lambda _root: ProviderTree()),
         driver,
         board,
+        Book(),
         interval=lambda: 10.0,
         grace=lambda: 0.0,
         clock=iter(range(0, 1000, 20)).__next__,
@@ -154,9 +174,9 @@ def test_a_move_that_the_host_knows_of_is_no_orphan():
         report,
         driver,
         board,
+        Book(moving=["migration"]),
         interval=lambda: 10.0,
         grace=lambda: 0.0,
-        moving=lambda: ["migration"],
         clock=iter(range(0, 1000, 20)).__next__,
     )
     auditor.after_pass("host1", root)
@@ -178,6 +198,7 @@ def test_what_an_audit_finds_is_handed_on_and_what_is_healed_is_no_drift_any_mor
         ),
         SimpleNamespace(several_nodes=False, list_instance_uuids=lambda: ["m"]),
         board,
+        Book(),
         interval=lambda: 10.0,
         grace=lambda: 0.0,
         clock=iter(range(0, 1000, 20)).__next__,
