@@ -14,7 +14,7 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import InventoryRecord
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.virt.driver import Allocations
-from compute_agent.virt.fake.hypervisor import CAPABILITIES, FakeHypervisor
+from compute_agent.virt.fake.hypervisor import CAPABILITIES, EndlessMigrations, FakeHypervisor
 from compute_agent.virt.fake.instances import Operation
 from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.settings import layout_options
@@ -225,16 +225,8 @@ class FakeFinishMigrationFailDriver(FakeDriver):
     failing: ClassVar[Mapping[Operation, int]] = {Operation.FINISH_MIGRATION: -1}
 
 
-class FakeLiveMigrateDriver(FakeDriver):
-    """Live migrations go on until `instances.end_migration`, or until the guest is gone."""
-
-    def live_migration(self, uuid: str, timeout: float) -> bool:
-        """Migrate a guest away; whether somebody ended it before `timeout` seconds."""
-        with self.instances.migrating(uuid) as ended:
-            done = ended.wait(timeout)
-        if done:
-            self.instances.remove(uuid)
-        return done
+class FakeLiveMigrateDriver(EndlessMigrations, FakeDriver):
+    """Live migrations do not end by themselves."""
 
 
 class FakeLiveMigrateDriverWithNestedCustomResources(NestedCustomResources, FakeLiveMigrateDriver):

@@ -98,3 +98,15 @@ class FakeHypervisor(ComputeDriver):
         instance = FakeInstance(uuid, node, devices or InstanceDevices())
         self.instances.add(instance)
         return instance
+
+
+class EndlessMigrations(FakeHypervisor):
+    """Live migrations that go on until `instances.end_migration`, or until the guest is gone."""
+
+    def live_migration(self, uuid: str, timeout: float) -> bool:
+        """Migrate a guest away; whether somebody ended it before `timeout` seconds."""
+        with self.instances.migrating(uuid) as ended:
+            done = ended.wait(timeout)
+        if done:
+            self.instances.remove(uuid)
+        return done

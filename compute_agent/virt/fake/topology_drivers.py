@@ -22,7 +22,7 @@ from compute_agent.discovery.facts import HostTopology
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.fake.driver import FakeDriver
-from compute_agent.virt.fake.hypervisor import FakeHypervisor
+from compute_agent.virt.fake.hypervisor import EndlessMigrations, FakeHypervisor
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
 from compute_agent.virt.layout.options import MdevTypeOptions
 from compute_agent.virt.topology_driver import TopologyDriver
@@ -115,16 +115,8 @@ class FakeDriverWithPciResources(FakeNumaDriver):
         )
 
 
-class FakeLiveMigrateDriverWithPciResources(FakeDriverWithPciResources):
-    """The same, with live migrations that go on until `instances.end_migration`."""
-
-    def live_migration(self, uuid: str, timeout: float) -> bool:
-        """Migrate a guest away; whether somebody ended it before `timeout` seconds."""
-        with self.instances.migrating(uuid) as ended:
-            done = ended.wait(timeout)
-        if done:
-            self.instances.remove(uuid)
-        return done
+class FakeLiveMigrateDriverWithPciResources(EndlessMigrations, FakeDriverWithPciResources):
+    """The same, with live migrations that do not end by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
