@@ -1,4 +1,4 @@
-"""Copies what can be learnt of a machine into a directory, so that it can be looked at elsewhere.
+"""Captures: copies of what can be learnt of a machine, to look at it elsewhere.
 
     DIR/sys/...            the files and links below /sys that discovery or libvirt read
     DIR/proc/...           likewise below /proc
@@ -128,9 +128,9 @@ def directory_of(sysfs_root: str, procfs_root: str) -> Path | None:
 def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = True) -> HostTopology:
     """The topology of a captured machine.
 
-    :param with_nvml: with what NVML said of its GPUs.
+    :param with_nvml: with what NVML reported of its GPUs.
 
-    Raises DiscoveryError (FactUnreadable, FactMalformed) when `directory` is no whole capture.
+    Raises DiscoveryError (FactUnreadable, FactMalformed) when `directory` is not a whole capture.
     """
     description = _read_description(directory)
     source = discovery_of(directory, with_nvml=with_nvml)
@@ -186,7 +186,7 @@ class _Copy:
             if name in SKIPPED or name.startswith(SKIPPED_STARTS):
                 continue
             if name == "vpd" and not _is_ethernet(source):
-                continue  # slow to read, and nobody asks
+                continue  # slow to read, and not needed
             self.tree(f"{source}/{name}", target / name)
 
     def _link(self, source: str, target: Path) -> None:

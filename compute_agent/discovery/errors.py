@@ -1,11 +1,11 @@
-"""What can go wrong while a machine is being read.
+"""Errors in reading a machine.
 
     DiscoveryError
      ├ FactUnreadable        a file, directory or link could not be read
      │  └ FactMissing        ... because it is not there
      └ FactMalformed         it was read, and is not what the kernel documents
 
-A source raises these for what *must* be there. Whoever lists devices catches them for one device,
+A source raises these for what *must* be there. A finder of devices catches them for one device,
 leaves that device out with a warning, and goes on with the others.
 """
 

@@ -1,8 +1,8 @@
-"""What a machine has, as values: frozen, ordered, hashable, and free of any notion of placement.
+"""Facts of a machine, as values: frozen, ordered, hashable, and free of any notion of placement.
 
 Every tuple is sorted and every number is in one unit, so that reading the same machine twice gives
 equal facts; whatever moves by itself (free memory, counters, load) is not a fact. `None` always
-means "the machine does not say", never "reading went wrong": what went wrong is a sentence in
+means "the machine does not report it", never "reading went wrong": what went wrong is a sentence in
 `HostTopology.warnings`.
 
 How the pieces refer to each other (all by id, never by object):
@@ -45,7 +45,7 @@ _PCI_ADDRESS = re.compile(
 def pci_address(text: str) -> PciAddress:
     """Normalise any spelling of a PCI address: `00000000:84:00.0` (NVML), `84:00.0` (lspci).
 
-    Raises ValueError when `text` is none.
+    Raises ValueError when `text` is not one.
     """
     match = _PCI_ADDRESS.fullmatch(text.strip())
     if match is None:
@@ -94,7 +94,7 @@ class CpuModel:
     """What kind of CPUs the host has."""
 
     arch: str
-    """As `uname -m` says: x86_64, aarch64, ppc64le, s390x, riscv64, ..."""
+    """As `uname -m` prints it: x86_64, aarch64, ppc64le, s390x, riscv64, ..."""
     vendor: str | None
     model_name: str | None
     flags: tuple[str, ...]
@@ -154,9 +154,9 @@ class NicPort:
     """Every uplink interface: some cards have two ports behind one function."""
     mac: str | None
     mac_permanent: bool
-    """Burnt into the card (`addr_assign_type` 0), not made up or set by somebody."""
+    """Burnt into the card (`addr_assign_type` 0), not made up or set by an administrator."""
     speed_mbps: int | None
-    """None = the link is down or does not say."""
+    """None = the link is down, or its speed is not reported."""
     switchdev: bool
     """The port switches between representors of its VFs (eswitch mode switchdev)."""
     rdma: bool
@@ -166,7 +166,7 @@ class NicPort:
     serial: str | None = None
     """Serial number in the vital product data, which only root may read."""
     features: tuple[str, ...] = ()
-    """Offloads by libvirt's names (rx, tso, ...), sorted; sysfs tells only rdma and switchdev."""
+    """Offloads by libvirt's names (rx, tso, ...), sorted; sysfs shows only rdma and switchdev."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +290,7 @@ class DiskStore:
 
 @dataclass(frozen=True, slots=True)
 class MemoryEncryption:
-    """What KVM and the cgroup controller `misc` say of encrypted guests."""
+    """What KVM and the cgroup controller `misc` report of encrypted guests."""
 
     amd_sev: bool = False
     amd_sev_es: bool = False

@@ -1,4 +1,4 @@
-"""Joins what the sources found on one machine into one `HostTopology`."""
+"""One `HostTopology`, joined from what the sources found on one machine."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def join_cells(found: tuple[NumaCell, ...], reading: NvmlReading) -> tuple[NumaC
 
 def _with_nvml(gpu: PhysicalGpu, seen: NvmlGpu, ids: frozenset[CellId]) -> PhysicalGpu:
     near = [cell for cell in seen.near_cells if cell in ids]
-    # what the PCI bus says goes first; NVML helps where firmware is silent
+    # the PCI bus goes first; NVML helps where firmware reports nothing
     cell = gpu.numa_node if gpu.numa_node is not None or len(near) != 1 else near[0]
     return replace(
         gpu,

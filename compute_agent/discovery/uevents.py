@@ -1,8 +1,8 @@
-"""Changes of the hardware as the kernel tells of them: uevents on a netlink socket (netlink(7)).
+"""Changes of the hardware as the kernel reports them: uevents on a netlink socket (netlink(7)).
 
     add@/devices/pci0000:80/0000:81:00.0 NUL ACTION=add NUL SUBSYSTEM=pci NUL ...
 
-They say that something changed, not what a host has: whoever hears of one looks again.
+They mean that something changed, not what a host has: after one the host is read again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST: Final = 65536
 QUIET: Final = 0.5
 """Seconds without an event after which a burst is over: VFs come in dozens."""
 LONGEST: Final = 5.0
-"""Seconds after which a burst is told of though it goes on."""
+"""Seconds after which a burst is reported though it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def kernel_socket() -> socket.socket:
 
 
 class HardwareEvents:
-    """Tells of bursts of events in a thread of its own, until it is stopped.
+    """Reports bursts of events in a thread of its own, until it is stopped.
 
     :param changed: called once per burst, with its first event in words.
     :param source: where datagrams come from; closed in the end.
@@ -121,9 +121,9 @@ class HardwareEvents:
                 return None
             if not ready:
                 return ""
-            told = self._read()
-            if told:
-                return told
+            event = self._read()
+            if event:
+                return event
 
     def _read(self) -> str:
         try:

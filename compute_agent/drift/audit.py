@@ -1,7 +1,7 @@
 """Drift: instances without allocations, allocations without instances, and those that differ.
 
 An allocation whose consumer is not here may be on its way: it is suspected only when it is older
-than the time of grace. It is reported here, and handed on to whoever may heal it.
+than the time of grace. It is reported here, and handed on to the healer.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Drift:
     """Run here, and hold something else than they have."""
 
     orphans_unknown: bool = False
-    """The driver cannot tell what runs here, so that nobody can be called orphaned."""
+    """The driver does not know what runs here, so that no consumer can be called orphaned."""
 
     def as_lists(self) -> dict[str, list[str]]:
         """Return the consumers by kind, as the status document shows them.
 
-        Without the kind that cannot be found out: an empty list would say that there are none.
+        Without the kind that cannot be found out: an empty list would mean that there are none.
         """
         lists = {
             ORPHANED: sorted(self.orphaned),
@@ -100,10 +100,10 @@ class DriftAudit:
     ) -> Drift:
         """Compare, log what is new and what is over, and return what disagrees.
 
-        :param running: uuids of the instances that the driver lists; None: it cannot tell.
+        :param running: uuids of the instances that the driver lists; None: it does not know.
         :param claimed: consumers that count as being here by their claims.
-        :param unfounded: where the driver cannot tell: instances that were claimed here, and nobody
-            holds it for them.
+        :param unfounded: where the driver does not know: instances that were claimed here, and for
+            which no consumer holds it.
         :param holders: provider uuid to the consumers that hold something of it.
         :param strangers: what is known of consumers that do not run here. The age of one that is
             not among them is the time for which it has been seen.
@@ -130,7 +130,7 @@ class DriftAudit:
         return self._found(Drift(orphaned, missing, frozenset(differences)), differences)
 
     def _found(self, drift: Drift, differences: Mapping[str, str]) -> Drift:
-        self._tell(drift, differences)
+        self._log(drift, differences)
         self._last, self._differences = drift, dict(differences)
         return drift
 
@@ -149,7 +149,7 @@ class DriftAudit:
         kind = nature.type if nature is not None else None
         return kind in SUSPECTED_TYPES and age >= self.grace()
 
-    def _tell(self, drift: Drift, differences: Mapping[str, str]) -> None:
+    def _log(self, drift: Drift, differences: Mapping[str, str]) -> None:
         for consumer in sorted(drift.orphaned - self._last.orphaned):
             LOG.warning(
                 "Node %s: consumer %s holds allocations here and does not run here. If it runs "
@@ -236,17 +236,17 @@ class Auditor:
             with self._report.tracing():
                 holders = self._holders(uuid)
                 here = presence(self._driver, self._book.claims(), time.time())
-                untold = here.running is None
-                strangers = {} if untold else self._strangers(holders, here.known)
+                unlisted = here.running is None
+                strangers = {} if unlisted else self._strangers(holders, here.known)
                 differences = self._book.differences(name, holders)
                 self._book.forget_stale(name)
                 # a migration is not an instance, and its instance has a claim of its own
                 unfounded = [
                     claim.instance
-                    for claim in (self._book.unfounded(name) if untold else ())
+                    for claim in (self._book.unfounded(name) if unlisted else ())
                     if claim.consumer == claim.instance
                 ]
-        except Exception as error:  # noqa: BLE001 - nobody but an operator waits for a comparison
+        except Exception as error:  # noqa: BLE001 - only an operator waits for a comparison
             self._failed(name, error)
             return
         self._troubles.pop(name, None)
@@ -306,10 +306,10 @@ class Auditor:
         return held
 
     def _strangers(self, holders: Holders, here: Collection[str]) -> dict[str, ConsumerNature]:
-        """Return what placement says of the consumers that are not known to be here."""
+        """Return what placement knows of the consumers that are not known to be here."""
         unknown = {c for consumers in holders.values() for c in consumers}.difference(here)
         return {c: self._report.nature_of_consumer(c) for c in sorted(unknown)}
 
 
 def _nothing(_name: str, _uuid: str, _drift: Drift) -> None:
-    """Nobody heals."""
+    """Heal nothing."""

@@ -77,7 +77,7 @@ class Proposal:
     faults_over: frozenset[str] = frozenset()
     """Providers of devices whose mark as broken was taken off."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the driver said of the node."""
+    """The driver's facts about the node."""
     caveats: tuple[str, ...] = ()
     """What of the wanted tree is not what it should be, by the driver."""
 
@@ -88,8 +88,8 @@ class NodePass:
     :param merger: what puts provider config files into the tree.
     :param faults: the marks on broken devices.
     :param read_only: a root that placement lacks is proposed and not created.
-    :param on_facts: called with the name of a node and what the driver says of it.
-    :param identity_file: tells the file that the uuid of a node comes from; None: the driver.
+    :param on_facts: called with the name of a node and the driver's facts about it.
+    :param identity_file: returns the file that the uuid of a node comes from; None: the driver.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class NodePass:
                 "defect of the driver; nothing is reported for the node."
             )
         self._on_facts(target.name, facts)
-        # once, and again after placement could not be reached: whoever answers then may be older
+        # once, and again after an outage: the placement that answers then may be older
         self._report.connect()
         base = self._base(target, fresh=reshape)
         self._check_root(base, target)
@@ -226,7 +226,7 @@ class NodePass:
                 self._identity_file(),
             )
         except errors.InvalidNodeConfiguration:
-            # it is no tree of this agent, and no provider that it may ever delete
+            # not a tree of this agent, and not a provider that it may ever delete
             self._report.drop_cache(target.uuid)
             self._ledger.remember_providers(added=(), removed=[target.uuid])
             raise
@@ -314,7 +314,7 @@ class NodePass:
         """Return the error for a root whose name another provider has, and what that one has."""
         holder = self._report.find_provider(holder_uuid)
         held = self._report.get_allocations_for_provider_tree(holder_uuid) if holder else {}
-        self._report.drop_cache(holder_uuid)  # it is no tree of this agent
+        self._report.drop_cache(holder_uuid)  # not a tree of this agent
         classes = len(holder.inventory) if holder else 0
         has = (
             f"{f'inventory of {classes} classes' if classes else 'no inventory'} and "

@@ -1,8 +1,8 @@
-"""ResourceTracker: keeps placement equal to what the driver sees, node by node.
+"""The resource tracker, which keeps placement equal to what the driver sees, node by node.
 
-It runs passes, asks `tracker_decisions` what a failure means, and does what it is told: repeats,
-backs off, leaves the node until the next period, or says that the process must end. The node's lock
-is held during a pass and never while waiting.
+It runs passes and does what `decisions` makes of a failure: it repeats, backs off, leaves the node
+until the next period, or returns that the process must end. The node's lock is held during a pass
+and never while waiting.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Node:
     reported: ProviderTree | None = None
     """The tree as the last flush left it, with the named units of the driver."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the driver said of the node when that tree was made."""
+    """The driver's facts about the node when that tree was made."""
 
 
 @dataclass(slots=True)
@@ -188,7 +188,7 @@ class ResourceTracker:
         return node.reported, node.uuid
 
     def facts(self, name: str) -> Mapping[str, Any]:
-        """Return what the driver said of a node in the pass that reported it last.
+        """Return the driver's facts about a node from the pass that reported it last.
 
         :raises ComputeHostNotFound: the node is not managed here any more.
         """
@@ -225,7 +225,7 @@ class ResourceTracker:
 
         A node that was dropped between the time its pass was due and now gets none.
 
-        :param asked_for: somebody wants it now: it does not wait for its turn after an outage.
+        :param asked_for: it is wanted now, and does not wait for its turn after an outage.
         """
         node = self._nodes.get(name)
         if node is None:
@@ -322,7 +322,7 @@ class ResourceTracker:
         event = Event(
             kind,
             at=self._clock(),
-            subject=" ".join(subject_of(each) for each in (error, *problems) if each),
+            subject=" ".join(subject_of(problem) for problem in (error, *problems) if problem),
             retry_after=getattr(error, "retry_after", None),
         )
         return decisions.decide(node.state, event, self._options.limits())
@@ -332,7 +332,7 @@ class ResourceTracker:
     ) -> None:
         """Log and show how a try went."""
         kind = kind_of(error, attempt.problems)
-        message = " ".join(str(each) for each in (error, *attempt.problems) if each)
+        message = " ".join(str(problem) for problem in (error, *attempt.problems) if problem)
         self._log(node, kind, decision, message, error)
         self._on_outcome(kind, message)
         completed = decision.action is Action.DONE

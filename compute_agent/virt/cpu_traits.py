@@ -73,7 +73,7 @@ X86_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     "vpclmulqdq": ("AVX512VPCLMULQDQ",),
     "xop": ("XOP",),
 }
-"""Flags that mean one thing whoever made the CPU."""
+"""Flags that mean the same on CPUs of every vendor."""
 
 X86_VENDOR_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
     "GenuineIntel": {"ibrs": "INTEL_SPEC_CTRL", "ssbd": "INTEL_SSBD"},

@@ -84,7 +84,7 @@ class ComputeDriver(ABC):
     named are left as they are. See `capability_traits`."""
 
     usage_source: UsageSource | None = None
-    """Set by the tracker: tells what consumers hold of a provider.
+    """Set by the tracker: returns what consumers hold of a provider.
 
     A driver asks only when it is about to take away something that placement has, so that what
     disappeared while in use stays counted. It may raise PlacementError, which ends the pass.
@@ -139,7 +139,7 @@ class ComputeDriver(ABC):
         of which there is nothing is left out. It uses `add_traits` and `remove_traits` for traits
         that it owns and never replaces a set of traits or aggregates: operators and other services
         add theirs. It may create children at any depth, and move or remove those it owns. It never
-        creates, renames or removes the root, and never touches a provider of somebody else.
+        creates, renames or removes the root, and never touches a provider of another service.
 
         It decides from the tree and the hardware alone, has no effect outside the tree, and a
         second call on its own result changes nothing.
@@ -202,14 +202,14 @@ class ComputeDriver(ABC):
         return capability_traits(self.capabilities, self._excluded_image_types())
 
     def list_instance_uuids(self) -> list[str] | None:
-        """Return all consumers that run here; None: this driver cannot tell.
+        """Return all consumers that run here; None: this driver does not know.
 
-        An empty list says that nothing runs here, and what still holds something of the host may
+        An empty list means that nothing runs here, and what still holds something of the host may
         then be deleted. A driver that does not know every guest, stopped ones included, answers
-        None, as this one does: nobody on its host is taken for gone, and of its guests only those
-        that were claimed on the host are known.
+        None, as this one does: no consumer on its host is taken for gone, and of its guests only
+        those that were claimed on the host are known.
 
-        :raises HypervisorUnavailable: it cannot tell at the moment.
+        :raises HypervisorUnavailable: unknown at the moment.
         """
         return None
 
@@ -218,7 +218,7 @@ class ComputeDriver(ABC):
         return None
 
     def watch(self, changed: Callable[[str], None]) -> None:  # noqa: B027
-        """Tell of changes from now on, until `cleanup_host`: the agent looks again at once.
+        """Report changes from now on, until `cleanup_host`: the agent looks again at once.
 
         Without it they are found in the next period.
 
@@ -226,18 +226,18 @@ class ComputeDriver(ABC):
         """
 
     def clear_fault(self, provider_uuid: str) -> None:  # noqa: B027 (most drivers see no faults)
-        """Forget what makes a device count as broken: an operator says that it is well again."""
+        """Forget what makes a device count as broken: an operator declares it well again."""
 
     def caveats(self, nodename: str) -> tuple[str, ...]:  # noqa: ARG002 (contract)
         """Return sentences on what of the node was reported last that is not what it should be."""
         return ()
 
     def held(self, provider_uuid: str) -> Mapping[str, int]:
-        """Return what consumers hold of a provider; empty where nobody told the driver."""
+        """Return what consumers hold of a provider; empty without a source."""
         return {} if self.usage_source is None else self.usage_source(provider_uuid)
 
     def holders(self, provider_uuid: str) -> Mapping[str, Mapping[str, int]]:
-        """Return what each consumer holds of a provider; empty where nobody told the driver."""
+        """Return what each consumer holds of a provider; empty without a source."""
         return {} if self.holder_source is None else self.holder_source(provider_uuid)
 
     def _excluded_image_types(self) -> frozenset[str]:

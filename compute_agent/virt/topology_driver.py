@@ -70,7 +70,7 @@ class TopologyDriver(ComputeDriver):
         super().__init__(conf)
         self.options = layout_options(conf)
         self._pass = _Pass()
-        self._said: dict[str, frozenset[str]] = {}
+        self._logged: dict[str, frozenset[str]] = {}
         self._gpu_of: dict[str, PciAddress] = {}
         """Provider -> its GPU, as they were laid out last."""
         self._before_reshape: dict[str, ProviderTree] = {}
@@ -153,7 +153,7 @@ class TopologyDriver(ComputeDriver):
                 return sums.get(provider_uuid, {})
 
         kept = apply_layout(provider_tree, proposal.layout, proposal.identities, ratios, held)
-        self._say_once(
+        self._log_once(
             nodename,
             kept=frozenset(
                 f"{k.provider} no longer has {k.resource_class}, of which {k.amount} are still "
@@ -253,14 +253,14 @@ class TopologyDriver(ComputeDriver):
             raise errors.InvalidConfiguration(
                 f"The configuration does not fit the guests that run: {'; '.join(faults)}. Set the "
                 "options back, or move these guests away first; for CPU sets, "
-                "[compute_agent]allow_cpu_set_change lets the agent start all the same."
+                "[compute_agent]allow_cpu_set_change lets the agent start anyway."
             )
 
     def _as_stored(self, tree: ProviderTree, nodename: str, *, reshapes: bool) -> ProviderTree:
         """Return the tree as placement has it.
 
         The tree of the second call of a reshape may be that of the first, edited half: what then
-        counts is what the first call saw. One that was read anew since counts itself.
+        counts is what the first call saw. One that was read again since counts itself.
         """
         # what a call saw is for the very next one, or for none
         before = self._before_reshape.pop(nodename, None)
@@ -287,11 +287,11 @@ class TopologyDriver(ComputeDriver):
             existing_names=names,
             shared_disk=self._disk_is_shared(stored, root),
         )
-        self._say_once(
+        self._log_once(
             nodename, warnings=frozenset(layout.warnings), errors=frozenset(layout.errors)
         )
         self._caveats[nodename] = tuple(self._of_other_disk(layout))
-        self._say_once(nodename, caveats=frozenset(self._caveats[nodename]))
+        self._log_once(nodename, caveats=frozenset(self._caveats[nodename]))
         self._has_remote_managed = has_remote_managed(topology, options.pci)
         identities = identify(tree, root.uuid, layout)
         self._gpu_of.update(_gpus(topology, layout, identities))
@@ -301,7 +301,7 @@ class TopologyDriver(ComputeDriver):
     def _disk_is_shared(self, tree: ProviderTree, root: ProviderData) -> bool:
         """Whether a sharing provider gives the disk, so that the root must not count it again.
 
-        Disk of the root that somebody may hold cannot be moved to a provider that many hosts
+        Disk of the root that a consumer may hold cannot be moved to a provider that many hosts
         share: it stays until an operator has moved the allocations.
         """
         sharing = [
@@ -317,7 +317,7 @@ class TopologyDriver(ComputeDriver):
             return True
         if self.usage_source is not None and not self.held(root.uuid).get("DISK_GB"):
             return True
-        self._say_once(
+        self._log_once(
             root.name,
             disk=frozenset(
                 {
@@ -333,7 +333,7 @@ class TopologyDriver(ComputeDriver):
         return False
 
     def _refuse_to_drop_held_devices(self, situation: Situation) -> None:
-        """Raise InvalidConfiguration while somebody holds PCI devices that are not reported now."""
+        """Raise InvalidConfiguration while PCI devices are held that are not reported now."""
         holders = [
             f"{consumer} holds {amount} of {resource_class} on {provider.name}"
             for provider, classes in no_longer_reported(situation)
@@ -360,12 +360,12 @@ class TopologyDriver(ComputeDriver):
     def _has_pinned_guests(self) -> bool:
         return any(devices.pinned_cpus for devices in self._guests().values())
 
-    def _say_once(self, nodename: str, **topics: frozenset[str]) -> None:
+    def _log_once(self, nodename: str, **topics: frozenset[str]) -> None:
         """Log sentences that were not true in the pass before."""
         for topic, sentences in topics.items():
             key = f"{nodename}/{topic}"
-            before = self._said.get(key, frozenset())
-            self._said[key] = sentences
+            before = self._logged.get(key, frozenset())
+            self._logged[key] = sentences
             log_it = LOG.error if topic in ("errors", "disk", "kept") else LOG.warning
             for sentence in sorted(sentences - before):
                 log_it("%s", sentence)

@@ -11,7 +11,7 @@ Binding = Any
 
 
 class NvmlUnavailable(Exception):
-    """NVML cannot be used on this host at present; the message says what is missing."""
+    """NVML cannot be used on this host at present; the message names what is missing."""
 
 
 class GpuLost(Exception):
@@ -34,7 +34,7 @@ def load() -> Binding:
 
 
 class Nvml:
-    """One started NVML, with calls that know which failures mean "the device does not say"."""
+    """One started NVML, with calls that know which failures mean "not reported"."""
 
     def __init__(self, binding: Binding, warn: Callable[[str], None]) -> None:
         """Starts NVML. Raises NvmlUnavailable when library or driver are not there."""

@@ -1,4 +1,4 @@
-"""What NVML adds to a GPU that sysfs has found."""
+"""Facts that NVML adds to a GPU that sysfs has found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compute_agent.discovery.facts import CellId, MigDevice, MigProfile, PciAddr
 
 @dataclass(frozen=True, slots=True)
 class NvmlGpu:
-    """One GPU as NVML sees it; None = it does not say (`NVML_ERROR_NOT_SUPPORTED`)."""
+    """One GPU as NVML sees it; None = it does not report it (`NVML_ERROR_NOT_SUPPORTED`)."""
 
     address: PciAddress
     uuid: str | None = None
@@ -35,4 +35,4 @@ class NvmlReading:
     gpus: tuple[NvmlGpu, ...] = ()
     warnings: tuple[str, ...] = ()
     lost: tuple[PciAddress, ...] = ()
-    """GPUs that fell off the bus: they give nothing any more, whatever sysfs says."""
+    """GPUs that fell off the bus: they give nothing any more, whatever sysfs shows."""

@@ -11,7 +11,7 @@ PREFIX = "MIG "
 
 
 def profiles(nvml: Nvml, gpu: Any) -> tuple[MigProfile, ...]:
-    """Every shape the GPU knows, by name."""
+    """Return every shape that the GPU knows, by name."""
     count = getattr(nvml.binding, "NVML_GPU_INSTANCE_PROFILE_COUNT", 0)
     found = []
     for number in range(count):
@@ -32,7 +32,7 @@ def profiles(nvml: Nvml, gpu: Any) -> tuple[MigProfile, ...]:
 
 
 def devices(nvml: Nvml, gpu: Any, known: tuple[MigProfile, ...]) -> tuple[MigDevice, ...]:
-    """The pieces that exist, by GPU instance and compute instance."""
+    """Return the pieces that exist, by GPU instance and compute instance."""
     found = []
     for index in range(nvml.ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
         handle = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
@@ -49,10 +49,10 @@ def _device(nvml: Nvml, handle: Any, known: tuple[MigProfile, ...]) -> MigDevice
     if uuid is None or gpu_instance is None or compute_instance is None:
         return None  # it went away between two calls
     shape = nvml.ask("nvmlDeviceGetAttributes", handle)
-    _, said, name = (nvml.ask_text("nvmlDeviceGetName", handle) or "").rpartition(PREFIX)
+    _, marked, name = (nvml.ask_text("nvmlDeviceGetName", handle) or "").rpartition(PREFIX)
     return MigDevice(
         uuid=uuid,
-        profile=name if said else _profile_name(shape, known),
+        profile=name if marked else _profile_name(shape, known),
         gpu_instance=gpu_instance,
         compute_instance=compute_instance,
     )

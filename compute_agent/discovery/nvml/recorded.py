@@ -24,12 +24,14 @@ class RecordedGpus:
 
 
 def to_json(gpus: tuple[NvmlGpu, ...]) -> list[dict[str, Any]]:
-    """The GPUs as plain objects."""
+    """Return the GPUs as plain objects."""
     return [asdict(gpu) for gpu in gpus]
 
 
 def from_json(objects: Any, path: str) -> tuple[NvmlGpu, ...]:
-    """The GPUs of `to_json`; fields left out are unknown, those of other releases are passed over.
+    """Return the GPUs of `to_json`.
+
+    Fields left out are unknown, those of other releases are passed over.
 
     Raises FactMalformed, naming `path`, for anything else.
     """

@@ -1,9 +1,9 @@
-"""Reads GPUs through NVML, and lives through everything a driver does meanwhile.
+"""GPUs as NVML sees them, through everything that a driver does meanwhile.
 
-library or module missing, driver not loaded   no facts; said once, looked at again each time
+library or module missing, driver not loaded   no facts; logged once, looked at again each time
 a call the device does not support             that fact is unknown
 GPU lost                                       the GPU is out, NVML is started again
-an Xid that breaks a GPU                       told with the GPU until `forget`
+an Xid that breaks a GPU                       kept with the GPU until `forget`
 NVML not started any more (driver reloaded)    started again, once, in the same reading
 """
 
@@ -42,7 +42,7 @@ class NvmlSource:
         self._load = binding
         self._nvml: Nvml | None = None
         self._warnings: list[str] = []
-        self._said: str | None = None
+        self._logged: str | None = None
         self._lasting: dict[str, NvmlGpu] = {}
         """What does not change about a GPU while NVML runs, by uuid (or address)."""
         self._address_of_index: dict[int, PciAddress] = {}
@@ -56,9 +56,9 @@ class NvmlSource:
         try:
             gpus = self._read_restarting()
         except NvmlUnavailable as reason:
-            self._say(str(reason))
+            self._log_once(str(reason))
             return NvmlReading(lost=tuple(sorted(self._lost)))
-        self._said = None
+        self._logged = None
         return NvmlReading(
             gpus=tuple(sorted(gpus, key=lambda gpu: gpu.address)),
             warnings=tuple(dict.fromkeys(self._warnings)),
@@ -73,13 +73,13 @@ class NvmlSource:
         self._lasting.clear()
 
     def forget(self, address: PciAddress) -> None:
-        """The GPU is well again: an Xid it reported before says nothing any more."""
+        """The GPU is well again: an Xid that it reported before does not count any more."""
         self._broken.pop(address, None)
 
-    def _say(self, reason: str) -> None:
-        if reason != self._said:
+    def _log_once(self, reason: str) -> None:
+        if reason != self._logged:
             LOG.info("No facts about GPUs from NVML: %s. Looking again on every pass.", reason)
-        self._said = reason
+        self._logged = reason
 
     def _read_restarting(self) -> list[NvmlGpu]:
         try:

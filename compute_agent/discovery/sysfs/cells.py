@@ -1,8 +1,9 @@
 """The NUMA cells: which CPUs and how much memory are near each other.
 
 Node numbers have gaps on real machines, nodes may lack CPUs (CXL, PMEM, GPU memory) or memory, and
-a container may be told of nodes whose directories it does not have. A kernel built without NUMA,
-and most small machines of other architectures, have no directory at all: that is one cell.
+a container may be shown the numbers of nodes whose directories it does not have. A kernel built
+without NUMA, and most small machines of other architectures, have no directory at all: that is one
+cell.
 
 Source: Documentation/ABI/stable/sysfs-devices-node.
 """
@@ -48,12 +49,12 @@ def discover(machine: Machine, online: tuple[CpuId, ...], memory_kib: int) -> tu
 
 
 def _compare(machine: Machine, cells: tuple[NumaCell, ...], memory_kib: int) -> None:
-    """In containers and guests with memory plugged in, nodes and host may tell two stories."""
+    """Warn where nodes and host differ: in containers, and guests with memory plugged in."""
     together = sum(cell.memory_kib for cell in cells)
     if abs(together - memory_kib) * TOLERANCE > memory_kib:
         machine.warn(
             f"the nodes in {machine.sys.path(NODES)} have {together} KiB of memory together,"
-            f" {machine.proc.path(memory.MEMINFO)} says {memory_kib} KiB; both are kept"
+            f" {machine.proc.path(memory.MEMINFO)} has {memory_kib} KiB; both are kept"
         )
 
 

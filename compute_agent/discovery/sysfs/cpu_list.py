@@ -15,7 +15,7 @@ def parse(text: str) -> tuple[int, ...]:
 
     Also takes the form with strides, `0-31:2/8` (of every 8 the first 2).
     Source: Documentation/admin-guide/kernel-parameters.rst, "cpu lists".
-    Raises ValueError when `text` is no such list.
+    Raises ValueError when `text` is not such a list.
     """
     numbers: set[int] = set()
     for part in text.strip().split(","):

@@ -1,4 +1,4 @@
-"""Which CPUs are online, which threads share a core, and what kind of CPUs they are.
+"""CPUs: those that are online, the threads that share a core, and their model.
 
 Source: Documentation/admin-guide/cputopology.rst and
 Documentation/ABI/stable/sysfs-devices-system-cpu of the kernel.
@@ -140,7 +140,7 @@ def _first(fields: dict[str, str], *names: str) -> str | None:
 
 
 def _part(fields: dict[str, str]) -> str | None:
-    """ARM kernels give numbers only: implementer and part say which core it is."""
+    """ARM kernels give numbers only: implementer and part identify the core."""
     part = fields.get("CPU part")
     return None if part is None else f"{fields.get('CPU implementer', '?')}/{part}"
 

@@ -1,4 +1,4 @@
-"""Whether KVM can run encrypted guests, and how many the machine has keys for.
+"""Encrypted guests: whether KVM can run them, and how many the machine has keys for.
 
 Source: Documentation/arch/x86/amd-memory-encryption.rst, Documentation/admin-guide/cgroup-v2.rst
 (section "Misc").

@@ -23,7 +23,7 @@ NO_GPU_VENDORS = frozenset(
         "80ee",  # VirtualBox
     }
 )
-"""Makers of display controllers that are no GPU anyone could give to a guest."""
+"""Makers of display controllers that are not GPUs for guests."""
 
 
 def discover(machine: Machine, functions: PciFunctions) -> tuple[PhysicalGpu, ...]:

@@ -1,4 +1,4 @@
-"""What makes vGPUs: types of mediated devices, those that exist, and the vendor's own VFIO driver.
+"""Mediated devices and their types, and the vGPUs of the vendor's own VFIO driver.
 
 Two interfaces give the same facts:
 
@@ -38,7 +38,7 @@ Mdevs = Mapping[PciAddress, tuple[Mdev, ...]]
 def existing(machine: Machine) -> Mdevs:
     """The mediated devices of PCI functions, by parent, each parent's by uuid.
 
-    Parents that are no PCI function (samples of the kernel, crypto cards of s390) are none of ours.
+    Parents that are not PCI functions (samples of the kernel, crypto cards of s390) are left out.
     """
     found: dict[PciAddress, list[Mdev]] = {}
     for uuid in machine.sys.names(MDEVS):

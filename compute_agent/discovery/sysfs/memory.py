@@ -1,4 +1,4 @@
-"""How much memory there is, of the host and of one NUMA node, and its pools of huge pages.
+"""Memory of the host and of one NUMA node, and its pools of huge pages.
 
 Source: Documentation/filesystems/proc.rst, Documentation/admin-guide/mm/hugetlbpage.rst.
 """

@@ -62,7 +62,7 @@ def directory(machine: Machine, function_directory: str, entries: frozenset[str]
 
 
 def ports(machine: Machine, net: str) -> Ports:
-    """Tell uplinks from representors: an uplink has no port name, or one such as `p0`."""
+    """Distinguish uplinks from representors: an uplink has no port name, or one such as `p0`."""
     tree = machine.sys
     uplinks, representors = [], []
     for name in tree.names(net):
@@ -78,7 +78,7 @@ def ports(machine: Machine, net: str) -> Ports:
 
 
 def speed_mbps(machine: Machine, here: str) -> int | None:
-    """Link speed; a link that is down says -1, EINVAL or nothing, and that is never an error."""
+    """Link speed; a link that is down has -1, EINVAL or nothing there, which is never an error."""
     speed = machine.sys.optional_integer(f"{here}/{SPEED}")
     return None if speed is None or speed in NO_SPEED or speed < 0 else speed
 
@@ -93,9 +93,9 @@ def mac(machine: Machine, here: str) -> tuple[str | None, bool]:
 
 
 class HostUse:
-    """Says whether the host itself talks through an interface.
+    """The interfaces that the host itself talks through.
 
-    It does when the interface is enslaved (bond, bridge, Open vSwitch), or is up and has an IP
+    It talks through one that is enslaved (bond, bridge, Open vSwitch), or is up and has an IP
     address, or something with an address sits on it (a VLAN). A macvtap on it belongs to a guest.
     """
 
@@ -124,7 +124,7 @@ class HostUse:
 
 
 def addressed(machine: Machine) -> frozenset[str]:
-    """Interfaces with an IP address that somebody gave them (not the link-local one of IPv6)."""
+    """Interfaces that were given an IP address (not the link-local one of IPv6)."""
     routes = machine.proc.optional_text(ROUTES, PROC_LIMIT) or ""
     names = {words[0] for words in map(str.split, routes.splitlines()[1:]) if words}
     addresses = machine.proc.optional_text(INET6, PROC_LIMIT) or ""

@@ -82,8 +82,8 @@ def order(address: PciAddress) -> tuple[int, ...]:
 class Locality:
     """Finds the cell a device hangs off.
 
-    Firmware often does not say (`numa_node` -1). Then the CPUs near the device may still lie on
-    one cell only; else the cell stays unknown, and an operator can name it by option.
+    Firmware often does not report it (`numa_node` -1). Then the CPUs near the device may still lie
+    on one cell only; else the cell stays unknown, and an operator can name it by option.
     """
 
     def __init__(self, machine: Machine, cells: Iterable[NumaCell]) -> None:
@@ -146,7 +146,7 @@ def _with_vfs(
 ) -> PciFunction:
     """The function with its VFs: the links that resolve, not `sriov_numvfs`.
 
-    The links are what guests can have; while somebody changes the number the two differ.
+    The links are what guests can have; while the number is being changed the two differ.
     """
     numbers = [int(match[1]) for match in map(_VIRTFN.fullmatch, function.entries) if match]
     if not numbers:

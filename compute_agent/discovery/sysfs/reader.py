@@ -33,7 +33,7 @@ NO_VALUE = frozenset(
         errno.ENODATA,
     }
 )
-"""Errors by which the kernel says "this has no value (now)": not worth a warning."""
+"""Errors that mean "this has no value (now)" from the kernel: not worth a warning."""
 
 _COUNT = re.compile(r"[0-9]{1,19}")
 _HEXADECIMAL = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")

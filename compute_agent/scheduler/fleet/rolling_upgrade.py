@@ -60,7 +60,7 @@ class Fleet:
     def minimum(self) -> int | None:
         """Return the lowest version, 0 when no agent was heard of, None without a bus.
 
-        :raises PlacementUnavailable: placement cannot be asked which hosts there are.
+        :raises PlacementUnavailable: placement does not answer which hosts there are.
         """
         if self._announcements is None:
             return None
@@ -136,9 +136,9 @@ class Layouts:
         self._kept: tuple[float, frozenset[str]] | None = None
 
     def present(self) -> frozenset[str]:
-        """Return `FLAT`, `NESTED` or both; both, too, where there is no host yet.
+        """Return `FLAT`, `NESTED` or both; both, too, before the first host.
 
-        :raises PlacementUnavailable: placement cannot be asked.
+        :raises PlacementUnavailable: placement does not answer.
         """
         now = self._clock()
         with self._lock:

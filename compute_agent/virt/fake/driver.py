@@ -24,7 +24,7 @@ NODE_NAMESPACE = uuidlib.UUID("6c3c1ab6-5b0e-5c86-9a29-5a2b4a1d7f10")
 
 
 class FakeDriver(FakeHypervisor):
-    """Nodes of one size. One node named [DEFAULT]host, until `set_nodes` says otherwise."""
+    """Nodes of one size. One node named [DEFAULT]host, until `set_nodes` names others."""
 
     several_nodes: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""What every fake driver has: nodes and guests in memory, and ways to make both misbehave."""
+"""The base of every fake driver: nodes and guests in memory, and ways to make both misbehave."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class EndlessMigrations(FakeHypervisor):
     """Live migrations that go on until `instances.end_migration`, or until the guest is gone."""
 
     def live_migration(self, uuid: str, timeout: float) -> bool:
-        """Migrate a guest away; whether somebody ended it before `timeout` seconds."""
+        """Migrate a guest away; whether a test ended it before `timeout` seconds."""
         with self.instances.migrating(uuid) as ended:
             done = ended.wait(timeout)
         if done:

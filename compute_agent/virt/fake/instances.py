@@ -1,4 +1,4 @@
-"""Guests that exist only in memory, complete enough for whoever claims, moves or audits them."""
+"""Guests that exist only in memory, complete enough for claims, moves and audits."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class FakeInstances:
             self._instances[instance.uuid] = instance
 
     def remove(self, uuid: str) -> None:
-        """End a guest; ending one that is not here is no error, as on a real hypervisor."""
+        """End a guest; ending one that is not here is not an error, as on a real hypervisor."""
         with self._mutex:
             self._instances.pop(uuid, None)
             moving = self._migrating.pop(uuid, None)
@@ -70,7 +70,7 @@ class FakeInstances:
 
     @contextmanager
     def migrating(self, uuid: str) -> Iterator[threading.Event]:
-        """A live migration of a guest; the event is set when somebody ends it."""
+        """A live migration of a guest; the event is set when it is ended."""
         with self._mutex:
             if uuid not in self._instances:
                 raise GuestFailure(f"Guest {uuid} does not run on this host.")

@@ -1,6 +1,6 @@
 """Fakes with a whole machine behind them, and fakes that make a tracker's life hard.
 
-Their sizes and misdeeds come from group [fake], which they register themselves: it is no part of
+Their sizes and misdeeds come from group [fake], which they register themselves: it is not part of
 the configuration of a real agent.
 """
 
@@ -134,7 +134,7 @@ class Misdeed:
 
 
 class FakeMisbehavingDriver(FakeNumaDriver):
-    """Raises what it was told to, at the call it was told: by [fake] or by `misbehave`."""
+    """Raises the error, at the call, that [fake] or `misbehave` names."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
@@ -186,14 +186,14 @@ class FakeMisbehavingDriver(FakeNumaDriver):
 def error_named(name: str) -> BaseException:
     """Make the error of a class of `compute_agent.errors` or a built-in one.
 
-    :raises InvalidConfiguration: there is no such error.
+    :raises InvalidConfiguration: there is none of that name.
     """
     found = getattr(errors, name, None) or getattr(builtins, name, None)
     if not (isinstance(found, type) and issubclass(found, Exception)):
         raise errors.InvalidConfiguration(
-            f"[fake]failing_error = {name} is no error of compute_agent.errors or Python's own."
+            f"[fake]failing_error = {name} is not an error of compute_agent.errors or Python."
         )
-    message = f"{name}, raised because [fake]failing_error says so"
+    message = f"{name}, raised because [fake]failing_error names it"
     return found(error=message) if issubclass(found, errors.ReshapeFailed) else found(message)
 
 

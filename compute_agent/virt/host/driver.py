@@ -1,4 +1,4 @@
-"""Reports the machine it runs on, with nothing but Linux: for container hosts and trying out."""
+"""The driver of the machine it runs on, with nothing but Linux: for container hosts and trials."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HostDriver(TopologyDriver):
 
     Where these are the two parts of a capture, its disk and GPUs are those that it recorded.
 
-    There is no hypervisor that could name it, so it is named as the service is: [DEFAULT]host.
+    No hypervisor could name it, so it is named as the service is: [DEFAULT]host.
     """
 
     hypervisor_type = "host"
@@ -48,7 +48,7 @@ class HostDriver(TopologyDriver):
         self._nodename: str = conf.DEFAULT.host
         self._mutex = threading.Lock()
         sysfs_root, procfs_root = conf.host.sysfs_root, conf.host.procfs_root
-        # NVML speaks of the machine that runs this, not of one that was captured elsewhere
+        # NVML sees the machine that runs this, not one that was captured elsewhere
         self._capture = capture.directory_of(sysfs_root, procfs_root)
         live = os.path.realpath(sysfs_root) == SYSFS
         self._nvml = NvmlSource() if live and conf.gpu.nvml == "auto" else None
@@ -66,7 +66,7 @@ class HostDriver(TopologyDriver):
             ) from error
 
     def watch(self, changed: Callable[[str], None]) -> None:
-        """Tell of devices, CPUs and memory that the kernel says come, go or change."""
+        """Report devices, CPUs and memory that come, go or change by the kernel's events."""
         if not self._live:
             return
         try:
