@@ -1,0 +1,87 @@
+"""Passes over a topology: one reading each, of the thread of the pass, dropped after it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.discovery.facts import HostTopology
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.virt.layout.options import LayoutOptions
+
+from .hosts import NAME, ROOT, OneNodeDriver
+from .reshaped_machine import machine
+
+
+class CountedDriver(OneNodeDriver):
+    """Counts how often the node and its options are read; `failing` readings fail first."""
+
+    def __init__(self, failing: int = 0) -> None:
+        super().__init__(machine(), LayoutOptions())
+        self.failing = failing
+        self.readings = 0
+        self.lookups = 0
+
+    def topology(self, nodename: str) -> HostTopology:
+        self.readings += 1
+        if self.readings <= self.failing:
+            raise errors.VirtDriverNotReady("not yet")
+        return super().topology(nodename)
+
+    def current_options(self) -> LayoutOptions:
+        self.lookups += 1
+        return super().current_options()
+
+
+def ask(driver: CountedDriver) -> None:
+    """Ask what a pass asks."""
+    driver.get_available_resource(NAME)
+    tree = ProviderTree()
+    tree.new_root(NAME, ROOT, 1)
+    driver.update_provider_tree(tree, NAME)
+
+
+def fail_a_pass_over(driver: CountedDriver) -> None:
+    with driver.one_reading(NAME):
+        ask(driver)
+        raise errors.PlacementUnavailable("away")
+
+
+def test_every_question_of_a_pass_is_answered_from_one_reading() -> None:
+    driver = CountedDriver()
+    with driver.one_reading(NAME):
+        ask(driver)
+        ask(driver)
+    assert (driver.readings, driver.lookups) == (1, 1)
+
+
+def test_the_reading_of_a_pass_is_dropped_after_it_also_when_it_failed() -> None:
+    driver = CountedDriver()
+    for count in (1, 2):
+        with pytest.raises(errors.PlacementUnavailable):
+            fail_a_pass_over(driver)
+        assert driver.readings == count
+    ask(driver)
+    assert driver.readings == 4, "outside a pass each question reads"
+
+
+def test_a_question_of_another_thread_during_a_pass_reads_by_itself() -> None:
+    driver = CountedDriver()
+    with driver.one_reading(NAME):
+        driver.get_available_resource(NAME)
+        other = threading.Thread(target=driver.get_available_resource, args=(NAME,))
+        other.start()
+        other.join()
+        driver.get_available_resource(NAME)
+    assert driver.readings == 2
+
+
+def test_a_reading_that_fails_is_made_again_in_the_same_pass() -> None:
+    driver = CountedDriver(failing=1)
+    with driver.one_reading(NAME):
+        with pytest.raises(errors.VirtDriverNotReady):
+            driver.get_available_resource(NAME)
+        ask(driver)
+    assert driver.readings == 2
