@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes constraints.txt anew: the newest versions that go together, as pip resolves them today.
-# Run it, then `make test`, then commit both or neither.
+# Updates constraints.txt: the newest versions that go together, as pip resolves them today.
+# Run it, then `make test`, and commit the file only when the tests pass.
 set -eu
 cd "$(dirname "$0")/.."
 venv=$(mktemp -d)

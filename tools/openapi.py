@@ -1,4 +1,4 @@
-"""Writes docs/openapi.json anew from the server's routes and schemas."""
+"""The OpenAPI document docs/openapi.json, written from the routes and schemas of the server."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ TARGET = Path(__file__).parent.parent / "docs" / "openapi.json"
 
 
 def text() -> str:
-    """What the file holds when it is current."""
+    """Return the current content of the file."""
     return json.dumps(openapi.build(), indent=1) + "\n"
 
 
