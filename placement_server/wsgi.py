@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from oslo_log import log
 
 from placement_server.app import build_app
-from placement_server.conf import PROJECT, new_config
+from placement_server.conf import PROJECT, accepted, new_config
 from placement_server.middleware import keystone
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def _start() -> "WSGIApplication":
     log.setup(conf, PROJECT)
     if conf.log_options:
         conf.log_opt_values(log.getLogger(__name__), logging.DEBUG)
+    accepted.warn_of_set(conf)
     if conf.api.auth_strategy == "keystone":
         keystone.warn_of_silence(conf)
     return build_app(conf)

@@ -22,7 +22,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement_server import __version__
-from placement_server.conf import InvalidConfiguration, parse, register_opts
+from placement_server.conf import InvalidConfiguration, accepted, parse, register_opts
 from placement_server.http_server.server import HttpServer, Limits
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import Enforcer
@@ -132,6 +132,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     tls = _tls(arguments)
     conf = _configuration(arguments)
     log.setup(conf, "placement")
+    accepted.warn_of_set(conf)
     _prepare_database(conf)
     conf.set_override("sync_on_startup", False, group="placement_database")
     if conf.api.auth_strategy == "keystone":

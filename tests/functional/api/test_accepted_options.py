@@ -1,0 +1,32 @@
+"""Options of placement.conf without effect: one warning at the start of either way to serve."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from .served import Served
+
+CONFIG = "[workarounds]\noptimize_for_wide_provider_trees = true\n"
+WARNING = "have no effect in this version: [workarounds]optimize_for_wide_provider_trees."
+
+
+def test_serve_warns_once_however_many_workers_it_has(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--workers", "2", config=CONFIG)
+    assert server.stop() == 0
+    assert server.output.count(WARNING) == 1
+
+
+def test_the_wsgi_application_warns(tmp_path: Path) -> None:
+    (tmp_path / "placement.conf").write_text(
+        "[placement_database]\nconnection = sqlite://\n[api]\nauth_strategy = noauth2\n" + CONFIG
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", "import placement_server.wsgi"],
+        env={**os.environ, "OS_PLACEMENT_CONFIG_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (done.stdout + done.stderr).count(WARNING) == 1
