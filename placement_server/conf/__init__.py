@@ -1,7 +1,7 @@
 """The options of the server, under the names that operators of OpenStack Placement know.
 
-There is no global configuration: :func:`new_config` makes an object, and whoever needs options
-is given it.
+There is no global configuration: :func:`new_config` makes an object, and code that needs options
+gets it as an argument.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _CORS_EXPOSE_HEADERS: Final = [
 
 
 class InvalidConfiguration(Exception):
-    """The configuration cannot be used. The text says what is wrong, where, and what to do."""
+    """A configuration that cannot be used. The text names what is wrong, where, and what to do."""
 
 
 def new_config(
     args: Sequence[str] = (), config_files: Sequence[str | os.PathLike[str]] | None = None
 ) -> cfg.ConfigOpts:
-    """Every option, read from the command line, files and OS_* variables of the environment.
+    """Return all options, read from the command line, files and OS_* variables of the environment.
 
     :param args: command line arguments of oslo.config, such as ``--config-file``.
     :param config_files: read these instead of looking in the usual places; an empty list reads
@@ -76,7 +76,7 @@ def parse(
     args: Sequence[str] = (),
     config_files: Sequence[str | os.PathLike[str]] | None = None,
 ) -> None:
-    """Read the configuration into options that are registered already; see :func:`new_config`."""
+    """Read the configuration into options that are already registered; see :func:`new_config`."""
     files = _files_of_environment() if config_files is None else config_files
     try:
         conf(
@@ -126,7 +126,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
-    """Our own options, for oslo-config-generator."""
+    """Return our own options, for oslo-config-generator."""
     own: list[tuple[str | None, list[cfg.Opt]]] = [(None, list(paths.OPTS))]
     own += [(module.GROUP, list(module.OPTS)) for module in _GROUPS]
     return [*own, *database.list_opts(), (profiler.GROUP, list(profiler.OPTS))]

@@ -1,4 +1,4 @@
-"""[api]: how the API is entered."""
+"""Options of group ``api``: the authentication of callers."""
 
 from oslo_config import cfg
 

@@ -1,4 +1,4 @@
-"""Options of group ``placement_database``: where the data is and how it is reached."""
+"""Options of group ``placement_database``: the place of the data, and the connection to it."""
 
 from __future__ import annotations
 

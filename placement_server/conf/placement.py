@@ -1,4 +1,4 @@
-"""[placement]: what candidates are found and how claims are written."""
+"""Options of group ``placement``: the search for candidates and the writing of claims."""
 
 from oslo_config import cfg
 

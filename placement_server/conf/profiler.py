@@ -1,7 +1,7 @@
-"""[profiler]: traces of requests across services, by osprofiler.
+"""Options of group ``profiler``: traces of requests across services, by osprofiler.
 
-The options are osprofiler's own. Where it is not installed only the switch is known, so that
-whoever turns it on is told what is missing.
+The options are osprofiler's own. Where it is not installed only the switch is registered, so that
+an operator who turns it on gets a warning of what is missing.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ options of this group: `connection_string`, where traces go; `hmac_keys`; `trace
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register all of the group that there is."""
-    # A group of this configuration's own: osprofiler's would be shared with every other, values
-    # included.
+    """Register the options of osprofiler, or the switch alone where it is not installed."""
+    # A group of this configuration alone: osprofiler's own group object would share its values
+    # with every other configuration.
     conf.register_group(cfg.OptGroup(GROUP))
     try:
         from osprofiler import opts

@@ -1,4 +1,4 @@
-"""[placement_server]: what this server has and OpenStack's does not."""
+"""Options of group ``placement_server``: those that OpenStack Placement does not have."""
 
 from oslo_config import cfg
 
