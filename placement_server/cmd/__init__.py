@@ -1,1 +1,1 @@
-"""Command lines: placement-server, placement-manage and placement-status."""
+"""Commands: placement-server, placement-manage and placement-status."""

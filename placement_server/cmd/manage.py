@@ -1,4 +1,4 @@
-"""placement-manage: the schema, repairs of the data, and checking it.
+"""placement-manage: the schema, and checks and repairs of the data.
 
 placement-manage [--config-file F] [--config-dir D] db sync|version|stamp|downgrade
 placement-manage [...] db online_data_migrations [--max-count N]
@@ -35,7 +35,7 @@ LOG = logging.getLogger(__name__)
 
 BATCH: Final = 50
 
-# Exit statuses of ``audit``; 1 is "could not look", as for every other command.
+# Exit statuses of ``audit``; 1 is a failure to run, as for every other command.
 AUDIT_CLEAN: Final = 0
 AUDIT_FAILED: Final = 1
 AUDIT_MENDABLE: Final = 3
@@ -43,13 +43,13 @@ AUDIT_NEEDS_A_PERSON: Final = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run the command and return its exit status."""
+    command_line = list(sys.argv[1:] if arguments is None else arguments)
     conf = cfg.ConfigOpts()
     configuration.register_opts(conf)
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=_add_commands))
     try:
-        configuration.parse(conf, given)
+        configuration.parse(conf, command_line)
         if conf.command.name is None:
             conf.print_help()
             return 1
@@ -59,13 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"placement-manage: {error}", file=sys.stderr)
         return 1
     except SQLAlchemyError as error:
-        print(f"placement-manage: the database refused: {reason_of(error)}", file=sys.stderr)
+        print(f"placement-manage: the database failed: {reason_of(error)}", file=sys.stderr)
         return 1
     return status
 
 
 def _add_commands(subparsers: Any) -> None:
-    # without a command it is we who say what there is
+    # without a command, main prints the help instead of an error of the parser
     subparsers.required = False
     db = subparsers.add_parser("db", help="the schema, and repairs of old data")
     db.set_defaults(run=lambda _conf: _help(db))
@@ -181,28 +181,28 @@ def _online_data_migrations(conf: cfg.ConfigOpts) -> int:
 def _run_migrations(
     store: Store, migrations: Sequence[tuple[str, Migration]], max_count: int | None
 ) -> int:
-    """Batch after batch until nothing is left, or one pass of ``max_count`` rows."""
+    """Run batch after batch until nothing is left, or one pass of ``max_count`` rows."""
     if max_count is None:
         print(f"Running batches of {BATCH} until complete")
     totals = {name: Batch(0, 0) for name, _ in migrations}
     failed = False
     while True:
-        left = BATCH if max_count is None else max_count
+        rows_left = BATCH if max_count is None else max_count
         progress = 0
         for name, migrate in migrations:
-            if left < 1:
+            if rows_left < 1:
                 break
             try:
-                found, done = store.write(migrate, left)
+                matched, migrated = store.write(migrate, rows_left)
             except (StoreError, SQLAlchemyError):
                 LOG.exception("Error attempting to run %s", name)
                 failed = True
                 continue
-            if found:
-                print(f"{found} rows matched query {name}, {done} migrated")
-            totals[name] = Batch(totals[name].found + found, totals[name].done + done)
-            left -= done
-            progress += done
+            if matched:
+                print(f"{matched} rows matched query {name}, {migrated} migrated")
+            totals[name] = Batch(totals[name].found + matched, totals[name].done + migrated)
+            rows_left -= migrated
+            progress += migrated
         if max_count is not None or not progress:
             break
     _print_totals(totals)

@@ -3,7 +3,8 @@
     placement-server serve --config-file /etc/placement/placement.conf --host :: --port 8778
 
 The HTTP server is gunicorn with worker processes of several threads each; docs/placement-server.md
-says why. What can go wrong is looked at before any worker starts, and told in one sentence.
+gives the reasons. The configuration and the database are checked before any worker starts, and what
+is wrong is reported in one sentence.
 """
 
 from __future__ import annotations
@@ -44,11 +45,14 @@ _NO_DATABASE: Final = (
 
 
 class CannotServe(Exception):
-    """The server cannot start. The text tells the operator why and what to do."""
+    """A start that failed. The text names the reason and what to do."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; the exit status is 0 after a graceful stop and 1 when it cannot start."""
+    """Run the command.
+
+    :returns: the exit status: 0 after a graceful stop, 1 when the server cannot start.
+    """
     arguments = _parser().parse_args(argv)
     try:
         _serve(arguments)
@@ -196,7 +200,7 @@ def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
     directories = [f"--config-dir={directory}" for directory in arguments.config_dir or ()]
     for file in arguments.config_file or ():
         if not Path(file).is_file():
-            raise CannotServe(f"The configuration file {file} does not exist or is no file.")
+            raise CannotServe(f"The configuration file {file} does not exist or is not a file.")
     parse(conf, directories, arguments.config_file)
     if arguments.database_url:
         conf.set_override("connection", arguments.database_url, group="placement_database")
@@ -211,7 +215,7 @@ def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
             f"A database in memory belongs to one process, so {arguments.workers} workers would "
             "have one each: add --workers 1, or name a file, as in sqlite:////tmp/placement.db."
         )
-    # Before there are workers, each of which would find the same.
+    # Here, or every worker would report the same.
     Enforcer(conf)
     if conf.api.auth_strategy == "keystone":
         keystone.check_credentials(conf)
@@ -219,7 +223,7 @@ def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def _prepare_database(conf: cfg.ConfigOpts) -> None:
-    """Reach the database, and bring it up to date, before there are workers to do it at once."""
+    """Bring the database up to date once, before the workers would do it all at once."""
     store = Store.from_conf(conf)
     try:
         store.synchronise_standard_names()
@@ -237,11 +241,13 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         listener.listen(2048)
     except socket.gaierror as error:
-        raise CannotServe(f"The host {host} is not known: {error.strerror}.") from error
+        raise CannotServe(
+            f"The host name {host} of --host cannot be resolved: {error.strerror}."
+        ) from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise CannotServe(
-                f"Port {port} of {host} is taken by another process. Stop that one, or choose "
+                f"Port {port} of {host} is in use by another process. Stop that process, or choose "
                 "another port with --port (0 takes any free one)."
             ) from error
         raise CannotServe(f"Cannot listen on {host} port {port}: {error.strerror}.") from error

@@ -1,8 +1,8 @@
-"""placement-status: is this deployment ready for the software that is installed?
+"""placement-status: the readiness of a deployment for the installed software.
 
     placement-status [--config-file F] [--config-dir D] upgrade check [--json]
 
-Exit status: 0 all is well, 1 at least one warning, 2 at least one failure, 255 could not look.
+Exit status: 0 all is well, 1 at least one warning, 2 at least one failure, 255 checks not run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _REMEDY: Final = 'Run the "placement-manage db online_data_migrations" command.'
 
 
 class Code(IntEnum):
-    """How a check went; the worst one is the exit status."""
+    """The result of a check; the worst one is the exit status."""
 
     SUCCESS = 0
     WARNING = 1
@@ -49,13 +49,13 @@ class Result(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit status."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run the command and return its exit status."""
+    command_line = list(sys.argv[1:] if arguments is None else arguments)
     conf = cfg.ConfigOpts()
     configuration.register_opts(conf)
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=_add_commands))
     try:
-        configuration.parse(conf, given)
+        configuration.parse(conf, command_line)
         log.setup(conf, "placement")
         results = _check(conf)
     except (StoreError, configuration.InvalidConfiguration, SQLAlchemyError) as error:
@@ -84,7 +84,7 @@ def _check(conf: cfg.ConfigOpts) -> list[Result]:
 
 @contextlib.contextmanager
 def _transaction(conf: cfg.ConfigOpts) -> Iterator[ReadTransaction]:
-    """A look at the database, whichever revision it has: the checks are for before a sync too."""
+    """Read the database at whatever revision it is: the checks also run before a sync."""
     options = store_options(conf).for_maintenance()
     engines = create_engines(connection(conf), options)
     try:
@@ -96,19 +96,19 @@ def _transaction(conf: cfg.ConfigOpts) -> Iterator[ReadTransaction]:
 
 
 def _schema(tx: ReadTransaction, conf: cfg.ConfigOpts) -> Result:
-    """Whether a server would start on the schema, by its own judgement."""
+    """Check whether a server would start on the schema, by the check of the server itself."""
     check = "Database Schema"
-    refused = revision.refusal(tx.connection)
-    if refused is None:
+    refusal = revision.refusal(tx.connection)
+    if refusal is None:
         return Result(check, Code.SUCCESS)
-    if isinstance(refused, SchemaOutOfDate) and conf.placement_database.sync_on_startup:
+    if isinstance(refusal, SchemaOutOfDate) and conf.placement_database.sync_on_startup:
         return Result(
             check,
             Code.SUCCESS,
             "The first server that starts takes the schema forward, as [placement_database]"
             "sync_on_startup is set.",
         )
-    return Result(check, Code.FAILURE, str(refused))
+    return Result(check, Code.FAILURE, str(refusal))
 
 
 def _roots(tx: ReadTransaction) -> Result:
@@ -139,19 +139,22 @@ def _consumers(tx: ReadTransaction) -> Result:
 def _policy_file(conf: cfg.ConfigOpts) -> Result:
     check = "Policy File JSON to YAML Migration"
     name = conf.oslo_policy.policy_file
-    found = conf.find_file(name) if name else None
-    if found is None or not _is_json(Path(found)):
+    path = conf.find_file(name) if name else None
+    if path is None or not _is_json(Path(path)):
         return Result(check, Code.SUCCESS)
     return Result(
         check,
         Code.FAILURE,
-        f"The policy file {found} is JSON, which is no longer read. Convert it with "
+        f"The policy file {path} is JSON, which is no longer read. Convert it with "
         "oslopolicy-convert-json-to-yaml and name the new file in [oslo_policy]policy_file.",
     )
 
 
 def _is_json(path: Path) -> bool:
-    """JSON is YAML too; a policy file that a JSON parser takes was written as JSON."""
+    """Return whether a policy file was written as JSON.
+
+    JSON is YAML too, so the test is whether a JSON parser takes it.
+    """
     try:
         json.loads(path.read_text())
     except (ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Plain text tables as OpenStack's command line tools draw them."""
+"""Plain text tables, as OpenStack's command line tools draw them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 
 def text_table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table; the first row is its heading. The first column is left-aligned."""
+    """Return the lines of a table: the first row is its heading, the first column left-aligned."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     rule = "+" + "+".join("-" * (width + 2) for width in widths) + "+"
     yield rule

@@ -65,8 +65,8 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         text = fails(tmp_path, "--config-file", config(tmp_path), "--port", str(port))
     assert text.splitlines()[-1] == (
-        f"placement-server: Port {port} of 127.0.0.1 is taken by another process. Stop that one, "
-        "or choose another port with --port (0 takes any free one)."
+        f"placement-server: Port {port} of 127.0.0.1 is in use by another process. Stop that "
+        "process, or choose another port with --port (0 takes any free one)."
     )
 
 
@@ -75,7 +75,7 @@ def test_a_missing_or_broken_configuration_file_is_told(
 ) -> None:
     missing = str(tmp_path / "missing.conf")
     assert told("--config-file", missing) == (
-        f"placement-server: The configuration file {missing} does not exist or is no file.\n"
+        f"placement-server: The configuration file {missing} does not exist or is not a file.\n"
     )
     broken = tmp_path / "broken.conf"
     broken.write_text("this is [no ini file\n")
