@@ -1,1 +1,1 @@
-"""Who may do what: rules of oslo.policy and their enforcement."""
+"""The policy: rules of oslo.policy on who may do what, and their enforcement."""

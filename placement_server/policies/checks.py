@@ -1,6 +1,6 @@
-"""The checks in an operator's policy file, which the library takes as they come.
+"""Validation of the checks in an operator's policy file, which oslo.policy does not do.
 
-A misspelt check is one that never matches to the library, so it locks out everybody in silence; or
+To oslo.policy a misspelt check is one that never matches, so it locks out everybody in silence; or
 nobody, behind a ``not``.
 """
 
@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from oslo_policy import _checks, _parser, policy
 
-# What it logs of an expression that it cannot parse, with a traceback, is reported here instead.
+# Its parser logs an expression that it cannot parse with a traceback; here that is an error.
 logging.getLogger(_parser.__name__).addFilter(lambda _record: False)
 
-#: What rules compare that this server knows of its callers.
+#: Attributes of a caller that this server knows, for rules to compare.
 _OF_CALLERS: Final = frozenset(
     {
         *("user_id", "project_id", "domain_id", "system_scope", "roles", "is_admin_project"),
@@ -26,14 +26,14 @@ _OF_CALLERS: Final = frozenset(
     }
 )
 
-#: What other services know of theirs. Here it never matches, and files that are shared have it.
+#: Attributes that other services know; they never match here, and shared policy files use them.
 _ELSEWHERE: Final = frozenset(
     {"is_admin", "user", "tenant", "tenant_id", "domain", "user_domain", "project_domain", "token"}
 )
 
 
 def require_known(enforcer: policy.Enforcer) -> None:
-    """Look at every rule of the policy files.
+    """Check every rule of the policy files.
 
     :raises ValueError: one of them cannot be parsed, or has a check that does not exist, or refers
         to a rule that does not.
@@ -47,8 +47,8 @@ def require_known(enforcer: policy.Enforcer) -> None:
 
 def _parts(check: Any) -> Iterator[Any]:
     yield check
-    inner = [*getattr(check, "rules", ()), *filter(None, [getattr(check, "rule", None)])]
-    for part in inner:
+    parts = [*getattr(check, "rules", ()), *filter(None, [getattr(check, "rule", None)])]
+    for part in parts:
         yield from _parts(part)
 
 
@@ -67,7 +67,7 @@ def _problem(check: Any, text: str, enforcer: policy.Enforcer) -> str | None:
 
 
 def _exists(name: str, enforcer: policy.Enforcer) -> bool:
-    # The default rule stands for those that are not there, where there is one.
+    # oslo.policy uses the default rule, if there is one, for a rule that does not exist.
     names = {*enforcer.registered_rules, *enforcer.file_rules}
     return name in names or enforcer.default_rule in names
 

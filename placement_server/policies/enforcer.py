@@ -1,4 +1,4 @@
-"""Enforcement: scope first, then the rule."""
+"""Enforcement of the policy: scope first, then the rule."""
 
 import logging
 import threading
@@ -17,16 +17,19 @@ from placement_server.policies import checks, operations, roles
 LOG = logging.getLogger(__name__)
 
 _UNUSABLE_FILE: Final = (ValueError, TypeError, AttributeError, OSError, cfg.Error)
-"""What the library raises for a policy file that cannot be read or is no policy."""
+"""Errors of oslo.policy for a file that cannot be read or is not a policy."""
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Every rule, for oslopolicy-sample-generator and its kin."""
+    """Return every rule, for oslopolicy-sample-generator and its like."""
     return [*roles.RULES, *operations.RULES]
 
 
 def get_enforcer() -> policy.Enforcer:
-    """The rules with the operator's changes, for oslopolicy-policy-generator and -checker."""
+    """Return the rules with the operator's changes.
+
+    For oslopolicy-policy-generator and oslopolicy-checker.
+    """
     conf = new_config()
     enforcer = policy.Enforcer(conf)
     enforcer.register_defaults(list_rules())
@@ -35,18 +38,18 @@ def get_enforcer() -> policy.Enforcer:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, as the authentication in front of the API has found out."""
+    """The sender of a request, as authenticated in front of the API."""
 
     user_id: str | None
     project_id: str | None = None
     roles: tuple[str, ...] = ()
     system_scope: str | None = None
     domain_id: str | None = None
-    #: What else a rule of an operator's policy file may look at.
+    #: Further attributes, for the rules of an operator's policy file.
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def identity(self) -> tuple[object, ...]:
-        """All that a rule can look at, as a key; ``details`` must have hashable values."""
+        """Return all that a rule can depend on, as a key; ``details`` must have hashable values."""
         return (
             self.user_id,
             self.project_id,
@@ -57,7 +60,7 @@ class Caller:
         )
 
     def credentials(self) -> dict[str, Any]:
-        """What rules are evaluated against."""
+        """Return the attributes that rules are evaluated against."""
         return {
             **self.details,
             "user_id": self.user_id,
@@ -76,7 +79,10 @@ class Enforcer:
     """The rules in force: the defaults, changed by the operator's policy files."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        """:raises InvalidConfiguration: the policy file cannot be used."""
+        """Load the rules.
+
+        :raises InvalidConfiguration: the policy file cannot be used.
+        """
         self._enforcer = policy.Enforcer(conf)
         # Every base rule would warn, at every start, that its default has changed.
         self._enforcer.suppress_deprecation_warnings = True
@@ -88,15 +94,15 @@ class Enforcer:
             raise InvalidConfiguration(
                 f"The policy file {conf.oslo_policy.policy_file} cannot be used: {_line(error)}"
             ) from error
-        # The library replaces rules file by file when one changes: nobody may look meanwhile.
+        # oslo.policy replaces rules file by file when one changes; no rule is evaluated meanwhile.
         self._turn = threading.Lock()
-        self._told = ""
-        # The same few services ask for the same all day, and a rule is slow to evaluate.
-        self._decided: dict[tuple[object, ...], bool] = {}
+        self._logged_reason = ""
+        # The same few services send the same requests all day, and a rule is slow to evaluate.
+        self._decisions: dict[tuple[object, ...], bool] = {}
         self._next_search = 0.0
 
     def authorise(self, rule: str, caller: Caller, target: Mapping[str, Any] | None = None) -> None:
-        """Do nothing when the caller may.
+        """Return if the rule allows the caller, and raise otherwise.
 
         :param target: what the rule compares the caller with; the caller itself by default.
         :raises errors.Forbidden: the scope or the rule refuses.
@@ -113,24 +119,27 @@ class Enforcer:
             raise errors.Forbidden(f"Policy does not allow {rule} to be performed.")
 
     def _decide(self, rule: str, caller: Caller, target: Mapping[str, Any]) -> bool:
-        """What the rules in force say. The defaults' answers are remembered; an operator's rule
-        may ask another service, which changes its mind when it likes."""
+        """Return whether the rules in force allow the caller.
+
+        Decisions of the default rules are cached; those of an operator's rules are not, as a rule
+        may ask another service.
+        """
         if self._enforcer.file_rules:
-            self._decided.clear()
+            self._decisions.clear()
             return bool(self._enforcer.authorize(rule, target, caller.credentials()))
         question = (rule, *target.items(), *caller.identity())
-        allowed = self._decided.get(question)
+        allowed = self._decisions.get(question)
         if allowed is None:
-            if len(self._decided) >= DECISIONS_KEPT:
-                self._decided.clear()
+            if len(self._decisions) >= DECISIONS_KEPT:
+                self._decisions.clear()
             allowed = bool(self._enforcer.authorize(rule, target, caller.credentials()))
-            self._decided[question] = allowed
+            self._decisions[question] = allowed
         return allowed
 
     def _load(self) -> None:
         """Read the files that have changed.
 
-        :raises ValueError: or another one of `_UNUSABLE_FILE`.
+        :raises ValueError: a file cannot be used; or another error of ``_UNUSABLE_FILE``.
         """
         before = self._enforcer.file_rules
         self._enforcer.load_rules()
@@ -138,10 +147,10 @@ class Enforcer:
             checks.require_known(self._enforcer)
 
     def _follow_files(self) -> None:
-        """Take over files that have changed; one that cannot be used leaves the rules in force.
+        """Load files that have changed; one that cannot be used leaves the rules in force.
 
-        A file that is in use is looked at for every request. To look for one in all the places
-        where it might appear is dearer, and is done once a second.
+        A file in use is checked for every request. The search for one in all the places where it
+        might appear costs more, and is done once a second.
         """
         enforcer = self._enforcer
         now = time.monotonic()
@@ -155,18 +164,18 @@ class Enforcer:
         except _UNUSABLE_FILE as error:
             enforcer.rules, enforcer.file_rules = rules, file_rules
             reason = _line(error)
-            if reason != self._told:
+            if reason != self._logged_reason:
                 LOG.error(
-                    "The policy file %s cannot be used any more; the rules stay as they were "
-                    "until it is corrected: %s",
+                    "The policy file %s cannot be used any more: %s. The rules loaded before stay "
+                    "in force until it is corrected.",
                     enforcer.policy_path,
                     reason,
                 )
-            self._told = reason
+            self._logged_reason = reason
         else:
-            self._told = ""
+            self._logged_reason = ""
         finally:
-            # or the evaluation would look at the files once more
+            # or the evaluation would check the files once more
             enforcer.use_conf = False
 
 

@@ -1,4 +1,4 @@
-"""One rule per operation of the API."""
+"""The rules of the operations of the API, one each."""
 
 from typing import Final
 
