@@ -1,8 +1,8 @@
-"""Who calls: two strategies to find out, and what they leave for the API.
+"""Authentication of callers, by one of two strategies.
 
 ``noauth2`` believes the token, which is the user's name: for tests and for a server that only its
 own machine can reach. ``keystone`` asks Keystone through keystonemiddleware. Both set the same
-headers, and :class:`CallerFromHeaders` behind them makes the caller of the policy out of those.
+headers, from which :class:`CallerFromHeaders` makes the caller that the policy is enforced for.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class NoAuth:
 
 
 class CallerFromHeaders:
-    """Make the caller out of what the strategy found; without a user there is no way in."""
+    """Make the caller from the headers that the strategy set; a request without a user is 401."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
@@ -79,14 +79,14 @@ class CallerFromHeaders:
             },
         )
         environ[CALLER_KEY] = caller
-        logged = context.get_current()
-        if logged is not None:
-            logged.user_id, logged.project_id = caller.user_id, caller.project_id
+        log_context = context.get_current()
+        if log_context is not None:
+            log_context.user_id, log_context.project_id = caller.user_id, caller.project_id
         return self._application(environ, start_response)
 
 
 def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, strategy: str) -> WSGIApplication:
-    """The application behind the strategy that ``[api]auth_strategy`` names."""
+    """Put the application behind an authentication strategy, a value of ``[api]auth_strategy``."""
     identified = CallerFromHeaders(application)
     strategies: dict[str, Callable[[], Any]] = {
         "keystone": lambda: Keystone(identified, conf),

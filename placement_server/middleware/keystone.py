@@ -1,4 +1,4 @@
-"""Tokens that Keystone vouches for, and what the server needs to ask it."""
+"""Validation of tokens by Keystone, and the credentials that the server needs for it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ PUBLIC: Final = ("/", "")
 #: Seconds that Keystone has to answer when the server starts.
 _PATIENCE: Final = 3
 
-#: The kind of credentials that nearly everybody has.
+#: The most common kind of credentials.
 _USUAL: Final = "password"
 
-#: What a kind of credentials cannot do without, where its own options do not say so. Of names with
-#: a bar between them one will do.
+#: Options that a kind of credentials needs and does not mark as required. Of names with a bar
+#: between them one is enough.
 _NEEDED: Final = {
     "password": ("username|user_id", "password"),
     "v3password": ("username|user_id", "password"),
@@ -43,7 +43,7 @@ _NEEDED: Final = {
 
 
 class Keystone:
-    """Have Keystone vouch for the token; only the version document needs none.
+    """Let Keystone validate the token; only the version document needs none.
 
     :raises InvalidConfiguration: the server has no credentials to ask Keystone with.
     """
@@ -66,24 +66,29 @@ class Keystone:
 
 
 class _KeystoneUnavailable(errors.ServiceUnavailable):
-    """Keystone could not be asked about a token."""
+    """A token that Keystone could not be asked about."""
 
 
 class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
-    """The middleware, with one kind of error for all ways in which Keystone may fail."""
+    """The middleware, with one kind of error for all failures of Keystone."""
 
     def fetch_token(self, token: str, allow_expired: bool = False) -> Any:
         try:
             return super().fetch_token(token, allow_expired=allow_expired)
         except (webob.exc.HTTPServiceUnavailable, exceptions.ClientException) as error:
-            LOG.error("Keystone could not be asked about a token: %s", error)
+            LOG.error(
+                "Keystone could not validate a token, so the request is answered with 503. Check "
+                "that Keystone runs, and [%s]: %s",
+                GROUP,
+                error,
+            )
             raise _KeystoneUnavailable(
                 "The Keystone service is temporarily unavailable."
             ) from error
 
 
 def check_credentials(conf: cfg.ConfigOpts) -> None:
-    """Look whether the options are there with which this server asks Keystone.
+    """Check that the options of the credentials for Keystone are set.
 
     :raises InvalidConfiguration: one is missing.
     """
@@ -112,7 +117,7 @@ def check_credentials(conf: cfg.ConfigOpts) -> None:
 
 
 def warn_of_silence(conf: cfg.ConfigOpts) -> None:
-    """Log a warning where Keystone does not answer, after three seconds at most.
+    """Log a warning if Keystone does not answer within three seconds.
 
     :raises InvalidConfiguration: the credentials are not there.
     """
@@ -120,7 +125,7 @@ def warn_of_silence(conf: cfg.ConfigOpts) -> None:
     group = _register_credentials(conf)
     url = getattr(conf[group], "auth_url", None)
     if not url:
-        # Of the kinds of credentials some need none.
+        # Some kinds of credentials have no URL.
         return
     own = conf[GROUP]
     session = session_loading.Session().load_from_options(
@@ -143,7 +148,7 @@ def warn_of_silence(conf: cfg.ConfigOpts) -> None:
 
 
 def _register_credentials(conf: cfg.ConfigOpts) -> str:
-    """The group that has the credentials."""
+    """Register the common options of credentials, and return the group that has them."""
     group: str = conf[GROUP].auth_section or GROUP
     conf.register_opts(loading.get_auth_common_conf_options(), group=group)
     return group

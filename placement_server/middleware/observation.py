@@ -1,4 +1,4 @@
-"""The request log, and what Prometheus is told of every request."""
+"""The request log, and the metrics of every request."""
 
 from __future__ import annotations
 
@@ -16,27 +16,29 @@ if TYPE_CHECKING:
 #: Operators filter and scrape by this name.
 LOG = logging.getLogger("placement_server.requestlog")
 
-#: The methods that a client may make up are one in the metrics.
+#: All other methods, which a client may make up, are one in the metrics.
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
 
 
 class Observation:
-    """Log and count every request, outside of everything that may answer it."""
+    """Log and count every request; it is outside of everything that may answer one."""
 
     def __init__(self, application: WSGIApplication) -> None:
         self._application = application
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        begun = time.perf_counter()
-        seen: list[tuple[str, list[tuple[str, str]]]] = []
+        start = time.perf_counter()
+        starts: list[tuple[str, list[tuple[str, str]]]] = []
 
-        def start_seen(status: str, headers: list[tuple[str, str]], exc_info: Any = None) -> Any:
-            seen.append((status, headers))
+        def start_and_record(
+            status: str, headers: list[tuple[str, str]], exc_info: Any = None
+        ) -> Any:
+            starts.append((status, headers))
             return start_response(status, headers, exc_info)
 
-        chunks = self._application(environ, start_seen)
-        status, headers = seen[-1]
-        self._count(environ, status, time.perf_counter() - begun)
+        chunks = self._application(environ, start_and_record)
+        status, headers = starts[-1]
+        self._count(environ, status, time.perf_counter() - start)
         if LOG.isEnabledFor(logging.INFO):
             self._log(environ, status, headers)
         return chunks

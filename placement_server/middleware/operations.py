@@ -1,7 +1,7 @@
-"""Paths for the machinery around the server: health and metrics.
+"""Paths for load balancers and Prometheus: health and metrics.
 
-They lie outside of the API's URL space, need no token and exist only where the operator says so,
-because the API itself answers every unknown path with 401 or 404.
+They are outside of the API's URL space, need no token and exist only where the operator configures
+them, because the API itself answers every unknown path with 401 or 404.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ class AtPath:
         self._elsewhere = elsewhere
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        there = environ.get("PATH_INFO") == self._path
-        return (self._elsewhere if there else self._application)(environ, start_response)
+        application = (
+            self._elsewhere if environ.get("PATH_INFO") == self._path else self._application
+        )
+        return application(environ, start_response)
 
 
 class Health:
@@ -42,9 +44,9 @@ class Health:
         self._probe = probe
         self._checks = healthcheck.Healthcheck(None, conf)
         self._failure = healthcheck.Healthcheck(None, conf)
-        # The library finds its checks among what is installed, and those know only options.
-        failed = SimpleNamespace(obj=_DatabaseFailed(conf, {}))
-        self._failure._backends = [*self._failure._backends, failed]
+        # oslo.middleware loads its checks from entry points and passes them only options.
+        failed_check = SimpleNamespace(obj=_DatabaseFailed(conf, {}))
+        self._failure._backends = [*self._failure._backends, failed_check]
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         application = self._failure if self._probe.failure() else self._checks
@@ -61,7 +63,7 @@ class _DatabaseFailed(pluginbase.HealthcheckBaseExtension):  # type: ignore[misc
 
 
 def show_metrics(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-    """What Prometheus scrapes."""
+    """Answer with the metrics, in the format that Prometheus scrapes."""
     del environ
     body = metrics.exposition()
     start_response(

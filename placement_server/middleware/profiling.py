@@ -1,4 +1,4 @@
-"""Profiles of single requests, for whoever asks where the time goes."""
+"""Profiles of single requests, for the search for slow code."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
-#: The directory to write to. It is an environment variable because it is set for one run.
+#: The directory to write to: an environment variable, because it is set for one run.
 VARIABLE: Final = "OS_WSGI_PROFILER"
 
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class Profiling:
-    """Write what cProfile has seen of each request to a file of its own, for pstats.
+    """Write the profile of each request to a file of its own, for pstats.
 
     Profiled requests run one after the other: cProfile sees only one thread at a time.
     """
@@ -34,9 +34,9 @@ class Profiling:
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         profile = cProfile.Profile()
         with self._turn:
-            begun = time.perf_counter()
+            start = time.perf_counter()
             chunks: Iterable[bytes] = profile.runcall(self._application, environ, start_response)
-            milliseconds = (time.perf_counter() - begun) * 1000
+            milliseconds = (time.perf_counter() - start) * 1000
         request = f"{environ['REQUEST_METHOD']}{environ.get('PATH_INFO', '')}"
         name = f"{_UNSAFE.sub('.', request)[:100]}.{milliseconds:06.0f}ms.{time.time_ns()}.prof"
         profile.dump_stats(self._directory / name)
@@ -44,6 +44,6 @@ class Profiling:
 
 
 def wrap(application: WSGIApplication) -> WSGIApplication:
-    """The application, profiled where the environment asks for it."""
+    """Profile the application if the environment variable is set."""
     directory = os.environ.get(VARIABLE)
     return Profiling(application, directory) if directory else application

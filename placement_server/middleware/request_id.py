@@ -1,4 +1,4 @@
-"""Request ids, and the guarantee that whatever goes wrong further in is answered in JSON."""
+"""Request ids, and JSON answers to all errors that the API does not answer itself."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class RequestId:
     An id that the client sends is another service's: it appears in the log as the global request
     id, so that one action of a user can be followed through all services.
 
-    The Accept header is settled here too, because every answer from here on inwards depends on
-    it: no preference means JSON.
+    It also settles the Accept header, on which every answer from here on inwards depends: no
+    preference means JSON.
     """
 
     def __init__(self, application: WSGIApplication) -> None:
@@ -53,7 +53,7 @@ class RequestId:
             return self._application(environ, start_identified)
         except Exception as error:
             LOG.exception(
-                "%s %s failed outside of the API",
+                "The request %s %s failed outside of the API and is answered with 500",
                 environ["REQUEST_METHOD"],
                 shown_uri(environ),
             )

@@ -30,7 +30,7 @@ class Tracing:
 
 
 def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WSGIApplication:
-    """The application, traced where ``[profiler]enabled`` says so and osprofiler is installed."""
+    """Trace the application if ``[profiler]enabled`` is set and osprofiler is installed."""
     if not conf.profiler.enabled:
         return application
     try:
