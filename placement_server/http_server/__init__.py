@@ -1,1 +1,1 @@
-"""The HTTP server of ``placement-server serve``: gunicorn, and what bad clients make necessary."""
+"""The HTTP server of ``placement-server serve``: gunicorn, with protection from bad clients."""

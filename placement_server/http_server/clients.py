@@ -1,4 +1,4 @@
-"""What the embedded server expects of clients: whole requests, in time."""
+"""Deadlines of clients, and their requests received whole."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from typing import Any, Final, Protocol
 
 LOG = logging.getLogger(__name__)
 
-#: Bodies up to this many bytes are kept in memory while they arrive; longer ones in a file,
-#: because many clients at once may be slow.
+#: Bodies of up to this many bytes are kept in memory while they arrive, longer ones in a file: many
+#: clients may be slow at the same time.
 _IN_MEMORY: Final = 65_536
 
 _PIECE: Final = 65_536
 
-#: How much of a body that is too long is read, and thrown away, so that its client has sent it
-#: and looks at the answer.
+#: Bytes of a body that is too long that are read and dropped, so that the client gets to the end of
+#: sending it and reads the answer.
 _MOST_DISCARDED: Final = 64 * 1024 * 1024
 
 
 class Connection(Protocol):
-    """A connection of the HTTP server. Its socket is another one after a TLS handshake."""
+    """A connection of the HTTP server; a TLS handshake replaces its socket."""
 
     sock: socket.socket
     client: Any
 
 
 class Deadlines:
-    """When clients have to be done with what they are at. Thread safe.
+    """The times by which clients must have sent a request or taken an answer. Thread safe.
 
-    A client that is not is cut off: whatever thread waits for it sees the end of the connection.
+    A late client is cut off: the thread that waits for it sees the end of the connection.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -44,25 +44,28 @@ class Deadlines:
         self._lock = threading.Lock()
 
     def begin(self, connection: Connection) -> None:
-        """From now on the client has the whole time again."""
+        """Give the client the whole time, from now on."""
         with self._lock:
             self._until[connection] = time.monotonic() + self._seconds
 
     def end(self, connection: Connection) -> None:
-        """The server is at work, not the client."""
+        """Stop the client's clock: the server has the request now."""
         with self._lock:
             self._until.pop(connection, None)
 
     def enforce(self) -> None:
-        """Cut off whoever has had the time."""
+        """Cut off the clients whose time is over."""
         now = time.monotonic()
         with self._lock:
-            late = [connection for connection, until in self._until.items() if until <= now]
-            for connection in late:
+            late_connections = [
+                connection for connection, until in self._until.items() if until <= now
+            ]
+            for connection in late_connections:
                 del self._until[connection]
-        for connection in late:
+        for connection in late_connections:
             LOG.info(
-                "Cut off %s: it took more than %s seconds to send a request or to take an answer.",
+                "Cut off the client %s: it took more than %s seconds ([placement_server]"
+                "client_timeout) to send a request or to take an answer.",
                 connection.client,
                 self._seconds,
             )
@@ -73,9 +76,9 @@ class Deadlines:
 
 @contextlib.contextmanager
 def received(environ: dict[str, Any], most: int) -> Iterator[Any]:
-    """The whole body of a request as a file, read from a client that may be slow.
+    """Receive the whole body of a request from a client that may be slow; it is a file then.
 
-    Of a body longer than ``most`` bytes a little more than that, or nothing, is in the file: the
+    Of a body longer than ``most`` bytes the file has a little more than that, or nothing: the
     application refuses it by its length.
     """
     source = environ["wsgi.input"]

@@ -21,7 +21,7 @@ _DEFECT: Final = (
     "The server failed. Its log has the reason under this request id.",
 )
 
-#: What is wrong, by gunicorn's exception. One that is missing here is a request that is malformed.
+#: Answers by gunicorn's exception; one that is missing here is for a malformed request.
 _REFUSALS: Final[dict[type[Exception], tuple[type[webob.exc.HTTPException], str]]] = {
     gunicorn_errors.LimitRequestLine: (
         webob.exc.HTTPRequestURITooLong,
@@ -83,10 +83,10 @@ _REFUSALS: Final[dict[type[Exception], tuple[type[webob.exc.HTTPException], str]
 class Refusal:
     """One answer of the HTTP server itself.
 
-    :ivar status: of HTTP; 500 where the server is at fault.
+    :ivar status: the status of HTTP; 500 if the server is at fault.
     :ivar reason: what is wrong, for the client and the log.
-    :ivar request_id: of the answer and of the log.
-    :ivar answer: the whole of it, as bytes; the connection is closed after it.
+    :ivar request_id: the id in the answer and in the log.
+    :ivar answer: the whole answer; the connection is closed after it.
     """
 
     status: int

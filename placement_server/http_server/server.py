@@ -27,13 +27,13 @@ _CONNECTIONS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is served at a time, and what is expected of clients.
+    """Limits of the load, and of clients.
 
     :ivar threads: requests that one worker serves at a time.
     :ivar client_timeout: seconds that a client has to send a request, and again for the answer.
     :ivar max_body_size: the most bytes of a body that are kept for the application.
-    :ivar unqueued: paths of requests that wait for no other, such as the health check.
-    :ivar metrics_path: where metrics are served, if not empty.
+    :ivar unqueued: paths of requests that do not wait for a thread, such as the health check.
+    :ivar metrics_path: the path of the metrics; empty if they are not served.
     """
 
     workers: int
@@ -45,7 +45,7 @@ class Limits:
 
 
 class HttpServer(BaseApplication):  # type: ignore[misc]
-    """Worker processes that are watched and replaced; gunicorn's own command line is not read."""
+    """A parent that watches and replaces worker processes; gunicorn's command line is not read."""
 
     def __init__(
         self,
@@ -56,7 +56,9 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         tls: Mapping[str, str],
         when_ready: Callable[[], None],
     ) -> None:
-        """:param listener: listens already; it is taken over.
+        """Configure gunicorn.
+
+        :param listener: a socket that listens already; the server owns it from now on.
         :param application: makes the WSGI callable, once in each worker.
         :param tls: gunicorn's ``certfile`` and ``keyfile``, or nothing.
         :param when_ready: called once, in the first worker that answers.
@@ -71,7 +73,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
             "worker_connections": _CONNECTIONS,
             "worker_class": "placement_server.http_server.worker.HttpWorker",
             "graceful_timeout": _GRACE,
-            # The other parser answers a Content-Length that is no number by itself.
+            # The other parser answers a Content-Length that is not a number by itself.
             "http_parser": "python",
             "keepalive": 75,
             # The worker has its own limit.
@@ -79,7 +81,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
             "limit_request_field_size": 65_536,
             "proc_name": "placement-server",
             "control_socket_disable": True,
-            # Proxy headers are [oslo_middleware]'s business, or ignored.
+            # [oslo_middleware] reads proxy headers, if they are read at all.
             "forwarded_allow_ips": "",
             "secure_scheme_headers": {},
             "on_starting": _end_by_interrupt_as_by_term,
@@ -91,9 +93,9 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def run(self) -> NoReturn:
-        """Serve until a signal ends it, and end the process with gunicorn's status.
+        """Serve until a signal, and exit with gunicorn's status.
 
-        At once: the end of the interpreter would take longer than that of an idle server.
+        The exit is immediate: that of the interpreter takes longer than that of an idle server.
         """
         _allow_open_files()
         status: Any = 0
@@ -116,10 +118,10 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
 
 @contextlib.contextmanager
 def _metrics_directory(metrics_path: str) -> Iterator[None]:
-    """Let the workers add their metrics up in a directory, where metrics are served at all.
+    """Provide the directory in which the workers' metrics add up, if metrics are served.
 
-    A worker that cannot start leaves this block as well, by the stack that it was forked with: the
-    directory goes only with the process that made it.
+    A worker that cannot start leaves this block as well, as it was forked inside of it: only the
+    process that made the directory removes it.
     """
     if not metrics_path:
         yield
@@ -136,9 +138,9 @@ def _metrics_directory(metrics_path: str) -> Iterator[None]:
 
 
 def _allow_open_files() -> None:
-    """Raise the limit as far as is needed and allowed: a worker that reaches it breaks down."""
+    """Raise the limit of open files as far as needed and allowed: a worker fails beyond it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Connections, bodies that wait in files, and a database.
+    # Connections, bodies kept in files, and connections to the database.
     needed = 3 * _CONNECTIONS
     if hard != resource.RLIM_INFINITY:
         needed = min(needed, hard)

@@ -1,7 +1,7 @@
 """The worker process of the embedded server.
 
-What it relies on beyond gunicorn's documentation is listed, with its shape, in
-``tests/unit/server/test_gunicorn.py``.
+It relies on undocumented parts of gunicorn, which ``tests/unit/server/test_gunicorn.py`` lists with
+their signatures.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ _ENDINGS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 class LenientRequest(Request):  # type: ignore[misc]
     """A request whose first line may be long and whose Content-Length may be nonsense.
 
-    Candidate queries are longer than gunicorn's longest limit for that line, and its only other one
-    is none. A nonsensical length the application answers itself, in the form of its other errors.
-    Where the body ends nobody can know, so none is read and the connection is closed after the
-    answer: nothing behind it is taken for another request.
+    Candidate queries are longer than gunicorn's largest limit for that line, to which the only
+    alternative is no limit. A nonsensical length is answered by the application, in the form of its
+    other errors. The end of the body is unknown then, so no body is read and the connection is
+    closed after the answer: nothing behind it is taken for another request.
     """
 
     def read_line(self, unreader: Any, buf: Any, limit: int = 0) -> Any:
@@ -66,9 +66,9 @@ class LenientRequest(Request):  # type: ignore[misc]
 class HttpWorker(ThreadWorker):  # type: ignore[misc]
     """A process with threads, in which slow clients do not keep others waiting.
 
-    Every connection has a thread, up to ``worker_connections``, and a time by which its client has
-    to be done with each request. Only whole requests get one of the ``threads`` turns at the
-    application, and they give it back before their answer is sent.
+    Every connection has a thread, up to ``worker_connections``, and its client a deadline for each
+    request. Only whole requests get one of the ``threads`` turns at the application, and they
+    release it before their answer is sent.
     """
 
     sockets: list[Any]
@@ -79,7 +79,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         self._deadlines = Deadlines(self.app.limits.client_timeout)
         self._turns = threading.Semaphore(self.cfg.threads)
         self._connection = threading.local()
-        # Readable, for every thread that waits for a client, once this worker is told to end.
+        # Becomes readable, for all threads that wait for clients, once this worker is to end.
         self._ending, self._end = os.pipe()
         super().init_process()
 
@@ -88,8 +88,8 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
 
     def load_wsgi(self) -> None:
         super().load_wsgi()
-        # What is there now stays. Going through it again and again, as the garbage collector does
-        # when much is allocated, would stop all threads for a tenth of a second.
+        # What is loaded now stays. The garbage collector would walk it again and again when much is
+        # allocated, and stop all threads for a tenth of a second each time.
         gc.collect()
         gc.freeze()
         self._application = self.wsgi
@@ -97,30 +97,30 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
 
     def run(self) -> None:
         super().run()
-        # Here and not in the parent's code that this was forked from, which may wait for threads.
+        # Here and not in the parent's code that forked this, which may wait for threads.
         self.log.info("Worker exiting (pid: %s)", self.pid)
         logging.shutdown()
         os._exit(0)
 
     def notify(self) -> None:
-        # The main thread is here at least once a second.
+        # The main thread calls this at least once a second.
         super().notify()
         self._deadlines.enforce()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         if not self.booted:
-            # Nobody is served yet, and to load the application takes seconds.
+            # No client is served yet, and loading the application takes seconds.
             os._exit(0)
         if self.alive:
             os.write(self._end, b"e")
         super().handle_exit(sig, frame)
 
     def handle_quit(self, sig: int, frame: Any) -> None:
-        """End by Ctrl-C as by SIGTERM, and by SIGQUIT at once."""
+        """End gracefully on Ctrl-C, as on SIGTERM, and at once on SIGQUIT."""
         if sig == signal.SIGINT:
             self.handle_exit(sig, frame)
         else:
-            # The end of the interpreter would wait for all threads.
+            # The exit of the interpreter would wait for all threads.
             os._exit(0)
 
     def set_accept_enabled(self, enabled: bool) -> None:
@@ -129,9 +129,9 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             self._close_listeners()
 
     def _close_listeners(self) -> None:
-        """Take who waits to be connected, and refuse others from now on instead of at the end."""
+        """Accept the clients that wait, and refuse others from now on instead of at the end."""
         for listener in self.sockets:
-            # Nor can anybody be taken who would be a file too many.
+            # A client that is one open file too many is not accepted.
             with contextlib.suppress(OSError):
                 while self.nr_conns < self.worker_connections and _is_readable(listener.fileno()):
                     self.accept(listener)
@@ -139,11 +139,11 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         self.sockets = []
 
     def handle(self, conn: Any) -> bool:
-        # Its own waiting would leave the thread, for the main thread to come back to it.
+        # Or gunicorn would leave the thread to wait, and resume from the main thread.
         conn.data_ready = True
         patience: float = self.app.limits.client_timeout
         while self._sends(conn, patience):
-            if not self._handle_one(conn):
+            if not self._handle_once(conn):
                 # Here and not in the main thread: this waits for the client.
                 conn.close(graceful=True)
                 break
@@ -155,43 +155,46 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
 
     def handle_request(self, req: Any, conn: Any) -> Any:
         if self.nr_conns > self.worker_connections - self.cfg.threads:
-            # Others wait for a place, or soon will.
+            # Other clients wait for a connection, or soon will.
             req.force_close()
         return super().handle_request(req, conn)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:
         del req
-        refused = refusal(exc)
-        where = addr[0] if addr else "a local socket"
-        if refused.status != HTTPStatus.INTERNAL_SERVER_ERROR:
-            # A warning would have the exception's text in it, and with it what was sent.
+        answer = refusal(exc)
+        client_address = addr[0] if addr else "a local socket"
+        if answer.status != HTTPStatus.INTERNAL_SERVER_ERROR:
+            # The text of the exception is not logged: it quotes what was sent.
             LOG.info(
                 "Refused a request of %s with %d: %s [%s]",
-                *(where, refused.status, refused.reason, refused.request_id),
+                *(client_address, answer.status, answer.reason, answer.request_id),
             )
         else:
             LOG.error(
                 "A request of %s failed in the HTTP server [%s]",
-                *(where, refused.request_id),
+                *(client_address, answer.request_id),
                 exc_info=exc,
             )
         # The client may have gone in the meantime.
         with contextlib.suppress(OSError):
-            client.sendall(refused.answer)
+            client.sendall(answer.answer)
 
     def _sends(self, conn: Any, patience: float) -> bool:
-        """Wait for the first bytes of a request, while the worker ends only for a moment."""
+        """Wait for the first bytes of a request.
+
+        :param patience: seconds to wait; while the worker ends it is only a moment.
+        """
         if conn.parser is not None and conn.parser.unreader.buf.getvalue():
             return True
         client = conn.sock.fileno()
-        waiting = select.poll()
-        waiting.register(client, select.POLLIN)
-        waiting.register(self._ending, select.POLLIN)
-        readable = {descriptor for descriptor, _ in waiting.poll(patience * 1000)}
+        poll = select.poll()
+        poll.register(client, select.POLLIN)
+        poll.register(self._ending, select.POLLIN)
+        readable = {descriptor for descriptor, _ in poll.poll(patience * 1000)}
         return client in readable or (bool(readable) and _is_readable(client, LAST_REQUEST))
 
-    def _handle_one(self, conn: Any) -> bool:
-        """Answer a request; whether the connection is kept after it."""
+    def _handle_once(self, conn: Any) -> bool:
+        """Answer one request, and return whether the connection is kept after it."""
         self._connection.value = conn
         self._deadlines.begin(conn)
         try:
@@ -204,7 +207,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             if environ["PATH_INFO"] not in self.app.limits.unqueued:
                 self._turns.acquire()
                 turn.callback(self._turns.release)
-                # Closed a second time, or when the application is done, this does nothing.
+                # A second call, or one after the application is done, does nothing.
                 environ[TURN_KEY] = turn.close
             answer: Iterable[bytes] = self._application(environ, start_response)
         return answer
@@ -223,8 +226,8 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
 def begin_life(parent: Any, worker: HttpWorker) -> None:
     """Prepare a process that was just forked: it ends with its parent, however that ends.
 
-    The kernel sees to it, also where this process is stopped or busy. What it watches is the thread
-    that forked: that is the main thread of gunicorn's parent process.
+    The kernel ends it, also while this process is stopped or busy. It watches the thread that
+    forked: the main thread of gunicorn's parent process.
 
     :raises OSError: the kernel does not know prctl(PR_SET_PDEATHSIG).
     """
@@ -232,7 +235,7 @@ def begin_life(parent: Any, worker: HttpWorker) -> None:
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     if os.getppid() != worker.ppid:
-        # It ended before it was watched.
+        # The parent ended before it was watched.
         os._exit(0)
     # The parent's handlers keep a signal for the parent's loop, which does not run here.
     for number in _ENDINGS:
@@ -243,13 +246,13 @@ def begin_life(parent: Any, worker: HttpWorker) -> None:
 
 
 def _is_readable(descriptor: int, seconds: float = 0) -> bool:
-    waiting = select.poll()
-    waiting.register(descriptor, select.POLLIN)
-    return bool(waiting.poll(seconds * 1000))
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 def _closed_already(graceful: bool = False) -> None:
-    """Stand in for the closing of a connection that is closed."""
+    """Replace ``close`` of a connection that is already closed."""
 
 
 def _is_length(value: Any) -> bool:
