@@ -1,1 +1,1 @@
-"""The connection to the database: its URL, how it is awaited, and which failures of it last."""
+"""The connection to the database: its URL and options, the wait for it, and its failures."""

@@ -15,9 +15,10 @@ LOG = logging.getLogger(__name__)
 
 
 def await_database(engine: Engine, options: StoreOptions) -> None:
-    """Connect once, waiting for a database that is not up yet as long as the options allow.
+    """Connect once; wait for a database that is not up yet as long as the options allow.
 
-    Raises StoreUnavailable: at once where waiting cannot help, such as for a wrong password.
+    :raises StoreUnavailable: the database is not up in time; or, without a wait, waiting does not
+        help, as with a wrong password.
     """
     place = engine.url.render_as_string(hide_password=True)
     tries, interval = options.connect_tries, options.connect_interval
@@ -27,8 +28,8 @@ def await_database(engine: Engine, options: StoreOptions) -> None:
             pass
 
     def log_failure(state: tenacity.RetryCallState) -> None:
-        left = tries - state.attempt_number
-        limit = f"for at most {left * interval:g} s" if tries >= 0 else "without limit"
+        tries_left = tries - state.attempt_number
+        limit = f"for at most {tries_left * interval:g} s" if tries >= 0 else "without limit"
         error = state.outcome and state.outcome.exception()
         LOG.warning(
             "Cannot connect to %s yet: %s. Waiting for it %s, trying again every %g s "
@@ -51,8 +52,8 @@ def await_database(engine: Engine, options: StoreOptions) -> None:
         reason = failures.reason_of(error)
         if failures.is_lasting(error):
             raise StoreUnavailable(
-                f"Cannot connect to {place}: {reason}. This does not pass by itself: correct "
-                "[placement_database]connection, or what it names."
+                f"Cannot connect to {place}: {reason}. Waiting does not help: correct "
+                "[placement_database]connection, or the database that it names."
             ) from error
         raise StoreUnavailable(
             f"Cannot connect to {place}: {reason}. Check [placement_database]connection and that "

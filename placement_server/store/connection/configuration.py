@@ -1,4 +1,4 @@
-"""Reading the store's settings from the options of group ``placement_database``."""
+"""The settings of the store, from the options of group ``placement_database``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ GROUP: Final = "placement_database"
 
 
 def connection(conf: cfg.ConfigOpts) -> str:
-    """The URL of the database. Raises StoreUnavailable when it is not configured."""
+    """Return the URL of the database.
+
+    :raises StoreUnavailable: none is configured.
+    """
     url = conf[GROUP].connection
     if not url:
         raise StoreUnavailable(
@@ -25,14 +28,14 @@ def connection(conf: cfg.ConfigOpts) -> str:
         )
     if conf[GROUP].slave_connection:
         LOG.warning(
-            "[placement_database]slave_connection is not used: all reads go to connection, so "
-            "that clients see what they wrote."
+            "[placement_database]slave_connection is ignored: all reads use [placement_database]"
+            "connection, so that clients see what they wrote. Remove the option."
         )
     return str(url)
 
 
 def store_options(conf: cfg.ConfigOpts) -> StoreOptions:
-    """The store's settings as configured."""
+    """Return the settings of the store as configured."""
     group: Any = conf[GROUP]
     return StoreOptions(
         connection_parameters=group.connection_parameters,
@@ -55,7 +58,7 @@ def store_options(conf: cfg.ConfigOpts) -> StoreOptions:
 
 
 def _claim_tries(conf: cfg.ConfigOpts) -> int:
-    """``[placement]allocation_conflict_retry_count`` where that group is registered."""
+    """Return how often to try a write; the default if group ``placement`` is not registered."""
     try:
         count = conf.placement.allocation_conflict_retry_count
     except cfg.NoSuchOptError:

@@ -1,4 +1,4 @@
-"""Failures of a database, sorted by whether they pass by themselves."""
+"""Failures of a database: those that pass by themselves, and those that last."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy.exc import DataError, DBAPIError, NotSupportedError, ProgrammingError
 
-# What databases call a failure: PostgreSQL's are texts, MySQL's numbers, SQLite's negative here.
+# Codes of failures: texts of PostgreSQL, positive numbers of MySQL, negated numbers of SQLite.
 # A lock was not available in time.
 LOCKED: Final[frozenset[object]] = frozenset({"55P03", 1205, -sqlite3.SQLITE_BUSY})
 # A statement took too long: statement_timeout, max_statement_time, max_execution_time.
@@ -34,8 +34,8 @@ _CONNECTION_CLASS: Final = "08"
 # Insufficient privilege, read-only transaction.
 _FORBIDDEN_POSTGRESQL: Final = frozenset({"42501", "25006"})
 
-# libpq has no code for what happens before a session, only text: the server's own in its language.
-# What is not known here is waited for.
+# libpq has no code for a failure before a session, only text, that of the server in its language.
+# A failure that is not known here is waited for.
 _LASTING_TEXT: Final = re.compile(
     r'(role|database) ".*" does not exist|authentication failed|no password supplied'
     r"|no pg_hba\.conf entry|not permitted to log in|not currently accepting connections"
@@ -48,9 +48,9 @@ _PASSING_TEXT: Final = re.compile(
 
 
 def is_lasting(error: BaseException) -> bool:
-    """Whether a connection that failed like this fails again until somebody changes something.
+    """Return whether a connection that failed like this fails again until an operator acts.
 
-    For example: a wrong password, a database that does not exist, a file that is not one.
+    For example: a wrong password, a database that does not exist, a file that is not a database.
     """
     if not isinstance(error, DBAPIError):
         # the driver does not take the parameters, or finds no file that they name
@@ -70,26 +70,27 @@ def is_lasting(error: BaseException) -> bool:
 
 
 def is_of_the_database(error: DBAPIError) -> bool:
-    """Whether the database is at fault, or its configuration, rather than a statement."""
+    """Return whether the database or its configuration is at fault, rather than a statement."""
     if getattr(error.orig, "sqlstate", None) in _FORBIDDEN_POSTGRESQL:
         return True
     return not isinstance(error, ProgrammingError | DataError | NotSupportedError)
 
 
 def code_of(error: BaseException) -> str | int | None:
-    """What the database calls a failure: a text on PostgreSQL, else a number, SQLite's negative.
+    """Return the database's code of a failure: a text on PostgreSQL, else a number.
 
-    `None`: it is not the database's, or there was no session to give a code.
+    :returns: the code, negated for SQLite; `None` when the failure is not the database's, or there
+        was no session to give a code.
     """
     cause = error.orig if isinstance(error, DBAPIError) else None
     if isinstance(cause, sqlite3.Error):
         return -(getattr(cause, "sqlite_errorcode", 0) & 0xFF)
     number = cause.args[0] if cause is not None and cause.args else None
-    # PyMySQL's errors have an SQLSTATE too, which says less than their numbers.
+    # PyMySQL's errors have an SQLSTATE too, which is less exact than their number.
     return number if isinstance(number, int) else getattr(cause, "sqlstate", None)
 
 
 def reason_of(error: BaseException) -> str:
-    """What the database or its driver reports, in one line and without the statement."""
+    """Return the message of the database or its driver, in one line and without the statement."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return " ".join(str(cause).split()) or type(cause).__name__

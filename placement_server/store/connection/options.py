@@ -1,4 +1,4 @@
-"""What is told to the store about its database."""
+"""The options of a store."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ _MAINTENANCE_LOCK_TIMEOUT: Final = 3600.0
 class StoreOptions:
     """The settings of one store; durations in seconds.
 
-    The database ends a statement after ``statement_timeout`` (0: never), and one that waits for a
-    lock after ``lock_timeout``.
-    ``claim_tries`` is how often a write that lost a race is begun anew before the caller is told.
-    The database ends a session that stays idle in a write transaction for ``write_idle_timeout``.
-    ``connect_tries`` (-1: for ever) and ``connect_interval`` apply to the first connection only.
+    :ivar statement_timeout: after this time the database ends a statement; 0 means never.
+    :ivar lock_timeout: after this time the database ends a statement that waits for a lock.
+    :ivar write_idle_timeout: after this time the database ends a session that is idle in a write
+        transaction.
+    :ivar claim_tries: how often a write is tried in all before the caller gets the conflict.
+    :ivar connect_tries: how often the first connection is tried; -1 means without limit.
+    :ivar connect_interval: the time between these tries.
     """
 
     connection_parameters: str = ""
@@ -38,5 +40,5 @@ class StoreOptions:
     sync_on_startup: bool = False
 
     def for_maintenance(self) -> StoreOptions:
-        """The same for work that no client waits for, such as migrations: it may take its time."""
+        """Return these options with long limits, for work that no client waits for."""
         return replace(self, statement_timeout=0.0, lock_timeout=_MAINTENANCE_LOCK_TIMEOUT)

@@ -1,4 +1,4 @@
-"""The URL of the database, as this server's own drivers take it.
+"""The URL of the database, in the form that this server's drivers take.
 
 The drivers are psycopg 3 and PyMySQL. URLs written for psycopg2 or mysqlclient, or without a
 driver, mean the same database and are read as if they named ours.
@@ -27,7 +27,7 @@ class _Driver(NamedTuple):
     read_as_it: tuple[str, ...]
     """Other drivers, whose URLs mean the same."""
     package: str
-    """What pip installs it from."""
+    """The package that pip installs it from."""
 
 
 _PSYCOPG: Final = _Driver("psycopg", ("psycopg2", "psycopg2cffi"), "psycopg[binary]")
@@ -36,9 +36,9 @@ _DRIVERS: Final = {"postgresql": _PSYCOPG, "mysql": _PYMYSQL, "mariadb": _PYMYSQ
 
 
 def database_url(connection: str, connection_parameters: str = "") -> URL:
-    """The URL to connect to, with a driver that this server works with.
+    """Return the URL to connect to, with a driver that this server works with.
 
-    Raises StoreUnavailable when it is not a URL of a database that the store can work with.
+    :raises StoreUnavailable: it is not a URL of a database that the store works with.
     """
     try:
         url = make_url(connection)
@@ -61,26 +61,28 @@ def database_url(connection: str, connection_parameters: str = "") -> URL:
 
 
 def _with_driver(url: URL, backend: str, driver: _Driver) -> URL:
-    given = url.drivername.partition("+")[2]
-    if given == driver.name:
+    driver_name = url.drivername.partition("+")[2]
+    if driver_name == driver.name:
         return url
-    if given and given not in driver.read_as_it:
+    if driver_name and driver_name not in driver.read_as_it:
         raise StoreUnavailable(
-            f"The database driver {given} of {_OPTION} is not one that this server works with; "
-            f"write {backend}+{driver.name}://."
+            f"The database driver {driver_name} of {_OPTION} is not one that this server works "
+            f"with; write {backend}+{driver.name}://."
         )
     return url.set(drivername=f"{backend}+{driver.name}")
 
 
 def log_driver(connection: str, url: URL) -> None:
-    """Log which driver stands in for the one that the URL names, if any."""
-    given = make_url(connection).drivername
-    if given != url.drivername:
-        LOG.info("%s begins with %s://, which is read as %s://.", _OPTION, given, url.drivername)
+    """Log which driver is used instead of the one that the URL names, if it is another."""
+    named_driver = make_url(connection).drivername
+    if named_driver != url.drivername:
+        LOG.info(
+            "%s begins with %s://, which is read as %s://.", _OPTION, named_driver, url.drivername
+        )
 
 
 def missing_driver(url: URL, error: ImportError) -> StoreUnavailable:
-    """The error for a driver that is not installed, with the command that installs it."""
+    """Return the error for a driver that is not installed, with the command that installs it."""
     driver = _DRIVERS[url.get_backend_name()]
     return StoreUnavailable(
         f"The database driver {driver.name} is not installed ({error}): run "
@@ -89,11 +91,11 @@ def missing_driver(url: URL, error: ImportError) -> StoreUnavailable:
 
 
 def connect_arguments(url: URL) -> tuple[URL, dict[str, Any]]:
-    """The URL without the parameters that SQLAlchemy cannot hand to the driver, and those as the
-    driver takes them.
+    """Separate the parameters of a URL that SQLAlchemy cannot pass to the driver.
 
-    Raises StoreUnavailable for parameters that the driver does not have, and for values that are
-    not of their type. Raises ImportError without the driver.
+    :returns: the URL without them, and them as the driver takes them.
+    :raises StoreUnavailable: the driver does not have a parameter, or a value is of a wrong type.
+    :raises ImportError: the driver is not installed.
     """
     backend = url.get_backend_name()
     if backend == "postgresql":
