@@ -1,4 +1,4 @@
-"""Engines: one for reads, one for writes, over one database.
+"""Engines of one database: one for reads, one for writes.
 
 Isolation levels (docs/database.md says why):
 
@@ -36,10 +36,11 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """``in_memory``: one connection is all there is, its users must take turns.
+    """The engines of one database.
 
-    ``single``: for statements that need no transaction around them, where leaving it out saves
-    anything.
+    :ivar in_memory: there is only one connection, whose users must take turns.
+    :ivar single: for statements that need no transaction around them, if leaving it out saves
+        round trips.
     """
 
     reader: Engine
@@ -55,7 +56,7 @@ class Engines:
 
 
 def is_in_memory(connection: str) -> bool:
-    """Whether the database at ``connection`` lives and dies with the process that opens it."""
+    """Return whether the database lives in the memory of the process that opens it."""
     return _is_in_memory(database_url(connection))
 
 
@@ -64,7 +65,7 @@ def _is_in_memory(url: URL) -> bool:
 
 
 def create_engines(connection: str, options: StoreOptions) -> Engines:
-    """Engines for the database at ``connection``; nothing is connected yet."""
+    """Return engines for the database at ``connection``, without connecting."""
     url = database_url(connection, options.connection_parameters)
     log_driver(connection, url)
     backend = url.get_backend_name()
@@ -98,7 +99,8 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
         raise missing_driver(url, error) from error
     except NoSuchModuleError as error:
         raise StoreUnavailable(
-            f"[placement_database]connection names what SQLAlchemy does not have here: {error}."
+            f"SQLAlchemy cannot load a plugin that [placement_database]connection names: {error}. "
+            "Install it, or correct the URL."
         ) from error
     for engine in engines:
         if options.connection_trace:
@@ -112,7 +114,7 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
 
 
 def _echo(connection_debug: int) -> bool | Literal["debug"]:
-    """Statements from 50 on, results too at 100."""
+    """Return what SQLAlchemy logs: statements from 50 on, results too at 100."""
     return "debug" if connection_debug >= 100 else connection_debug >= 50
 
 
@@ -129,7 +131,7 @@ def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -
 
     @event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: Any, _record: object) -> None:
-        # the driver's own idea of when a transaction begins knows no BEGIN IMMEDIATE
+        # the driver would begin transactions by itself, and never with BEGIN IMMEDIATE
         dbapi_connection.isolation_level = None
         cursor = dbapi_connection.cursor()
         if not in_memory:
@@ -154,7 +156,7 @@ def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -
 
 
 def _trace(engine: Engine) -> None:
-    """Say in a comment of each statement for which function of the store it is."""
+    """Add a comment with the function of the store to each statement."""
 
     @event.listens_for(engine, "before_cursor_execute", retval=True)
     def on_execute(
@@ -177,10 +179,10 @@ def _prepare_postgresql(engine: Engine, options: StoreOptions, *, writes: bool) 
         "statement_timeout": options.statement_timeout,
     }
     if writes:
-        # a worker that stopped must not keep its locks, nor commit when nobody awaits it any more
+        # a worker that stopped must not keep its locks, nor commit when no client waits any more
         settings["idle_in_transaction_session_timeout"] = options.write_idle_timeout
     statement = "; ".join(
-        f"SET {name} = {math.ceil(each * 1000)}" for name, each in settings.items()
+        f"SET {name} = {math.ceil(seconds * 1000)}" for name, seconds in settings.items()
     )
 
     @event.listens_for(engine, "connect")
@@ -203,15 +205,18 @@ def _prepare_mysql(engine: Engine, options: StoreOptions, *, writes: bool) -> No
 
     @event.listens_for(engine, "connect")
     def on_connect(dbapi_connection: Any, _record: object) -> None:
-        # the dialect knows which server it is once the first connection is made; MySQL has no such
-        own = dict(settings)
+        # Here, as the dialect knows the kind of server only after the first connection. MySQL has
+        # no limit of idle transactions.
+        variables = dict(settings)
         if not getattr(engine.dialect, "is_mariadb", False):
-            own["max_execution_time"] = math.ceil(options.statement_timeout * 1000)
+            variables["max_execution_time"] = math.ceil(options.statement_timeout * 1000)
         else:
-            own["max_statement_time"] = options.statement_timeout
+            variables["max_statement_time"] = options.statement_timeout
             if writes:
-                own["idle_write_transaction_timeout"] = max(1, int(options.write_idle_timeout))
-        assignments = ", ".join(f"{name} = %s" for name in own)
+                variables["idle_write_transaction_timeout"] = max(
+                    1, int(options.write_idle_timeout)
+                )
+        assignments = ", ".join(f"{name} = %s" for name in variables)
         cursor = dbapi_connection.cursor()
-        cursor.execute(f"SET SESSION {assignments}", tuple(own.values()))
+        cursor.execute(f"SET SESSION {assignments}", tuple(variables.values()))
         cursor.close()

@@ -1,12 +1,9 @@
-"""Projects, users and consumer types that this process has met, and their ids."""
+"""A cache of the ids of projects, users and consumer types."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    pass
+from typing import NamedTuple
 
 
 class OwnerIds(NamedTuple):
@@ -18,33 +15,33 @@ class OwnerIds(NamedTuple):
 
 
 class KnownOwners:
-    """Ids that committed transactions have made, as far as this process has met them."""
+    """Ids that committed transactions have made, as far as this process has read them."""
 
     def __init__(self, *, limit: int = 20_000) -> None:
         self._limit = limit
         self._turn = threading.Lock()
         self._ids = OwnerIds({}, {}, {})
 
-    def among(self, wanted: tuple[list[str], list[str], list[str]]) -> OwnerIds | None:
-        """The ids of all these names, or None when one of them is not known."""
+    def among(self, all_names: tuple[list[str], list[str], list[str]]) -> OwnerIds | None:
+        """Return the ids of all these names; `None` when one of them is not known."""
         ids = self._ids
         try:
             return OwnerIds(
                 *(
-                    {name: known[name] for name in names}
-                    for known, names in zip(ids, wanted, strict=True)
+                    {name: known_ids[name] for name in names}
+                    for known_ids, names in zip(ids, all_names, strict=True)
                 )
             )
         except KeyError:
             return None
 
-    def learn(self, found: OwnerIds) -> None:
-        """Remember what is in the database. Forgets everything when that becomes too much."""
+    def learn(self, ids: OwnerIds) -> None:
+        """Remember ids that are in the database, and no others when there are too many."""
         with self._turn:
-            merged = OwnerIds(*(old | new for old, new in zip(self._ids, found, strict=True)))
+            merged = OwnerIds(*(old | new for old, new in zip(self._ids, ids, strict=True)))
             full = sum(map(len, merged)) > self._limit
-            self._ids = found if full else merged
+            self._ids = ids if full else merged
 
     def forget(self) -> None:
-        """The database may have been replaced by another."""
+        """Forget all ids: the database may have been replaced by another."""
         self._ids = OwnerIds({}, {}, {})

@@ -1,4 +1,4 @@
-"""Finding out whether a commit happened when the connection broke in the middle of it."""
+"""The outcome of a commit during which the connection broke."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _LONG_AGO: Final = datetime(1970, 1, 1)
 def was_committed(
     engine: Engine, change_id: int | None, write_id: int, options: StoreOptions
 ) -> bool:
-    """Whether the transaction that wrote ``changes`` row ``change_id`` was committed.
+    """Return whether the transaction that wrote ``changes`` row ``change_id`` was committed.
 
-    A plain read could come too early, while the old session still works on its COMMIT. So this
+    A plain read could come too early, while the old session still processes its COMMIT. So this
     inserts a row with the same key: the database makes it wait until the old session is gone,
     and then either refuses it (the old row is there) or takes it (it never will be).
 
-    Raises StoreUnavailable when the database does not come back.
+    :raises StoreUnavailable: the database does not come back.
     """
     if change_id is None:
         return False
@@ -49,11 +49,11 @@ def was_committed(
                 )
             except IntegrityError:
                 transaction.rollback()
-                found = connection.scalar(
+                found_write_id = connection.scalar(
                     select(changes.c.write_id).where(changes.c.id == change_id)
                 )
                 connection.rollback()
-                return bool(found == write_id)
+                return bool(found_write_id == write_id)
             transaction.rollback()
             return False
 

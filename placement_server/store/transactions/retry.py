@@ -1,4 +1,4 @@
-"""Which failures of a transaction are worth beginning it anew, and how often.
+"""Retries of transactions: the failures that are worth one, and how many there are.
 
 A retry always starts after a rollback, with nothing left of the failed try.
 """
@@ -25,9 +25,9 @@ _Result = TypeVar("_Result")
 
 
 class LostRace(StoreError):
-    """What was read at the start of this transaction is no longer so; begin it anew.
+    """A change by another writer since this transaction read; it is to be retried from its start.
 
-    ``uuids`` are those of the providers concerned, as far as it is about providers.
+    :ivar uuids: the uuids of the providers that changed, if it is about providers.
     """
 
     def __init__(self, detail: str, *, uuids: Sequence[str] = ()) -> None:
@@ -36,7 +36,7 @@ class LostRace(StoreError):
 
 
 def is_worth_retrying(error: BaseException) -> bool:
-    """Whether the failed transaction left nothing and may go better when begun anew."""
+    """Return whether the failed transaction left nothing and may succeed when it is retried."""
     if isinstance(error, LostRace):
         return True
     if not isinstance(error, DBAPIError):
@@ -65,30 +65,32 @@ def retrying(
     patience: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
 ) -> _Result:
-    """Run ``once``, and again while it fails in a way that is worth it, ``tries`` times in all.
+    """Run ``once``, and retry it while its failure is worth it.
 
-    When a lock was not to be had and all of it took ``patience`` seconds, there is no other try.
-
-    Raises ConcurrentUpdate when the last failure was a lost race, StoreUnavailable when it was
-    the database's, and any other error of ``once`` as it is.
+    :param tries: how often ``once`` runs at most.
+    :param doing: what ``once`` does, for errors.
+    :param patience: seconds after which a lock that was not available in time is not retried.
+    :raises ConcurrentUpdate: the last failure was a lost race.
+    :raises StoreUnavailable: the last failure was the database's.
+    :raises Exception: any other error of ``once``, as it is.
     """
-    begun = clock()
+    start = clock()
 
-    def may_go_better(error: BaseException) -> bool:
-        if failures.code_of(error) in failures.LOCKED and clock() - begun >= patience:
+    def may_succeed(error: BaseException) -> bool:
+        if failures.code_of(error) in failures.LOCKED and clock() - start >= patience:
             return False
         return is_worth_retrying(error)
 
     try:
-        # nearly every call ends here; it does not pay for the machinery below
+        # nearly every call ends here, without the cost of tenacity
         return once()
     except Exception as error:  # noqa: BLE001 - all are raised again
-        if tries <= 1 or not may_go_better(error):
+        if tries <= 1 or not may_succeed(error):
             _raise_translated(error, doing)
     again = tenacity.Retrying(
         stop=tenacity.stop_after_attempt(tries - 1),
         wait=tenacity.wait_random_exponential(multiplier=0.004, max=0.6),
-        retry=tenacity.retry_if_exception(may_go_better),
+        retry=tenacity.retry_if_exception(may_succeed),
         before_sleep=tenacity.before_sleep_log(LOG, logging.DEBUG),
         reraise=True,
     )
@@ -100,7 +102,7 @@ def retrying(
 
 @contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise failures of the database as :func:`retrying` does, without trying again."""
+    """Raise failures of the database as :func:`retrying` does, without a retry."""
     try:
         yield
     except DBAPIError as error:

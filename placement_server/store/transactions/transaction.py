@@ -1,4 +1,4 @@
-"""What the functions of the store are given to work with: a read or a write transaction."""
+"""Read and write transactions, on which the functions of the store work."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sqlalchemy import Connection, CursorResult, Executable, Row
 from placement_server.store.dialects import InventoryChange, Rise, Settled, batches_of, chunks
 from placement_server.store.transactions.known_owners import KnownOwners
 
-# Kinds of rows in ``changes``. A lower number says more: a reader that sees STRUCTURE reads the
-# whole tree again.
+# Kinds of change records. A lower number includes the higher ones: a reader that sees STRUCTURE
+# reads the whole tree again.
 STRUCTURE: Final = 0
 USAGE: Final = 1
 NAMES: Final = 2
 
-# NAMES rows belong to no tree.
+# The root id of NAMES records, which belong to no tree.
 NO_ROOT: Final = 0
 
 _Value = TypeVar("_Value", int, str)
@@ -47,23 +47,23 @@ class ReadTransaction:
     def execute_among(
         self, statement: Executable, parameter: str, values: Iterable[_Value]
     ) -> list[AnyRow]:
-        """The rows of a statement that is about any number of values, a bounded number at a time.
+        """Execute a statement about any number of values, a bounded number at a time.
 
-        ``parameter`` is an expanding one; the rows come in the order of the values where the
-        statement sorts them by that.
+        :param parameter: the name of an expanding parameter, for the values.
+        :returns: the rows; in the order of the values, if the statement sorts by them.
         """
         return [
             row
-            for some in chunks(sorted(set(values)))
-            for row in self.execute(statement, {parameter: some})
+            for chunk in chunks(sorted(set(values)))
+            for row in self.execute(statement, {parameter: chunk})
         ]
 
 
 class WriteTransaction(ReadTransaction):
-    """A transaction that changes the database, and notes which trees it touched.
+    """A transaction that changes the database, and records which trees it touched.
 
-    ``now`` is the one time that all rows of the transaction carry: UTC, naive as the columns are,
-    whole seconds because MySQL would round the rest.
+    :ivar now: the time that all rows of the transaction carry: UTC, naive as the columns are, whole
+        seconds because MySQL would round the rest.
     """
 
     __slots__ = ("_touched", "change_id", "known_owners", "now", "write_id")
@@ -77,32 +77,31 @@ class WriteTransaction(ReadTransaction):
         self.change_id: int | None = None
 
     def touch(self, root_ids: Iterable[int], kind: int) -> None:
-        """Note that the trees with these roots changed; ``kind`` is STRUCTURE or USAGE."""
+        """Record that the trees with these roots changed; ``kind`` is STRUCTURE or USAGE."""
         for root_id in root_ids:
             self._touched[root_id] = min(kind, self._touched.get(root_id, kind))
 
     def touch_names(self) -> None:
-        """Note that resource classes or traits were created, renamed or deleted."""
+        """Record that resource classes or traits were created, renamed or deleted."""
         self._touched[NO_ROOT] = NAMES
 
     @property
     def touched(self) -> Mapping[int, int]:
-        """What is noted: the kind of change by root id."""
+        """The kinds of the changes so far, by root id."""
         return self._touched
 
     @staticmethod
     def new_id(inserted: AnyResult) -> int:
-        """The id that the database gave to the one row inserted."""
+        """Return the id that the database gave to the one inserted row."""
         key = inserted.inserted_primary_key
         assert key is not None, "one row was inserted into a table with a key"
         return int(key[0])
 
     def settle(self, changes: Sequence[InventoryChange], rises: Sequence[Rise]) -> Settled:
-        """Change inventories, raise the generations of providers, note that their trees' use
-        changed.
+        """Change inventories, raise the generations of providers and record that the use changed.
 
-        Nothing may be touched after it: it also writes the notes. The rest is said at
-        :meth:`Batches.settle`.
+        No tree may be touched after it: it also writes the change records. :meth:`Batches.settle`
+        describes the rest.
         """
         self.touch((rise.root_id for rise in rises), USAGE)
         settled = self.batches.settle(
@@ -112,7 +111,7 @@ class WriteTransaction(ReadTransaction):
         return settled
 
     def append_changes(self) -> None:
-        """Write the notes into ``changes``, unless that is done. The last statement."""
+        """Write the change records, unless that is done. It is the last statement."""
         if self._touched and self.change_id is None:
             self.change_id = self.batches.append_changes(
                 self.connection, sorted(self._touched.items()), self.write_id, self.now
@@ -120,5 +119,5 @@ class WriteTransaction(ReadTransaction):
 
 
 def aware(value: datetime | None) -> datetime:
-    """A time from the database as an aware one; rows of old databases may have none."""
+    """Return a time of the database as an aware one; rows of old databases may have none."""
     return EPOCH if value is None else value.replace(tzinfo=UTC)
