@@ -1,1 +1,1 @@
-"""Alembic migrations; the first carries the revision of OpenStack's schema."""
+"""Migrations of the schema, for alembic; the first has the revision of OpenStack's schema."""

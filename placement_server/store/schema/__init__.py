@@ -1,1 +1,1 @@
-"""The schema's revisions, and the names every database starts with."""
+"""The revisions of the schema, and the names of resource classes and traits."""

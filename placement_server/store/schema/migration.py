@@ -1,6 +1,6 @@
-"""Taking the schema from one revision to another.
+"""Migrations of the schema from one revision to another.
 
-Apart from reading which one a database has, because only those who migrate need alembic.
+They are apart from reading the revision of a database, because only a migration needs alembic.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ def _config(connection: Connection | None = None) -> Config:
 
 
 def newest_revision() -> str:
-    """The end of the chain of migrations."""
+    """Return the newest revision, the end of the chain of migrations."""
     head = ScriptDirectory.from_config(_config()).get_current_head()
     assert head is not None, "the migrations have exactly one head"
     return head
 
 
 def all_revisions() -> tuple[str, ...]:
-    """The whole chain of migrations, the oldest first."""
+    """Return the whole chain of revisions, the oldest first."""
     scripts = ScriptDirectory.from_config(_config()).walk_revisions()
     return tuple(reversed([script.revision for script in scripts]))
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Take the database forward. Any number of processes may ask for it at the same time."""
+    """Take the database forward. Any number of processes may do this at the same time."""
     with _alone(engine) as connection, _known_revisions(connection):
         command.upgrade(_config(connection), revision)
 
@@ -63,7 +63,7 @@ def stamp(engine: Engine, revision: str) -> None:
 
 @contextlib.contextmanager
 def _known_revisions(connection: Connection) -> Iterator[None]:
-    """Turns alembic's complaint about a revision into one that says what to do."""
+    """Replace alembic's error about a revision by one that names what to do."""
     try:
         yield
     except CommandError as error:
@@ -72,7 +72,7 @@ def _known_revisions(connection: Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _alone(engine: Engine) -> Iterator[Connection]:
-    """A connection in a transaction, while no other process changes the schema.
+    """Provide a connection in a transaction, while no other process changes the schema.
 
     SQLite: the write transaction itself. PostgreSQL: an advisory lock that ends with the
     transaction. MySQL, whose DDL commits by itself: a named lock of the session.
@@ -82,13 +82,13 @@ def _alone(engine: Engine) -> Iterator[Connection]:
         if family in ("mysql", "mariadb"):
             database = engine.url.database or ""
             name = f"{_LOCK_NAME} {database}"[:64]
-            got = connection.scalar(
+            locked = connection.scalar(
                 text("SELECT GET_LOCK(:name, :wait)"), {"name": name, "wait": _LOCK_WAIT}
             )
-            if got != 1:
+            if locked != 1:
                 raise StoreUnavailable(
-                    f"Another process has been changing the schema for {_LOCK_WAIT} s; when it "
-                    "is not at work any more, try again."
+                    f"Another process has been changing the schema for {_LOCK_WAIT} s; try again "
+                    "when it has ended."
                 )
             connection.commit()
             try:

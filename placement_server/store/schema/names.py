@@ -1,8 +1,8 @@
-"""Names and numbers of resource classes and traits.
+"""Names and ids of resource classes and traits.
 
-Standard resource classes have fixed numbers. Custom classes and all traits get theirs from the
-database, where another process may delete or rename them at any time: what must be exact asks in
-its own transaction, and the cache here serves those who follow the changes table.
+Standard resource classes have fixed ids. Custom classes and all traits get theirs from the
+database, where another process may delete or rename them at any time: code that must be exact asks
+in its own transaction, and the cache here is for readers that follow the feed of changes.
 """
 
 from __future__ import annotations
@@ -44,16 +44,19 @@ class ClassIds(dict[str, int]):
     """Ids of resource classes by name."""
 
     def require(self, names: Iterable[str]) -> None:
-        """Raises ResourceClassNotFound with every name that is not among them."""
+        """Check that all names are there.
+
+        :raises ResourceClassNotFound: some are not; it has all of these.
+        """
         missing = [name for name in names if name not in self]
         if missing:
             raise ResourceClassNotFound(missing)
 
 
 def class_ids(tx: ReadTransaction, names: Collection[str]) -> ClassIds:
-    """The ids of resource classes as this transaction sees them.
+    """Return the ids of resource classes as this transaction sees them.
 
-    Raises ResourceClassNotFound with every unknown name.
+    :raises ResourceClassNotFound: some do not exist; it has all of these.
     """
     ids = _class_ids(tx, names, _CLASSES)
     ids.require(names)
@@ -61,10 +64,10 @@ def class_ids(tx: ReadTransaction, names: Collection[str]) -> ClassIds:
 
 
 def hold_classes(tx: ReadTransaction, names: Collection[str]) -> ClassIds:
-    """The ids of those of the resource classes that exist.
+    """Return the ids of those of the resource classes that exist, and lock the custom ones.
 
-    Custom ones cannot be deleted or renamed before this transaction ends: who adds an inventory
-    asks this first, before any lock of an inventory. Standard ones never are, and so not locked.
+    They cannot be deleted or renamed before this transaction ends. A writer that adds an inventory
+    calls this first, before it locks any inventory. Standard classes never change and need no lock.
     """
     return _class_ids(tx, names, _HOLD_CLASSES)
 
@@ -80,7 +83,7 @@ def _class_ids(
 
 
 def class_names(tx: ReadTransaction, ids: Sequence[int]) -> list[str]:
-    """The names of resource classes, in the order of ``ids``."""
+    """Return the names of resource classes, in the order of ``ids``."""
     custom = [i for i in ids if i >= FIRST_CUSTOM_CLASS_ID]
     names = _STANDARD_NAMES
     if custom:
@@ -89,16 +92,19 @@ def class_names(tx: ReadTransaction, ids: Sequence[int]) -> list[str]:
 
 
 def trait_ids(tx: ReadTransaction, names: Collection[str]) -> dict[str, int]:
-    """The ids of traits. Raises TraitNotFound with every unknown name."""
-    found: dict[str, int] = dict(tx.execute_among(_TRAITS, "names", names))
-    missing = sorted(set(names) - found.keys())
+    """Return the ids of traits.
+
+    :raises TraitNotFound: some do not exist; it has all of these.
+    """
+    ids: dict[str, int] = dict(tx.execute_among(_TRAITS, "names", names))
+    missing = sorted(set(names) - ids.keys())
     if missing:
         raise TraitNotFound(missing)
-    return found
+    return ids
 
 
 class Names:
-    """All names and numbers as of the last refresh. Thread safe: a refresh swaps whole tables."""
+    """All names and ids as of the last refresh. Thread safe: a refresh swaps whole tables."""
 
     def __init__(self) -> None:
         self._tables: tuple[dict[str, int], dict[int, str], dict[str, int], dict[int, str]]
@@ -131,7 +137,10 @@ class Names:
         return self._tables[3]
 
     def class_id(self, tx: ReadTransaction, name: str) -> int:
-        """Refreshes once when the name is new. Raises ResourceClassNotFound."""
+        """Return the id of a class; a new name causes one refresh.
+
+        :raises ResourceClassNotFound: it does not exist.
+        """
         if name not in self.class_ids:
             self.refresh(tx)
         try:
@@ -145,7 +154,10 @@ class Names:
         return self.class_names[class_id]
 
     def trait_id(self, tx: ReadTransaction, name: str) -> int:
-        """Refreshes once when the name is new. Raises TraitNotFound."""
+        """Return the id of a trait; a new name causes one refresh.
+
+        :raises TraitNotFound: it does not exist.
+        """
         if name not in self.trait_ids:
             self.refresh(tx)
         try:

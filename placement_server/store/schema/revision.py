@@ -1,4 +1,4 @@
-"""The schema's revisions: which one the database has, and which one this version works with.
+"""The revisions of the schema: that of the database, and that which this version needs.
 
 The first revision carries the id of OpenStack Placement's newest one and makes the same tables,
 so a database made by OpenStack Placement goes forward in place, and back.
@@ -25,35 +25,39 @@ REVISIONS: Final = (OPENSTACK_REVISION, "4d1f0c6b2a57", NEWEST_REVISION)
 
 
 def current_revision(engine: Engine) -> str | None:
-    """The revision that the database says it has; None for a database without one."""
+    """Return the recorded revision of the database; `None` for a database without one."""
     with engine.connect() as connection, connection.begin():
         return revision_of(connection)
 
 
 def revision_of(connection: Connection) -> str | None:
-    """The revision that the connected database says it has."""
-    # alembic could tell as well, but not without two lines in the log
+    """Return the recorded revision of the connected database, as :func:`current_revision`."""
+    # alembic could read it as well, but not without two lines in the log
     if not inspect(connection).has_table("alembic_version"):
         return None
-    found: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
-    return found
+    revision: str | None = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return revision
 
 
 def require_newest(engine: Engine) -> None:
-    """Raises the error of :func:`refusal` unless this version works with the schema."""
+    """Check that this version works with the schema.
+
+    :raises StoreError: it does not; the error is that of :func:`refusal`.
+    """
     with engine.connect() as connection, connection.begin():
-        refused = refusal(connection)
-    if refused is not None:
-        raise refused
+        error = refusal(connection)
+    if error is not None:
+        raise error
 
 
 def refusal(
     connection: Connection,
 ) -> SchemaOutOfDate | SchemaRevisionUnknown | SchemaIncomplete | None:
-    """Why this version does not work with the schema of the connected database, if so.
+    """Return why this version does not work with the schema of the connected database.
 
-    SchemaOutOfDate: it can be taken forward. SchemaRevisionUnknown: it cannot. SchemaIncomplete:
-    it is not what its revision says.
+    :returns: SchemaOutOfDate if the schema can be taken forward, SchemaRevisionUnknown if it
+        cannot, SchemaIncomplete if it lacks parts of its revision; `None` if this version works
+        with it.
     """
     revision = revision_of(connection)
     if revision != NEWEST_REVISION:
@@ -65,9 +69,9 @@ def refusal(
 
 
 def _missing(connection: Connection) -> list[str]:
-    """Tables, and columns of others, that should be there and are not."""
-    found = inspect(connection).get_multi_columns(filter_names=list(metadata.tables))
-    columns = {key[1]: {column["name"] for column in value} for key, value in found.items()}
+    """Return the tables that are missing, and the missing columns of the others."""
+    present = inspect(connection).get_multi_columns(filter_names=list(metadata.tables))
+    columns = {key[1]: {column["name"] for column in value} for key, value in present.items()}
     missing: list[str] = []
     for name, table in metadata.tables.items():
         if name not in columns:

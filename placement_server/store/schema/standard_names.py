@@ -1,4 +1,4 @@
-"""The resource classes and traits that everybody knows."""
+"""The standard resource classes and traits."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from placement_server.store.transactions.transaction import WriteTransaction
 def synchronise(tx: WriteTransaction) -> None:
     """Insert the standard classes and traits that are missing; leave all others alone.
 
-    A process that does the same at the same time makes one of them fail on a unique key; that one
-    is begun anew and finds nothing missing.
+    Of two processes that do this at the same time one fails on a unique key; it is retried and
+    finds nothing missing.
     """
-    known = set(tx.execute(select(resource_classes.c.name)).scalars())
+    class_names = set(tx.execute(select(resource_classes.c.name)).scalars())
     new_classes = [
         {"id": STANDARD_CLASS_IDS[name], "name": name, "created_at": tx.now, "updated_at": tx.now}
         for name in os_resource_classes.STANDARDS
-        if name not in known and STANDARD_CLASS_IDS[name] < FIRST_CUSTOM_CLASS_ID
+        if name not in class_names and STANDARD_CLASS_IDS[name] < FIRST_CUSTOM_CLASS_ID
     ]
     if new_classes:
         if tx.batches.family == "mysql":
             # the first class has number 0, which MySQL would take for "the next one"
             tx.execute(text("SET SESSION sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO')"))
         tx.execute(insert(resource_classes), new_classes)
-    known = set(tx.execute(select(traits.c.name)).scalars())
+    trait_names = set(tx.execute(select(traits.c.name)).scalars())
     new_traits = [
         {"name": name, "created_at": tx.now, "updated_at": tx.now}
         for name in sorted(os_traits.get_traits())
-        if name not in known
+        if name not in trait_names
     ]
     if new_traits:
         tx.execute(insert(traits), new_traits)

@@ -1,4 +1,4 @@
-"""Keep the use and the capacity of each inventory beside it, and a feed of changes.
+"""Columns for the use and the capacity of each inventory, and the table of changes.
 
 Both columns can be computed from the others, so going back loses nothing.
 """
@@ -61,7 +61,7 @@ def upgrade() -> None:
 
 
 def _fill_capacity(connection: sa.Connection) -> None:
-    """The bound is computed in Python, like that of every later write: SQL would round."""
+    """Compute the capacities in Python, like those of every later write: SQL would round."""
     update = (
         sa.update(_INVENTORIES)
         .where(_INVENTORIES.c.id == sa.bindparam("the_id"))

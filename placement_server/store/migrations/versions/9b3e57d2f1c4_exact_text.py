@@ -1,4 +1,4 @@
-"""Compare text exactly on MySQL and MariaDB, as the other databases do.
+"""Exact comparison of text on MySQL and MariaDB, as on the other databases.
 
 With the usual collations ``A`` equals ``a`` and trailing blanks do not count, so that two names
 become one; with latin1 most names cannot be stored at all. OpenStack Placement works with
@@ -48,4 +48,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """The older revision works with exact text as well."""
+    """Change nothing: the older revision works with exact text as well."""
