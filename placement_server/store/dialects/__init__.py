@@ -1,4 +1,4 @@
-"""Statements over many rows at once, in the way that each database does best.
+"""Statements over many rows at once, as each database executes them best.
 
 A batch is one round trip: executemany inside the process on SQLite, lists of rows on PostgreSQL,
 one multi-row statement on MySQL and MariaDB.
@@ -42,7 +42,7 @@ _MYSQL = MysqlBatches()
 
 
 def batches_of(dialect: Dialect) -> Batches:
-    """The batches in the words of one database."""
+    """Return the batches for one kind of database."""
     if dialect.name == "sqlite":
         return _SQLITE
     return _POSTGRESQL if dialect.name == "postgresql" else _MYSQL

@@ -1,4 +1,4 @@
-"""What all databases can do with many rows; how they do it is in the modules beside this one."""
+"""The interface of statements over many rows; the databases implement it beside this module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHUNK: Final = 8000
 
 
 def chunks(items: Sequence[_Item], size: int = CHUNK) -> Iterator[Sequence[_Item]]:
-    """``items`` in pieces that fit into one IN list."""
+    """Divide ``items`` into pieces that fit into one IN list."""
     if len(items) <= size:
         if items:
             yield items
@@ -35,11 +35,12 @@ def chunks(items: Sequence[_Item], size: int = CHUNK) -> Iterator[Sequence[_Item
 
 @dataclass(frozen=True, slots=True)
 class InventoryChange:
-    """What one claim does to one inventory.
+    """The change of one inventory by one claim; the defaults of the bounds admit everything.
 
-    ``delta`` is added to the use. ``min_unit`` may be at most ``smallest`` and ``max_unit`` at
-    least ``largest``, the extremes of the new amounts; ``step_size`` is the one that they were
-    checked against. Where nothing new is taken the defaults let everything pass.
+    :ivar delta: is added to the use.
+    :ivar smallest: the smallest new amount; the inventory's ``min_unit`` may be at most this.
+    :ivar largest: the largest new amount; the inventory's ``max_unit`` must be at least this.
+    :ivar step_size: the step size that the new amounts were checked against; 0 if there are none.
     """
 
     inventory_id: int
@@ -52,7 +53,7 @@ class InventoryChange:
 
 
 class NewInventory(NamedTuple):
-    """An inventory to be inserted; its use is the sum of the allocations that are there."""
+    """An inventory to insert; its use is the sum of the allocations that exist."""
 
     provider_id: int
     class_id: int
@@ -76,7 +77,7 @@ class Insertion(NamedTuple):
 class Rise(NamedTuple):
     """A provider to lock; it only counts as found while it is in the tree of ``root_id``.
 
-    Or in another tree of the request, on some databases: those are noted as well.
+    Or in another tree of the request, on some databases: that tree has a change record as well.
     """
 
     provider_id: int
@@ -86,7 +87,7 @@ class Rise(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """How many inventories were changed, how many providers found, and the id of a note, if any."""
+    """Numbers of inventories changed and providers found, and the id of a change record, if any."""
 
     applied: int
     found: int
@@ -94,24 +95,24 @@ class Settled(NamedTuple):
 
 
 class Batches(ABC):
-    """Batched statements in the words of one database."""
+    """Batched statements of one kind of database."""
 
     family: ClassVar[Literal["sqlite", "postgresql", "mysql"]]
     in_key_order: ClassVar[tuple[str, str]] = ("", "")
-    """What an UPDATE says behind its table and at its end to lock rows by their primary key."""
+    """Clauses of an UPDATE, behind its table and at its end, to lock rows by their primary key."""
     mark: ClassVar[str] = "%s"
-    """What stands for a parameter."""
+    """The placeholder of a parameter."""
     moment: ClassVar[str] = "%s"
-    """What stands for a time, given as :func:`stamp` writes it."""
+    """The placeholder of a time, which :func:`stamp` writes."""
     few: ClassVar[str] = "IN ({})"
-    """A condition to write behind a column: that it is among the few results of a subquery."""
+    """A condition behind a column, true if it is among the few results of a subquery."""
 
     @abstractmethod
     def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
-        """A condition to write behind a column, true for any of ``values``, and its parameters."""
+        """Return a condition behind a column, true for any of ``values``, and its parameters."""
 
     def join_to_few(self, table: str, condition: str) -> str:
-        """A join with ``table``, to write behind a table of which few rows are wanted."""
+        """Return a join with ``table``, to write behind a table of which few rows are read."""
         return f"JOIN {table} ON {condition}"
 
     @abstractmethod
@@ -122,9 +123,11 @@ class Batches(ABC):
 
     @abstractmethod
     def change_inventories(self, connection: Connection, changes: Sequence[InventoryChange]) -> int:
-        """Apply ``changes``, each only where it still fits; returns how many did.
+        """Apply ``changes``, each only where it still fits.
 
         Rows are locked in the order of ``changes``, which must be (provider id, class id).
+
+        :returns: the number of changes that were applied.
         """
 
     def insert_inventories(
@@ -133,27 +136,27 @@ class Batches(ABC):
         """Insert inventories, in use by the allocations that the statement sees.
 
         A claim needs an inventory, so while there was none the sum could only fall; the caller
-        has locked the provider, which keeps it from that (:mod:`allocations` says how). As INSERT
-        with SELECT: within VALUES MySQL would lock the allocations that it sums up.
+        has locked the provider, which prevents that (:mod:`allocations` describes how). It is an
+        INSERT with SELECT: within VALUES MySQL would lock the allocations that it sums up.
         """
-        one = (
+        select = (
             f"SELECT {', '.join([self.mark] * len(NewInventory._fields))}, {self.moment}, "
             f"{self.moment}, COALESCE(SUM(used), 0) FROM allocations "
             f"WHERE resource_provider_id = {self.mark} AND resource_class_id = {self.mark}"
         )
         times = (stamp(now), stamp(now))
-        for some in chunks(new, _UNITED):
+        for rows in chunks(new, _UNITED):
             connection.exec_driver_sql(
-                _INSERT_INVENTORIES + " UNION ALL ".join([one] * len(some)),
+                _INSERT_INVENTORIES + " UNION ALL ".join([select] * len(rows)),
                 tuple(
-                    value for row in some for value in (*row, *times, row.provider_id, row.class_id)
+                    value for row in rows for value in (*row, *times, row.provider_id, row.class_id)
                 ),
             )
 
     def append_changes(
         self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime
     ) -> int:
-        """Insert rows (root id, kind) into ``changes``; returns the id of one of them."""
+        """Insert change records of pairs (root id, kind), and return the id of one of them."""
         values = ", ".join(f"('{stamp(now)}', {root}, {kind}, {write_id})" for root, kind in rows)
         cursor = connection.exec_driver_sql(
             f"INSERT INTO changes (created_at, root_provider_id, kind, write_id) VALUES {values}"
@@ -165,15 +168,15 @@ class Batches(ABC):
         connection: Connection,
         changes: Sequence[InventoryChange],
         rises: Sequence[Rise],
-        notes: Sequence[tuple[int, int]],
+        records: Sequence[tuple[int, int]],
         write_id: int,
         now: datetime,
     ) -> Settled:
-        """``change_inventories``, then raise generations, then ``append_changes`` of ``notes``.
+        """Change inventories, then raise generations, then append the change records.
 
-        In as few round trips as the database allows: from the first of them to the commit others
-        wait. Providers are locked in the order of their ids. Where one step did not find all that
-        it was to change, the next is not done, and the caller rolls back.
+        It makes as few round trips as the database allows: from the first of them to the commit
+        others wait. Providers are locked in the order of their ids. When a step did not find all
+        rows to change, the next is left out, and the caller rolls back.
         """
         applied = self.change_inventories(connection, changes)
         if applied != len(changes):
@@ -181,7 +184,7 @@ class Batches(ABC):
         found = self._raise_generations(connection, rises, now)
         if found != len(rises):
             return Settled(applied, found, None)
-        return Settled(applied, found, self.append_changes(connection, notes, write_id, now))
+        return Settled(applied, found, self.append_changes(connection, records, write_id, now))
 
     def _raise_generations(
         self, connection: Connection, rises: Sequence[Rise], now: datetime
@@ -204,5 +207,5 @@ class Batches(ABC):
 
 
 def stamp(now: datetime) -> str:
-    """A time as SQLAlchemy stores it on SQLite; MySQL reads it too."""
+    """Format a time as SQLAlchemy stores it on SQLite; MySQL reads it too."""
     return now.strftime("%Y-%m-%d %H:%M:%S.000000")

@@ -30,7 +30,7 @@ class _Quoted(dict[Value, str]):
 
     def __missing__(self, value: Value) -> str:
         assert self._driver is not None, "the connection is open"
-        # the driver takes the whole statement for a format
+        # the driver uses the whole statement as a format
         literal: str = self._driver.escape(value).replace("%", "%%")
         self[value] = literal
         return literal
@@ -52,11 +52,11 @@ class MysqlBatches(Batches):
             names = ", ".join(name for name, _ in columns)
             # the driver quotes value by value; most values of a large batch repeat
             quote = _Quoted(connection)
-            for some in chunks(rows, _ROWS):
+            for chunk in chunks(rows, _ROWS):
                 values = ", ".join(
                     f"('{stamp(now)}', '{stamp(now)}', "
                     f"{', '.join([quote[value] for value in row])})"
-                    for row in some
+                    for row in chunk
                 )
                 connection.exec_driver_sql(
                     f"INSERT INTO {table} (created_at, updated_at, {names}) VALUES {values}"
@@ -66,23 +66,23 @@ class MysqlBatches(Batches):
         if not changes:
             return 0
         deltas = " ".join(f"WHEN {change.inventory_id} THEN {change.delta}" for change in changes)
-        wanted = []
+        conditions = []
         for change in changes:
-            test = (
+            condition = (
                 f"resource_provider_id = {change.provider_id} "
                 f"AND resource_class_id = {change.class_id} AND id = {change.inventory_id}"
             )
             if change.delta > 0:
-                test += f" AND used + {change.delta} <= capacity"
+                condition += f" AND used + {change.delta} <= capacity"
             if change.step_size:
-                test += (
+                condition += (
                     f" AND min_unit <= {change.smallest} AND max_unit >= {change.largest}"
                     f" AND step_size = {change.step_size}"
                 )
-            wanted.append(f"({test})")
+            conditions.append(f"({condition})")
         cursor = connection.exec_driver_sql(
             "UPDATE inventories FORCE INDEX (uniq_inventories0resource_provider_resource_class) "
-            f"SET used = used + CASE id {deltas} END WHERE {' OR '.join(wanted)} "
+            f"SET used = used + CASE id {deltas} END WHERE {' OR '.join(conditions)} "
             "ORDER BY resource_provider_id, resource_class_id"
         )
         return int(cursor.rowcount)

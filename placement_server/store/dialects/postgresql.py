@@ -43,7 +43,7 @@ _CHANGE: Final = (
     "AND (delta <= 0 OR used + delta <= capacity) "
     "AND min_unit <= smallest AND max_unit >= largest AND (step = 0 OR step_size = step)"
 )
-# That all inventories were changed is asked first: so no provider is locked before them.
+# Only if all inventories were changed: so no provider is locked before them.
 _RAISE_ONE: Final = (
     "raised AS (UPDATE resource_providers SET generation = generation + 1, "
     "updated_at = %s::timestamp WHERE id = %s AND root_provider_id = %s "
@@ -59,17 +59,17 @@ _RAISE: Final = (
     "updated_at = CASE WHEN found.raised THEN %s::timestamp ELSE updated_at END "
     "FROM found WHERE id = rising_id AND root_provider_id = rising_root RETURNING 1)"
 )
-# Likewise a note takes its number when all locks are held: whoever follows the notes waits for a
-# missing number no longer than a commit may take.
-_NOTE: Final = (
-    "noted AS (" + _APPEND + "{notes} WHERE (SELECT count(*) FROM raised) = %s RETURNING id)"
+# Likewise a change record gets its id when all locks are held: a follower of the feed waits for a
+# missing id no longer than a commit may take.
+_RECORD: Final = (
+    "noted AS (" + _APPEND + "{records} WHERE (SELECT count(*) FROM raised) = %s RETURNING id)"
 )
 _SETTLED: Final = (
     "SELECT (SELECT max(id) FROM noted), (SELECT count(*) FROM applied), "
     "(SELECT count(*) FROM raised)"
 )
 _RISE_KINDS: Final = ("int", "int", "boolean")
-_NOTE_KINDS: Final = ("int", "smallint")
+_RECORD_KINDS: Final = ("int", "smallint")
 _CHANGE_KINDS: Final = ("int", "bigint", "int", "int", "int")
 
 
@@ -78,7 +78,7 @@ class PostgresqlBatches(Batches):
 
     family = "postgresql"
     moment = "%s::timestamp"
-    # the planner takes an array for short, and uses the index
+    # the planner expects an array to be short, and uses the index
     few = "= ANY(ARRAY({}))"
 
     def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
@@ -87,19 +87,19 @@ class PostgresqlBatches(Batches):
         return "= ANY(%s)", (list(values),)
 
     def join_to_few(self, table: str, condition: str) -> str:
-        # The planner does not know how few they are and would walk the whole table instead; over
-        # an OFFSET it must ask for each of them.
+        # The planner does not know how few they are and would scan the whole table instead; an
+        # OFFSET makes it look up each of them.
         return f"CROSS JOIN LATERAL (SELECT * FROM {table} WHERE {condition} OFFSET 0) AS {table}"
 
     def insert(
         self, connection: Connection, insertions: Sequence[Insertion], now: datetime
     ) -> None:
-        some = [insertion for insertion in insertions if insertion.rows]
-        if not some:
+        insertions = [insertion for insertion in insertions if insertion.rows]
+        if not insertions:
             return
         texts = []
         parameters: list[object] = []
-        for table, columns, rows in some:
+        for table, columns, rows in insertions:
             names = ", ".join(name for name, _ in columns)
             source, values = _rows([kind for _, kind in columns], rows)
             texts.append(
@@ -122,7 +122,7 @@ class PostgresqlBatches(Batches):
     def append_changes(
         self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime
     ) -> int:
-        source, values = _rows(_NOTE_KINDS, rows)
+        source, values = _rows(_RECORD_KINDS, rows)
         cursor = connection.exec_driver_sql(
             f"{_APPEND}{source} RETURNING id", (now, write_id, *values)
         )
@@ -133,16 +133,16 @@ class PostgresqlBatches(Batches):
         connection: Connection,
         changes: Sequence[InventoryChange],
         rises: Sequence[Rise],
-        notes: Sequence[tuple[int, int]],
+        records: Sequence[tuple[int, int]],
         write_id: int,
         now: datetime,
     ) -> Settled:
         applying, change_values = _applying(changes)
         raising, raise_values = _raising(rises, len(changes), now)
-        source, note_values = _rows(_NOTE_KINDS, notes)
+        source, record_values = _rows(_RECORD_KINDS, records)
         cursor = connection.exec_driver_sql(
-            f"WITH {applying}, {raising}, {_NOTE.format(notes=source)} {_SETTLED}",
-            (*change_values, *raise_values, now, write_id, *note_values, len(rises)),
+            f"WITH {applying}, {raising}, {_RECORD.format(records=source)} {_SETTLED}",
+            (*change_values, *raise_values, now, write_id, *record_values, len(rises)),
         )
         change_id, applied, found = cursor.one()
         return Settled(applied, found, change_id)
@@ -151,46 +151,52 @@ class PostgresqlBatches(Batches):
 def _rows(
     kinds: Sequence[str], rows: Sequence[tuple[object, ...]]
 ) -> tuple[str, tuple[object, ...]]:
-    """A FROM item with these rows, and its parameters."""
+    """Return a FROM item with these rows, and its parameters."""
     if len(rows) > _LISTED:
         arrays = ", ".join(f"%s::{kind}[]" for kind in kinds)
         columns = tuple(list(column) for column in zip(*rows, strict=True))
         return f"unnest({arrays}) AS new_rows", columns
     row = f"({', '.join(f'%s::{kind}' for kind in kinds)})"
-    values = tuple(value for one in rows for value in one)
-    return f"(VALUES {', '.join([row] * len(rows))}) AS new_rows", values
+    parameters = tuple(value for values in rows for value in values)
+    return f"(VALUES {', '.join([row] * len(rows))}) AS new_rows", parameters
 
 
 def _change(changes: Sequence[InventoryChange]) -> tuple[str, str, tuple[object, ...]]:
-    """Common table expressions to write in front, the UPDATE, and the parameters of both."""
+    """Return common table expressions for the front, the UPDATE, and the parameters of both."""
     if len(changes) == 1:
-        (one,) = changes
+        (change,) = changes
         return (
             "",
             _CHANGE_ONE,
             (
-                one.delta,
-                one.inventory_id,
-                one.delta,
-                one.delta,
-                one.smallest,
-                one.largest,
-                one.step_size,
-                one.step_size,
+                change.delta,
+                change.inventory_id,
+                change.delta,
+                change.delta,
+                change.smallest,
+                change.largest,
+                change.step_size,
+                change.step_size,
             ),
         )
-    wanted, values = _rows(
+    source, values = _rows(
         _CHANGE_KINDS,
         [
-            (one.inventory_id, one.delta, one.smallest, one.largest, one.step_size)
-            for one in changes
+            (
+                change.inventory_id,
+                change.delta,
+                change.smallest,
+                change.largest,
+                change.step_size,
+            )
+            for change in changes
         ],
     )
-    return _HOLD.format(wanted=wanted), _CHANGE, values
+    return _HOLD.format(wanted=source), _CHANGE, values
 
 
 def _applying(changes: Sequence[InventoryChange]) -> tuple[str, tuple[object, ...]]:
-    """The common table expression ``applied``, one row for each inventory changed."""
+    """Return the common table expression ``applied``: one row for each inventory changed."""
     if not changes:
         return "applied AS (SELECT 1 LIMIT 0)", ()
     first, change, values = _change(changes)
@@ -198,7 +204,7 @@ def _applying(changes: Sequence[InventoryChange]) -> tuple[str, tuple[object, ..
 
 
 def _raising(rises: Sequence[Rise], applied: int, now: datetime) -> tuple[str, tuple[object, ...]]:
-    """The common table expression ``raised``, one row for each provider found."""
+    """Return the common table expression ``raised``: one row for each provider found."""
     if len(rises) == 1 and rises[0].raised:
         provider_id, root_id, _ = rises[0]
         return _RAISE_ONE, (now, provider_id, root_id, applied)

@@ -1,4 +1,4 @@
-"""Batches on SQLite: statements cost little, there is nobody to wait for."""
+"""Batches on SQLite, where a statement costs little and no other writer waits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from placement_server.store.dialects.batches import (
 
 
 class SqliteBatches(Batches):
-    """One writer at a time: no order of locks to keep."""
+    """Batches of the only writer, which need no order of locks."""
 
     family = "sqlite"
     mark = "?"
