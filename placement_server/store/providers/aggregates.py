@@ -34,7 +34,10 @@ _IDS: Final = select(placement_aggregates.c.uuid, placement_aggregates.c.id).whe
 
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[str]]:
-    """The provider and the uuids of its aggregates. Raises ProviderNotFound."""
+    """Return the provider and the uuids of its aggregates.
+
+    :raises ProviderNotFound: it does not exist.
+    """
     provider, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
     return provider, [row[0] for row in rows]
 
@@ -42,10 +45,12 @@ def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[str]]:
 def replace(
     tx: WriteTransaction, uuid: str, aggregates: Sequence[str], *, generation: int | None
 ) -> Provider:
-    """Make these the aggregates of the provider; unknown ones come into being.
+    """Make these the aggregates of the provider; unknown ones are created.
 
-    With a ``generation`` it must be the current one, and rises always; None neither compares
-    nor raises it (microversions before 1.19). Raises ProviderNotFound, ConcurrentUpdate.
+    :param generation: must be the current one, which rises always; `None` neither compares nor
+        raises it (microversions before 1.19).
+    :raises ProviderNotFound: the provider does not exist.
+    :raises ConcurrentUpdate: ``generation`` is not the current one.
     """
     provider = provider_rows.get(tx, uuid)
     if generation is not None and generation != provider.generation:
@@ -53,18 +58,18 @@ def replace(
             "Resource provider's generation already changed. Please update the generation and "
             "try again."
         )
-    wanted = set(_ensure(tx, aggregates).values())
-    # the provider's row first: it makes two writers of the same provider take turns
+    new_ids = set(_ensure(tx, aggregates).values())
+    # the provider's row first, so that two writers of the same provider take turns
     bump(tx, provider, by=0 if generation is None else 1)
-    present = set(tx.execute(_LINKED, {"provider_id": provider.id}).scalars())
-    if present - wanted:
+    old_ids = set(tx.execute(_LINKED, {"provider_id": provider.id}).scalars())
+    if old_ids - new_ids:
         tx.execute(
             sa.delete(_LINKS).where(
                 _LINKS.c.resource_provider_id == provider.id,
-                _LINKS.c.aggregate_id.in_(sorted(present - wanted)),
+                _LINKS.c.aggregate_id.in_(sorted(old_ids - new_ids)),
             )
         )
-    if wanted - present:
+    if new_ids - old_ids:
         tx.execute(
             sa.insert(_LINKS),
             [
@@ -74,7 +79,7 @@ def replace(
                     "created_at": tx.now,
                     "updated_at": tx.now,
                 }
-                for aggregate_id in sorted(wanted - present)
+                for aggregate_id in sorted(new_ids - old_ids)
             ],
         )
     tx.touch([provider.root_id], STRUCTURE)
@@ -82,14 +87,14 @@ def replace(
 
 
 def _ensure(tx: WriteTransaction, aggregates: Sequence[str]) -> dict[str, int]:
-    """Ids by uuid. The loser of the race for a new one is begun anew."""
+    """Return ids by uuid; the loser of the race for a new one is retried."""
     uuids = sorted(set(aggregates))
-    found: dict[str, int] = dict(tx.execute_among(_IDS, "uuids", uuids))
-    new = [uuid for uuid in uuids if uuid not in found]
+    ids: dict[str, int] = dict(tx.execute_among(_IDS, "uuids", uuids))
+    new = [uuid for uuid in uuids if uuid not in ids]
     if new:
         tx.execute(
             sa.insert(placement_aggregates),
             [{"uuid": uuid, "created_at": tx.now, "updated_at": tx.now} for uuid in new],
         )
-        found.update(tx.execute_among(_IDS, "uuids", new))
-    return found
+        ids.update(tx.execute_among(_IDS, "uuids", new))
+    return ids

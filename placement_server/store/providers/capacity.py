@@ -9,7 +9,7 @@ _MAX_BIGINT: Final = 2**63 - 1
 
 
 def usable(total: int, reserved: int, allocation_ratio: float) -> int:
-    """The largest whole use that does not exceed ``(total - reserved) * allocation_ratio``.
+    """Return the largest whole use that does not exceed ``(total - reserved) * allocation_ratio``.
 
     Uses are whole numbers, so ``use <= usable(...)`` is the same test as ``use`` against the
     fractional product; it can be made in SQL without rounding.
@@ -25,7 +25,7 @@ def usable(total: int, reserved: int, allocation_ratio: float) -> int:
 def reserved_is_valid(
     total: int, reserved: int, allocation_ratio: float, *, may_equal_total: bool
 ) -> bool:
-    """Whether an inventory leaves enough after what is reserved.
+    """Return whether an inventory leaves enough after what is reserved.
 
     The whole part of the capacity is what counts, cut towards zero: it must be positive, or not
     negative where ``reserved`` may equal ``total`` (microversion 1.26 and newer).
@@ -35,5 +35,5 @@ def reserved_is_valid(
 
 
 def single_precision(ratio: float) -> float:
-    """The allocation ratio as MySQL's FLOAT column gives it back: six significant digits."""
+    """Return the allocation ratio as MySQL's FLOAT column returns it: six significant digits."""
     return float(f"{ratio:.6g}")

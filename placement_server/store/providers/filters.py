@@ -1,4 +1,4 @@
-"""Finding resource providers by what they are and have."""
+"""The search for resource providers by their identity, traits, aggregates and free resources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from placement_server.store.transactions.transaction import AnyRow, ReadTransact
 Condition = ColumnElement[bool]
 
 _JOINED: Final = 8
-"""Conditions up to which the database plans a join of them all."""
+"""The most conditions that the database plans as one join."""
 
 _ROOT_ID: Final = select(resource_providers.c.root_provider_id).where(
     resource_providers.c.uuid == bindparam("in_tree")
@@ -49,16 +49,16 @@ def identified(
     uuid: str | None = None,
     in_tree: str | None = None,
 ) -> list[Provider]:
-    """Providers by what names them, in one statement; all providers when nothing is given.
+    """Return providers by their identity, in one statement; all providers without one.
 
-    Agents ask for their tree all the time, so the statement is put together once.
+    Agents read their tree all the time, so the statement is composed once.
     """
-    identity = _given(name=name or None, uuid=uuid, in_tree=in_tree)
+    identity = _without_none(name=name or None, uuid=uuid, in_tree=in_tree)
     rows = tx.execute(_identified_by(tuple(identity)), identity).all()
     return [provider_of(row) for row in rows]
 
 
-def _given(**identity: str | None) -> dict[str, str]:
+def _without_none(**identity: str | None) -> dict[str, str]:
     return {name: value for name, value in identity.items() if value is not None}
 
 
@@ -80,15 +80,18 @@ def find(
     member_of: Sequence[frozenset[str]] = (),
     forbidden_aggregates: frozenset[str] = frozenset(),
 ) -> list[Provider]:
-    """Providers that satisfy every filter by themselves; trees and sharing play no role.
+    """Return the providers that satisfy every filter by themselves, without trees and sharing.
 
-    ``ids``, where given, are the only providers that are looked at.
-    ``required`` and ``member_of`` are sets of alternatives, one of each of which must be there.
-    Unknown names matter only when the filters before them leave anything. Raises TraitNotFound
-    (names in ``required``, then in ``forbidden``) and ResourceClassNotFound.
+    Unknown names are errors only when the filters before them leave any provider.
+
+    :param ids: search among these providers only.
+    :param required: sets of traits; the provider must have one of each set.
+    :param member_of: sets of aggregates; the provider must be in one of each set.
+    :raises TraitNotFound: for names in ``required``, then in ``forbidden``.
+    :raises ResourceClassNotFound: for names in ``resources``.
     """
-    identity = _given(name=name or None, uuid=uuid, in_tree=in_tree)
-    conditions = [_IDENTITY[each] for each in identity]
+    identity = _without_none(name=name or None, uuid=uuid, in_tree=in_tree)
+    conditions = [_IDENTITY[attribute] for attribute in identity]
     if ids is not None:
         conditions.append(PROVIDER.c.id.in_(ids))
     if (
@@ -96,7 +99,7 @@ def find(
         and (required or forbidden or resources)
         and tx.execute(_ROOT_ID, identity).scalar() is None
     ):
-        # before anything is said of unknown names
+        # before any error about unknown names
         return []
 
     has_required: list[Condition] = []
@@ -113,8 +116,8 @@ def find(
     try:
         classes = class_ids(tx, list(resources or ()))
     except ResourceClassNotFound:
-        for needed in (has_required, is_member):
-            if needed and not _any_provider(tx, needed):
+        for filters in (has_required, is_member):
+            if filters and not _any_provider(tx, filters):
                 return []
         raise
 
@@ -138,16 +141,16 @@ def _select(
     conditions: Sequence[Condition],
     identity: Mapping[str, str] | None = None,
 ) -> Sequence[AnyRow]:
-    """The rows that meet all conditions, of which a query may make a thousand.
+    """Return the rows that meet all conditions, of which a query may have a thousand.
 
     PostgreSQL and MySQL make a join of each subquery and try the orders of the joins, which takes
-    minutes and gigabytes of many; not so where the subquery is part of a test for truth. SQLite
-    takes no more than a thousand levels of AND.
+    minutes and gigabytes for many; not so for a subquery inside a test for truth. SQLite takes at
+    most a thousand levels of AND.
     """
     if len(conditions) <= _JOINED:
         return tx.execute(statement.where(*conditions), identity).all()
-    nested = (and_(*some).is_(true()) for some in chunks(conditions, _JOINED))
-    # There are too many such statements to keep how each is written.
+    nested = (and_(*group).is_(true()) for group in chunks(conditions, _JOINED))
+    # There are too many such statements to cache each.
     return tx.connection.execute(
         statement.where(*nested), identity, execution_options={"compiled_cache": None}
     ).all()

@@ -1,9 +1,9 @@
-"""Inventories: what a provider has of each resource class.
+"""Inventories: the amounts of each resource class that a provider has.
 
-Every change holds the provider's inventories first, so that no claim happens in the middle, and
-raises the provider's generation then, as claims do. That locks the provider, and only under this
-lock an inventory is added (``inventory_rows.write`` says why). Before all of that, whatever may
-add an inventory holds its class.
+Every change locks the provider's inventories first, so that no claim happens in between, and then
+raises the provider's generation, as claims do. That locks the provider, and an inventory is added
+only under this lock (``inventory_rows.write`` gives the reason). A write that may add an inventory
+locks its class before all of that.
 """
 
 from __future__ import annotations
@@ -34,12 +34,19 @@ LOG = logging.getLogger(__name__)
 
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, StoredInventory]]:
-    """The provider with all its inventories by class name. Raises ProviderNotFound."""
+    """Return the provider with all its inventories by class name.
+
+    :raises ProviderNotFound: it does not exist.
+    """
     return inventory_rows.of_provider(tx, uuid)
 
 
 def get(tx: ReadTransaction, uuid: str, resource_class: str) -> tuple[Provider, StoredInventory]:
-    """One inventory with its provider. Raises ProviderNotFound or InventoryNotFound."""
+    """Return one inventory with its provider.
+
+    :raises ProviderNotFound: the provider does not exist.
+    :raises InventoryNotFound: it has no inventory of the class.
+    """
     provider = provider_rows.get(tx, uuid)
     inventory = inventory_rows.one(tx, provider.id, resource_class)
     if inventory is None:
@@ -57,23 +64,28 @@ def replace(
 ) -> tuple[Provider, dict[str, StoredInventory]]:
     """Make ``records`` the whole inventory of the provider; the generation rises always.
 
-    Raises ProviderNotFound, ConcurrentUpdate when ``generation`` is not the current one,
-    ReservedTooLarge, ResourceClassNotFound, InventoryInUse.
+    :raises ProviderNotFound: the provider does not exist.
+    :raises ConcurrentUpdate: ``generation`` is not the current one.
+    :raises ReservedTooLarge: a record reserves too much.
+    :raises ResourceClassNotFound: classes do not exist.
+    :raises InventoryInUse: inventories to remove are in use.
     """
     ids = hold_classes(tx, records)
-    held = inventory_rows.hold(tx, uuid)
+    old_inventories = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
     _check_generation(provider, generation)
     for resource_class, record in records.items():
         _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
     ids.require(records)
-    wanted = {ids[resource_class]: record for resource_class, record in records.items()}
-    gone = [inventory for class_id, inventory in held.items() if class_id not in wanted]
-    _refuse_if_used(tx, uuid, gone)
+    new_records = {ids[resource_class]: record for resource_class, record in records.items()}
+    removed = [
+        inventory for class_id, inventory in old_inventories.items() if class_id not in new_records
+    ]
+    _refuse_if_used(tx, uuid, removed)
     bump(tx, provider)
-    inventory_rows.remove(tx, gone)
-    inventory_rows.write(tx, provider.id, held, wanted)
-    _warn_of_overuse(tx, uuid, held, wanted)
+    inventory_rows.remove(tx, removed)
+    inventory_rows.write(tx, provider.id, old_inventories, new_records)
+    _warn_of_overuse(tx, uuid, old_inventories, new_records)
     return _changed(tx, provider)
 
 
@@ -87,18 +99,21 @@ def add(
 ) -> tuple[Provider, StoredInventory]:
     """Give the provider an inventory of one more class.
 
-    Raises ProviderNotFound, ReservedTooLarge, ResourceClassNotFound, InventoryExists.
+    :raises ProviderNotFound: the provider does not exist.
+    :raises ReservedTooLarge: the record reserves too much.
+    :raises ResourceClassNotFound: the class does not exist.
+    :raises InventoryExists: the provider has an inventory of the class.
     """
     ids = hold_classes(tx, [resource_class])
-    held = inventory_rows.hold(tx, uuid)
+    old_inventories = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
     _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
     ids.require([resource_class])
     class_id = ids[resource_class]
-    if class_id in held:
+    if class_id in old_inventories:
         raise InventoryExists(resource_class, uuid)
     bump(tx, provider)
-    inventory_rows.write(tx, provider.id, held, {class_id: record})
+    inventory_rows.write(tx, provider.id, old_inventories, {class_id: record})
     provider, inventories = _changed(tx, provider)
     return provider, inventories[resource_class]
 
@@ -114,20 +129,23 @@ def update_one(
 ) -> tuple[Provider, StoredInventory]:
     """Replace one inventory.
 
-    Raises ProviderNotFound, ConcurrentUpdate when ``generation`` is not the current one,
-    ReservedTooLarge, ResourceClassNotFound, InventoryNotFound.
+    :raises ProviderNotFound: the provider does not exist.
+    :raises ConcurrentUpdate: ``generation`` is not the current one.
+    :raises ReservedTooLarge: the record reserves too much.
+    :raises ResourceClassNotFound: the class does not exist.
+    :raises InventoryNotFound: the provider has no inventory of the class.
     """
-    held = inventory_rows.hold(tx, uuid)
+    old_inventories = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
     _check_generation(provider, generation)
     _check_reserved(tx, uuid, resource_class, record, reserved_may_equal_total)
     class_id = class_ids(tx, [resource_class])[resource_class]
-    if class_id not in held:
+    if class_id not in old_inventories:
         raise InventoryNotFound(resource_class, uuid)
-    wanted = {class_id: record}
+    new_records = {class_id: record}
     bump(tx, provider)
-    inventory_rows.write(tx, provider.id, held, wanted)
-    _warn_of_overuse(tx, uuid, held, wanted)
+    inventory_rows.write(tx, provider.id, old_inventories, new_records)
+    _warn_of_overuse(tx, uuid, old_inventories, new_records)
     provider, inventories = _changed(tx, provider)
     return provider, inventories[resource_class]
 
@@ -135,11 +153,14 @@ def update_one(
 def delete_one(tx: WriteTransaction, uuid: str, resource_class: str) -> None:
     """Remove one inventory.
 
-    Raises ProviderNotFound, ResourceClassNotFound, InventoryInUse, InventoryNotFound.
+    :raises ProviderNotFound: the provider does not exist.
+    :raises ResourceClassNotFound: the class does not exist.
+    :raises InventoryInUse: the inventory has allocations.
+    :raises InventoryNotFound: the provider has no inventory of the class.
     """
-    held = inventory_rows.hold(tx, uuid)
+    inventories = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
-    inventory = held.get(class_ids(tx, [resource_class])[resource_class])
+    inventory = inventories.get(class_ids(tx, [resource_class])[resource_class])
     if inventory is None:
         raise InventoryNotFound(resource_class, uuid)
     _refuse_if_used(tx, uuid, [inventory])
@@ -149,12 +170,16 @@ def delete_one(tx: WriteTransaction, uuid: str, resource_class: str) -> None:
 
 
 def delete_all(tx: WriteTransaction, uuid: str) -> None:
-    """Remove all inventories. Raises ProviderNotFound, InventoryInUse."""
-    held = inventory_rows.hold(tx, uuid)
+    """Remove all inventories.
+
+    :raises ProviderNotFound: the provider does not exist.
+    :raises InventoryInUse: some have allocations.
+    """
+    inventories = inventory_rows.hold(tx, uuid)
     provider = provider_rows.get(tx, uuid)
-    _refuse_if_used(tx, uuid, list(held.values()))
+    _refuse_if_used(tx, uuid, list(inventories.values()))
     bump(tx, provider)
-    inventory_rows.remove(tx, held.values())
+    inventory_rows.remove(tx, inventories.values())
     tx.touch([provider.root_id], STRUCTURE)
 
 
@@ -186,27 +211,27 @@ def _check_reserved(
         raise ReservedTooLarge(resource_class, uuid, may_equal_total)
 
 
-def _refuse_if_used(tx: WriteTransaction, uuid: str, gone: list[HeldInventory]) -> None:
-    used = sorted(inventory.class_id for inventory in gone if inventory.used)
-    if used:
-        raise InventoryInUse(class_names(tx, used), uuid)
+def _refuse_if_used(tx: WriteTransaction, uuid: str, removed: list[HeldInventory]) -> None:
+    used_classes = sorted(inventory.class_id for inventory in removed if inventory.used)
+    if used_classes:
+        raise InventoryInUse(class_names(tx, used_classes), uuid)
 
 
 def _warn_of_overuse(
     tx: WriteTransaction,
     uuid: str,
-    held: Mapping[int, HeldInventory],
-    wanted: Mapping[int, InventoryRecord],
+    old_inventories: Mapping[int, HeldInventory],
+    new_records: Mapping[int, InventoryRecord],
 ) -> None:
-    for class_id, record in wanted.items():
-        old = held.get(class_id)
+    for class_id, record in new_records.items():
+        old = old_inventories.get(class_id)
         if old is None or not old.used:
             continue
         capacity = usable(record.total, record.reserved, record.allocation_ratio)
         if old.used > capacity:
             LOG.warning(
-                "Provider %s is over capacity in %s: %d used of %d; new claims are refused until "
-                "allocations go.",
+                "Provider %s is over capacity in %s after a change of its inventory: %d of %d are "
+                "used. New claims are refused until allocations are deleted or moved.",
                 uuid,
                 class_names(tx, [class_id])[0],
                 old.used,

@@ -1,4 +1,4 @@
-"""How the inventories of a provider are read, and held for a change."""
+"""Reads of a provider's inventories, and writes under their locks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEY_INDEX: Final = "FORCE INDEX (uniq_inventories0resource_provider_resource_cl
 
 
 class HeldInventory(NamedTuple):
-    """An inventory as it stands, locked by the transaction that read it."""
+    """An inventory that is locked by the transaction that read it."""
 
     id: int
     provider_id: int
@@ -84,8 +84,7 @@ _HELD_COLUMNS: Final = (
     _C.capacity,
     _C.used,
 )
-# Rows are locked in the order of (provider id, class id), which on MySQL means: the order in
-# which the scan meets them.
+# Rows are locked in the order of (provider id, class id), which on MySQL is the order of the scan.
 _HOLD: Final = (
     select(*_HELD_COLUMNS)
     .where(
@@ -140,7 +139,7 @@ _DELETE: Final = sa.delete(inventories).where(_C.id.in_(bindparam("ids", expandi
 
 
 def stored(row: AnyRow | tuple[Any, ...]) -> tuple[str, StoredInventory]:
-    """Class name and inventory of a row of these statements."""
+    """Return class name and inventory of a row of these statements."""
     name, total, reserved, min_unit, max_unit, step_size, ratio, created, updated = row
     return name, StoredInventory(
         total, reserved, min_unit, max_unit, step_size, ratio, aware(updated or created)
@@ -148,25 +147,25 @@ def stored(row: AnyRow | tuple[Any, ...]) -> tuple[str, StoredInventory]:
 
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, StoredInventory]]:
-    """The provider with all its inventories by class name, in the order of the class ids.
+    """Return the provider with all its inventories by class name, in the order of the class ids.
 
-    Raises ProviderNotFound.
+    :raises ProviderNotFound: it does not exist.
     """
     provider, rows = provider_rows.get_with(tx, _ALL, uuid)
     return provider, dict(map(stored, rows))
 
 
 def one(tx: ReadTransaction, provider_id: int, resource_class: str) -> StoredInventory | None:
-    """One inventory; None when the provider has none of this class."""
+    """Return one inventory; `None` when the provider has none of this class."""
     row = tx.execute(_ONE, {"provider_id": provider_id, "name": resource_class}).first()
     return None if row is None else stored(row)[1]
 
 
 def hold(tx: WriteTransaction, uuid: str) -> dict[int, HeldInventory]:
-    """All inventories of a provider by class id, locked until the transaction ends.
+    """Lock all inventories of a provider until the transaction ends; return them by class id.
 
-    Nobody can claim from them, change or remove them meanwhile. A provider that does not exist
-    has none.
+    No other transaction can claim from them, change or remove them meanwhile. A provider that does
+    not exist has none.
     """
     rows = tx.execute(_HOLD, {"uuid": uuid}).all()
     return {row[2]: HeldInventory._make(row) for row in rows}
@@ -175,7 +174,7 @@ def hold(tx: WriteTransaction, uuid: str) -> dict[int, HeldInventory]:
 def hold_many(
     tx: WriteTransaction, provider_ids: Collection[int]
 ) -> dict[tuple[int, int], HeldInventory]:
-    """All inventories of several providers by (provider id, class id), locked likewise."""
+    """Lock all inventories of several providers; return them by (provider id, class id)."""
     rows = tx.execute_among(_HOLD_MANY, "provider_ids", provider_ids)
     return {(row[1], row[2]): HeldInventory._make(row) for row in rows}
 
@@ -186,10 +185,10 @@ def write(
     held: Mapping[int, HeldInventory],
     records: Mapping[int, InventoryRecord],
 ) -> None:
-    """Make held inventories equal to ``records`` (both by class id) and add those not there.
+    """Make held inventories equal to ``records`` (both by class id) and add the missing ones.
 
-    New ones are in use by the allocations that are there already: older software leaves some.
-    The provider must be locked before, so that none of those is given back meanwhile (see
+    New ones are in use by the allocations that exist already: older software leaves some. The
+    provider must be locked before, so that none of those is given back meanwhile (see
     :func:`require_none`). Inventories without a record stay as they are.
     """
     values = [
@@ -211,29 +210,31 @@ def write(
     tx.batches.insert_inventories(tx.connection, new, tx.now)
 
 
-def remove(tx: WriteTransaction, gone: Collection[HeldInventory]) -> None:
+def remove(tx: WriteTransaction, held: Collection[HeldInventory]) -> None:
     """Delete held inventories, none of which may be in use."""
-    for ids in chunks(sorted(inventory.id for inventory in gone)):
+    for ids in chunks(sorted(inventory.id for inventory in held)):
         tx.execute(_DELETE, {"ids": ids})
 
 
 def require_none(tx: WriteTransaction, keys: Iterable[tuple[int, int]]) -> None:
-    """Raises LostRace where an inventory has come for one of these providers and classes.
+    """Check that none of these providers has got an inventory of these classes.
 
-    Whoever gives back allocations that have no inventory asks this when it has locked the
-    providers. Whoever adds an inventory locks its provider first and then sums up, so one of the
-    two sees what the other did.
+    A writer that gives back allocations without an inventory calls this when it has locked the
+    providers. A writer that adds an inventory locks its provider first and then sums up, so one of
+    the two sees what the other did.
+
+    :raises LostRace: there is such an inventory.
     """
-    wanted = set(keys)
-    rows = tx.execute_among(_KEYS, "provider_ids", {key[0] for key in wanted})
-    for provider_id, class_id in sorted({(row[0], row[1]) for row in rows} & wanted):
+    absent = set(keys)
+    rows = tx.execute_among(_KEYS, "provider_ids", {key[0] for key in absent})
+    for provider_id, class_id in sorted({(row[0], row[1]) for row in rows} & absent):
         raise LostRace(
             f"Provider number {provider_id} was given an inventory of class {class_id} meanwhile."
         )
 
 
 def allocated(tx: ReadTransaction, keys: Collection[tuple[int, int]]) -> dict[tuple[int, int], int]:
-    """The sums of the allocations by (provider id, class id); 0 where there are none."""
+    """Return the sums of the allocations by (provider id, class id); 0 for none."""
     if not keys:
         return {}
     rows = tx.execute(
@@ -248,7 +249,7 @@ def allocated(tx: ReadTransaction, keys: Collection[tuple[int, int]]) -> dict[tu
 
 
 def stored_ratio(tx: ReadTransaction, ratio: float) -> float:
-    """The allocation ratio as the database will give it back."""
+    """Return the allocation ratio as the database will return it."""
     return single_precision(ratio) if tx.batches.family == "mysql" else float(ratio)
 
 

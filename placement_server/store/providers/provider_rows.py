@@ -1,4 +1,4 @@
-"""How a resource provider is read: with the uuids of its parent and of its root."""
+"""Reads of resource providers, with the uuids of parent and root."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SELECT_PROVIDERS: Final = select(
     )
 )
 _BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid == bindparam("uuid"))
-# MySQL must find them by their ids, to lock them in that order and nothing before them.
+# MySQL must find them by their ids, to lock them in that order and nothing else before.
 BY_ID: Final = "FORCE INDEX (PRIMARY)"
 HOLD_PROVIDERS: Final = (
     select(resource_providers.c.id)
@@ -43,12 +43,12 @@ HOLD_PROVIDERS: Final = (
     .with_hint(resource_providers, BY_ID, "mariadb")
     .with_for_update(key_share=True)
 )
-"""Locks all providers, or those of a condition that is added, in the order in which claims do."""
+"""Locks all providers, or those of an added condition, in the order in which claims do."""
 _WIDTH: Final = len(SELECT_PROVIDERS.selected_columns)
 
 
 def provider_of(row: AnyRow | tuple[Any, ...]) -> Provider:
-    """The provider in a row of SELECT_PROVIDERS."""
+    """Return the provider in a row of SELECT_PROVIDERS."""
     provider_id, uuid, name, generation, parent, root, created, updated, root_id = row
     return Provider(
         provider_id,
@@ -64,7 +64,10 @@ def provider_of(row: AnyRow | tuple[Any, ...]) -> Provider:
 
 
 def get(tx: ReadTransaction, uuid: str) -> Provider:
-    """The provider with exactly this uuid. Raises ProviderNotFound."""
+    """Return the provider with exactly this uuid.
+
+    :raises ProviderNotFound: it does not exist.
+    """
     row = tx.execute(_BY_UUID, {"uuid": uuid}).first()
     if row is None:
         raise ProviderNotFound(uuid)
@@ -74,7 +77,7 @@ def get(tx: ReadTransaction, uuid: str) -> Provider:
 def select_with(
     source: FromClause, link: ColumnElement[int], *columns: ColumnElement[Any]
 ) -> AnySelect:
-    """The statement for :func:`get_with`: columns of ``source``, where ``link`` is the provider.
+    """Return the statement for :func:`get_with`: columns of ``source``, joined by ``link``.
 
     The first column must not be nullable.
     """
@@ -88,7 +91,10 @@ def select_with(
 def get_with(
     tx: ReadTransaction, statement: AnySelect, uuid: str
 ) -> tuple[Provider, list[tuple[Any, ...]]]:
-    """The provider and the rows that belong to it, in one statement. Raises ProviderNotFound."""
+    """Return the provider and the rows that belong to it, read in one statement.
+
+    :raises ProviderNotFound: it does not exist.
+    """
     rows = tx.execute(statement, {"uuid": uuid}).all()
     if not rows:
         raise ProviderNotFound(uuid)

@@ -38,8 +38,8 @@ __all__ = ["bump", "create", "delete", "find", "get", "identified", "update"]
 
 _C: Final = resource_providers.c
 
-# Found by the index of the roots, MySQL would lock that first and the row then, which is not how
-# the end of a provider does.
+# With the index of the roots, MySQL would lock that first and then the row, which is not the order
+# of the delete of a provider.
 _UPDATE: Final = (
     sa.update(resource_providers)
     .with_hint(BY_ID, dialect_name="mysql")
@@ -73,8 +73,8 @@ _ALLOCATED: Final = select(
 def bump(tx: WriteTransaction, provider: Provider, *, by: int = 1) -> None:
     """Raise the generation, provided that the provider is as it was read.
 
-    By 0, the provider is held and nothing of it changes. Raises LostRace where it is another one:
-    the whole transaction then begins anew.
+    :param by: by how much; with 0 the provider is locked and nothing of it changes.
+    :raises LostRace: the provider changed, and the whole transaction is retried.
     """
     values: dict[str, object] = {
         "the_id": provider.id,
@@ -92,21 +92,24 @@ def bump(tx: WriteTransaction, provider: Provider, *, by: int = 1) -> None:
 def create(
     tx: WriteTransaction, *, uuid: str, name: str, parent_uuid: str | None = None
 ) -> Provider:
-    """A new provider of generation 0, a root unless it has a parent.
+    """Create a provider of generation 0, a root unless it has a parent.
 
-    Raises ProviderNameMissing, ParentIsSelf, ParentNotFound, ProviderUuidTaken or
-    ProviderNameTaken.
+    :raises ProviderNameMissing: the name is empty.
+    :raises ParentIsSelf: the parent has the same uuid.
+    :raises ParentNotFound: the parent does not exist.
+    :raises ProviderUuidTaken: another provider has the uuid.
+    :raises ProviderNameTaken: another provider has the name.
     """
     if not name:
         raise ProviderNameMissing
     if parent_uuid is not None and parent_uuid == uuid:
         raise ParentIsSelf(uuid)
     parent = None if parent_uuid is None else _hold_parent(tx, parent_uuid)
-    taken = tx.execute(select(_C.uuid).where(sa.or_(_C.uuid == uuid, _C.name == name))).scalars()
-    holders = taken.all()
-    if uuid in holders:
+    same = tx.execute(select(_C.uuid).where(sa.or_(_C.uuid == uuid, _C.name == name))).scalars()
+    uuids = same.all()
+    if uuid in uuids:
         raise ProviderUuidTaken(uuid)
-    if holders:
+    if uuids:
         raise ProviderNameTaken(name)
     inserted = tx.execute(
         sa.insert(resource_providers).values(
@@ -133,7 +136,7 @@ def create(
 
 
 class _Parent(NamedTuple):
-    """What a new child must know."""
+    """The parent and the root of a new child."""
 
     id: int
     uuid: str
@@ -142,7 +145,7 @@ class _Parent(NamedTuple):
 
 
 def _hold_parent(tx: WriteTransaction, parent_uuid: str) -> _Parent:
-    """The parent; neither it nor its root can move or vanish until the end."""
+    """Lock the parent and its root: neither can move or be deleted until the transaction ends."""
     row = tx.execute(_PARENT, {"uuid": parent_uuid}).first()
     if row is None:
         raise ParentNotFound(parent_uuid)
@@ -164,9 +167,16 @@ def update(
 ) -> Provider:
     """Rename a provider, and move it with its whole subtree under another parent, or out.
 
-    ``reparenting_allowed`` is False for old microversions, which may only give a parent to a
-    provider that has none. The generation stays. Raises ProviderNotFound, ProviderNameTaken,
-    ParentNotFound, ReparentingNotAllowed, UnparentingNotAllowed or ParentLoop.
+    The generation stays.
+
+    :param reparenting_allowed: false for old microversions, which may only give a parent to a
+        provider that has none.
+    :raises ProviderNotFound: the provider does not exist.
+    :raises ProviderNameTaken: another provider has the name.
+    :raises ParentNotFound: the parent does not exist.
+    :raises ReparentingNotAllowed: it has a parent, and the microversion is too old to move it.
+    :raises UnparentingNotAllowed: it has a parent, and the microversion is too old to move it out.
+    :raises ParentLoop: the parent is in the subtree of the provider.
     """
     provider = get(tx, uuid)
     values: dict[str, object] = {"name": name}
@@ -190,7 +200,7 @@ def update(
 def _move(
     tx: WriteTransaction, provider: Provider, parent_uuid: str | None, allowed: bool
 ) -> int | None:
-    """Give the provider's subtree its new root; returns the id of the new parent."""
+    """Give the provider's subtree its new root, and return the id of the new parent."""
     if parent_uuid is None:
         if not allowed:
             raise UnparentingNotAllowed(provider.uuid)
@@ -202,13 +212,13 @@ def _move(
         new_parent_id, new_root_id = row
         if provider.parent_uuid is not None and not allowed:
             raise ReparentingNotAllowed(provider.uuid)
-    # Two moves at the same time could close a loop that neither sees: both trees are held
-    # whole, in the order that claims take providers in, and looked at again: somebody may have
-    # made a child, or moved one in, before all were held.
+    # Two moves at the same time could close a loop that neither sees: both trees are locked
+    # whole, in the order in which claims lock providers, and read again: another writer may have
+    # made a child, or moved one in, before all were locked.
     trees = {"root_ids": sorted({provider.root_id, new_root_id})}
     ids = [row.id for row in tx.execute(_TREE_ROWS, trees)]
-    for some in chunks(ids):
-        tx.execute(_HOLD, {"ids": some}).all()
+    for chunk in chunks(ids):
+        tx.execute(_HOLD, {"ids": chunk}).all()
     rows = tx.execute(_TREE_ROWS, trees).all()
     if not {row.id for row in rows} <= set(ids):
         raise LostRace(
@@ -243,10 +253,12 @@ def _move(
 def delete(tx: WriteTransaction, uuid: str) -> None:
     """Delete a provider with its inventories and its trait and aggregate associations.
 
-    Raises ProviderNotFound, ProviderHasChildren or ProviderHasAllocations.
+    :raises ProviderNotFound: it does not exist.
+    :raises ProviderHasChildren: it has children.
+    :raises ProviderHasAllocations: it has allocations.
     """
-    # A claim takes the inventories first and the provider last; whoever holds the inventories
-    # of a provider has no claim on it in the making.
+    # A claim locks the inventories first and the provider last; so while the inventories of a
+    # provider are locked here, no claim on it is in progress.
     inventory_rows.hold(tx, uuid)
     provider = get(tx, uuid)
     key = {"the_id": provider.id}
@@ -254,8 +266,8 @@ def delete(tx: WriteTransaction, uuid: str) -> None:
         raise ProviderHasChildren(uuid)
     if tx.execute(_ALLOCATED, key).scalar():
         raise ProviderHasAllocations(uuid)
-    # A move leaves the generation alone, but the tree that loses the provider is another one then.
-    held = tx.execute(
+    # A move does not raise the generation, but then another tree loses the provider.
+    unchanged = tx.execute(
         select(_C.id)
         .where(
             _C.id == provider.id,
@@ -264,7 +276,7 @@ def delete(tx: WriteTransaction, uuid: str) -> None:
         )
         .with_for_update()
     ).first()
-    if held is None:
+    if unchanged is None:
         raise LostRace(f"Provider {uuid} changed meanwhile.", uuids=[uuid])
     for table in (inventories, resource_provider_traits, resource_provider_aggregates):
         tx.execute(sa.delete(table).where(table.c.resource_provider_id == provider.id))

@@ -1,4 +1,4 @@
-"""Traits, and which providers have them."""
+"""Traits, and the traits of providers."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def list_names(
     prefix: str | None = None,
     associated: bool | None = None,
 ) -> list[TraitRow]:
-    """Traits in the order of their ids, those that satisfy every filter given.
+    """Return the traits that satisfy every filter given, in the order of their ids.
 
-    ``prefix`` is literal and case counts.
+    :param prefix: literal and case-sensitive.
+    :param associated: whether a provider has the trait.
     """
     statement = _ROWS
     if associated is not None:
@@ -71,7 +72,10 @@ def list_names(
 
 
 def get(tx: ReadTransaction, name: str) -> TraitRow:
-    """One trait. Raises TraitNotFound."""
+    """Return one trait.
+
+    :raises TraitNotFound: it does not exist.
+    """
     row = tx.execute(_ONE, {"name": name}).first()
     if row is None:
         raise TraitNotFound([name])
@@ -79,7 +83,7 @@ def get(tx: ReadTransaction, name: str) -> TraitRow:
 
 
 def ensure(tx: WriteTransaction, name: str) -> tuple[TraitRow, bool]:
-    """The trait, and whether it had to be created."""
+    """Return the trait, and whether it had to be created."""
     row = tx.execute(_ONE, {"name": name}).first()
     if row is not None:
         return _trait(row), False
@@ -89,11 +93,16 @@ def ensure(tx: WriteTransaction, name: str) -> tuple[TraitRow, bool]:
 
 
 def delete(tx: WriteTransaction, name: str) -> None:
-    """Delete a custom trait. Raises TraitNotFound, StandardName, TraitInUse."""
+    """Delete a custom trait.
+
+    :raises TraitNotFound: it does not exist.
+    :raises StandardName: it is a standard trait.
+    :raises TraitInUse: a provider has it.
+    """
     trait = get(tx, name)
     if is_standard(name):
         raise StandardName(name)
-    # a provider that gets the trait now holds a share of its row
+    # a provider that gets the trait now has a share lock of its row
     tx.execute(select(_T.id).where(_T.id == trait.id).with_for_update())
     if tx.execute(select(_LINKS.c.trait_id).where(_LINKS.c.trait_id == trait.id).limit(1)).first():
         raise TraitInUse(name)
@@ -102,7 +111,10 @@ def delete(tx: WriteTransaction, name: str) -> None:
 
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, list[TraitRow]]:
-    """The provider and its traits. Raises ProviderNotFound."""
+    """Return the provider and its traits.
+
+    :raises ProviderNotFound: it does not exist.
+    """
     provider, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
     return provider, [_trait(row) for row in rows]
 
@@ -112,8 +124,9 @@ def replace_of_provider(
 ) -> tuple[Provider, list[TraitRow]]:
     """Make these the traits of the provider; the generation rises if that changes anything.
 
-    Raises ProviderNotFound, ConcurrentUpdate when ``generation`` is not the current one,
-    TraitNotFound with all unknown names.
+    :raises ProviderNotFound: the provider does not exist.
+    :raises ConcurrentUpdate: ``generation`` is not the current one.
+    :raises TraitNotFound: traits do not exist; it has all of these.
     """
     provider = provider_rows.get(tx, uuid)
     if provider.generation != generation:
@@ -121,29 +134,31 @@ def replace_of_provider(
             "Resource provider's generation already changed. Please update the generation and "
             "try again."
         )
-    wanted = set(trait_ids(tx, names).values())
-    _set(tx, provider, wanted)
+    _set(tx, provider, set(trait_ids(tx, names).values()))
     return of_provider(tx, uuid)
 
 
 def delete_of_provider(tx: WriteTransaction, uuid: str) -> None:
-    """Take all traits from the provider; the generation rises if it had any."""
+    """Take all traits from the provider; the generation rises if it had any.
+
+    :raises ProviderNotFound: it does not exist.
+    """
     _set(tx, provider_rows.get(tx, uuid), set())
 
 
-def _set(tx: WriteTransaction, provider: Provider, wanted: set[int]) -> None:
-    present = set(tx.execute(_LINKED, {"provider_id": provider.id}).scalars())
-    if present == wanted:
+def _set(tx: WriteTransaction, provider: Provider, new_ids: set[int]) -> None:
+    old_ids = set(tx.execute(_LINKED, {"provider_id": provider.id}).scalars())
+    if old_ids == new_ids:
         return
     bump(tx, provider)
-    if present - wanted:
+    if old_ids - new_ids:
         tx.execute(
             sa.delete(_LINKS).where(
                 _LINKS.c.resource_provider_id == provider.id,
-                _LINKS.c.trait_id.in_(sorted(present - wanted)),
+                _LINKS.c.trait_id.in_(sorted(old_ids - new_ids)),
             )
         )
-    if wanted - present:
+    if new_ids - old_ids:
         tx.execute(
             sa.insert(_LINKS),
             [
@@ -153,7 +168,7 @@ def _set(tx: WriteTransaction, provider: Provider, wanted: set[int]) -> None:
                     "created_at": tx.now,
                     "updated_at": tx.now,
                 }
-                for trait_id in sorted(wanted - present)
+                for trait_id in sorted(new_ids - old_ids)
             ],
         )
     tx.touch([provider.root_id], STRUCTURE)
