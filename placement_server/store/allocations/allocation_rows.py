@@ -1,4 +1,4 @@
-"""Reading allocations, by consumer and by provider."""
+"""Reads of allocations, by consumer and by provider."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _RECORDS_OF_PROVIDER: Final = _RECORDS.where(
 def of_consumer(
     tx: ReadTransaction, consumer_uuid: str
 ) -> tuple[ConsumerRecord | None, list[AllocationRow]]:
-    """A consumer and all that it holds; (None, []) for one that holds nothing."""
+    """Return a consumer and its allocations; (None, []) when it has none."""
     rows = [_row(row) for row in tx.execute(_OF_CONSUMER, {"uuid": consumer_uuid}).all()]
     if not rows:
         return None, []
@@ -71,7 +71,10 @@ def of_consumer(
 def of_provider(
     tx: ReadTransaction, uuid: str
 ) -> tuple[Provider, list[tuple[ConsumerRecord, list[AllocationRow]]]]:
-    """A provider and who holds what of it. Raises ProviderNotFound."""
+    """Return a provider, and its allocations by consumer.
+
+    :raises ProviderNotFound: it does not exist.
+    """
     provider = provider_rows.get(tx, uuid)
     key = {"the_id": provider.id}
     by_consumer: dict[str, list[AllocationRow]] = {}

@@ -1,21 +1,21 @@
-"""Allocations: who holds what, and changing it.
+"""Writes of allocations.
 
 A write replaces all allocations of the consumers it names, in one transaction:
 
-1. lock the consumers' records when there are several (they are rarely wanted by two writers);
-2. read consumers, what they hold, providers and inventories in one statement; check, and refuse
-   what does not fit;
+1. lock the consumers' records when there are several (two writers rarely need the same);
+2. read the write context in one statement: consumers, their allocations, providers and
+   inventories; check, and refuse what does not fit;
 3. write consumers and allocations, the consumers only if they still are as they were read;
 4. add to the use of the inventories, each only where it still fits: here, late, the contended
    rows are locked, in the order of (provider id, class id); raise the providers' generations, in
-   the order of their ids; append to the changes; commit.
+   the order of their ids; append the change records; commit.
 
-Allocations that have no inventory, left by older software, are given back to none; where there are
-such, it is asked under the locks of 4 whether there is an inventory now.
+Allocations without an inventory, left by older software, are given back to none; if there are such,
+the write checks under the locks of 4 that there is still no inventory.
 
-When a condition of 3 or 4 does not hold any more, something changed since 2: roll back, and begin
-anew. No generation of a provider is compared, so writers of one provider wait for each other only
-from 4 to the commit, and none has to try again while there is room.
+When a condition of 3 or 4 does not hold any more, something changed since 2: the transaction is
+rolled back and retried. No generation of a provider is compared, so writers of one provider wait
+for each other only from 4 to the commit, and none has to retry while there is room.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Final
 
 from placement_server.store.allocations import claim_check, consumers
 from placement_server.store.allocations.allocation_rows import of_consumer, of_provider
-from placement_server.store.allocations.claim_check import Asked, Key
+from placement_server.store.allocations.claim_check import Key, Requested
 from placement_server.store.allocations.consumers import SeenConsumer
-from placement_server.store.allocations.write_context import Scene, look
+from placement_server.store.allocations.write_context import WriteContext, read_context
 from placement_server.store.dialects import Insertion, Rise
 from placement_server.store.errors import NoAllocations, ProviderNotFound, listed
 from placement_server.store.providers import inventory_rows
@@ -38,7 +38,7 @@ from placement_server.store.transactions.transaction import WriteTransaction
 
 __all__ = ["delete", "of_consumer", "of_provider", "write"]
 
-# How many inventories or providers an error names.
+# The most inventories or providers that an error names.
 _SHOWN: Final = 8
 _COLUMNS: Final = (
     ("resource_provider_id", "int"),
@@ -51,64 +51,75 @@ _COLUMNS: Final = (
 def write(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:
     """Give each consumer exactly its new allocations.
 
-    Raises, in this order: ConsumerGenerationConflict, ProviderNotFound, ResourceClassNotFound,
-    InvalidInventoryForAllocation, ConstraintViolated, CapacityExceeded.
+    The errors are raised in this order.
+
+    :raises ConsumerGenerationConflict: a consumer's generation is not the expected one.
+    :raises ProviderNotFound: a provider does not exist.
+    :raises ResourceClassNotFound: classes do not exist.
+    :raises InvalidInventoryForAllocation: a provider has no inventory of a class.
+    :raises ConstraintViolated: an amount is not one that the inventory gives out.
+    :raises CapacityExceeded: an amount does not fit.
     """
     if len(writes) > 1:
         consumers.lock(tx, writes)
-    scene = look(tx, writes)
-    consumers.check_generations(scene.consumers)
-    _apply(tx, scene, raise_emptied=True)
+    context = read_context(tx, writes)
+    consumers.check_generations(context.consumers)
+    _apply(tx, context, raise_emptied=True)
 
 
 def delete(tx: WriteTransaction, consumer_uuid: str) -> None:
-    """Take everything from a consumer and end it; no provider's generation rises.
+    """Delete all allocations of a consumer, and its record; no provider's generation rises.
 
-    Raises NoAllocations.
+    :raises NoAllocations: it has none.
     """
-    scene = look(tx, [ConsumerWrite(consumer_uuid, {}, "", "", expected_generation=ANY)])
-    if not scene.consumers[0].old:
+    context = read_context(tx, [ConsumerWrite(consumer_uuid, {}, "", "", expected_generation=ANY)])
+    if not context.consumers[0].old:
         raise NoAllocations(consumer_uuid)
-    _apply(tx, scene, raise_emptied=False)
+    _apply(tx, context, raise_emptied=False)
 
 
-def _apply(tx: WriteTransaction, scene: Scene, *, raise_emptied: bool) -> None:
-    given_back = sum_of_old(scene.consumers)
-    check_providers(scene.consumers, scene.provider_ids)
-    asked = new_allocations(tx, scene.consumers, scene.provider_ids)
-    taken = claim_check.check(asked, scene.inventories, given_back)
+def _apply(tx: WriteTransaction, context: WriteContext, *, raise_emptied: bool) -> None:
+    given_back = sum_of_old(context.consumers)
+    check_providers(context.consumers, context.provider_ids)
+    requested = new_allocations(tx, context.consumers, context.provider_ids)
+    taken = claim_check.check(requested, context.inventories, given_back)
 
-    replace_holdings(tx, scene.consumers, asked)
+    replace_holdings(tx, context.consumers, requested)
 
-    if not scene.root_ids:
+    if not context.root_ids:
         return
-    raised = raised_providers(scene.consumers, asked, emptied_too=raise_emptied)
-    rises = [Rise(one, root, one in raised) for one, root in sorted(scene.root_ids.items())]
-    wanted = claim_check.changes(taken, scene.inventories, given_back)
-    settled = tx.settle(wanted, rises)
-    if settled.applied != len(wanted):
+    raised = raised_providers(context.consumers, requested, emptied_too=raise_emptied)
+    rises = [
+        Rise(provider_id, root_id, provider_id in raised)
+        for provider_id, root_id in sorted(context.root_ids.items())
+    ]
+    changes = claim_check.changes(taken, context.inventories, given_back)
+    settled = tx.settle(changes, rises)
+    if settled.applied != len(changes):
         raise LostRace(
-            f"An inventory of the request changed since it was checked: {_named(scene, asked)}.",
-            uuids=list(scene.provider_ids),
+            "An inventory of the request changed since it was checked: "
+            f"{_inventory_names(context, requested)}.",
+            uuids=list(context.provider_ids),
         )
     if settled.found != len(rises):
         raise LostRace(
             "A provider of the request moved or was deleted since it was read: "
-            f"{listed(scene.provider_ids, _SHOWN)}.",
-            uuids=list(scene.provider_ids),
+            f"{listed(context.provider_ids, _SHOWN)}.",
+            uuids=list(context.provider_ids),
         )
-    inventory_rows.require_none(tx, given_back.keys() - scene.inventories.keys())
+    inventory_rows.require_none(tx, given_back.keys() - context.inventories.keys())
 
 
-def _named(scene: Scene, asked: Sequence[Asked]) -> str:
-    """Which inventories it was about; those only given back to are named by their provider."""
-    names = {f"{one.resource_class} of {one.provider_uuid}": None for one in asked}
-    claimed = {one.provider_uuid for one in asked}
-    return listed([*names, *(uuid for uuid in scene.provider_ids if uuid not in claimed)], _SHOWN)
+def _inventory_names(context: WriteContext, requested: Sequence[Requested]) -> str:
+    """Name the inventories of a write; those that are only given back to, by their provider."""
+    names = {f"{new.resource_class} of {new.provider_uuid}": None for new in requested}
+    claimed = {new.provider_uuid for new in requested}
+    others = (uuid for uuid in context.provider_ids if uuid not in claimed)
+    return listed([*names, *others], _SHOWN)
 
 
 def sum_of_old(seen: Sequence[SeenConsumer]) -> dict[Key, int]:
-    """What the consumers have now, by inventory."""
+    """Return the sums of the consumers' present allocations, by inventory."""
     sums: dict[Key, int] = {}
     for consumer in seen:
         for provider_id, class_id, used in consumer.old:
@@ -118,7 +129,10 @@ def sum_of_old(seen: Sequence[SeenConsumer]) -> dict[Key, int]:
 
 
 def check_providers(seen: Sequence[SeenConsumer], provider_ids: Mapping[str, int]) -> None:
-    """Raises ProviderNotFound for the first provider of the request that does not exist."""
+    """Check that all providers of the request exist.
+
+    :raises ProviderNotFound: for the first that does not.
+    """
     for consumer in seen:
         for uuid in consumer.write.allocations:
             if uuid not in provider_ids:
@@ -127,15 +141,18 @@ def check_providers(seen: Sequence[SeenConsumer], provider_ids: Mapping[str, int
 
 def new_allocations(
     tx: WriteTransaction, seen: Sequence[SeenConsumer], provider_ids: Mapping[str, int]
-) -> list[Asked]:
-    """All new allocations in the order of the request. Raises ResourceClassNotFound."""
+) -> list[Requested]:
+    """Return all new allocations in the order of the request.
+
+    :raises ResourceClassNotFound: classes do not exist.
+    """
     names: dict[str, None] = {}
     for consumer in seen:
         for amounts in consumer.write.allocations.values():
             names.update(dict.fromkeys(amounts))
     ids = class_ids(tx, list(names))
     return [
-        Asked(consumer.write.uuid, uuid, provider_ids[uuid], name, ids[name], amount)
+        Requested(consumer.write.uuid, uuid, provider_ids[uuid], name, ids[name], amount)
         for consumer in seen
         for uuid, amounts in consumer.write.allocations.items()
         for name, amount in amounts.items()
@@ -143,11 +160,13 @@ def new_allocations(
 
 
 def raised_providers(
-    seen: Sequence[SeenConsumer], asked: Sequence[Asked], *, emptied_too: bool = True
+    seen: Sequence[SeenConsumer], requested: Sequence[Requested], *, emptied_too: bool = True
 ) -> set[int]:
-    """Ids of the providers whose generation rises: those named, and those that a consumer with
-    an empty set leaves."""
-    raised = {one.provider_id for one in asked}
+    """Return the ids of the providers whose generation rises.
+
+    These are those named and, with ``emptied_too``, those that a consumer with an empty set leaves.
+    """
+    raised = {new.provider_id for new in requested}
     if emptied_too:
         for consumer in seen:
             if not consumer.write.allocations:
@@ -156,10 +175,14 @@ def raised_providers(
 
 
 def replace_holdings(
-    tx: WriteTransaction, seen: Sequence[SeenConsumer], asked: Sequence[Asked]
+    tx: WriteTransaction, seen: Sequence[SeenConsumer], requested: Sequence[Requested]
 ) -> None:
-    """Write consumers and their allocations; inventories are not touched here. Raises LostRace."""
-    new = consumers.store_records(tx, seen)
+    """Write consumers and their allocations, without a change of inventories.
+
+    :raises LostRace: a consumer changed since it was read.
+    """
+    new_consumers = consumers.store_records(tx, seen)
     consumers.delete_allocations(tx, seen)
-    rows = [(one.provider_id, one.consumer_uuid, one.class_id, one.amount) for one in asked]
-    tx.batches.insert(tx.connection, [new, Insertion("allocations", _COLUMNS, rows)], tx.now)
+    rows = [(new.provider_id, new.consumer_uuid, new.class_id, new.amount) for new in requested]
+    insertions = [new_consumers, Insertion("allocations", _COLUMNS, rows)]
+    tx.batches.insert(tx.connection, insertions, tx.now)

@@ -1,4 +1,4 @@
-"""What a set of new allocations does to inventories, and whether it may. No database here."""
+"""The check of new allocations against inventories, without a database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[int, int]
 
 
 class Inventory(Protocol):
-    """What a claim needs to know of an inventory."""
+    """The attributes of an inventory that a claim is checked against."""
 
     @property
     def id(self) -> int: ...
@@ -34,7 +34,7 @@ class Inventory(Protocol):
 
 
 class KnownInventory(NamedTuple):
-    """An inventory as far as claims are checked against it."""
+    """An inventory, with the attributes that claims are checked against."""
 
     id: int
     min_unit: int
@@ -44,7 +44,7 @@ class KnownInventory(NamedTuple):
     used: int
 
 
-class Asked(NamedTuple):
+class Requested(NamedTuple):
     """One new allocation, in the order of the request."""
 
     consumer_uuid: str
@@ -56,7 +56,7 @@ class Asked(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """All that one request takes from one inventory."""
+    """The sum, smallest and largest of the amounts that one request takes from one inventory."""
 
     total: int
     smallest: int
@@ -64,34 +64,36 @@ class Taken(NamedTuple):
 
 
 def check(
-    asked: Sequence[Asked],
+    requested: Sequence[Requested],
     inventories: Mapping[Key, Inventory],
     given_back: Mapping[Key, int],
 ) -> dict[Key, Taken]:
-    """What the request takes from each inventory.
+    """Return what the request takes from each inventory.
 
-    ``given_back`` is what the request's consumers hold now. An inventory that is over capacity
-    may be used as much as before or less, judged by the state before the request.
+    An inventory that is over capacity may be used as much as before or less, compared with the
+    state before the request. The errors are for the first allocation that is not possible.
 
-    Raises InvalidInventoryForAllocation, ConstraintViolated or CapacityExceeded for the first
-    allocation that is not possible.
+    :param given_back: the present allocations of the request's consumers.
+    :raises InvalidInventoryForAllocation: there is no inventory for it.
+    :raises ConstraintViolated: the amount is not one that the inventory gives out.
+    :raises CapacityExceeded: the amount does not fit.
     """
-    _check_inventories_exist(asked, inventories)
+    _check_inventories_exist(requested, inventories)
     taken: dict[Key, Taken] = {}
-    for one in asked:
-        key = (one.provider_id, one.class_id)
+    for new in requested:
+        key = (new.provider_id, new.class_id)
         inventory = inventories.get(key)
         if inventory is None:
-            raise InvalidInventoryForAllocation([one.resource_class], [one.provider_uuid])
-        amount = one.amount
+            raise InvalidInventoryForAllocation([new.resource_class], [new.provider_uuid])
+        amount = new.amount
         if (
             amount < inventory.min_unit
             or amount > inventory.max_unit
             or amount % inventory.step_size
         ):
             raise ConstraintViolated(
-                one.resource_class,
-                one.provider_uuid,
+                new.resource_class,
+                new.provider_uuid,
                 amount,
                 inventory.min_unit,
                 inventory.max_unit,
@@ -102,7 +104,7 @@ def check(
         back = given_back.get(key, 0)
         if total > back and inventory.used - back + total > inventory.capacity:
             free = inventory.capacity - (inventory.used - back + total - amount)
-            raise CapacityExceeded(one.resource_class, one.provider_uuid, amount, max(free, 0))
+            raise CapacityExceeded(new.resource_class, new.provider_uuid, amount, max(free, 0))
         taken[key] = (
             Taken(amount, amount, amount)
             if so_far is None
@@ -111,10 +113,12 @@ def check(
     return taken
 
 
-def _check_inventories_exist(asked: Sequence[Asked], inventories: Mapping[Key, Inventory]) -> None:
+def _check_inventories_exist(
+    requested: Sequence[Requested], inventories: Mapping[Key, Inventory]
+) -> None:
     """Refuse providers that have none of all the classes that the request names."""
-    providers = {one.provider_id: one.provider_uuid for one in asked}
-    classes = dict(sorted({one.class_id: one.resource_class for one in asked}.items()))
+    providers = {new.provider_id: new.provider_uuid for new in requested}
+    classes = dict(sorted({new.class_id: new.resource_class for new in requested}.items()))
     stocked = {provider_id for provider_id, class_id in inventories if class_id in classes}
     bare = [uuid for provider_id, uuid in providers.items() if provider_id not in stocked]
     if bare:
@@ -126,12 +130,12 @@ def changes(
     inventories: Mapping[Key, Inventory],
     given_back: Mapping[Key, int],
 ) -> list[InventoryChange]:
-    """The changes of use, in the order of the keys.
+    """Return the changes of use, in the order of the keys.
 
-    What is taken and given back in equal parts is there too: the statement that applies it
-    also proves that the inventory is still the one that was checked.
+    Those of inventories with as much taken as given back are included: the statement that applies
+    them also proves that the inventory is still the one that was checked.
     """
-    result = []
+    changes = []
     for key in sorted(taken.keys() | given_back.keys()):
         inventory = inventories.get(key)
         if inventory is None:
@@ -140,9 +144,9 @@ def changes(
         back = given_back.get(key, 0)
         new = taken.get(key)
         if new is None:
-            result.append(InventoryChange(inventory.id, *key, -back))
+            changes.append(InventoryChange(inventory.id, *key, -back))
         else:
-            result.append(
+            changes.append(
                 InventoryChange(
                     inventory.id,
                     *key,
@@ -152,4 +156,4 @@ def changes(
                     inventory.step_size,
                 )
             )
-    return result
+    return changes

@@ -1,8 +1,8 @@
-"""Consumers: a record exists if and only if the consumer has allocations.
+"""The records of consumers: one exists if and only if the consumer has allocations.
 
 A write of several consumers locks their records first, in one order. A write of one consumer locks
 nothing, unless it makes a project, user or type: its record changes only while it still has the
-generation that was seen, which proves that its allocations are those that were seen, as every
+generation that was read, which proves that its allocations are those that were read, as every
 change of them raises the generation.
 """
 
@@ -48,7 +48,7 @@ _RAISE: Final = (
     )
 )
 _RAISE_AND_SET_TYPE: Final = _RAISE.values(consumer_type_id=bindparam("the_type"))
-# Different changes up to which each is a statement of its own.
+# The most different changes that are a statement each.
 _CHANGES: Final = 4
 _COLUMNS: Final = (
     ("uuid", "text"),
@@ -61,9 +61,10 @@ _COLUMNS: Final = (
 
 @dataclass(slots=True)
 class SeenConsumer:
-    """A consumer of the request as it is now; ``id`` is None when there is no record.
+    """A consumer of the request as it was read.
 
-    ``old`` has its present allocations: provider id, class id, amount.
+    :ivar id: `None` when there is no record.
+    :ivar old: its present allocations: provider id, class id, amount.
     """
 
     write: ConsumerWrite
@@ -73,14 +74,16 @@ class SeenConsumer:
 
 
 def lock(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:
-    """Lock the records of the consumers, as far as there are any, in the order of their uuids."""
+    """Lock those records of the consumers that exist, in the order of their uuids."""
     for uuids in chunks(sorted(write.uuid for write in writes)):
         tx.execute(_LOCK, {"uuids": uuids}).all()
 
 
 def check_generations(seen: Sequence[SeenConsumer]) -> None:
-    """Raises ConsumerGenerationConflict for the first consumer whose generation is not the one
-    that its writer expects."""
+    """Check that the consumers have the generations that their writers expect.
+
+    :raises ConsumerGenerationConflict: for the first that has another.
+    """
     for consumer in seen:
         expected = consumer.write.expected_generation
         if expected is ANY:
@@ -92,9 +95,9 @@ def check_generations(seen: Sequence[SeenConsumer]) -> None:
 
 
 def delete_allocations(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> None:
-    """Take away what the consumers have; the use of the inventories is not touched here.
+    """Delete the allocations of the consumers, without a change of the use of inventories.
 
-    Raises LostRace when they no longer have what was seen.
+    :raises LostRace: they are not those that were read.
     """
     deleted = 0
     for uuids in chunks(sorted(consumer.write.uuid for consumer in seen if consumer.old)):
@@ -104,10 +107,10 @@ def delete_allocations(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> No
 
 
 def store_records(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> Insertion:
-    """Raise or end the consumers' records, as their new sets of allocations demand.
+    """Raise the generations of the consumers, or delete the records of those left without any.
 
-    Returns the new records, which are still to be inserted. Raises LostRace when a record is not
-    the one that was seen.
+    :returns: the new records, which are still to be inserted.
+    :raises LostRace: a record is not the one that was read.
     """
     _end(tx, [consumer for consumer in seen if not consumer.write.allocations])
     living = [consumer for consumer in seen if consumer.write.allocations]
@@ -137,7 +140,7 @@ def store_records(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> Inserti
 
 
 class _Change(NamedTuple):
-    """What becomes of consumers with this generation."""
+    """The new values of consumers with this generation."""
 
     generation: int
     project_id: int
@@ -148,7 +151,7 @@ class _Change(NamedTuple):
 def _owners(
     tx: WriteTransaction, living: Sequence[SeenConsumer]
 ) -> list[tuple[int, int, int | Keep | None]]:
-    """Ids of project, user and type of each consumer, as its writer wants them."""
+    """Return the ids of the new project, user and type of each consumer."""
     if not living:
         return []
     ids = owners.ensure(
@@ -184,7 +187,7 @@ def _raise(tx: WriteTransaction, change: _Change, all_ids: Sequence[int]) -> Non
 
 
 def _raise_each(tx: WriteTransaction, raised: Mapping[_Change, Sequence[int]]) -> None:
-    """One statement for consumers that have little in common."""
+    """Apply changes in one statement for consumers that have little in common."""
     by_statement: dict[sa.Update, list[dict[str, object]]] = {}
     for change, ids in raised.items():
         values = _values(tx, change)
@@ -219,6 +222,6 @@ def _end(tx: WriteTransaction, ended: Sequence[SeenConsumer]) -> None:
             _require_all(tx.execute(_DELETE, {"ids": ids, "seen": generation}), ids)
 
 
-def _require_all(result: AnyResult, wanted: Sequence[object]) -> None:
-    if result.rowcount != len(wanted):
+def _require_all(result: AnyResult, rows: Sequence[object]) -> None:
+    if result.rowcount != len(rows):
         raise LostRace("A consumer of the request changed since it was read.")

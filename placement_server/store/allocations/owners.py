@@ -1,4 +1,4 @@
-"""Projects, users and consumer types: made on first use, never removed.
+"""Projects, users and consumer types, which are made on first use and never removed.
 
 Because none is ever removed or renamed, a process may remember the ids that it has seen.
 """
@@ -43,40 +43,40 @@ def ensure(
     *,
     before_inserting: Callable[[], None] = lambda: None,
 ) -> OwnerIds:
-    """The ids of these projects, users and consumer types; new ones are inserted.
+    """Return the ids of these projects, users and consumer types; insert those that are new.
 
-    ``before_inserting`` is called when there are such, to take locks that come before theirs.
+    The loser of the race for a new name waits for the winner, fails on the unique key and is
+    retried. All writers insert in the same order, so they wait without deadlock.
 
-    Who loses the race for a new name waits for the winner, fails on the unique key and is begun
-    anew. All writers insert in the same order, so they wait without deadlock.
+    :param before_inserting: is called if some are new, to take locks that come before theirs.
     """
-    wanted = (sorted(set(project_ids)), sorted(set(user_ids)), sorted(set(type_names)))
-    known = tx.known_owners.among(wanted)
-    if known is not None:
-        return known
-    found = _find(tx, wanted)
-    tx.known_owners.learn(OwnerIds(*(dict(ids) for ids in found)))
-    new = [
+    all_names = (sorted(set(project_ids)), sorted(set(user_ids)), sorted(set(type_names)))
+    known_ids = tx.known_owners.among(all_names)
+    if known_ids is not None:
+        return known_ids
+    owner_ids = _find(tx, all_names)
+    tx.known_owners.learn(OwnerIds(*(dict(ids) for ids in owner_ids)))
+    new_names = [
         [name for name in names if name not in ids]
-        for names, ids in zip(wanted, found, strict=True)
+        for names, ids in zip(all_names, owner_ids, strict=True)
     ]
-    if any(new):
+    if any(new_names):
         before_inserting()
-        for table, column, names in zip(_TABLES, _NAME_COLUMNS, new, strict=True):
+        for table, column, names in zip(_TABLES, _NAME_COLUMNS, new_names, strict=True):
             if names:
                 rows = Insertion(table.name, [(column.name, "text")], [(name,) for name in names])
                 tx.batches.insert(tx.connection, [rows], tx.now)
-        for ids, inserted in zip(found, _find(tx, new), strict=True):
-            ids.update(inserted)
-    return found
+        for ids, inserted_ids in zip(owner_ids, _find(tx, new_names), strict=True):
+            ids.update(inserted_ids)
+    return owner_ids
 
 
-def _find(tx: WriteTransaction, names: Sequence[Sequence[str]]) -> OwnerIds:
-    """The ids of the names that there are."""
-    found = OwnerIds({}, {}, {})
-    parts = [chunks(some) for some in names]
+def _find(tx: WriteTransaction, all_names: Sequence[Sequence[str]]) -> OwnerIds:
+    """Return the ids of those names that exist."""
+    owner_ids = OwnerIds({}, {}, {})
+    parts = [chunks(names) for names in all_names]
     for projects_, users_, types in zip_longest(*parts, fillvalue=()):
         parameters = {"projects": projects_, "users": users_, "types": types}
         for kind, row_id, name in tx.execute(_FIND, parameters):
-            found[kind][name] = row_id
-    return found
+            owner_ids[kind][name] = row_id
+    return owner_ids

@@ -1,4 +1,4 @@
-"""Moving inventory between providers together with the allocations against it, at once."""
+"""The reshape: inventory moves between providers together with its allocations, at once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from placement_server.store.allocations.allocations import (
     replace_holdings,
     sum_of_old,
 )
-from placement_server.store.allocations.claim_check import Asked, Key, KnownInventory, Taken
-from placement_server.store.allocations.write_context import look
+from placement_server.store.allocations.claim_check import Key, KnownInventory, Requested, Taken
+from placement_server.store.allocations.write_context import read_context
 from placement_server.store.dialects import InventoryChange
 from placement_server.store.errors import (
     InventoryInUse,
@@ -38,24 +38,31 @@ from placement_server.store.transactions.transaction import (
     WriteTransaction,
 )
 
-Wanted = Mapping[str, tuple[int, Mapping[str, InventoryRecord]]]
-"""Provider uuid -> (generation the writer has seen, the provider's whole new inventory)."""
+NewInventories = Mapping[str, tuple[int, Mapping[str, InventoryRecord]]]
+"""Provider uuid -> (generation that the writer has read, the provider's whole new inventory)."""
 
 _BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid.in_(bindparam("uuids", expanding=True)))
 _BY_ID: Final = SELECT_PROVIDERS.where(PROVIDER.c.id.in_(bindparam("ids", expanding=True)))
 
 
-def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWrite]) -> None:
+def apply(
+    tx: WriteTransaction, inventories: NewInventories, writes: Sequence[ConsumerWrite]
+) -> None:
     """Give the listed providers exactly these inventories, the consumers exactly these allocations.
 
-    The allocations are checked against old and new inventories together, new ones counting.
+    The allocations are checked against old and new inventories together; of both, the new one
+    counts. The errors are raised in this order.
 
-    Raises, in this order: ReshapeProviderNotFound or ReshapeGenerationConflict for the first
-    provider concerned; ConsumerGenerationConflict; ProviderNotFound; ResourceClassNotFound;
-    InvalidInventoryForAllocation, ConstraintViolated or CapacityExceeded; InventoryInUse.
+    :raises ReshapeProviderNotFound: a provider to change does not exist.
+    :raises ReshapeGenerationConflict: a provider's generation is not the expected one.
+    :raises ConsumerGenerationConflict: a consumer's generation is not the expected one.
+    :raises ProviderNotFound: a provider of the allocations does not exist.
+    :raises ResourceClassNotFound: classes do not exist.
+    :raises ClaimRefused: an allocation is not possible.
+    :raises InventoryInUse: inventories to remove would be in use.
     """
     consumers.lock(tx, writes)
-    seen = look(tx, writes, providers=False).consumers
+    seen = read_context(tx, writes, providers=False).consumers
     listed = _listed(tx, inventories)
     consumers.check_generations(seen)
     given_back = sum_of_old(seen)
@@ -65,18 +72,22 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
     names = dict.fromkeys(name for _, records in inventories.values() for name in records)
     class_id = hold_classes(tx, names)
     class_id.require(names)
-    asked = new_allocations(tx, seen, provider_ids)
-    wanted = {
+    requested = new_allocations(tx, seen, provider_ids)
+    new_records = {
         listed[uuid].id: {class_id[name]: record for name, record in records.items()}
         for uuid, (_, records) in inventories.items()
     }
 
     # Before the inventories, in the order in which claims lock: one that waits for an inventory
     # has inserted its owners and its consumer already.
-    replace_holdings(tx, seen, asked)
+    replace_holdings(tx, seen, requested)
 
-    # From here to the commit nobody claims from the providers concerned.
-    ids = {*wanted, *(one.provider_id for one in asked), *(key[0] for key in given_back)}
+    # From here to the commit no other transaction claims from the providers concerned.
+    ids = {
+        *new_records,
+        *(new.provider_id for new in requested),
+        *(key[0] for key in given_back),
+    }
     stock = inventory_rows.hold_many(tx, ids)
     rows = tx.execute_among(_BY_ID, "ids", ids)
     providers = {row[0]: provider_of(row) for row in rows}
@@ -85,52 +96,58 @@ def apply(tx: WriteTransaction, inventories: Wanted, writes: Sequence[ConsumerWr
         if now is None or now.generation != provider.generation:
             raise LostRace(f"Provider {provider.uuid} changed meanwhile.", uuids=[provider.uuid])
 
-    before = _use_before(tx, stock, asked, given_back)
-    taken = claim_check.check(asked, _interim(tx, stock, wanted, before), given_back)
+    before = _use_before(tx, stock, requested, given_back)
+    interim = _interim(tx, stock, new_records, before)
+    taken = claim_check.check(requested, interim, given_back)
     after = _use_after(stock, taken, given_back)
     for uuid, provider in listed.items():
-        gone = [
+        used_classes = [
             key[1]
             for key in stock
-            if key[0] == provider.id and key[1] not in wanted[provider.id] and after[key]
+            if key[0] == provider.id and key[1] not in new_records[provider.id] and after[key]
         ]
-        if gone:
-            raise InventoryInUse(class_names(tx, sorted(gone)), uuid)
+        if used_classes:
+            raise InventoryInUse(class_names(tx, sorted(used_classes)), uuid)
 
-    _raise_generations(tx, providers, wanted, raised_providers(seen, asked))
+    _raise_generations(tx, providers, new_records, raised_providers(seen, requested))
     inventory_rows.remove(
         tx,
         [
             inventory
             for (provider_id, class_id_), inventory in stock.items()
-            if provider_id in wanted and class_id_ not in wanted[provider_id]
+            if provider_id in new_records and class_id_ not in new_records[provider_id]
         ],
     )
-    for provider_id in sorted(wanted):
+    for provider_id in sorted(new_records):
         inventory_rows.write(
             tx,
             provider_id,
             {key[1]: inventory for key, inventory in stock.items() if key[0] == provider_id},
-            wanted[provider_id],
+            new_records[provider_id],
         )
-    _move_use(tx, stock, wanted, after)
+    _move_use(tx, stock, new_records, after)
     inventory_rows.require_none(
-        tx, [key for key in given_back if key not in stock and key[1] not in wanted.get(key[0], ())]
+        tx,
+        [
+            key
+            for key in given_back
+            if key not in stock and key[1] not in new_records.get(key[0], ())
+        ],
     )
     listed_roots = {provider.root_id for provider in listed.values()}
     tx.touch(listed_roots, STRUCTURE)
     tx.touch({provider.root_id for provider in providers.values()} - listed_roots, USAGE)
 
 
-def _listed(tx: WriteTransaction, inventories: Wanted) -> dict[str, Provider]:
-    """The providers whose inventory is replaced, generations checked in the order given."""
-    found = _providers(tx, set(inventories))
+def _listed(tx: WriteTransaction, inventories: NewInventories) -> dict[str, Provider]:
+    """Return the providers whose inventory is replaced; check generations in the order given."""
+    providers = _providers(tx, set(inventories))
     for uuid, (generation, _) in inventories.items():
-        if uuid not in found:
+        if uuid not in providers:
             raise ReshapeProviderNotFound(uuid)
-        if found[uuid].generation != generation:
-            raise ReshapeGenerationConflict(uuid, found[uuid].generation, generation)
-    return {uuid: found[uuid] for uuid in inventories}
+        if providers[uuid].generation != generation:
+            raise ReshapeGenerationConflict(uuid, providers[uuid].generation, generation)
+    return {uuid: providers[uuid] for uuid in inventories}
 
 
 def _providers(tx: ReadTransaction, uuids: Collection[str]) -> dict[str, Provider]:
@@ -141,30 +158,34 @@ def _providers(tx: ReadTransaction, uuids: Collection[str]) -> dict[str, Provide
 def _use_before(
     tx: WriteTransaction,
     stock: Mapping[Key, HeldInventory],
-    asked: Sequence[Asked],
+    requested: Sequence[Requested],
     given_back: Mapping[Key, int],
 ) -> dict[Key, int]:
-    """What was allocated, before this reshape, of the inventories that it needs and that are not
-    there yet: older software may have left something."""
-    new: dict[Key, int] = {}
-    for one in asked:
-        key = (one.provider_id, one.class_id)
+    """Return what was allocated, before this reshape, of the inventories that it adds.
+
+    Older software may have left allocations without inventory.
+    """
+    added: dict[Key, int] = {}
+    for new in requested:
+        key = (new.provider_id, new.class_id)
         if key not in stock:
-            new[key] = new.get(key, 0) + one.amount
-    sums = inventory_rows.allocated(tx, new)
-    return {key: sums[key] - amount + given_back.get(key, 0) for key, amount in new.items()}
+            added[key] = added.get(key, 0) + new.amount
+    sums = inventory_rows.allocated(tx, added)
+    return {key: sums[key] - amount + given_back.get(key, 0) for key, amount in added.items()}
 
 
 def _interim(
     tx: WriteTransaction,
     stock: Mapping[Key, HeldInventory],
-    wanted: Mapping[int, Mapping[int, InventoryRecord]],
+    new_records: Mapping[int, Mapping[int, InventoryRecord]],
     before: Mapping[Key, int],
 ) -> dict[Key, claim_check.Inventory]:
-    """The inventories that the new allocations are checked against: old and new, new ones
-    counting."""
+    """Return the inventories that the new allocations are checked against.
+
+    They are the old and the new ones; of both, the new one counts.
+    """
     interim: dict[Key, claim_check.Inventory] = dict(stock)
-    for provider_id, records in wanted.items():
+    for provider_id, records in new_records.items():
         for class_id, record in records.items():
             old = stock.get((provider_id, class_id))
             interim[provider_id, class_id] = KnownInventory(
@@ -185,7 +206,7 @@ def _interim(
 def _use_after(
     stock: Mapping[Key, HeldInventory], taken: Mapping[Key, Taken], given_back: Mapping[Key, int]
 ) -> dict[Key, int]:
-    """The use of each held inventory once the allocations have moved."""
+    """Return the use of each held inventory once the allocations have moved."""
     return {
         key: inventory.used - given_back.get(key, 0) + (taken[key].total if key in taken else 0)
         for key, inventory in stock.items()
@@ -195,28 +216,29 @@ def _use_after(
 def _move_use(
     tx: WriteTransaction,
     stock: Mapping[Key, HeldInventory],
-    wanted: Mapping[int, Mapping[int, InventoryRecord]],
+    new_records: Mapping[int, Mapping[int, InventoryRecord]],
     after: Mapping[Key, int],
 ) -> None:
-    """Set the use of the inventories that were there before and stay."""
+    """Set the use of the inventories that existed before and stay."""
     changes = [
         InventoryChange(inventory.id, *key, after[key] - inventory.used)
         for key, inventory in sorted(stock.items())
-        if after[key] != inventory.used and (key[0] not in wanted or key[1] in wanted[key[0]])
+        if after[key] != inventory.used
+        and (key[0] not in new_records or key[1] in new_records[key[0]])
     ]
     if tx.batches.change_inventories(tx.connection, changes) != len(changes):
-        raise LostRace("An inventory of the reshape changed although it was held.")
+        raise LostRace("An inventory of the reshape changed although it was locked.")
 
 
 def _raise_generations(
     tx: WriteTransaction,
     providers: Mapping[int, Provider],
-    wanted: Mapping[int, Mapping[int, InventoryRecord]],
+    new_records: Mapping[int, Mapping[int, InventoryRecord]],
     allocated: Collection[int],
 ) -> None:
-    """One for inventory added or changed, one for allocations, one for the final inventory."""
+    """Raise by one each for an added or changed, for allocations, and for the final inventory."""
     for provider_id, provider in sorted(providers.items()):
         steps = int(provider_id in allocated)
-        if provider_id in wanted:
-            steps += 1 + bool(wanted[provider_id])
+        if provider_id in new_records:
+            steps += 1 + bool(new_records[provider_id])
         bump(tx, provider, by=steps)

@@ -1,4 +1,4 @@
-"""How much is in use: of a provider, and by a project."""
+"""Usages of a provider and of a project."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from placement_server.store.tables import (
 from placement_server.store.transactions.transaction import ReadTransaction
 
 UNKNOWN: Final = "unknown"
-"""What consumers without a type are shown as."""
+"""The type shown for consumers without one."""
 ALL: Final = "all"
-"""Asks for one sum over the consumers of all types."""
+"""The type that asks for one sum over the consumers of all types."""
 
 _OF_PROVIDER: Final = provider_rows.select_with(
     inventories.join(resource_classes, resource_classes.c.id == inventories.c.resource_class_id),
@@ -34,13 +34,16 @@ _OF_PROVIDER: Final = provider_rows.select_with(
 
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, int]]:
-    """The use of every class that the provider has inventory of. Raises ProviderNotFound."""
+    """Return the use of every class that the provider has inventory of.
+
+    :raises ProviderNotFound: it does not exist.
+    """
     provider, rows = provider_rows.get_with(tx, _OF_PROVIDER, uuid)
     return provider, {name: int(used) for name, used in rows}
 
 
 def of_project(tx: ReadTransaction, project_id: str, user_id: str | None = None) -> dict[str, int]:
-    """What the consumers of a project (and of one of its users) hold, by class."""
+    """Return the allocated sums of a project (and one of its users), by class."""
     statement = _owned(
         select(resource_classes.c.name, func.sum(allocations.c.used)).group_by(
             resource_classes.c.name
@@ -57,10 +60,12 @@ def by_consumer_type(
     user_id: str | None = None,
     consumer_type: str | None = None,
 ) -> dict[str, TypeUsage]:
-    """The same by consumer type, with the number of consumers that hold anything.
+    """Return the allocated sums by consumer type, with the number of consumers.
 
-    ``consumer_type``: one type by name; ``unknown`` for the consumers without a type; ``all``
-    for one sum over all; None for each type on its own. Types without allocations are left out.
+    Types without allocations are left out.
+
+    :param consumer_type: one type by name; ``unknown`` for the consumers without a type; ``all``
+        for one sum over all; `None` for each type on its own.
     """
     type_name = consumer_types.c.name
     group = consumer_type != ALL
@@ -94,7 +99,7 @@ def by_consumer_type(
 
 
 def _owned(statement: AnySelect, project_id: str, user_id: str | None) -> AnySelect:
-    """Allocations of the consumers of a project and, if given, of a user."""
+    """Restrict a statement to the allocations of a project and, if given, of a user."""
     statement = (
         statement.select_from(allocations)
         .join(consumers, consumers.c.uuid == allocations.c.consumer_id)

@@ -1,4 +1,4 @@
-"""What a write of allocations must know, read in one statement: one round trip and one moment."""
+"""The write context of allocations, read in one statement: one round trip and one moment."""
 
 from __future__ import annotations
 
@@ -33,9 +33,14 @@ _IN_USE: Final = (
 )
 
 
-class Scene(NamedTuple):
-    """The consumers of a write in the order of the request, and the providers that it touches:
-    ids by uuid, root ids by id, and their inventories."""
+class WriteContext(NamedTuple):
+    """The present state of everything that a write of allocations touches.
+
+    :ivar consumers: in the order of the request.
+    :ivar provider_ids: the ids of the providers by uuid.
+    :ivar root_ids: the ids of their roots by provider id.
+    :ivar inventories: the inventories of the providers.
+    """
 
     consumers: list[SeenConsumer]
     provider_ids: dict[str, int]
@@ -43,14 +48,20 @@ class Scene(NamedTuple):
     inventories: dict[Key, KnownInventory]
 
 
-def look(tx: ReadTransaction, writes: Sequence[ConsumerWrite], *, providers: bool = True) -> Scene:
-    """Read the consumers with what they hold and, with ``providers``, the providers that the
-    request names and those that the consumers hold something of."""
+def read_context(
+    tx: ReadTransaction, writes: Sequence[ConsumerWrite], *, providers: bool = True
+) -> WriteContext:
+    """Read the consumers with their allocations, and the providers.
+
+    :param providers: read the providers too: those that the request names, and those that the
+        consumers have allocations of.
+    """
     consumers = {write.uuid: SeenConsumer(write) for write in writes}
-    scene = Scene(list(consumers.values()), {}, {}, {})
+    context = WriteContext(list(consumers.values()), {}, {}, {})
     named = sorted({uuid for write in writes for uuid in write.allocations}) if providers else []
-    for some, some_named in zip_longest(chunks(sorted(consumers)), chunks(named), fillvalue=()):
-        text, parameters = _statement(tx.batches, some, some_named, in_use=providers)
+    parts = zip_longest(chunks(sorted(consumers)), chunks(named), fillvalue=())
+    for consumer_uuids, provider_uuids in parts:
+        text, parameters = _statement(tx.batches, consumer_uuids, provider_uuids, in_use=providers)
         for kind, first, second, third, *numbers, uuid in tx.connection.exec_driver_sql(
             text, parameters
         ):
@@ -60,12 +71,12 @@ def look(tx: ReadTransaction, writes: Sequence[ConsumerWrite], *, providers: boo
             elif kind == _ALLOCATION:
                 consumers[uuid].old.append((first, second, third))
             else:
-                scene.provider_ids[uuid] = first
-                scene.root_ids[first] = second
+                context.provider_ids[uuid] = first
+                context.root_ids[first] = second
                 if third is not None:
                     class_id, *rest = numbers
-                    scene.inventories[first, class_id] = KnownInventory(third, *rest)
-    return scene
+                    context.inventories[first, class_id] = KnownInventory(third, *rest)
+    return context
 
 
 def _statement(

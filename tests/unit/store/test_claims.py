@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_server.store.allocations.claim_check import Asked, Key, changes, check
+from placement_server.store.allocations.claim_check import Key, Requested, changes, check
 from placement_server.store.errors import (
     CapacityExceeded,
     ClaimRefused,
@@ -24,8 +24,8 @@ class Stock(NamedTuple):
     used: int = 0
 
 
-def ask(amount: int, provider: int = 1, class_id: int = 0, consumer: str = "c") -> Asked:
-    return Asked(consumer, f"p{provider}", provider, f"RC{class_id}", class_id, amount)
+def ask(amount: int, provider: int = 1, class_id: int = 0, consumer: str = "c") -> Requested:
+    return Requested(consumer, f"p{provider}", provider, f"RC{class_id}", class_id, amount)
 
 
 def test_a_claim_up_to_the_last_unit_is_granted_and_one_more_is_not() -> None:
