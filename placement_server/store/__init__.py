@@ -1,1 +1,1 @@
-"""The database: its tables, and every transaction that changes them."""
+"""The database: its tables, and all transactions on them."""

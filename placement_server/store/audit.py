@@ -1,7 +1,7 @@
-"""Checking what must always be true of the data, and mending what can be computed anew.
+"""The audit of the invariants of the data, and the repair of derived data.
 
-Each check is a query that finds what contradicts an invariant (docs/database.md lists them). Only
-derived data is mended; what would need a guess is reported and left alone.
+Each check is a query for rows that contradict an invariant (docs/database.md lists them). Only
+derived data is repaired; what would need a guess is reported and left alone.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _SUMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is not as it must be. ``mendable``: ``repair`` can put it right."""
+    """One violation of an invariant; ``mendable`` if :func:`repair` can correct it."""
 
     check: str
     subject: str
@@ -61,7 +61,7 @@ class Problem:
 
 
 def audit(tx: ReadTransaction) -> list[Problem]:
-    """Everything that is wrong, in one consistent view of the database."""
+    """Return all violations, in one consistent view of the database."""
     return [problem for check in _CHECKS for problem in check(tx)]
 
 
@@ -199,7 +199,10 @@ def _strays(tx: ReadTransaction) -> Iterator[Problem]:
 
 
 def _unknown_classes(tx: ReadTransaction) -> Iterator[Problem]:
-    """They are shown by no request, and cannot be claimed or given back."""
+    """Find rows of classes that do not exist.
+
+    No request shows them, and they cannot be claimed or given back.
+    """
     for table in (inventories, allocations):
         class_id, owner = table.c.resource_class_id, table.c.resource_provider_id
         statement = (
@@ -233,7 +236,7 @@ _CHECKS: Final[tuple[Callable[[ReadTransaction], Iterator[Problem]], ...]] = (
 
 
 def over_capacity(tx: ReadTransaction) -> list[str]:
-    """Inventories used beyond their capacity. Legal: an inventory may shrink below its use."""
+    """Return inventories used beyond their capacity: legal, as one may shrink below its use."""
     statement = (
         select(_P.uuid, resource_classes.c.name, _I.used, _I.capacity)
         .select_from(inventories)
@@ -249,9 +252,9 @@ def over_capacity(tx: ReadTransaction) -> list[str]:
 
 
 def repair(tx: WriteTransaction) -> None:
-    """Mend everything that is mendable. May run while services do.
+    """Repair everything that is mendable. It may run while services do.
 
-    In the order in which all writers take locks: consumers, inventories, providers.
+    The order is that in which all writers take locks: consumers, inventories, providers.
     """
     _remove_orphans(tx)
     _remove_strays(tx)
@@ -271,7 +274,7 @@ def _repair_trees(tx: WriteTransaction) -> None:
     wrong = _wrong_roots(_provider_rows(tx))
     if not wrong:
         return
-    # all trees are held, in the order in which claims take providers, and looked at again
+    # all trees are locked, in the order in which claims lock providers, and read again
     tx.execute(HOLD_PROVIDERS).all()
     providers = _provider_rows(tx)
     for provider_id, top in sorted(_wrong_roots(providers).items()):
@@ -283,14 +286,14 @@ def _repair_trees(tx: WriteTransaction) -> None:
 
 
 def _repair_inventories(tx: WriteTransaction) -> None:
-    """Hold the inventories of providers with a wrong number, then count again and set it.
+    """Lock the inventories of providers with a wrong number, then compute it again and set it.
 
-    A claim inserts its allocations before it takes the inventory. One that waits here is not
-    in the sum yet and adds itself afterwards; one that is in the sum is over.
+    A claim inserts its allocations before it locks the inventory. One that waits for this lock is
+    not in the sum yet and adds itself afterwards; one that is in the sum has ended.
     """
     suspects = set(tx.execute(_WRONG_USE).scalars()) | set(_wrong_capacity(tx))
     for ids in chunks(sorted(suspects), 500):
-        held = inventory_rows.hold_many(tx, ids)
+        inventories_by_key = inventory_rows.hold_many(tx, ids)
         sums = {
             (provider_id, class_id): int(total)
             for provider_id, class_id, total in tx.execute(
@@ -305,7 +308,7 @@ def _repair_inventories(tx: WriteTransaction) -> None:
                     inventory.total, inventory.reserved, inventory.allocation_ratio
                 ),
             }
-            for key, inventory in held.items()
+            for key, inventory in inventories_by_key.items()
         ]
         tx.execute(_SET_NUMBERS, updates)
         roots = tx.execute(select(_P.root_provider_id).where(_P.id.in_(ids))).scalars()
@@ -323,13 +326,13 @@ def _wrong_capacity(tx: ReadTransaction) -> Iterable[int]:
 
 def _remove_orphans(tx: WriteTransaction) -> None:
     uuids = sorted(tx.execute(select(consumers.c.uuid).where(_IS_ORPHAN)).scalars())
-    for some in chunks(uuids):
-        among = consumers.c.uuid.in_(some)
-        # one by one in the order of the uuids, which a search for orphans would not keep
+    for chunk in chunks(uuids):
+        among = consumers.c.uuid.in_(chunk)
+        # locked in the order of the uuids, which a search for orphans would not keep
         tx.execute(
             select(consumers.c.id).where(among).order_by(consumers.c.uuid).with_for_update()
         ).all()
-        # asked again under the lock: a claim may just have made use of the record
+        # tested again under the lock: a claim may have used the record meanwhile
         tx.execute(sa.delete(consumers).where(among, _IS_ORPHAN))
 
 
@@ -366,15 +369,15 @@ def _provider_rows(tx: ReadTransaction) -> ProviderRows:
 
 
 def _top(providers: ProviderRows, provider_id: int) -> int | None:
-    """The topmost ancestor; None where the parents run in a circle or end nowhere."""
-    seen = {provider_id}
+    """Return the topmost ancestor; `None` where the parents run in a circle or end nowhere."""
+    visited = {provider_id}
     while True:
         parent_id = providers[provider_id][1]
         if parent_id is None:
             return provider_id
-        if parent_id in seen or parent_id not in providers:
+        if parent_id in visited or parent_id not in providers:
             return None
-        seen.add(parent_id)
+        visited.add(parent_id)
         provider_id = parent_id
 
 

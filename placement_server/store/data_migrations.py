@@ -1,4 +1,4 @@
-"""Repairs of data that databases of old software may need, in batches, with services running."""
+"""Repairs of the data of old software, in batches, while services run."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _INCOMPLETE: Final = select(allocations.c.consumer_id).where(_NO_RECORD).distinc
 
 
 class Batch(NamedTuple):
-    """How many rows one pass found, and how many it mended."""
+    """The numbers of rows that one pass found and repaired."""
 
     found: int
     done: int
 
 
 def count_rootless(tx: ReadTransaction) -> int:
-    """Providers without a root."""
+    """Count the providers without a root."""
     count = (
         select(func.count()).select_from(resource_providers).where(_P.root_provider_id.is_(None))
     )
@@ -44,7 +44,7 @@ def count_rootless(tx: ReadTransaction) -> int:
 
 
 def count_incomplete_consumers(tx: ReadTransaction) -> int:
-    """Consumers that have allocations but no record."""
+    """Count the consumers that have allocations but no record."""
     return int(tx.execute(select(func.count()).select_from(_INCOMPLETE.subquery())).scalar_one())
 
 
@@ -59,15 +59,15 @@ def set_root_provider_ids(tx: WriteTransaction, max_count: int) -> Batch:
 
 
 def _top(tx: ReadTransaction, provider_id: int) -> int:
-    """The end of the parent chain; where it runs in a circle, the provider itself."""
-    seen = [provider_id]
+    """Return the end of the parent chain; where it runs in a circle, the provider itself."""
+    chain = [provider_id]
     while True:
-        parent_id = tx.execute(select(_P.parent_provider_id).where(_P.id == seen[-1])).scalar()
+        parent_id = tx.execute(select(_P.parent_provider_id).where(_P.id == chain[-1])).scalar()
         if parent_id is None:
-            return seen[-1]
-        if parent_id in seen:
+            return chain[-1]
+        if parent_id in chain:
             return provider_id
-        seen.append(parent_id)
+        chain.append(parent_id)
 
 
 def create_incomplete_consumers(
@@ -91,7 +91,7 @@ def create_incomplete_consumers(
                 for uuid in uuids
             ],
         )
-        # no tree changes; the note is what an interrupted commit is recognised by
+        # no tree changes; the outcome of an interrupted commit is read from the change record
         tx.touch_names()
     return Batch(len(uuids), len(uuids))
 

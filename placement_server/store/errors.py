@@ -1,4 +1,4 @@
-"""Everything that can go wrong in the store.
+"""The errors of the store.
 
     StoreError
     ├── NotFound
@@ -19,7 +19,7 @@
     │       ├── InvalidInventoryForAllocation
     │       ├── ConstraintViolated
     │       └── CapacityExceeded
-    ├── Stale                       the writer has not seen the newest state
+    ├── Stale                       the writer has not read the newest state
     │   ├── ConcurrentUpdate
     │   ├── ConsumerGenerationConflict
     │   └── ReshapeGenerationConflict
@@ -37,30 +37,30 @@ from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Final
 
-# An error lists at most so many names, or a hostile request would make it megabytes.
+# The most names that an error lists, or a hostile request would make it megabytes.
 _LISTED: Final = 100
 
 
 def listed(names: Collection[str], most: int = _LISTED) -> str:
-    """Names in a sentence; of more than ``most`` the first, and how many there are besides."""
+    """Join names for a sentence; of more than ``most``, the first and the number of the others."""
     shown = ", ".join(islice(names, most))
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 class StoreError(Exception):
-    """Base of all errors of the store."""
+    """The base of all errors of the store."""
 
 
 class NotFound(StoreError):
-    """What was asked for is not there."""
+    """A request for something that does not exist."""
 
 
 class Refused(StoreError):
-    """What was asked contradicts what is stored."""
+    """A request that contradicts what is stored."""
 
 
 class Stale(StoreError):
-    """The writer acted on a state that is no longer the newest."""
+    """A write based on a state that is no longer the newest."""
 
 
 class ProviderNotFound(NotFound):
@@ -225,11 +225,11 @@ class ResourceClassInUse(Refused):
 
 
 class ClaimRefused(Refused):
-    """Base of the reasons why allocations cannot be written."""
+    """The base of the reasons why allocations cannot be written."""
 
 
 class InvalidInventoryForAllocation(ClaimRefused):
-    """There is no inventory to allocate from; classes in the order of their ids."""
+    """An allocation without inventory; the classes are in the order of their ids."""
 
     def __init__(self, resource_classes: Collection[str], uuids: Collection[str]) -> None:
         self.resource_classes = tuple(resource_classes)
@@ -263,7 +263,7 @@ class ConstraintViolated(ClaimRefused):
 
 
 class CapacityExceeded(ClaimRefused):
-    """``free`` is what the request could have had, its consumers' old allocations given back."""
+    """An amount beyond ``free``, what the request could have, its old allocations given back."""
 
     def __init__(self, resource_class: str, uuid: str, asked: int, free: int) -> None:
         super().__init__(
@@ -276,9 +276,9 @@ class CapacityExceeded(ClaimRefused):
 
 
 class ConcurrentUpdate(Stale):
-    """A provider (or another record) changed between the writer's read and its write.
+    """A change of a provider (or another record) between the writer's read and its write.
 
-    ``uuids`` are those of the providers concerned, as far as it is about providers.
+    :ivar uuids: the uuids of the providers that changed, if it is about providers.
     """
 
     def __init__(self, detail: str, *, uuids: Collection[str] = ()) -> None:
@@ -288,7 +288,7 @@ class ConcurrentUpdate(Stale):
 
 
 class ConsumerGenerationConflict(Stale):
-    """``expected`` is what the store has (None: no such consumer), ``given`` what came."""
+    """A generation ``given`` by the writer that is not ``expected``, the stored one, if any."""
 
     def __init__(self, consumer: str, expected: int | None, given: int | None) -> None:
         super().__init__(
@@ -312,11 +312,11 @@ class ReshapeGenerationConflict(Stale):
 
 
 class StoreUnavailable(StoreError):
-    """The database cannot be reached, or refused every one of a bounded number of tries."""
+    """A database that cannot be reached, or that failed all of a bounded number of tries."""
 
 
 class SchemaOutOfDate(StoreError):
-    """The database's schema is not the one this version works with."""
+    """A schema of an older revision than this version needs."""
 
     def __init__(self, found: str | None, wanted: str) -> None:
         state = "has no schema yet" if found is None else f"is at schema revision {found}"
@@ -329,11 +329,11 @@ class SchemaOutOfDate(StoreError):
 
 
 class SchemaRevisionUnknown(StoreError):
-    """A schema revision was named, or is recorded in the database, that this version lacks."""
+    """A schema revision, named or recorded in the database, that this version lacks."""
 
     def __init__(self, found: str | None, reason: str) -> None:
         super().__init__(
-            f"The schema (now at revision {found}) cannot be taken there: {reason}. A database of "
+            f"The schema (now at revision {found}) cannot be migrated: {reason}. A database of "
             "OpenStack Placement must be at its newest revision, a082b8bb98d0, first: run its own "
             "'placement-manage db sync' there."
         )
@@ -341,7 +341,7 @@ class SchemaRevisionUnknown(StoreError):
 
 
 class SchemaIncomplete(StoreError):
-    """The database lacks tables or columns that its schema revision has."""
+    """A database without some tables or columns of its schema revision."""
 
     def __init__(self, found: str, missing: Sequence[str]) -> None:
         self.found = found

@@ -1,4 +1,4 @@
-"""The answer to whether the database answers, for load balancers."""
+"""The check for load balancers that the database answers."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ LOG = logging.getLogger(__name__)
 #: Seconds that the database has to answer.
 PATIENCE: Final = 2.0
 
-#: Seconds for which an answer is given again.
+#: Seconds for which an answer is reused.
 KEPT: Final = 1.0
 
 _NO_ANSWER: Final = f"the database did not answer within {PATIENCE:g} seconds"
 
 
 class DatabaseProbe:
-    """Asks the database on a connection of its own, so never behind requests. Thread safe.
+    """A check of the database on a connection of its own, so never behind requests. Thread safe.
 
-    One question is asked at a time, however many ask here: those who come while it is open wait for
-    its answer, for as long as the database has.
+    Only one check runs at a time: callers that come meanwhile wait for its result, for as long as
+    the database has time to answer.
     """
 
     def __init__(
         self, ask: Callable[[], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """:param ask: returns when the database has answered, raises SQLAlchemyError or OSError
-        when it has failed, and may also do neither.
+        """Prepare a probe.
+
+        :param ask: returns when the database has answered, raises SQLAlchemyError or OSError when
+            it has failed, and may also hang.
         """
         self._ask = ask
         self._clock = clock
@@ -66,7 +68,7 @@ class DatabaseProbe:
         return cls(lambda: _read_a_row(engine))
 
     def failure(self) -> str | None:
-        """Return why the database cannot be used; None when it can, as of a second ago."""
+        """Return why the database cannot be used; `None` when it can, as of a second ago."""
         with self._answered:
             now = self._clock()
             if self._answered_at is not None and now - self._answered_at < KEPT:
@@ -75,8 +77,8 @@ class DatabaseProbe:
                 self._asked_at = now
                 threading.Thread(target=self._run, name="database-probe", daemon=True).start()
             asked_at = self._asked_at
-            left = asked_at + PATIENCE - now
-            self._answered.wait_for(lambda: self._asked_at != asked_at, timeout=max(left, 0))
+            seconds = max(asked_at + PATIENCE - now, 0)
+            self._answered.wait_for(lambda: self._asked_at != asked_at, timeout=seconds)
             return self._failure if self._asked_at != asked_at else _NO_ANSWER
 
     def _run(self) -> None:
@@ -85,7 +87,7 @@ class DatabaseProbe:
             self._ask()
         except (SQLAlchemyError, OSError) as error:
             failure = "the database cannot be used"
-            LOG.warning("The health check could not use the database: %s", error)
+            LOG.warning("The health check reports 503, because the database failed: %s", error)
         with self._answered:
             self._failure = failure
             self._answered_at = self._clock()
@@ -99,15 +101,15 @@ def _read_a_row(engine: Engine) -> None:
             connection.execute(select(tables.resource_classes.c.id).limit(1)).all()
             connection.rollback()
     except BaseException:
-        # The next time begins with a new connection.
+        # The next check uses a new connection.
         engine.dispose()
         raise
 
 
 def _bounded(store: Store) -> str:
-    """The connection's parameters, with which it ends when the database's host is gone.
+    """Return connection parameters with which the connection ends when the database's host is gone.
 
-    A database that is only stopped keeps its connection, and the answer comes when it goes on.
+    The connection to a database that is only stopped stays, and the answer comes when it goes on.
     """
     seconds = str(int(PATIENCE))
     mysql = {"connect_timeout": seconds, "read_timeout": seconds, "write_timeout": seconds}
@@ -116,5 +118,5 @@ def _bounded(store: Store) -> str:
         "mysql": mysql,
         "mariadb": mysql,
     }.get(store.engine.dialect.name, {})
-    given = parse_qsl(store.options.connection_parameters, keep_blank_values=True)
-    return urlencode({**dict(given), **bounds})
+    parameters = parse_qsl(store.options.connection_parameters, keep_blank_values=True)
+    return urlencode({**dict(parameters), **bounds})

@@ -1,4 +1,4 @@
-"""Values that the store hands out and takes in.
+"""Values that the store takes and returns.
 
 Times are aware and in UTC. Amounts are whole units of the resource class.
 """
@@ -15,7 +15,7 @@ MAX_INT: Final = 2147483647
 
 
 class Keep(Enum):
-    """Leave the stored value as it is."""
+    """A marker for a stored value that stays as it is."""
 
     KEEP = "keep"
 
@@ -24,7 +24,7 @@ class Keep(Enum):
 
 
 class AnyGeneration(Enum):
-    """The writer does not say which consumer generation it has seen (microversions before 1.28)."""
+    """A marker of writers that name no consumer generation (microversions before 1.28)."""
 
     ANY = "any"
 
@@ -57,7 +57,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class InventoryRecord:
-    """How much of a resource class a provider has, and in which portions it is given away."""
+    """The amount of a resource class that a provider has, and the portions of claims on it."""
 
     total: int
     reserved: int = 0
@@ -69,7 +69,7 @@ class InventoryRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredInventory:
-    """An inventory as it stands in the database."""
+    """An inventory as stored in the database."""
 
     total: int
     reserved: int
@@ -93,7 +93,7 @@ class StoredInventory:
 
 @dataclass(frozen=True, slots=True)
 class AllocationRow:
-    """What one consumer holds of one class at one provider."""
+    """One allocation: an amount of one class of one provider, held by one consumer."""
 
     provider_uuid: str
     provider_generation: int
@@ -105,7 +105,7 @@ class AllocationRow:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerRecord:
-    """Who holds allocations. ``consumer_type`` is None for a consumer without a type."""
+    """The holder of allocations; ``consumer_type`` is `None` for one without a type."""
 
     uuid: str
     generation: int
@@ -116,10 +116,10 @@ class ConsumerRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerWrite:
-    """The whole new set of allocations of one consumer; an empty set ends the consumer.
+    """The whole new set of allocations of one consumer; an empty set deletes the consumer.
 
-    ``expected_generation``: an int for a consumer that the writer knows, None for one that must
-    not exist yet, ANY when the writer does not care.
+    :ivar expected_generation: an int for a consumer that the writer knows, `None` for one that must
+        not exist yet, ANY when the writer names none.
     """
 
     uuid: str
@@ -145,7 +145,7 @@ ResourceClassRow = NameRow
 
 @dataclass(frozen=True, slots=True)
 class TypeUsage:
-    """What the consumers of one type use: how many they are, and the sums by resource class."""
+    """The usage of the consumers of one type: their number, and the sums by resource class."""
 
     consumer_count: int
     resources: Mapping[str, int]

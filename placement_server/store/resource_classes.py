@@ -1,4 +1,4 @@
-"""Resource classes: the standard ones, which nobody changes, and custom ones."""
+"""Resource classes: the standard ones, which never change, and custom ones."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _C: Final = resource_classes.c
 _ROWS: Final = select(_C.id, _C.name, _C.created_at, _C.updated_at)
 _ONE: Final = _ROWS.where(_C.name == bindparam("name"))
 _ALL: Final = _ROWS.order_by(_C.id)
-# By its name, as names.class_ids does: InnoDB takes that share of a row in the index of the names
-# alone, where a lock of the row found by its id would not meet it.
+# By its name, as names.hold_classes does: InnoDB takes that share lock in the index of the names
+# alone, where a lock of the row found by its id would not conflict with it.
 _HOLD: Final = select(_C.id).where(_C.name == bindparam("name")).with_for_update()
 _IN_USE: Final = select(
     sa.or_(
@@ -46,12 +46,15 @@ def _resource_class(row: AnyRow) -> ResourceClassRow:
 
 
 def list_all(tx: ReadTransaction) -> list[ResourceClassRow]:
-    """All classes in the order of their ids: the standard ones first."""
+    """Return all classes in the order of their ids: the standard ones first."""
     return [_resource_class(row) for row in tx.execute(_ALL).all()]
 
 
 def get(tx: ReadTransaction, name: str) -> ResourceClassRow:
-    """One class. Raises ResourceClassNotFound."""
+    """Return one class.
+
+    :raises ResourceClassNotFound: it does not exist.
+    """
     row = tx.execute(_ONE, {"name": name}).first()
     if row is None:
         raise ResourceClassNotFound([name])
@@ -59,14 +62,17 @@ def get(tx: ReadTransaction, name: str) -> ResourceClassRow:
 
 
 def create(tx: WriteTransaction, name: str) -> ResourceClassRow:
-    """A new custom class. Raises ResourceClassExists."""
+    """Create a custom class.
+
+    :raises ResourceClassExists: it exists.
+    """
     if tx.execute(_ONE, {"name": name}).first() is not None:
         raise ResourceClassExists(name)
     return _insert(tx, name)
 
 
 def ensure(tx: WriteTransaction, name: str) -> tuple[ResourceClassRow, bool]:
-    """The class, and whether it had to be created."""
+    """Return the class, and whether it had to be created."""
     row = tx.execute(_ONE, {"name": name}).first()
     if row is not None:
         return _resource_class(row), False
@@ -74,7 +80,7 @@ def ensure(tx: WriteTransaction, name: str) -> tuple[ResourceClassRow, bool]:
 
 
 def _insert(tx: WriteTransaction, name: str) -> ResourceClassRow:
-    """The next free id; who loses the race for it is begun anew."""
+    """Insert a class with the next free id; the loser of the race for it is retried."""
     highest = tx.execute(select(func.max(_C.id))).scalar()
     next_id = FIRST_CUSTOM_CLASS_ID if highest is None else max(highest + 1, FIRST_CUSTOM_CLASS_ID)
     tx.execute(
@@ -87,7 +93,12 @@ def _insert(tx: WriteTransaction, name: str) -> ResourceClassRow:
 
 
 def rename(tx: WriteTransaction, old: str, new: str) -> ResourceClassRow:
-    """Raises ResourceClassNotFound, StandardName, ResourceClassExists."""
+    """Rename a custom class.
+
+    :raises ResourceClassNotFound: it does not exist.
+    :raises StandardName: it is a standard class.
+    :raises ResourceClassExists: another class has the new name.
+    """
     resource_class = _hold(tx, old)
     if tx.execute(_ONE, {"name": new}).first() is not None:
         raise ResourceClassExists(new)
@@ -101,9 +112,12 @@ def rename(tx: WriteTransaction, old: str, new: str) -> ResourceClassRow:
 
 
 def delete(tx: WriteTransaction, name: str) -> None:
-    """Delete a custom class. Raises ResourceClassNotFound, StandardName, ResourceClassInUse.
+    """Delete a custom class.
 
-    Older software left allocations without an inventory; they keep their class too.
+    :raises ResourceClassNotFound: it does not exist.
+    :raises StandardName: it is a standard class.
+    :raises ResourceClassInUse: there are inventories of it, or allocations that older software left
+        without an inventory.
     """
     resource_class = _hold(tx, name)
     if tx.execute(_IN_USE, {"class_id": resource_class.id}).scalar():
@@ -113,9 +127,10 @@ def delete(tx: WriteTransaction, name: str) -> None:
 
 
 def _hold(tx: WriteTransaction, name: str) -> ResourceClassRow:
-    """A custom class, to which nothing can be added until the end of the transaction.
+    """Lock a custom class: no inventory of it can be added until the transaction ends.
 
-    Raises ResourceClassNotFound, StandardName.
+    :raises ResourceClassNotFound: it does not exist.
+    :raises StandardName: it is a standard class.
     """
     resource_class = get(tx, name)
     if is_standard(name):

@@ -1,4 +1,4 @@
-"""The store: where transactions begin, end, and are begun anew."""
+"""The store, in which transactions begin, end, and are retried."""
 
 from __future__ import annotations
 
@@ -30,23 +30,20 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 READ_TRIES: Final = 10
-"""How often a read is begun in all when the connection breaks."""
+"""How often a read is tried at most when the connection breaks."""
 
-NOTED_AGAIN_AFTER: Final = changes.AWAITED_FOR.total_seconds() / 2
-"""Seconds that a write may take before its rows of the feed of changes are written once more."""
+RECORDED_AGAIN_AFTER: Final = changes.AWAITED_FOR.total_seconds() / 2
+"""Seconds that a write may take before its change records are written again."""
 
 PRUNE_EVERY: Final = 2000
-"""Rows of the feed of changes after which each writer cuts it short."""
+"""Change records after which each writer prunes the feed of changes."""
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
 class _Turn:
-    """A lock that a thread waits for no longer than for one of the database.
-
-    It may be taken again by the thread that has it.
-    """
+    """A reentrant lock of threads, with the timeout of the database's locks."""
 
     def __init__(self, timeout: float) -> None:
         self._lock = threading.RLock()
@@ -98,17 +95,19 @@ class Store:
         options: StoreOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> Store:
-        """The store at ``url`` (an SQLAlchemy URL), its schema made or brought up to date if asked.
+        """Open the store at ``url`` (an SQLAlchemy URL), and bring its schema up to date if asked.
 
-        An SQLite database in memory is born with the schema. Raises StoreUnavailable when the
-        database cannot be reached or used, and what :func:`schema.refusal` returns.
+        An SQLite database in memory always gets the schema.
+
+        :raises StoreUnavailable: the database cannot be reached or used.
+        :raises StoreError: the schema is not usable; the error is that of :func:`revision.refusal`.
         """
         options = options or StoreOptions()
         engines = create_engines(url, options)
         store = cls(engines, options, url=url, clock=clock)
         try:
             await_database(engines.writer, options)
-            with retry.translated("looking at the schema"):
+            with retry.translated("reading the revision of the schema"):
                 if options.sync_on_startup or engines.in_memory:
                     _synchronise(engines, url, options)
                 revision.require_newest(engines.writer)
@@ -118,15 +117,16 @@ class Store:
         return store
 
     def all_engines(self) -> tuple[Engine, ...]:
-        """The engines, for whoever listens to their events."""
+        """Return the engines, for listeners to their events."""
         engines = self._engines
         return (engines.reader,) if engines.in_memory else (engines.reader, engines.writer)
 
     @classmethod
     def from_conf(cls, conf: ConfigOpts, *, maintenance: bool = False) -> Store:
-        """The store that ``[placement_database]`` describes.
+        """Open the store that ``[placement_database]`` describes.
 
-        :param maintenance: without the limits of time that are for requests.
+        :param maintenance: without the time limits that are for requests.
+        :raises StoreError: as :meth:`open` does.
         """
         options = configuration.store_options(conf)
         return cls.open(
@@ -151,12 +151,14 @@ class Store:
     ) -> _Result:
         """Run ``function`` on one consistent view of the database.
 
-        Raises what it raises, and StoreUnavailable when the database fails.
+        Its errors are raised as they are.
+
+        :raises StoreUnavailable: the database failed.
         """
 
         def once() -> _Result:
             with self._readers_turn, self._engines.reader.connect() as connection:
-                self._note(connection, function)
+                self._label(connection, function)
                 transaction = connection.begin()
                 try:
                     result = function(ReadTransaction(connection), *args, **kwargs)
@@ -179,8 +181,10 @@ class Store:
     ) -> _Result:
         """Run ``function``, which executes one statement and no more.
 
-        A statement by itself is of one moment, so PostgreSQL and SQLite are spared BEGIN and
-        COMMIT: one round trip instead of three. Raises what :meth:`read` does.
+        A statement by itself is of one moment, so PostgreSQL and SQLite need no BEGIN and COMMIT:
+        one round trip instead of three.
+
+        :raises StoreUnavailable: the database failed.
         """
         engine = self._engines.single
         if engine is None:
@@ -188,7 +192,7 @@ class Store:
 
         def once() -> _Result:
             with engine.connect() as connection:
-                self._note(connection, function)
+                self._label(connection, function)
                 return function(ReadTransaction(connection), *args, **kwargs)
 
         return retry.retrying(
@@ -203,27 +207,28 @@ class Store:
     ) -> _Result:
         """Run ``function`` in one transaction: all of it happens, or nothing.
 
-        ``function`` may run several times, each time after a rollback of the time before, when
-        the database or another writer made it impossible; it must have no effect but on the
-        transaction. Raises what it raises, ConcurrentUpdate when other writers were faster every
-        time, StoreUnavailable when the database fails.
-        """
+        ``function`` is retried, after a rollback, when the database or another writer made the
+        transaction fail; it must have no effect but on the transaction. Its errors are raised as
+        they are.
 
+        :raises ConcurrentUpdate: other writers were faster every time.
+        :raises StoreUnavailable: the database failed.
+        """
         written: WriteTransaction | None = None
-        begun = 0.0
+        start = 0.0
 
         def once() -> _Result:
-            nonlocal written, begun
+            nonlocal written, start
             with self._turn, self._engines.writer.connect() as connection:
-                self._note(connection, function)
+                self._label(connection, function)
                 transaction = connection.begin()
-                begun = self._clock()
+                start = self._clock()
                 tx = WriteTransaction(connection, self._known_owners)
                 try:
                     result = function(tx, *args, **kwargs)
                     tx.append_changes()
                 except IntegrityError:
-                    # a row that another one refers to is gone: perhaps one that was remembered
+                    # a row that another one refers to is gone: perhaps one of a cached id
                     self._known_owners.forget()
                     _roll_back(connection)
                     raise
@@ -236,7 +241,12 @@ class Store:
                     if not retry.is_disconnect(error):
                         _roll_back(connection)
                         raise
-                    LOG.warning("The connection broke during a commit; looking for its outcome.")
+                    LOG.warning(
+                        "The connection to the database broke during a commit while %s; checking "
+                        "whether it was committed: %s",
+                        _doing(function),
+                        error.orig,
+                    )
                     if not outcome.was_committed(
                         self._engines.writer, tx.change_id, tx.write_id, self.options
                     ):
@@ -251,30 +261,35 @@ class Store:
             patience=self.options.lock_timeout,
         )
         if written is not None and written.change_id is not None:
-            if self._clock() - begun > NOTED_AGAIN_AFTER:
-                self._note_again(written.touched)
+            if self._clock() - start > RECORDED_AGAIN_AFTER:
+                self._record_again(written.touched)
             self._prune_when_due(written.change_id)
         return result
 
-    def _note_again(self, touched: Mapping[int, int]) -> None:
-        """Make sure that readers look at what a long transaction changed.
+    def _record_again(self, touched: Mapping[int, int]) -> None:
+        """Make sure that readers see what a long transaction changed.
 
-        They may have given up the ids of its notes before it committed.
+        They may have given up the ids of its change records before it committed.
         """
-        LOG.warning("A write to %d trees took long; its changes are noted again.", len(touched))
+        LOG.warning(
+            "A write to %d trees took more than %.0f s; its change records are written again, so "
+            "that searches see it.",
+            len(touched),
+            RECORDED_AGAIN_AFTER,
+        )
         try:
-            self.write(changes.note, touched)
+            self.write(changes.record, touched)
         except StoreError as error:
             raise StoreUnavailable(
-                f"The change was made, but it took more than {NOTED_AGAIN_AFTER:.0f} s, and the "
-                "database failed when searches were to be told of it again; until the same "
+                f"The change was made, but it took more than {RECORDED_AGAIN_AFTER:.0f} s, and the "
+                "database failed when its change records were written again; until the same "
                 f"providers change once more, searches may not see it: {error}"
             ) from error
 
     def _prune_when_due(self, change_id: int) -> None:
-        """Cut the feed of changes short when a stretch of it ended since this store's last write.
+        """Prune the feed of changes when a stretch of it ended since this store's last write.
 
-        It may fail, the next one comes.
+        A failure is logged only: the next stretch follows.
         """
         stretch, before = change_id // PRUNE_EVERY, self._stretch
         self._stretch = stretch
@@ -283,9 +298,13 @@ class Store:
         try:
             self.write(changes.prune)
         except StoreError as error:
-            LOG.warning("The feed of changes was not cut short, it will be later: %s", error)
+            LOG.warning(
+                "Old change records could not be deleted; the next try is in about %d writes: %s",
+                PRUNE_EVERY,
+                error,
+            )
 
-    def _note(self, connection: Connection, function: Callable[..., object]) -> None:
+    def _label(self, connection: Connection, function: Callable[..., object]) -> None:
         if self.options.connection_trace:
             connection.info["store_function"] = _doing(function).removeprefix("doing ")
 
@@ -299,11 +318,11 @@ class Store:
 
 
 def _roll_back(connection: Connection) -> None:
-    """Undo; when even that fails the connection is thrown away, which undoes it as well."""
+    """Roll back; when that fails, discard the connection, which rolls back as well."""
     try:
         connection.rollback()
     except SQLAlchemyError as error:
-        LOG.debug("Throwing away a connection that cannot roll back: %s", error)
+        LOG.debug("Discarding a connection that cannot roll back: %s", error)
         connection.invalidate(error)
 
 

@@ -31,10 +31,10 @@ from sqlalchemy.dialects import mysql
 
 metadata = MetaData()
 
-# SQLite gives out rowids by itself for INTEGER PRIMARY KEY only.
+# SQLite assigns ids by itself for INTEGER PRIMARY KEY only.
 _BIG_ID = BigInteger().with_variant(Integer, "sqlite")
 
-# MySQL's FLOAT keeps 24 bits and shows six digits; the store computes with what is read back.
+# MySQL's FLOAT keeps 24 bits and returns six digits; the store computes with what it returns.
 _RATIO = Float().with_variant(mysql.FLOAT(), "mysql", "mariadb")
 
 
@@ -196,8 +196,8 @@ resource_provider_aggregates = Table(
     Index("resource_provider_aggregates_aggregate_id_idx", "aggregate_id"),
 )
 
-# One row per write transaction and tree touched. AUTOINCREMENT on SQLite, so that the number of
-# a pruned row is never given out again.
+# Change records: one row per write transaction and tree touched. AUTOINCREMENT on SQLite, so that
+# the id of a pruned row is never used again.
 changes = Table(
     "changes",
     metadata,

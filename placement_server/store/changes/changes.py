@@ -1,4 +1,4 @@
-"""The feed of changes: which trees were touched, in which order they were numbered."""
+"""The feed of changes: records of the trees that were touched, in the order of their ids."""
 
 from __future__ import annotations
 
@@ -17,24 +17,26 @@ from placement_server.store.transactions.transaction import (
     WriteTransaction,
 )
 
-__all__ = ["NAMES", "STRUCTURE", "USAGE", "note", "prune"]
+__all__ = ["NAMES", "STRUCTURE", "USAGE", "prune", "record"]
 
 KEPT_ROWS: Final = 20_000
 KEPT_FOR: Final = timedelta(minutes=10)
 AWAITED_FOR: Final = timedelta(minutes=1)
-"""For how long readers ask for an id that is missing."""
+"""How long readers ask for an id that is missing."""
 
 
-def note(tx: WriteTransaction, touched: Mapping[int, int]) -> None:
-    """Note changes that another transaction made: kinds by root id."""
+def record(tx: WriteTransaction, touched: Mapping[int, int]) -> None:
+    """Record changes that another transaction made: kinds by root id."""
     for root_id, kind in touched.items():
         tx.touch([root_id], kind)
 
 
 def prune(tx: WriteTransaction) -> int:
-    """Delete old rows; returns how many. The newest stay, so that followers can go on.
+    """Delete old change records; the newest stay, so that followers can go on.
 
-    A follower whose last row is gone has fallen behind, and must read everything again.
+    A follower whose last record is gone has fallen behind, and must read everything again.
+
+    :returns: the number of records deleted.
     """
     newest = tx.execute(select(func.max(changes.c.id))).scalar()
     if newest is None:

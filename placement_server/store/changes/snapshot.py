@@ -1,4 +1,4 @@
-"""Consistent reads of whole provider trees, as the search for candidates wants them."""
+"""Consistent reads of whole provider trees, for the search for candidates."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CHANGES_FROM = _CHANGES.where(_C.id >= bindparam("last"))
 _CHANGES_FROM_AND_IN = _CHANGES.where(
     or_(_C.id >= bindparam("last"), _C.id.in_(bindparam("gaps", expanding=True)))
 )
-# Made once: a search that finds changes pays for each statement that is put together for it.
+# Made once: a search that finds changes would pay for each statement that it composes.
 _ROOTS: BindParameter[int] = bindparam("roots", expanding=True)
 _IDS: BindParameter[int] = bindparam("ids", expanding=True)
 _PROVIDERS_OF_ROOTS = _PROVIDERS.where(_P.root_provider_id.in_(_ROOTS))
@@ -58,7 +58,7 @@ _INVENTORIES_OF = _INVENTORIES.where(_I.resource_provider_id.in_(_IDS))
 _TRAITS_OF = _TRAITS.where(_T.resource_provider_id.in_(_IDS))
 _AGGREGATES_OF = _AGGREGATES.where(_A.resource_provider_id.in_(_IDS))
 # Rows of two kinds in the same four columns. The gaps are not one more condition of the first
-# part: to find those as well an ordered and limited scan would begin with the oldest row.
+# part: to find them too, an ordered and limited scan would begin with the oldest row.
 _NEWS = (
     "WITH news AS (SELECT id, root_provider_id, kind FROM (SELECT id, root_provider_id, kind "
     "FROM changes WHERE id >= {mark} ORDER BY id LIMIT {limit}) AS newest{gaps}) "
@@ -74,7 +74,7 @@ _NEWEST_IDS = select(_C.id).order_by(_C.id.desc())
 
 
 Usage = dict[int, dict[tuple[int, int], int]]
-"""What is used, by root id and then by (provider id, class id)."""
+"""Used amounts, by root id and then by (provider id, class id)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class InventoryRow:
 
 @dataclass(frozen=True, slots=True)
 class ProviderRow:
-    """One resource provider with everything that decides whether it can serve a request.
+    """One resource provider with everything on which it depends whether it can serve a request.
 
     :param inventories: by ascending class id.
     :param trait_ids: ascending.
@@ -132,7 +132,7 @@ class NameRows:
 
 @dataclass(frozen=True, slots=True)
 class ChangeRow:
-    """One note that a tree was touched."""
+    """One change record: a tree was touched."""
 
     id: int
     root_id: int
@@ -159,12 +159,12 @@ def all_trees(tx: ReadTransaction) -> list[TreeRows]:
 
 
 def trees(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, TreeRows | None]:
-    """Read some trees; None stands for a root that has no providers any more."""
-    found: dict[int, TreeRows | None] = dict.fromkeys(root_ids)
+    """Read some trees; `None` for a root that has no providers any more."""
+    trees_by_root: dict[int, TreeRows | None] = dict.fromkeys(root_ids)
     for roots in chunks(sorted(root_ids), 1000):
         providers = tx.execute(_PROVIDERS_OF_ROOTS, {"roots": roots}).all()
         ids = [row.id for row in providers]
-        found.update(
+        trees_by_root.update(
             _assemble(
                 providers,
                 _of(tx, _INVENTORIES_OF, ids),
@@ -172,20 +172,20 @@ def trees(tx: ReadTransaction, root_ids: Collection[int]) -> dict[int, TreeRows 
                 _of(tx, _AGGREGATES_OF, ids),
             )
         )
-    return found
+    return trees_by_root
 
 
 def usage(tx: ReadTransaction, root_ids: Collection[int]) -> Usage:
-    """Read what is used in some trees."""
-    found: Usage = {root_id: {} for root_id in root_ids}
+    """Read the used amounts in some trees."""
+    used_amounts: Usage = {root_id: {} for root_id in root_ids}
     for roots in chunks(sorted(root_ids), 1000):
         for root_id, provider_id, class_id, used in tx.execute(_USAGE_OF_ROOTS, {"roots": roots}):
-            found[root_id][provider_id, class_id] = used
-    return found
+            used_amounts[root_id][provider_id, class_id] = used
+    return used_amounts
 
 
 def changes_since(tx: ReadTransaction, last: int, gaps: Collection[int]) -> list[ChangeRow]:
-    """Read the changes from the id ``last`` on, itself among them, and those with ids in gaps."""
+    """Read the changes from the id ``last`` on, itself included, and those with ids in ``gaps``."""
     if gaps:
         rows = tx.execute(_CHANGES_FROM_AND_IN, {"last": last, "gaps": list(gaps)})
     else:
@@ -196,9 +196,9 @@ def changes_since(tx: ReadTransaction, last: int, gaps: Collection[int]) -> list
 def news(
     tx: ReadTransaction, last: int, gaps: Sequence[int], limit: int
 ) -> tuple[list[ChangeRow], Usage]:
-    """As :func:`changes_since`, with :func:`usage` of the trees of which only that changed.
+    """Read :func:`changes_since`, and the :func:`usage` of the trees of which only that changed.
 
-    One statement, so that it needs no transaction. ``gaps`` are all below ``last``. From ``last``
+    It is one statement, so it needs no transaction. ``gaps`` are all below ``last``. From ``last``
     on no more than ``limit`` changes are returned.
     """
     batches = tx.batches
@@ -237,8 +237,8 @@ def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:
 
 
 def _of(tx: ReadTransaction, statement: Select[Any], ids: Sequence[int]) -> Iterator[Any]:
-    for some in chunks(ids):
-        yield from tx.execute(statement, {"ids": some})
+    for chunk in chunks(ids):
+        yield from tx.execute(statement, {"ids": chunk})
 
 
 def _assemble(
@@ -247,7 +247,7 @@ def _assemble(
     traits: Iterable[Any],
     aggregates: Iterable[Any],
 ) -> dict[int, TreeRows]:
-    """Put the rows of the four tables together, tree by tree."""
+    """Assemble the trees from the rows of the four tables."""
     stock: defaultdict[int, list[InventoryRow]] = defaultdict(list)
     for provider_id, *columns in inventories:
         stock[provider_id].append(InventoryRow(*columns))
@@ -259,7 +259,7 @@ def _assemble(
         member_of[provider_id].append(uuid)
     trees: defaultdict[int, list[ProviderRow]] = defaultdict(list)
     for provider_id, uuid, parent_id, root_id in providers:
-        # Databases that came a long way may have roots that do not name themselves.
+        # Old databases may have roots that do not name themselves.
         root = provider_id if root_id is None and parent_id is None else root_id
         trees[root].append(
             ProviderRow(
