@@ -299,7 +299,7 @@ class Store:
             self.write(changes.prune)
         except StoreError as error:
             LOG.warning(
-                "Old change records could not be deleted; the next try is in about %d writes: %s",
+                "Old change records could not be deleted; the next try is after %d new ones: %s",
                 PRUNE_EVERY,
                 error,
             )
