@@ -52,6 +52,20 @@ class InventoryChange:
     step_size: int = 0
 
 
+def update_values(change: InventoryChange) -> tuple[int, ...]:
+    """Return the parameters of an UPDATE of one inventory, in the order of its conditions."""
+    return (
+        change.delta,
+        change.inventory_id,
+        change.delta,
+        change.delta,
+        change.smallest,
+        change.largest,
+        change.step_size,
+        change.step_size,
+    )
+
+
 class NewInventory(NamedTuple):
     """An inventory to insert; its use is the sum of the allocations that exist."""
 

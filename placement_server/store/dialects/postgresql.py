@@ -19,6 +19,7 @@ from placement_server.store.dialects.batches import (
     Rise,
     Settled,
     Value,
+    update_values,
 )
 
 _LISTED: Final = 8
@@ -165,20 +166,7 @@ def _change(changes: Sequence[InventoryChange]) -> tuple[str, str, tuple[object,
     """Return common table expressions for the front, the UPDATE, and the parameters of both."""
     if len(changes) == 1:
         (change,) = changes
-        return (
-            "",
-            _CHANGE_ONE,
-            (
-                change.delta,
-                change.inventory_id,
-                change.delta,
-                change.delta,
-                change.smallest,
-                change.largest,
-                change.step_size,
-                change.step_size,
-            ),
-        )
+        return "", _CHANGE_ONE, update_values(change)
     source, values = _rows(
         _CHANGE_KINDS,
         [

@@ -13,6 +13,7 @@ from placement_server.store.dialects.batches import (
     InventoryChange,
     Value,
     stamp,
+    update_values,
 )
 
 
@@ -47,18 +48,6 @@ class SqliteBatches(Batches):
             "UPDATE inventories SET used = used + ? WHERE id = ? "
             "AND (? <= 0 OR used + ? <= capacity) "
             "AND min_unit <= ? AND max_unit >= ? AND (? = 0 OR step_size = ?)",
-            [
-                (
-                    change.delta,
-                    change.inventory_id,
-                    change.delta,
-                    change.delta,
-                    change.smallest,
-                    change.largest,
-                    change.step_size,
-                    change.step_size,
-                )
-                for change in changes
-            ],
+            [update_values(change) for change in changes],
         )
         return int(cursor.rowcount)
