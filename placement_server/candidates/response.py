@@ -18,8 +18,9 @@ from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.search.placements import Placement
 from placement_server.candidates.search.problem import Positions
-from placement_server.candidates.search.search import Candidate, Placement
+from placement_server.candidates.search.search import Candidate
 from placement_server.candidates.search.tree_classes import TreeView
 
 
@@ -36,8 +37,8 @@ class _Template:
     contributing: tuple[int, ...]
 
 
-class _Kept:
-    """What the texts that a renderer keeps for later candidates take, in bytes."""
+class _KeptSize:
+    """The bytes of the texts that a renderer keeps for later candidates."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -46,14 +47,14 @@ class _Kept:
     def add(self, text: str, key: int = 0) -> None:
         """Count a text.
 
-        :param key: how many numbers its key has.
+        :param key: the number of numbers in its key.
         """
         size = sizes.ENTRY + sizes.text(len(text)) + sizes.key(key)
         self._account.take(size)
         self.size += size
 
     def clear(self) -> None:
-        """Count nothing any more."""
+        """Count nothing any longer."""
         self._account.give(self.size)
         self.size = 0
 
@@ -63,7 +64,7 @@ class _Pieces(dict[int, str]):
 
     __slots__ = ("_kept", "_root", "_text", "_uuid")
 
-    def __init__(self, text: str, uuid: Sequence[str], root: int, kept: _Kept) -> None:
+    def __init__(self, text: str, uuid: Sequence[str], root: int, kept: _KeptSize) -> None:
         self._text = text
         self._uuid = uuid
         self._root = root
@@ -79,7 +80,7 @@ class _Pieces(dict[int, str]):
 
 @dataclass(frozen=True, slots=True)
 class _Alone:
-    """What is written for each item at the positions of one tree: its allocation, its mapping."""
+    """Allocations and mappings of each item, by its position in one tree."""
 
     parts: list[_Pieces]
     members: list[_Pieces]
@@ -88,7 +89,7 @@ class _Alone:
 class _Body:
     """The pieces of a body, put together into chunks of some megabytes.
 
-    So a long answer is in memory once, and not also whole: what it is made of goes as it grows.
+    So a long answer is in memory once, and not also whole: its pieces go as it grows.
     """
 
     def __init__(self, account: Account) -> None:
@@ -98,7 +99,7 @@ class _Body:
         self._size = 0
 
     def add(self, *pieces: bytes) -> None:
-        """Append pieces. What is new of them must have been counted."""
+        """Append pieces. New ones must have been counted."""
         self._pieces += pieces
         self._size += sum(map(len, pieces))
         if self._size >= _CHUNK:
@@ -113,7 +114,7 @@ class _Body:
 
 # Pieces are put together when they come to this much.
 _CHUNK: Final = 4 * MIB
-# So many candidates or summaries are looked at together.
+# This many candidates or summaries are handled together.
 _AT_ONCE: Final = 1024
 _ALONE_AT_ONCE: Final = 32
 # What may be kept for later candidates, in bytes; then all of it goes.
@@ -155,12 +156,13 @@ class Renderer:
         self._simple = nested_with_mappings and self._one_item_each and all(self._takes)
         self._alone: dict[int, _Alone] = {}
         self._account = account or Account()
-        self._kept = _Kept(self._account)
+        self._kept = _KeptSize(self._account)
 
     def body(self, candidates: Iterable[Candidate]) -> list[bytes]:
         """Return the whole JSON body, in chunks.
 
-        :raises placement_server.candidates.errors.SearchGaveUp: it takes more memory than it may.
+        :raises placement_server.candidates.errors.SearchGaveUp: the body takes more memory than it
+            may.
         """
         body = _Body(self._account)
         seen: dict[int, None] = {}
@@ -185,8 +187,8 @@ class Renderer:
         del requests
         comma = b","
         roots = iter(seen)
-        while some := list(islice(roots, _AT_ONCE)):
-            summaries = self._summaries(some)
+        while batch := list(islice(roots, _AT_ONCE)):
+            summaries = self._summaries(batch)
             summaries[0] = summaries[0].removeprefix(comma)
             comma = b""
             self._account.take(sum(map(len, summaries)))
@@ -274,7 +276,7 @@ class Renderer:
         return items_at
 
     def _written(self, placement: Placement, tree: TreeView, seen: dict[int, None]) -> str:
-        """Write one candidate without a template; note in ``seen`` what it is summarised by."""
+        """Write one candidate without a template; add to ``seen`` what it is summarised by."""
         root, size, shares = tree
         positions = placement.positions
         if self._simple and not shares and len(set(positions)) == len(positions):
@@ -328,7 +330,7 @@ class Renderer:
         return f'{{"allocations":{{{parts}}},"mappings":{{{members}}}}}'
 
     def _summarised_by(self, slot: int, tree: TreeView) -> int:
-        """Return what stands for a slot in the summaries: itself, or the root of its tree."""
+        """Return what represents a slot in the summaries: itself, or the root of its tree."""
         if not self._nested:
             return slot
         return int(self.index.root[slot]) if tree.shares else tree.root
@@ -378,4 +380,4 @@ class Renderer:
             f'"{self.query.groups[group].suffix}":[' + ",".join(['"%s"'] * len(positions)) + "]"
             for group, positions in by_group.items()
         )
-        return members, [each for positions in by_group.values() for each in positions]
+        return members, [position for positions in by_group.values() for position in positions]

@@ -21,32 +21,32 @@ _OBJECT: Final = 48
 _VISIT: Final = 80 + 2 * NUMBER + 3 * (_TUPLE + 2 * POINTER + 2 * POINTER)
 _LIST: Final = 64
 # A problem, a solver, its generators and two series, when there is nothing in any of them.
-_KIND: Final = 6144
+_CLASS: Final = 6144
 _FRAME: Final = 320
 
 
 def placement(items: int) -> int:
-    """What a placement takes in its series, with its positions."""
+    """Return what a placement takes in its series, with its positions."""
     return _OBJECT + 2 * POINTER + _TUPLE + items * POINTER
 
 
 def text(length: int) -> int:
-    """What an ASCII text takes."""
+    """Return what an ASCII text takes."""
     return TEXT + length
 
 
 def key(numbers: int) -> int:
-    """What a tuple of numbers takes as a key; most of these numbers are kept elsewhere."""
+    """Return what a tuple of numbers takes as a key; most of these numbers are kept elsewhere."""
     return _TUPLE + numbers * POINTER + NUMBER
 
 
 def template(length: int, places: int, contributing: int) -> int:
-    """What a candidate with its uuids left open takes."""
+    """Return what a candidate with its uuids left open takes."""
     return _OBJECT + 2 * _TUPLE + text(length) + (places + contributing) * (POINTER + NUMBER)
 
 
 def visits(trees: int, shares: int) -> int:
-    """What a search keeps of trees that it has visited.
+    """Return what a search keeps of trees that it has visited.
 
     :param shares: how many sharing providers these trees are linked to, one by one.
     """
@@ -54,12 +54,12 @@ def visits(trees: int, shares: int) -> int:
 
 
 def candidate() -> int:
-    """What a candidate takes beside its placement and its tree, kept in a list."""
+    """Return what a candidate takes beside its placement and its tree, kept in a list."""
     return _TUPLE + 3 * POINTER
 
 
 def seen_amounts(classes: int, numbers: int) -> int:
-    """What is kept of the amounts of one placement.
+    """Return what is kept of the amounts of one placement.
 
     :param numbers: how many positions and amounts there are, of all classes.
     """
@@ -67,26 +67,26 @@ def seen_amounts(classes: int, numbers: int) -> int:
 
 
 def failed_positions(keys: int) -> int:
-    """What is kept of positions that failed, by the number of their names."""
+    """Return what is kept of positions that failed, by the number of their names."""
     return keys * (64 + _TUPLE + 3 * POINTER)
 
 
 def links(items: int, shares: int, sets: int) -> int:
-    """What is kept of the sets of links by which sharing providers serve items, in three forms."""
+    """Return what the sets of links take by which sharing providers serve items, in three forms."""
     return 3 * items * shares * (POINTER + NUMBER + sets // 7)
 
 
 def relations(shares: int) -> int:
-    """What is kept of how sharing providers are related."""
+    """Return what is kept of the relations of sharing providers."""
     return 512 + shares * (4 * POINTER + 3 * (NUMBER + shares // 8))
 
 
-def kind(plan: Plan, positions: int) -> int:
-    """What a kind of tree takes, with its solver at the deepest of its search."""
+def tree_class(plan: Plan, positions: int) -> int:
+    """Return what a tree class takes, with its solver at the deepest of its search."""
     items = len(plan.items)
     number = NUMBER + positions // 8
     by_position = 3 * number + 4 * POINTER
     by_position += len(plan.contested) * 4 * POINTER
     by_item = 6 * number + 3 * _LIST + len(plan.subtrees) * (_LIST + 2 * number)
     frames = _FRAME + 5 * number + _LIST + positions * POINTER
-    return _KIND + positions * by_position + items * (by_item + frames)
+    return _CLASS + positions * by_position + items * (by_item + frames)

@@ -1,14 +1,14 @@
 """Placements with amounts that are new before those with amounts that were there already.
 
-Items that want the same class may exchange their providers and take the same amounts all the same::
+Items that want the same class may exchange their providers and still take the same amounts::
 
     A (a trait) and B want one VGPU each     A on gpu1, B on gpu2    new
                                              A on gpu1, B on gpu3    new
                                              A on gpu2, B on gpu1    put off: gpu1 and gpu2 again
 
-The solver gives such exchanges of *alike* items no place in its order. Of items that are not alike,
-because one may go where the other may not, they are found like any others, and put off here; and
-so are placements that differ only in the provider of a group that asks for no resources.
+The solver does not enumerate such permutations of *symmetric* items. Those of other items, where
+one may go where the other may not, are found like any placement and put off here; and so are
+placements that differ only in the provider of a group that asks for no resources.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,24 +19,24 @@ from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.query.compiled import Plan
 from placement_server.candidates.search.problem import Positions
 
-# Who asks for a few candidates must not wait for all exchanges between two new ones.
+# A request for a few candidates must not wait for all permutations between two new ones.
 _MOST_IN_A_ROW = 512
 _MOST_PUT_OFF = 10_000
 
 
-def may_repeat(plan: Plan, alike: Sequence[tuple[int, ...]]) -> bool:
-    """Whether two placements of the solver may have the same amounts.
+def may_repeat(plan: Plan, symmetric_items: Sequence[tuple[int, ...]]) -> bool:
+    """Check whether two placements of the solver may have the same amounts.
 
-    :param alike: the sets of items that the solver places in one order only.
+    :param symmetric_items: the sets of items that the solver places in one order only.
     """
-    sets = [frozenset(items) for items in alike]
+    sets = [frozenset(items) for items in symmetric_items]
     return any(not item.amounts for item in plan.items) or any(
         len(by_item) > 1 and not any(items >= by_item.keys() for items in sets)
         for by_item in plan.wants.values()
     )
 
 
-def new_first(
+def distinct_first(
     plan: Plan, placements: Iterator[Positions], put_off: list[Positions], account: Account
 ) -> Iterator[Positions]:
     """Yield the placements whose amounts are new, and collect the others.
@@ -49,7 +49,7 @@ def new_first(
     for placement in placements:
         amounts = _amounts(plan, placement)
         if amounts not in seen:
-            numbers = sum([len(each) for each in amounts if isinstance(each, tuple)])
+            numbers = sum([len(sums) for sums in amounts if isinstance(sums, tuple)])
             account.take(sizes.seen_amounts(len(amounts), numbers))
             seen.add(amounts)
             in_a_row = 0

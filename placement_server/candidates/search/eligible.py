@@ -1,8 +1,8 @@
-"""Which providers can serve which item, and which roots are left: array operations only.
+"""Eligible providers by item, and the roots that are left, found with array operations only.
 
 Groups are looked at in the order of the query, and the search stops at the first that nothing can
-serve. Before that all names of classes and traits are looked up: whether a client is told of a
-wrong one must not depend on what else there is.
+serve. Before that all names of classes and traits are looked up: whether a client gets
+an error for a wrong one must not depend on what else there is.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ class _Nothing(Exception):
 
 @dataclass(slots=True)
 class Eligible:
-    """Who can serve what.
+    """The providers that can serve each item.
 
     :ivar own: by item, over all slots: may serve it for its own tree.
     :ivar foreign: by item, over all slots: may serve it for another tree that it is linked to.
@@ -48,7 +48,7 @@ class Eligible:
 
 
 class _Filter:
-    """Narrows roots group by group."""
+    """The roots of one search, narrowed group by group."""
 
     def __init__(
         self, query: CandidateQuery, index: Index, reporter: Reporter, account: Account
@@ -58,7 +58,7 @@ class _Filter:
         self.reporter = reporter
         self.account = account
         self.roots = index.roots
-        self.found = Eligible()
+        self.eligible = Eligible()
         self._kinds: dict[tuple[object, ...], tuple[BoolArray, BoolArray]] = {}
 
     def run(self) -> Eligible:
@@ -72,15 +72,15 @@ class _Filter:
                 else:
                     self._unsuffixed(group)
         except _Nothing:
-            return self.found
-        self.found.roots = self.roots
-        self.found.links = self._useful_links()
-        return self.found
+            return self.eligible
+        self.eligible.roots = self.roots
+        self.eligible.links = self._useful_links()
+        return self.eligible
 
-    def _keep_roots(self, kept: BoolArray, group: str, reason: str) -> None:
+    def _keep_roots(self, passing: BoolArray, group: str, reason: str) -> None:
         before = self.roots
-        self.roots = before[kept]
-        self.reporter.roots_rejected(group, reason, before[~kept] if self.reporter.wants else ())
+        self.roots = before[passing]
+        self.reporter.roots_rejected(group, reason, before[~passing] if self.reporter.wants else ())
         if not len(self.roots):
             raise _Nothing
 
@@ -115,12 +115,12 @@ class _Filter:
 
     def _trait_ids(self, names: Iterable[str]) -> list[int]:
         known = self.index.names.trait_ids
-        found = []
+        ids = []
         for name in names:
             if name not in known:
                 raise UnknownName(f"No such trait(s): {name}.")
-            found.append(known[name])
-        return found
+            ids.append(known[name])
+        return ids
 
     def _names_and_tree(
         self, group: RequestGroup
@@ -160,8 +160,8 @@ class _Filter:
             own = foreign = self._suffixed_mask(group)
             self._kinds[kind] = own, foreign
             self._keep_reached(own, foreign, group, "group")
-        self.found.own.append(own)
-        self.found.foreign.append(foreign)
+        self.eligible.own.append(own)
+        self.eligible.foreign.append(foreign)
 
     def _suffixed_mask(self, group: RequestGroup) -> BoolArray:
         index, reporter = self.index, self.reporter
@@ -205,27 +205,27 @@ class _Filter:
         own_filter = self._unsuffixed_filter(group, forbidden, tree)
         foreign_filter = self._foreign_filter(group, forbidden)
         has_links = len(index.links.share) > 0
-        any_own = any_foreign = nobody = np.zeros(index.size, dtype=bool)
+        any_own = any_foreign = none = np.zeros(index.size, dtype=bool)
         for name, amount in group.resources:
             fitting = self._fitting(known[name], amount)
             reporter.providers_left("", f"resources {name}:{amount}", fitting)
             # For its own tree, for others, and what they come to so far.
             self.account.take((4 if terms else 2) * index.size)
             own = _mask(index.size, fitting)
-            # Nobody shares with a tree that a group is bound to.
-            foreign = own & foreign_filter if tree is None and has_links else nobody
+            # No provider shares with a tree that a group is bound to.
+            foreign = own & foreign_filter if tree is None and has_links else none
             if own_filter is not None:
                 own = own & own_filter
             self._keep_reached(own, foreign, group, f"resources {name}:{amount}")
             if terms:
                 any_own = any_own | own
                 any_foreign = any_foreign | foreign
-            self.found.own.append(own)
-            self.found.foreign.append(foreign)
+            self.eligible.own.append(own)
+            self.eligible.foreign.append(foreign)
         for names, term in zip(group.required, terms, strict=True):
             self.account.take(index.size)
             having = index.passing_trait_sets([term], [])[index.trait_set]
-            self.found.terms.append(having)
+            self.eligible.terms.append(having)
             self._keep_reached(
                 any_own & having, any_foreign & having, group, f"required {','.join(sorted(names))}"
             )
@@ -233,7 +233,7 @@ class _Filter:
     def _unsuffixed_filter(
         self, group: RequestGroup, forbidden: list[int], tree: int | None
     ) -> BoolArray | None:
-        """Tell which slots may serve the unsuffixed group for their own tree; None for all."""
+        """Return which slots may serve the unsuffixed group for their own tree; None for all."""
         index = self.index
         passing: BoolArray | None = None
         if forbidden:
@@ -254,7 +254,7 @@ class _Filter:
         return passing
 
     def _foreign_filter(self, group: RequestGroup, forbidden: list[int]) -> BoolArray:
-        """Tell which sharing providers may serve the unsuffixed group for trees linked to them."""
+        """Return which sharing providers may serve the unsuffixed group for linked trees."""
         index = self.index
         passing = np.zeros(index.size, dtype=bool)
         if len(index.links.share):
@@ -270,13 +270,13 @@ class _Filter:
             return links
         self.account.take(links.share.nbytes + links.anchor.nbytes)
         useful = np.zeros(self.index.size, dtype=bool)
-        for foreign in self.found.foreign:
+        for foreign in self.eligible.foreign:
             useful |= foreign
         if not useful.any():
             return NO_LINKS
         alive = _mask(self.index.size, self.roots)
-        kept = useful[links.share] & alive[links.anchor]
-        return Links(links.share[kept], links.anchor[kept])
+        matter = useful[links.share] & alive[links.anchor]
+        return Links(links.share[matter], links.anchor[matter])
 
 
 def _mask(size: int, slots: SlotArray | IntArray) -> BoolArray:
@@ -288,7 +288,7 @@ def _mask(size: int, slots: SlotArray | IntArray) -> BoolArray:
 def find_eligible(
     query: CandidateQuery, index: Index, reporter: Reporter, account: Account
 ) -> Eligible:
-    """Find who can serve the items of a query.
+    """Find the providers that can serve the items of a query.
 
     :param account: counts what is kept of each item.
     :raises UnknownName: a class or trait does not exist, as far as the index knows.

@@ -1,6 +1,5 @@
-"""In which order the items of a query are placed in one kind of tree, and which are alike."""
+"""The order in which the items of a query are placed in one tree class, and their symmetry."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement_server.candidates.query.compiled import Plan
@@ -9,43 +8,42 @@ from placement_server.candidates.search.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class ItemOrder:
-    """Items with few choices first, alike ones side by side.
+    """Items with few choices first, symmetric ones side by side.
 
-    Items are alike when they ask for the same amounts, can be served by the same providers and are
-    bound by the same rules.
+    Items are symmetric when they ask for the same amounts, can be served by the same providers and
+    are bound by the same rules.
 
     :param sequence: the items in the order in which they are placed.
-    :param alike_left: by step, how many alike items are still to be placed, its own included.
-    :param follows: by step, whether the item before is alike.
-    :param alike: the sets of more than one alike items.
+    :param symmetric_left: by step, how many symmetric items are still to be placed, its own
+        included.
+    :param is_symmetric: by step, whether its item is symmetric to the one before.
+    :param symmetric_items: the symmetry classes of more than one item.
     """
 
     sequence: list[int]
-    alike_left: list[int]
-    follows: list[bool]
-    alike: list[tuple[int, ...]]
+    symmetric_left: list[int]
+    is_symmetric: list[bool]
+    symmetric_items: list[tuple[int, ...]]
 
 
-def order_items(plan: Plan, problem: Problem, eligible: Sequence[int]) -> ItemOrder:
-    """Put the items of a plan in order.
-
-    :param eligible: by item, the positions that can serve it, as the solver has narrowed them.
-    """
-    groups: dict[tuple[object, ...], list[int]] = {}
+def order_items(plan: Plan, problem: Problem) -> ItemOrder:
+    """Put the items of a plan in order."""
+    members: dict[tuple[object, ...], list[int]] = {}
+    eligible = problem.eligible
     for number, item in enumerate(plan.items):
-        member = tuple(
+        subtrees = tuple(
             (number in subtree.together, number in subtree.apart) for subtree in plan.subtrees
         )
-        alike = (
-            item.suffixed, item.named, tuple(sorted(item.amounts)), eligible[number], member,
+        key = (
+            item.suffixed, item.named, tuple(sorted(item.amounts)), eligible[number], subtrees,
             problem.linked[number] if problem.linked else None,
             None if item.suffixed else number,
         )  # fmt: skip
-        groups.setdefault(alike, []).append(number)
-    classes = sorted(groups.values(), key=lambda each: (eligible[each[0]].bit_count(), each[0]))
+        members.setdefault(key, []).append(number)
+    classes = sorted(members.values(), key=lambda items: (eligible[items[0]].bit_count(), items[0]))
     return ItemOrder(
-        sequence=[item for alike in classes for item in alike],
-        alike_left=[len(alike) - at for alike in classes for at in range(len(alike))],
-        follows=[at > 0 for alike in classes for at in range(len(alike))],
-        alike=[tuple(sorted(alike)) for alike in classes if len(alike) > 1],
+        sequence=[item for items in classes for item in items],
+        symmetric_left=[len(items) - at for items in classes for at in range(len(items))],
+        is_symmetric=[at > 0 for items in classes for at in range(len(items))],
+        symmetric_items=[tuple(sorted(items)) for items in classes if len(items) > 1],
     )

@@ -1,31 +1,35 @@
-"""Exchanges of alike items: other placements of the same amounts, made without a search."""
+"""Permutations of symmetric items: other placements of the same amounts, made without a search."""
 
 from collections.abc import Iterator, Sequence
 
 from placement_server.candidates.search.problem import Positions
 
-Alike = Sequence[tuple[int, ...]]
+SymmetricItems = Sequence[tuple[int, ...]]
 
 
-def swaps(alike: Alike, placement: Positions) -> Iterator[Positions]:
-    """Yield the placements that differ from one only by who of alike items took which provider.
+def permutations(symmetric_items: SymmetricItems, placement: Positions) -> Iterator[Positions]:
+    """Yield the placements that differ from one only by which symmetric item took which provider.
 
-    :param alike: sets of items that may be exchanged with each other.
+    :param symmetric_items: sets of items that may be exchanged with each other.
     """
-    return _swapped(alike, list(placement), 0, changed=False)
+    return _permuted(symmetric_items, list(placement), 0, changed=False)
 
 
-def _swapped(alike: Alike, placed: list[int], at: int, *, changed: bool) -> Iterator[Positions]:
-    if at == len(alike):
+def _permuted(
+    symmetric_items: SymmetricItems, placed: list[int], at: int, *, changed: bool
+) -> Iterator[Positions]:
+    if at == len(symmetric_items):
         if changed:
             yield tuple(placed)
         return
-    items = alike[at]
+    items = symmetric_items[at]
     original = [placed[item] for item in items]
     for arrangement in arrangements(original):
         for item, position in zip(items, arrangement, strict=True):
             placed[item] = position
-        yield from _swapped(alike, placed, at + 1, changed=changed or arrangement != original)
+        yield from _permuted(
+            symmetric_items, placed, at + 1, changed=changed or arrangement != original
+        )
     for item, position in zip(items, original, strict=True):
         placed[item] = position
 

@@ -1,4 +1,4 @@
-"""One kind of tree, as far as a query can tell trees apart."""
+"""The problem of one tree class: all that a query can distinguish about its trees."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,17 +8,17 @@ Positions = tuple[int, ...]
 
 def bits(mask: int) -> list[int]:
     """List the positions of a set, ascending."""
-    found = []
+    positions = []
     while mask:
         low = mask & -mask
-        found.append(low.bit_length() - 1)
+        positions.append(low.bit_length() - 1)
         mask ^= low
-    return found
+    return positions
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be solved for one kind of tree.
+    """The problem to be solved for one class of trees.
 
     Positions count the providers of the tree in preorder and after them the sharing providers that
     it is linked to. Sets of positions are integers with one bit each.

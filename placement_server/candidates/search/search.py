@@ -1,15 +1,16 @@
-"""The search: from a query and an index to a lazy sequence of candidates.
+"""The search for candidates: from a query and an index to a lazy sequence.
 
 No input or output, no clock of its own, no global. The order of the candidates:
 
 1. The roots are visited in rounds, by ascending provider id: the first round takes one candidate
    of each tree, the second another one of each tree that has another, and so on (breadth first).
    The ``depth-first`` strategy, which only counts under a maximum of candidates, takes all of a
-   tree before the next. Candidates that sharing providers serve alone are no tree's that reaches
-   them: the first of the trees that these providers are in is visited for them once more.
+   tree before the next. Candidates that sharing providers serve alone do not belong to the
+   trees that reach them: the first of the trees that these providers are in is visited for them
+   once more.
 2. Candidates that differ in amounts come first. Those that only exchange which group took which
-   provider come when all trees have run out of the first sort (see :mod:`new_amounts` for what is
-   done where there are very many of them).
+   provider come when all trees have run out of the first sort (see :mod:`distinct_first` for what
+   is done where there are very many of them).
 3. Within a tree: providers in preorder (children by ascending provider id), then sharing ones by
    the id of their root and in preorder.
 """
@@ -19,9 +20,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, islice, takewhile
+from itertools import islice, takewhile
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.heavy import Effort
@@ -30,10 +31,16 @@ from placement_server.candidates.errors import OutOfTime, TooManyCandidates
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import Plan, plan
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.search.distinct_first import may_repeat, new_first
+from placement_server.candidates.search.contradiction import find_contradiction
 from placement_server.candidates.search.eligible import Eligible, find_eligible
-from placement_server.candidates.search.permutations import swaps
-from placement_server.candidates.search.problem import Positions, Problem
+from placement_server.candidates.search.placements import (
+    ClassPlacements,
+    FirstPlacements,
+    Placement,
+    PlacementsByClass,
+    Series,
+)
+from placement_server.candidates.search.problem import Problem
 from placement_server.candidates.search.reporter import SILENT, Reporter
 from placement_server.candidates.search.solver import Solver
 from placement_server.candidates.search.tree_classes import TreeView
@@ -46,21 +53,6 @@ _FIRST_CHUNK = 64
 _LARGEST_CHUNK = 2048
 # Candidates between two looks at the clock.
 _BETWEEN_TICKS = 256
-# With a random order, this many independent orders are made for trees that are alike.
-_RANDOM_ORDERS = 16
-
-
-class Placement:
-    """Where the items go in one kind of tree; shared by all trees of the kind.
-
-    :ivar form: what a renderer keeps about it.
-    """
-
-    __slots__ = ("form", "positions")
-
-    def __init__(self, positions: Positions) -> None:
-        self.positions = positions
-        self.form: Any = None
 
 
 class Candidate(NamedTuple):
@@ -100,97 +92,6 @@ class Limits:
     most: int = MOST_CANDIDATES
 
 
-class _Series:
-    """Placements of one kind of tree, found as they are asked for.
-
-    :param account: counts them.
-    :param size: what each of them takes.
-    """
-
-    __slots__ = ("_account", "_more", "_size", "found")
-
-    def __init__(self, more: Iterator[Positions], account: Account, size: int) -> None:
-        self.found: list[Placement] = []
-        self._more: Iterator[Positions] | None = more
-        self._account = account
-        self._size = size
-
-    def get(self, number: int) -> Placement | None:
-        """Return the placement with a number, one more than found at most; None at the end."""
-        if number < len(self.found):
-            return self.found[number]
-        if self._more is None:
-            return None
-        positions = next(self._more, None)
-        if positions is None:
-            self._more = None
-            return None
-        self._account.take(self._size)
-        placement = Placement(positions)
-        self.found.append(placement)
-        return placement
-
-
-class _Kind:
-    """What one kind of tree has: placements of distinct amounts, and exchanges of alike items."""
-
-    __slots__ = ("distinct", "reason", "swaps")
-
-    def __init__(self, solver: Solver, account: Account) -> None:
-        solutions = solver.solutions()
-        put_off: list[Positions] = []
-        repeats = not solver.reason and may_repeat(solver.plan, solver.alike)
-        if repeats:
-            solutions = new_first(solver.plan, solutions, put_off, account)
-        size = sizes.placement(len(solver.plan.items))
-        self.distinct = _Series(solutions, account, size)
-        # Only asked for when all distinct ones have been found.
-        known = self.distinct.found
-        self.swaps: _Series | None = None
-        if repeats or (not solver.reason and solver.alike):
-            exchanges = (swap for each in known for swap in swaps(solver.alike, each.positions))
-            others = (
-                swap for each in put_off for swap in chain((each,), swaps(solver.alike, each))
-            )
-            self.swaps = _Series(chain(exchanges, others), account, size)
-        self.reason = solver.reason or "no combination of the providers that fit"
-
-
-class _Firsts(dict[_Kind, Placement | None]):
-    """The first placement of each kind, None where there is none."""
-
-    def __missing__(self, kind: _Kind) -> Placement | None:
-        placement = self[kind] = kind.distinct.get(0)
-        return placement
-
-
-class _Kinds(dict[int, _Kind]):
-    """The kinds by number, each made when the first tree of it comes.
-
-    :param make: makes a kind; with a random order, another order of it each time.
-    """
-
-    def __init__(self, make: Callable[[int], _Kind]) -> None:
-        self._make = make
-        self._orders: dict[int, list[_Kind]] = {}
-
-    def __missing__(self, number: int) -> _Kind:
-        kind = self[number] = self._make(number)
-        return kind
-
-    def in_any_order(self, shuffle: random.Random) -> Callable[[int], _Kind]:
-        """Return what gives one of several random orders of a kind, so that alike trees differ."""
-
-        def pick(number: int) -> _Kind:
-            orders = self._orders.setdefault(number, [])
-            if len(orders) < _RANDOM_ORDERS:
-                orders.append(self._make(number))
-                return orders[-1]
-            return shuffle.choice(orders)
-
-        return pick
-
-
 @dataclass(slots=True)
 class Search:
     """One search. Iterate :meth:`candidates` once.
@@ -216,9 +117,9 @@ class Search:
     _ends_at: float = field(init=False)
     _found: int = field(init=False, default=0)
     _tick_at: int = field(init=False, default=0)
-    # The kinds of the trees of which the first candidates are being given.
-    _giving: list[_Kind] = field(init=False, default_factory=list)
-    _firsts: _Firsts = field(init=False, default_factory=_Firsts)
+    # The classes of the trees of which the first candidates are being yielded.
+    _yielding: list[ClassPlacements] = field(init=False, default_factory=list)
+    _firsts: FirstPlacements = field(init=False, default_factory=FirstPlacements)
 
     def __post_init__(self) -> None:
         """Find what is eligible: names are checked here.
@@ -239,29 +140,29 @@ class Search:
         """
         if not len(self._eligible.roots):
             return iter(())
-        found = self._in_order()
+        candidates = self._in_order()
         if self.limits.maximum >= 0:
-            found = islice(found, self.limits.maximum)
+            candidates = islice(candidates, self.limits.maximum)
             if self.one_per_tree and self.index.nested:
-                found = (each for each in found if self._one_per_tree(each))
+                candidates = filter(self._has_one_per_tree, candidates)
         if self.shuffle is not None and (self.limits.maximum >= 0 or self.limits.limit is None):
-            found = self._shuffled(found)
-        return islice(found, self.limits.limit)
+            candidates = self._shuffled(candidates)
+        return islice(candidates, self.limits.limit)
 
     def visit_trees(self) -> None:
         """Look for a first candidate in every tree, for the reporter alone."""
         if len(self._eligible.roots):
-            for _tree, kind in self._trees(whole=True):
-                kind.distinct.get(0)
+            for _tree, placements in self._trees(whole=True):
+                placements.distinct.get(0)
 
-    def _shuffled(self, found: Iterator[Candidate]) -> Iterator[Candidate]:
+    def _shuffled(self, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
         assert self.shuffle is not None
-        candidates = []
-        for candidate in found:
+        shuffled = []
+        for candidate in candidates:
             self.account.take(sizes.candidate())
-            candidates.append(candidate)
-        self.shuffle.shuffle(candidates)
-        return iter(candidates)
+            shuffled.append(candidate)
+        self.shuffle.shuffle(shuffled)
+        return iter(shuffled)
 
     def _tick(self) -> None:
         """Give up when it is time to; wait for a place when the search is heavy."""
@@ -275,9 +176,9 @@ class Search:
         self._tick_at = min(self._found + _BETWEEN_TICKS, self.limits.most + 1)
 
     def _found_so_far(self) -> int:
-        # The first candidates of many trees are counted once all are given.
-        given = takewhile(self._firsts.__contains__, self._giving)
-        return self._found + sum(1 for kind in given if self._firsts[kind] is not None)
+        # The first candidates of many trees are counted once all are yielded.
+        yielded = takewhile(self._firsts.__contains__, self._yielding)
+        return self._found + sum(1 for placements in yielded if self._firsts[placements])
 
     def _in_order(self) -> Iterator[Candidate]:
         if self.limits.maximum >= 0 and not self.limits.breadth_first:
@@ -285,8 +186,8 @@ class Search:
         return self._breadth_first()
 
     def _depth_first(self) -> Iterator[Candidate]:
-        for tree, kind in self._trees():
-            for series in (kind.distinct, kind.swaps):
+        for tree, placements in self._trees():
+            for series in (placements.distinct, placements.permuted):
                 number = 0
                 while series is not None and (placement := series.get(number)) is not None:
                     self._found += 1
@@ -296,89 +197,100 @@ class Search:
                     number += 1
 
     def _breadth_first(self) -> Iterator[Candidate]:
-        visited: list[tuple[TreeView, _Kind]] = []
+        visited: list[tuple[TreeView, ClassPlacements]] = []
         firsts = self._firsts
         try:
-            for views, kinds in self._chunks():
+            for views, classes in self._chunks():
                 # An answer of a thousand hosts is made here: what is done for each is done in C.
-                self._giving = kinds
-                pairs = zip(map(firsts.__getitem__, kinds), views, strict=True)
+                self._yielding = classes
+                pairs = zip(map(firsts.__getitem__, classes), views, strict=True)
                 yield from map(_candidate, filter(_placement, pairs))
-                self._giving = []
-                self._found += len(kinds) - [firsts[kind] for kind in kinds].count(None)
-                visited += zip(views, kinds, strict=True)
+                self._yielding = []
+                self._found += len(classes) - [firsts[trees] for trees in classes].count(None)
+                visited += zip(views, classes, strict=True)
         finally:
-            # What is in a circle (kinds, their solvers, this) would wait for the garbage collector.
+            # What is in a circle (with the solvers) would wait for the garbage collector.
             firsts.clear()
-            self._giving = []
-        yield from self._rounds([(view, kind.distinct) for view, kind in visited], 1)
-        yield from self._rounds([(view, kind.swaps) for view, kind in visited if kind.swaps], 0)
+            self._yielding = []
+        yield from self._rounds([(view, placements.distinct) for view, placements in visited], 1)
+        yield from self._rounds(
+            [
+                (view, placements.permuted)
+                for view, placements in visited
+                if placements.permuted is not None
+            ],
+            0,
+        )
 
-    def _rounds(self, left: list[tuple[TreeView, _Series]], number: int) -> Iterator[Candidate]:
-        every = list(dict.fromkeys(series for _tree, series in left))
-        # Asking the few kinds first spares a last round over the many trees.
+    def _rounds(self, trees: list[tuple[TreeView, Series]], number: int) -> Iterator[Candidate]:
+        every = list(dict.fromkeys(series for _tree, series in trees))
+        # Asking the few classes first spares a last round over the many trees.
         while any(series.get(number) is not None for series in every):
             self._tick()
-            going_on = []
-            for each in left:
-                tree, series = each
+            remaining = []
+            for pair in trees:
+                tree, series = pair
                 placement = series.get(number)
                 if placement is not None:
-                    going_on.append(each)
+                    remaining.append(pair)
                     self._found += 1
                     if self._found >= self._tick_at:
                         self._tick()
                     yield _candidate((placement, tree))
-            left = going_on
+            trees = remaining
             number += 1
 
-    def _trees(self, *, whole: bool = False) -> Iterator[tuple[TreeView, _Kind]]:
-        """Yield what may have candidates, each with the placements of its kind.
+    def _trees(self, *, whole: bool = False) -> Iterator[tuple[TreeView, ClassPlacements]]:
+        """Yield what may have candidates, each with the placements of its class.
 
         :param whole: see :class:`Visits`.
         """
-        for views, kinds in self._chunks(whole=whole):
-            yield from zip(views, kinds, strict=True)
+        for views, classes in self._chunks(whole=whole):
+            yield from zip(views, classes, strict=True)
 
-    def _chunks(self, *, whole: bool = False) -> Iterator[tuple[list[TreeView], list[_Kind]]]:
+    def _chunks(
+        self, *, whole: bool = False
+    ) -> Iterator[tuple[list[TreeView], list[ClassPlacements]]]:
         """Yield what :meth:`_trees` does in chunks: only as many as are asked for are sorted."""
         visits = Visits(
             self.index,
             self.plan,
             self._eligible,
-            self._tick,
             self.shuffle,
             whole=whole,
             account=self.account,
         )
-        kinds = _Kinds(lambda number: self._kind(visits.problems[number]))
-        pick = kinds.in_any_order(self.shuffle) if self.shuffle else kinds.__getitem__
+        by_class = PlacementsByClass(lambda number: self._placements(visits.problems[number]))
+        pick = by_class.in_any_order(self.shuffle) if self.shuffle else by_class.__getitem__
         limit = _LARGEST_CHUNK if self.limits.limit is None else self.limits.limit
         start, chunk = 0, max(_FIRST_CHUNK, min(limit, _LARGEST_CHUNK))
         while start < len(visits):
             self._tick()
-            views, numbers = visits.kinds(start, start + chunk)
+            views, numbers = visits.classes(start, start + chunk)
             self.account.take(sizes.visits(len(views), sum([len(view.shares) for view in views])))
             picked = list(map(pick, numbers))
             if self.reporter.wants:
-                for view, kind in zip(views, picked, strict=True):
-                    self._report(view, kind)
+                for view, placements in zip(views, picked, strict=True):
+                    self._report(view, placements)
             yield views, picked
             start += chunk
             chunk = min(2 * chunk, _LARGEST_CHUNK)
 
-    def _kind(self, problem: Problem) -> _Kind:
-        self.account.take(sizes.kind(self.plan, len(problem.ancestors)))
+    def _placements(self, problem: Problem) -> ClassPlacements:
+        self.account.take(sizes.tree_class(self.plan, len(problem.ancestors)))
+        reason = find_contradiction(self.plan, problem)
+        if reason:
+            return ClassPlacements.none(reason, self.account)
         solver = Solver(self.plan, problem, self._tick, self.shuffle, self.account)
-        return _Kind(solver, self.account)
+        return ClassPlacements.of(solver, self.account)
 
-    def _report(self, tree: TreeView, kind: _Kind) -> None:
-        if kind.distinct.get(0) is None:
-            self.reporter.tree_rejected(tree.root, kind.reason)
+    def _report(self, tree: TreeView, placements: ClassPlacements) -> None:
+        if placements.distinct.get(0) is None:
+            self.reporter.tree_rejected(tree.root, placements.reason)
         else:
             self.reporter.candidate()
 
-    def _one_per_tree(self, candidate: Candidate) -> bool:
+    def _has_one_per_tree(self, candidate: Candidate) -> bool:
         slots = set(candidate.slots())
         roots = {int(self.index.root[slot]) for slot in slots}
         return len(roots) == len(slots)

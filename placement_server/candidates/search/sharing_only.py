@@ -2,9 +2,9 @@
 
 Many trees may reach the same sharing providers, and each of them would give the same such
 candidates. So no tree gives them: they are looked for once, over all sharing providers, and a
-combination counts when some one tree reaches all of it. Trees that reach the same are told apart by
-nothing, so what is kept is a bit for each *set of links*, whatever the number of trees; a
-combination is reached by the sets whose bits all its providers have::
+combination counts when one tree reaches all of it. Nothing distinguishes trees that reach the same,
+so what is kept is a bit for each *set of links*, whatever the number of trees; a combination is
+reached by the sets whose bits all its providers have::
 
     trees        reach           sets of links      pool1  0b01
     a, b, c      pool1, pool2    bit 0              pool2  0b11      pool1 + pool2  0b01  reached
@@ -72,12 +72,12 @@ def find_alone(index: Index, eligible: Eligible, account: Account) -> Alone | No
     live = -1
     for by_slot in linked:
         some = 0
-        for each in by_slot:
-            some |= each
+        for sets_of_slot in by_slot:
+            some |= sets_of_slot
         live &= some
     if not live:
         return None
-    return Alone(slots, tuple([tuple([each & live for each in by]) for by in linked]), live)
+    return Alone(slots, tuple([tuple([links & live for links in by]) for by in linked]), live)
 
 
 def _reached(

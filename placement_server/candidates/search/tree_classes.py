@@ -1,4 +1,4 @@
-"""Trees that are alike for a query, found by comparing bytes.
+"""Classes of trees that are alike for a query, found by comparing bytes.
 
 For a chunk of roots, a few gathers write down for every provider which items it can serve, which
 required terms it meets and how much of each contested class it can give, as one row of words per
@@ -59,13 +59,13 @@ class Relations:
     trees: tuple[int, ...]
 
 
-class KindFinder:
-    """Sorts the eligible roots of one search into kinds.
+class TreeClasses:
+    """The eligible roots of one search, sorted into classes of trees that are alike for it.
 
-    :param alone: what sharing providers serve without a tree; no kind has these placements then,
+    :param alone: what sharing providers serve without a tree; no class has these placements then,
         as another search finds them (:meth:`without_tree`).
     :param account: counts what is kept, and the rows of a chunk while it is sorted.
-    :ivar problems: the problem of each kind, by its number.
+    :ivar problems: the problem of each class, by its number.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class KindFinder:
         self._ordered: dict[tuple[int, ...], tuple[int, ...]] = {}
         self.problems: list[Problem] = []
 
-    def kinds(self, roots: IntArray) -> tuple[list[TreeView], list[int]]:
-        """Return for each root, in order, its view and the number of its kind."""
+    def classify(self, roots: IntArray) -> tuple[list[TreeView], list[int]]:
+        """Return for each root, in order, its view and the number of its class."""
         shapes = self.index.shape[roots]
         shares = self._shares(roots)
         if (shapes == shapes[0]).all() and len(set(map(len, shares))) == 1:
@@ -101,17 +101,17 @@ class KindFinder:
         groups: dict[tuple[int, int], list[int]] = {}
         for at, (shape, shared) in enumerate(zip(shapes.tolist(), shares, strict=True)):
             groups.setdefault((shape, len(shared)), []).append(at)
-        found: dict[int, tuple[TreeView, int]] = {}
+        by_place: dict[int, tuple[TreeView, int]] = {}
         for (shape, _count), members in groups.items():
             alike = self._alike(roots[members], shape, [shares[at] for at in members])
-            found.update(zip(members, zip(*alike, strict=True), strict=True))
-        in_order = [found[at] for at in range(len(roots))]
+            by_place.update(zip(members, zip(*alike, strict=True), strict=True))
+        in_order = [by_place[at] for at in range(len(roots))]
         return [view for view, _number in in_order], [number for _view, number in in_order]
 
     def _alike(
         self, roots: IntArray, shape: int, shares: list[tuple[int, ...]]
     ) -> tuple[list[TreeView], list[int]]:
-        """Return what :meth:`kinds` does for trees of one shape with equally many shares."""
+        """Return what :meth:`classify` does for trees of one shape with equally many shares."""
         size = self.index.columns.shapes[shape].size
         positions = len(roots) * (size + len(shares[0]))
         # Slots, words in two arrays and words as texts.
@@ -133,12 +133,12 @@ class KindFinder:
         if shares.count(shares[0]) == len(shares) and (flat == flat[0]).all():
             return views, [self._number(shape, views[0], words[0])] * len(views)
         rows = flat.view(f"V{words[0].nbytes}").ravel().tolist()
-        known: dict[tuple[object, bytes], int] = {}
+        by_row: dict[tuple[object, bytes], int] = {}
         numbers = []
         for at, (view, row) in enumerate(zip(views, rows, strict=True)):
-            number = known.get((view.shares, row))
+            number = by_row.get((view.shares, row))
             if number is None:
-                number = known[view.shares, row] = self._number(shape, view, words[at])
+                number = by_row[view.shares, row] = self._number(shape, view, words[at])
             numbers.append(number)
         return views, numbers
 
@@ -147,8 +147,7 @@ class KindFinder:
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.problems)
-            known = self.index.columns.shapes[shape]
-            self.problems.append(self._problem(known, view.shares, row))
+            self.problems.append(self._problem(self.index.columns.shapes[shape], view.shares, row))
         return number
 
     def _shares(self, roots: IntArray) -> list[tuple[int, ...]]:
@@ -159,11 +158,11 @@ class KindFinder:
         stops = np.searchsorted(links.anchor, roots, side="right")
         first = int(starts.min())
         slots = links.share[first : int(stops.max())].tolist()
-        found = [
+        by_root = [
             tuple(slots[start:stop])
             for start, stop in zip((starts - first).tolist(), (stops - first).tolist(), strict=True)
         ]
-        return found if self._share_place is None else list(map(self._in_order, found))
+        return by_root if self._share_place is None else list(map(self._in_order, by_root))
 
     def _in_order(self, shares: tuple[int, ...]) -> tuple[int, ...]:
         """Put sharing providers in canonical order: slots follow it until a tree changes."""
@@ -180,7 +179,7 @@ class KindFinder:
         rows, size = slots.shape
         words = np.zeros((rows, size, self._flag_words + len(self.plan.contested)), np.uint64)
         masks = self.eligible.foreign if foreign else self.eligible.own
-        # Groups that want the same have one mask: their flags are set together.
+        # Groups that ask for the same have one mask: their flags are set together.
         flags: dict[int, tuple[BoolArray, list[int]]] = {}
         for flag, mask in enumerate([*masks, *self.eligible.terms]):
             flags.setdefault(id(mask), (mask, []))[1].append(flag)
@@ -210,13 +209,13 @@ class KindFinder:
         return caps.astype(np.uint64)
 
     def relations(self, shares: tuple[int, ...]) -> Relations:
-        """Work out which of some sharing providers share a tree or a line of descent."""
-        known = self._relations.get(shares)
-        if known is None:
+        """Return which of some sharing providers share a tree or a line of descent."""
+        relations = self._relations.get(shares)
+        if relations is None:
             self._account.take(sizes.relations(len(shares)))
-            known = self._related(shares)
-            self._relations[shares] = known
-        return known
+            relations = self._related(shares)
+            self._relations[shares] = relations
+        return relations
 
     def _related(self, shares: tuple[int, ...]) -> Relations:
         # Only providers of one tree are related, and few sharing providers are in one.
@@ -247,7 +246,7 @@ class KindFinder:
         return replace(problem, eligible=eligible, linked=linked, needed=0)
 
     def _problem(self, shape: Shape, shares: tuple[int, ...], row: Words) -> Problem:
-        """Build the problem of one kind from the row of any of its trees."""
+        """Build the problem of one class from the row of any of its trees."""
         relations = self.relations(shares)
         size, plan = shape.size, self.plan
         flags = [0] * len(row)
@@ -296,7 +295,7 @@ def _disorder(index: Index, shares: IntArray) -> IntArray | None:
 def _transposed(rows: list[int], width: int) -> list[int]:
     """Turn rows of bits into columns of bits."""
     columns = [0] * width
-    # Many rows are alike: each is taken apart once.
+    # Many rows are alike: every distinct one is taken apart once.
     places: dict[int, int] = {}
     for position, row in enumerate(rows):
         places[row] = places.get(row, 0) | 1 << position

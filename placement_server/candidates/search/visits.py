@@ -1,4 +1,4 @@
-"""What a search visits, and in which order: trees, and sharing providers without a tree.
+"""The visits of a search in order: trees, and sharing providers without a tree.
 
 A tree gives the candidates that use at least one provider which is its alone. What sharing
 providers serve without a tree is given by the *owner*: of the trees that these sharing providers
@@ -16,11 +16,15 @@ from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.index.columns import BoolArray, IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.search.contradiction import find_contradiction
 from placement_server.candidates.search.eligible import Eligible
 from placement_server.candidates.search.problem import Problem, bits
 from placement_server.candidates.search.sharing_only import Alone, find_alone
-from placement_server.candidates.search.solver import Solver, Tick
-from placement_server.candidates.search.tree_classes import KindFinder, TreeView, canonical_places
+from placement_server.candidates.search.tree_classes import (
+    TreeClasses,
+    TreeView,
+    canonical_places,
+)
 
 # Looking at more sets of links one by one costs more than it spares.
 _MOST_SETS = 256
@@ -29,12 +33,11 @@ _MOST_SETS = 256
 class Visits:
     """The visits of one search in order.
 
-    :param tick: called now and then; it may raise to end the search.
     :param shuffle: for a random order, None for ascending ids of the roots.
     :param whole: leave to each tree what sharing providers serve without it, and have no owners:
-        for whoever asks what each tree has, and not for each candidate once.
+        for a caller that asks what each tree has, and not for each candidate once.
     :param account: counts what is kept.
-    :ivar problems: the problem of each kind, by its number.
+    :ivar problems: the problem of each class, by its number.
     """
 
     def __init__(
@@ -42,7 +45,6 @@ class Visits:
         index: Index,
         plan: Plan,
         eligible: Eligible,
-        tick: Tick,
         shuffle: random.Random | None = None,
         *,
         whole: bool = False,
@@ -52,8 +54,8 @@ class Visits:
         # The places of roots in canonical order and in that of the visits.
         account.take(4 * eligible.roots.nbytes)
         alone = None if whole else find_alone(index, eligible, account)
-        self._finder = KindFinder(index, plan, eligible, alone, account)
-        self.problems: list[Problem] = self._finder.problems
+        self._classes = TreeClasses(index, plan, eligible, alone, account)
+        self.problems: list[Problem] = self._classes.problems
         self._roots = eligible.roots
         self._is_owner: BoolArray | None = None
         self._owners: _Owners | None = None
@@ -69,7 +71,7 @@ class Visits:
             self._reorder(np.array(order, dtype=np.int64))
         if alone is not None and self._is_owner is not None:
             in_order = self._roots[self._is_owner].tolist()
-            self._owners = _Owners(self._finder, alone, in_order, tick)
+            self._owners = _Owners(self._classes, alone, in_order)
 
     def _reorder(self, order: IntArray) -> None:
         self._roots = self._roots[order]
@@ -79,37 +81,36 @@ class Visits:
     def __len__(self) -> int:
         return len(self._roots)
 
-    def kinds(self, start: int, stop: int) -> tuple[list[TreeView], list[int]]:
-        """Return for each of some visits, in order, its view and the number of its kind."""
+    def classes(self, start: int, stop: int) -> tuple[list[TreeView], list[int]]:
+        """Return for each of some visits, in order, its view and the number of its class."""
         roots = self._roots[start:stop]
         if self._is_owner is None or self._owners is None:
-            return self._finder.kinds(roots)
+            return self._classes.classify(roots)
         is_owner = self._is_owner[start:stop]
         if not is_owner.any():
-            return self._finder.kinds(roots)
+            return self._classes.classify(roots)
         trees: Iterator[tuple[TreeView, int]] = iter(())
         if not is_owner.all():
-            trees = iter(zip(*self._finder.kinds(roots[~is_owner]), strict=True))
-        found = [
-            self._owners.kind(root) if owner else next(trees)
+            trees = iter(zip(*self._classes.classify(roots[~is_owner]), strict=True))
+        visits = [
+            self._owners.visit(root) if owner else next(trees)
             for root, owner in zip(roots.tolist(), is_owner.tolist(), strict=True)
         ]
-        return [view for view, _number in found], [number for _view, number in found]
+        return [view for view, _number in visits], [number for _view, number in visits]
 
 
 class _Owners:
-    """The placements of sharing providers without a tree, apart by owner.
+    """The placements of sharing providers without a tree, by owner.
 
     :param owners: the roots that are owners, in the order of their visits.
     """
 
-    def __init__(self, finder: KindFinder, alone: Alone, owners: list[int], tick: Tick) -> None:
-        self._finder = finder
+    def __init__(self, classes: TreeClasses, alone: Alone, owners: list[int]) -> None:
+        self._classes = classes
         self._alone = alone
-        self._tick = tick
         slots = alone.slots.tolist()
         by_root: dict[int, list[int]] = {}
-        for at, root in enumerate(finder.index.root[alone.slots].tolist()):
+        for at, root in enumerate(classes.index.root[alone.slots].tolist()):
             by_root.setdefault(root, []).append(at)
         self._order = [at for owner in owners for at in by_root[owner]]
         self._shares = tuple([slots[at] for at in self._order])
@@ -121,8 +122,8 @@ class _Owners:
             first += len(by_root[owner])
         self._problem: Problem | None = None
 
-    def kind(self, owner: int) -> tuple[TreeView, int]:
-        """Return the view of an owner and the number of its kind."""
+    def visit(self, owner: int) -> tuple[TreeView, int]:
+        """Return the view of an owner and the number of its class."""
         if self._problem is None:
             self._problem = self._without_tree()
         first, count = self._places[owner]
@@ -131,32 +132,32 @@ class _Owners:
             eligible=tuple([mask >> first << first for mask in self._problem.eligible]),
             needed=((1 << count) - 1) << first,
         )
-        self._finder.problems.append(problem)
-        return TreeView(owner, 0, self._shares), len(self._finder.problems) - 1
+        self._classes.problems.append(problem)
+        return TreeView(owner, 0, self._shares), len(self._classes.problems) - 1
 
     def _without_tree(self) -> Problem:
         linked = tuple([tuple([by[at] for at in self._order]) for by in self._alone.linked])
-        problem = self._finder.without_tree(self._shares, linked)
-        plan, sets = self._finder.plan, self._alone.sets
+        problem = self._classes.without_tree(self._shares, linked)
+        plan, sets = self._classes.plan, self._alone.sets
         if not 1 < sets.bit_count() <= _MOST_SETS:
             return problem
         # A set that cannot hold all groups would only be found out after trying its combinations.
         for number in bits(sets):
             only = _of_sets(problem, 1 << number)
-            if Solver(plan, only, self._tick).reason:
+            if find_contradiction(plan, only):
                 sets &= ~(1 << number)
         return _of_sets(problem, sets)
 
 
 def _of_sets(problem: Problem, sets: int) -> Problem:
     """Leave only some sets of links."""
-    linked = tuple([tuple([each & sets for each in by]) for by in problem.linked])
-    eligible = tuple([sum(1 << at for at, each in enumerate(by) if each) for by in linked])
+    linked = tuple([tuple([links & sets for links in by]) for by in problem.linked])
+    eligible = tuple([sum(1 << at for at, links in enumerate(by) if links) for by in linked])
     return replace(problem, linked=linked, eligible=eligible)
 
 
 def _owners(index: Index, alone: Alone) -> IntArray:
-    taking_part = [any(each) for each in zip(*alone.linked, strict=True)]
+    taking_part = [any(sets) for sets in zip(*alone.linked, strict=True)]
     return np.unique(index.root[alone.slots[taking_part]])
 
 
@@ -166,5 +167,5 @@ def _with_own(index: Index, eligible: Eligible, alone: Alone) -> IntArray:
     useful[alone.slots] = False
     having = np.zeros(index.size, dtype=bool)
     having[index.root[np.flatnonzero(useful)]] = True
-    kept: IntArray = eligible.roots[having[eligible.roots]]
-    return kept
+    roots: IntArray = eligible.roots[having[eligible.roots]]
+    return roots

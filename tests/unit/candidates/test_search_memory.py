@@ -20,7 +20,8 @@ from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.query import parse
 from placement_server.candidates.response import Renderer
-from placement_server.candidates.search.search import Candidate, Limits, Placement, Search
+from placement_server.candidates.search.placements import Placement
+from placement_server.candidates.search.search import Candidate, Limits, Search
 from placement_server.candidates.service import CandidateService
 from placement_server.store.store import Store
 

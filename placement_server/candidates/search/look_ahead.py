@@ -1,0 +1,155 @@
+"""Bounds that refuse a branch of the search, by what the items still to be placed need.
+
+Each foresees one rule from a step of the search on: the required terms that are still to be met,
+distinct providers for isolated items, a top for each same_subtree, room for symmetric items, and
+one of the positions of which at least one must take part. What the later items take from each
+other is not foreseen.
+"""
+
+from collections.abc import Sequence
+
+from placement_server.candidates.query.compiled import Plan
+from placement_server.candidates.search.contradiction import have_distinct_providers
+from placement_server.candidates.search.item_order import ItemOrder
+from placement_server.candidates.search.problem import Problem, bits
+
+
+class LookAhead:
+    """The bounds of one problem, for items in the order in which they are placed.
+
+    :ivar subtrees_of: by item, the numbers of the same_subtree rules that it is bound by.
+    :ivar coming_tops: by step and same_subtree, the positions that the items from this step on may
+        take.
+    """
+
+    def __init__(self, plan: Plan, problem: Problem, order: ItemOrder) -> None:
+        self.plan = plan
+        self.problem = problem
+        self.order = order
+        sequence, eligible = order.sequence, problem.eligible
+        self.exclusive = [item.named or (plan.isolated and item.suffixed) for item in plan.items]
+        exclusive_sets = {eligible[item] for item in sequence if self.exclusive[item]}
+        self._match_again = len(exclusive_sets) > 1
+        self.subtrees_of = [
+            [number for number, subtree in enumerate(plan.subtrees) if item in subtree.together]
+            for item in range(len(plan.items))
+        ]
+        self._coming_terms = [0] * (len(sequence) + 1)
+        self.coming_tops = [[0] * len(plan.subtrees) for _ in range(len(sequence) + 1)]
+        for step in range(len(sequence) - 1, -1, -1):
+            item = sequence[step]
+            terms = self._coming_terms[step + 1]
+            if not plan.items[item].suffixed and problem.terms:
+                for position in bits(eligible[item]):
+                    terms |= problem.covers[position]
+            self._coming_terms[step] = terms
+            tops = list(self.coming_tops[step + 1])
+            for number in self.subtrees_of[item]:
+                tops[number] |= eligible[item]
+            self.coming_tops[step] = tops
+
+    def is_hopeless(self, step: int, covered: int, used: int, named: int) -> bool:
+        """Check what the items from this step on need together.
+
+        :param covered: the required terms that are met already.
+        :param used: the positions that isolated items may not take.
+        :param named: those of them that no item may take.
+        """
+        terms = self.problem.terms
+        if terms and (covered | self._coming_terms[step]) != terms:
+            return True
+        if not self._match_again or self.order.is_symmetric[step]:
+            return False
+        items = self.order.sequence[step:]
+        return not have_distinct_providers(self.plan, self.problem.eligible, items, used, named)
+
+    def terms_due(self, step: int, covered: int) -> int:
+        """Return the required terms that only the item of this step can still meet."""
+        return self.problem.terms & ~covered & ~self._coming_terms[step + 1]
+
+    def with_room(
+        self,
+        step: int,
+        wants: Sequence[tuple[int, int]],
+        loads: Sequence[Sequence[int]],
+        choices: list[int],
+    ) -> list[int]:
+        """Drop the choices from which on there is no room for all symmetric items still to come.
+
+        :param wants: contested class and amount of the item.
+        :param loads: by contested class and position, what is taken already.
+        """
+        needed = self.order.symmetric_left[step]
+        exclusive = self.exclusive[self.order.sequence[step]]
+        if not exclusive and not wants:
+            return choices
+        caps = self.problem.caps
+        room = 0
+        for at in range(len(choices) - 1, -1, -1):
+            position = choices[at]
+            room += (
+                1
+                if exclusive
+                else min(
+                    (caps[number][position] - loads[number][position]) // amount
+                    for number, amount in wants
+                )
+            )
+            if room >= needed:
+                return choices[: at + 1]
+        return []
+
+    def towards_needed(
+        self, step: int, blocked: int, linked: int, choices: list[int], placed: list[int]
+    ) -> list[int]:
+        """Keep the choices after which one of the needed positions can still be taken."""
+        needed = self.problem.needed
+        symmetric = self.order.symmetric_left[step]
+        for later in range(step + symmetric, len(self.order.sequence)):
+            if not self.order.is_symmetric[later] and self._can_reach(
+                needed, later, step, blocked, linked, placed
+            ):
+                return choices
+        if symmetric == 1:
+            return [position for position in choices if needed >> position & 1]
+        # Symmetric items are placed in ascending order: beyond the last needed position there is
+        # no way back.
+        for at in range(len(choices) - 1, -1, -1):
+            if needed >> choices[at] & 1:
+                return choices[: at + 1]
+        return []
+
+    def _can_reach(
+        self, positions: int, later: int, step: int, blocked: int, linked: int, placed: list[int]
+    ) -> bool:
+        """Check whether the item of a later step may take one of some positions."""
+        item = self.order.sequence[later]
+        mask = self.problem.eligible[item] & positions & ~blocked
+        for number in self.subtrees_of[item]:
+            mask = self.below_tops(number, step, mask, placed, self.coming_tops[step][number])
+        if not self.problem.linked:
+            return bool(mask)
+        sets = self.problem.linked[item]
+        return any(sets[position] & linked for position in bits(mask))
+
+    def below_tops(self, number: int, step: int, mask: int, placed: list[int], coming: int) -> int:
+        """Keep the positions with which a same_subtree can still have a top.
+
+        :param coming: the positions that the items still to be placed may take.
+        """
+        ancestors, descendants = self.problem.ancestors, self.problem.descendants
+        subtree = self.plan.subtrees[number]
+        common, members = -1, 0
+        for item in self.order.sequence[:step]:
+            if item in subtree.together:
+                common &= ancestors[placed[item]]
+                members |= 1 << placed[item]
+        later = members | coming
+        reach = 0
+        for top in bits(common & (later | mask)):
+            reach |= descendants[top]
+        positions = 0
+        for position in bits(mask & reach):
+            if common & ancestors[position] & (later | 1 << position):
+                positions |= 1 << position
+        return positions
