@@ -1,8 +1,8 @@
 """The errors of the candidate search.
 
 CandidatesError
- ├── QueryError          the request cannot be answered as it was put: 400
- ├── SearchGaveUp        the search ended before it was through: 503
+ ├── QueryError          the request is malformed or contradicts itself: 400
+ ├── SearchGaveUp        the search ended before its end: 503
  │    ├── OutOfTime             the deadline passed
  │    ├── TooManyCandidates     there are more than one answer may hold
  │    ├── TooMuchMemory         they take more memory than one search may hold
@@ -13,7 +13,7 @@ CandidatesError
 
 
 class CandidatesError(Exception):
-    """What the search for allocation candidates may raise."""
+    """An error of the search for allocation candidates."""
 
 
 class QueryError(CandidatesError):
@@ -30,9 +30,9 @@ class QueryError(CandidatesError):
 
 
 class SearchGaveUp(CandidatesError):
-    """The search ended before it was through: there may be candidates that it has not found.
+    """The search ended before its end: there may be candidates that it has not found.
 
-    :ivar found: how many candidates it had found, as far as that was counted.
+    :ivar found: the number of candidates found by then, as far as they were counted.
     :cvar retry_after: after how many seconds the same search may succeed; None where that does not
         depend on other searches.
     """

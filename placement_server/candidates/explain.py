@@ -1,4 +1,4 @@
-"""Why a query has few candidates or none: a reporter that keeps count."""
+"""Explanation of why a query has few candidates or none: a reporter that keeps count."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from placement_server.candidates.search.search import Limits, Search
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one filter left.
+    """Providers and trees that one filter left.
 
     :param group: the suffix of the group, "" for the unsuffixed one, "root" for what is asked of
         roots.
@@ -56,7 +56,7 @@ class Explanation(Reporter):
 
     @property
     def trees(self) -> int:
-        """How many trees there are."""
+        """The number of trees."""
         return len(self.index.roots)
 
     def providers_left(self, group: str, reason: str, slots: SlotArray) -> None:
@@ -80,20 +80,20 @@ class Explanation(Reporter):
         self.trees_tried += 1
 
     def lines(self) -> list[str]:
-        """Tell it in sentences."""
-        told = [f"{self.trees} trees of providers."]
+        """Return the explanation as sentences."""
+        lines = [f"{self.trees} trees of providers."]
         for step in self.steps:
             group = f"group {step.group!r}" if step.group != "root" else "roots"
             if step.providers is not None:
-                told.append(f"{group}: {step.providers} providers left by {step.filter}.")
+                lines.append(f"{group}: {step.providers} providers left by {step.filter}.")
             else:
-                told.append(f"{group}: {step.trees_rejected} trees rejected by {step.filter}.")
-        told.append(f"{self.trees_tried} trees passed all filters.")
-        told += [
+                lines.append(f"{group}: {step.trees_rejected} trees rejected by {step.filter}.")
+        lines.append(f"{self.trees_tried} trees passed all filters.")
+        lines += [
             f"{count} of them have no combination ({reason}), for example {self.examples[reason]}."
             for reason, count in self.combinations_failed.most_common()
         ]
-        return told
+        return lines
 
 
 def explain(
@@ -105,22 +105,22 @@ def explain(
     account: Account | None = None,
     effort: Effort | None = None,
 ) -> Explanation:
-    """Search every tree for a first candidate and tell what became of the others.
+    """Search every tree for a first candidate, and report why others have none.
 
     :param account: where the search counts what it holds.
     :param effort: where it is heavy after a while.
     :raises placement_server.candidates.errors.SearchGaveUp: the time is over.
     :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
     """
-    told = Explanation(index)
+    explanation = Explanation(index)
     search = Search(
         query,
         index,
         Limits(seconds=seconds),
         one_per_tree=one_per_tree,
-        reporter=told,
+        reporter=explanation,
         account=account or Account(),
         effort=effort or Effort(),
     )
     search.visit_trees()
-    return told
+    return explanation

@@ -20,7 +20,7 @@ from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.search import Limits, Search
 from placement_server.store.store import Store
 
-# From about here on the store is faster alone than with a list of ids.
+# From about here on the store is faster without a list of ids.
 FEW_PROVIDERS = 100
 
 _Result = TypeVar("_Result")
@@ -47,7 +47,7 @@ class CandidateService:
     :param deadline: seconds after which a search gives up.
     :param memory: what searches may hold; by default there is no bound.
     :param heavy: the places for heavy searches; by default no search is heavy.
-    :param feed: a feed of the store, made anew when absent.
+    :param feed: a feed of the store; a new one when absent.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class CandidateService:
             found.
         :raises placement_server.store.errors.StoreError: the database cannot be read.
         """
-        # To load it is no effort of the search.
+        # Loading the index does not count as effort of the search.
         index = self.feed.index()
         account = Account(self._memory)
         chunks = self._bounded(account, on_heavy, partial(self._body, query, microversion, index))
@@ -132,7 +132,7 @@ class CandidateService:
         microversion: Microversion,
         on_heavy: Callable[[], None] = lambda: None,
     ) -> Explanation:
-        """Tell why a query has the candidates that it has; raises what :meth:`answer` does."""
+        """Explain why a query has the candidates that it has; raises what :meth:`answer` does."""
         index = self.feed.index()
         account = Account(self._memory)
         explanation = self._bounded(
@@ -164,7 +164,7 @@ class CandidateService:
         on_heavy: Callable[[], None],
         search: Callable[[Account, Effort], _Result],
     ) -> _Result:
-        """Let a search run; whatever ends it, its place is free, and what it held if it gave up."""
+        """Run a search; afterwards its place is free, and its memory if it gave up."""
         effort = Effort(self._heavy, on_heavy)
         try:
             return search(account, effort)

@@ -1,4 +1,4 @@
-"""Heavy searches: those that have used much processor time, of which few run at a time.
+"""Heavy searches, which have used much processor time, and the few places for them.
 
 All threads of a process share one interpreter, so each of many long searches would make every
 other request wait. A search is light when it begins and never waits; once it has used some
@@ -38,7 +38,7 @@ class HeavySearches:
         self._usual_switch_seconds = 0.0
 
     def enter(self, seconds: float) -> bool:
-        """Wait for a place for so many seconds at most; whether there is one."""
+        """Wait for a place for so many seconds at most; return whether there is one."""
         if not self._places.acquire(timeout=max(0.0, seconds)):
             return False
         with self._lock:

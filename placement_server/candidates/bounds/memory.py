@@ -37,7 +37,7 @@ def return_free_memory() -> None:
 
 
 class SearchMemory:
-    """What all searches of a process hold, in bytes. Thread safe.
+    """Memory that all searches of a process hold, in bytes. Thread safe.
 
     :param per_search: the most that one search may hold.
     :param in_all: the most that all may hold, with the answers that are still being sent.
@@ -58,16 +58,16 @@ class SearchMemory:
 
     @property
     def summaries(self) -> int:
-        """How much of it the texts of provider summaries may be that are kept for later answers."""
+        """The part for texts of provider summaries that are kept for later answers."""
         return self.in_all // 8
 
     @property
     def granted(self) -> int:
-        """How much the open accounts have been granted."""
+        """Memory granted to the open accounts."""
         return self._granted
 
     def grant(self, size: int, *, heavy: bool) -> None:
-        """Let a search hold so much more; less when the size is negative.
+        """Let a search hold this much more, or less when the size is negative.
 
         :raises WorkerOutOfMemory: all searches together would hold too much.
         """
@@ -80,9 +80,9 @@ class SearchMemory:
 
 
 class Account:
-    """What one search holds, in bytes. It belongs to one thread at a time.
+    """Memory that one search holds, in bytes. It belongs to one thread at a time.
 
-    :param memory: what grants memory; without it there is no bound.
+    :param memory: grants the memory; without it there is no bound.
     :ivar heavy: whether this is a heavy search, which leaves some memory to others.
     """
 
@@ -96,7 +96,7 @@ class Account:
         self.held = 0
 
     def take(self, size: int) -> None:
-        """Count what the search is about to keep.
+        """Count memory that the search is about to hold.
 
         :raises SearchGaveUp: this search, or all together, would hold more than they may.
         """
@@ -105,7 +105,7 @@ class Account:
             self._ask()
 
     def give(self, size: int) -> None:
-        """Count what the search has dropped."""
+        """Count memory that the search has dropped."""
         self.held -= size
 
     def _ask(self) -> None:
@@ -122,13 +122,13 @@ class Account:
         self._most_granted = max(self._most_granted, granted)
 
     def settle(self, size: int) -> None:
-        """Keep so much alone: the search is over, and only its answer is left."""
+        """Hold only this much: the search is over, and its answer alone is left."""
         self.held = size
         if self._memory is not None and size < self._granted:
             self._change(size)
 
     def close(self) -> None:
-        """Hold nothing any more. To be called when what was counted has been dropped."""
+        """Hold nothing any longer. To be called when what was counted has been dropped."""
         self.settle(0)
         if self._memory is not None and self._most_granted >= _WORTH_RETURNING:
             self._most_granted = 0

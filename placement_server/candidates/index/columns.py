@@ -1,4 +1,4 @@
-"""The growing arrays in which the provider trees lie.
+"""The growing arrays that hold the provider trees.
 
 A tree occupies consecutive *slots* in preorder, its root first, so the subtree of a slot is the
 range ``slot .. end[slot]``:
@@ -10,11 +10,10 @@ range ``slot .. end[slot]``:
     root     0      0       0      0       0      0    | 6
 
 Slots are only ever appended. A tree that changes, even if only its usage does, gets new slots and
-its old ones are dead: nobody refers to them but the searches that still run on an older
-:class:`~placement_server.candidates.index.index.Index`. So one thread may append while others
-search,
-without a lock and without copies, and whatever is derived from a slot stays true as long as the
-slot exists. The writer makes new columns once the dead outnumber the living.
+its old ones are dead: only searches that still run on an older
+:class:`~placement_server.candidates.index.index.Index` refer to them. So one thread may append
+while others search, without a lock and without copies, and whatever is derived from a slot stays
+true as long as the slot exists. The writer makes new columns once the dead outnumber the living.
 """
 
 from collections.abc import Iterable, Sequence
@@ -82,19 +81,19 @@ class SetTable:
             self._number[members] = number
         return number
 
-    def containing_any(self, wanted: Iterable[Any], count: int) -> BoolArray:
-        """Tell for each of the first ``count`` sets whether it has any of the wanted members."""
-        found = np.zeros(count, dtype=bool)
-        for member in wanted:
+    def containing_any(self, members: Iterable[Any], count: int) -> BoolArray:
+        """Return for each of the first ``count`` sets whether it has any of some members."""
+        containing = np.zeros(count, dtype=bool)
+        for member in members:
             numbers = self._containing.get(member)
             if numbers:
                 # A writer may be appending sets beyond those that the caller's index knows.
                 known = np.fromiter(numbers, dtype=np.int64)
-                found[known[known < count]] = True
-        return found
+                containing[known[known < count]] = True
+        return containing
 
-    def kept(self, numbers: SlotArray) -> "tuple[SetTable, SlotArray]":
-        """Return a table of only these sets, and these numbers in its terms."""
+    def subset(self, numbers: SlotArray) -> "tuple[SetTable, SlotArray]":
+        """Return a table of these sets alone, and their numbers in it."""
         table = SetTable()
         used, places = np.unique(numbers, return_inverse=True)
         fresh = [table.intern(self.members[number]) for number in used.tolist()]
@@ -121,14 +120,14 @@ class ClassColumns:
         self.largest_step_size = 1
 
     def compacted(self, alive: BoolArray, moved: IntArray) -> "ClassColumns":
-        """Return the inventories of living slots alone, in terms of the new slots."""
-        kept = alive[self.slot.view()]
+        """Return the inventories of living slots alone, under the new slots."""
+        living = alive[self.slot.view()]
         fresh = ClassColumns()
-        fresh.slot.extend(moved[self.slot.view()[kept]])
+        fresh.slot.extend(moved[self.slot.view()[living]])
         for name in (
             "fit", "min_unit", "max_unit", "step_size", "capacity", "shown_capacity", "used",
         ):  # fmt: skip
-            getattr(fresh, name).extend(getattr(self, name).view()[kept])
+            getattr(fresh, name).extend(getattr(self, name).view()[living])
         fresh.largest_min_unit = int(fresh.min_unit.view().max(initial=1))
         fresh.largest_step_size = int(fresh.step_size.view().max(initial=1))
         return fresh
@@ -151,7 +150,7 @@ class ClassColumns:
 
 @dataclass(frozen=True, slots=True)
 class ClassView:
-    """The inventories of one class in one version of the index, by ascending slot.
+    """The inventories of one class in one state of the index, by ascending slot.
 
     :param fit: the largest amount that still fits: min(capacity - used, max_unit), clipped to
         32 bits; negative when over capacity.
@@ -274,27 +273,27 @@ class Columns:
         fresh.shapes = [self.shapes[number] for number in used.tolist()]
         fresh._shape_number = {shape.parents: n for n, shape in enumerate(fresh.shapes)}
         fresh.shape.extend(shape)
-        fresh.trait_sets, numbers = self.trait_sets.kept(self.trait_set.view()[slots])
+        fresh.trait_sets, numbers = self.trait_sets.subset(self.trait_set.view()[slots])
         fresh.trait_set.extend(numbers)
-        fresh.aggregate_sets, numbers = self.aggregate_sets.kept(self.aggregate_set.view()[slots])
+        fresh.aggregate_sets, numbers = self.aggregate_sets.subset(self.aggregate_set.view()[slots])
         fresh.aggregate_set.extend(numbers)
         self._copy_inventories(fresh, alive, moved)
         return fresh, moved[roots]
 
     def _copy_inventories(self, fresh: "Columns", alive: BoolArray, moved: IntArray) -> None:
         counts = np.diff(self.inventory_start.view())
-        kept = np.repeat(alive, counts)
-        class_ids = self.inventory_class.view()[kept]
-        rows = self.inventory_row.view()[kept]
+        living = np.repeat(alive, counts)
+        class_ids = self.inventory_class.view()[living]
+        rows = self.inventory_row.view()[living]
         fresh.inventory_start.extend(np.cumsum(counts[alive]))
         fresh.inventory_class.extend(class_ids)
         for class_id, columns in self.classes.items():
-            mine = class_ids == class_id
-            if not mine.any():
+            of_class = class_ids == class_id
+            if not of_class.any():
                 continue
             # An inventory's row within its class moves up by the dead rows before it.
             row_moved = np.cumsum(alive[columns.slot.view()]) - 1
-            rows[mine] = row_moved[rows[mine]]
+            rows[of_class] = row_moved[rows[of_class]]
             fresh.classes[class_id] = columns.compacted(alive, moved)
         fresh.inventory_row.extend(rows)
 

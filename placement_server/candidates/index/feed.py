@@ -1,18 +1,16 @@
-"""Keeps the index equal to the store.
+"""The feed that keeps the index equal to the store.
 
-Every write transaction notes in the table ``changes`` which trees it touched. Before a search the
-feed reads, in one consistent view of the database, the notes after the last one that it knows, and
-the trees that they name, as they are in that same view. So a search sees everything that was
+Every write transaction records in the table ``changes`` which trees it touched. Before a search the
+feed reads, in one consistent view of the database, the records after the last one that it knows,
+and the trees that they name, as they are in that same view. So a search sees everything that was
 committed before it was asked for, on whichever worker, and never half a transaction.
 
-Ids of notes are given out before transactions commit, so a lower one may appear after a higher one
+Ids of records are assigned before transactions commit, so a lower one may appear after a higher one
 (:mod:`~placement_server.candidates.index.feed_cursor`). Missing ids are asked for again each time
-until they
-appear, or have been missing for as long as
-:data:`~placement_server.store.changes.changes.AWAITED_FOR`
-says; writers see to it that nothing they acknowledged is overlooked then. Old notes are pruned from
-the low end, so when the note ``last`` is gone, others after it may be gone as well, and everything
-is read again.
+until they appear, or have been missing for
+:data:`~placement_server.store.changes.changes.AWAITED_FOR`; writers ensure that nothing they
+acknowledged is overlooked then. Old records are pruned from the low end, so when the record
+``last`` is gone, others after it may be gone as well, and everything is read again.
 """
 
 import logging
@@ -41,14 +39,14 @@ GAP_SECONDS = changes.AWAITED_FOR.total_seconds()
 PRUNE_SECONDS = 900.0
 # Gaps are listed one by one up to here; beyond, everything from the first of them on is read.
 _LISTED_GAPS = 300
-# Where one statement stops reading notes and a transaction takes over.
+# Where one statement stops reading records and a transaction takes over.
 _READ_AT_ONCE = 500
-# How far back a fresh feed looks for ids that are still to appear.
+# How far back a new feed looks for ids that are still to appear.
 _FIRST_LOOK = 10_000
 # More changed trees than this share of all are not worth reading one by one.
 _RELOAD_SHARE = 0.5
 _RELOAD_LEAST = 500
-# After this long without reading notes, those that filled gaps may have been pruned already.
+# After this long without reading, records that filled gaps may have been pruned already.
 _LONGEST_SLEEP = changes.KEPT_FOR.total_seconds() / 2
 
 
@@ -63,7 +61,7 @@ class Everything:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What changed up to one moment; None for a tree that is no more."""
+    """Changes up to one moment; None for a tree that no longer exists."""
 
     position: Position
     names: NameRows | None = None
@@ -98,7 +96,7 @@ class Feed:
 
     @property
     def loaded(self) -> bool:
-        """Whether everything has been read once, so that an index costs what is new."""
+        """Whether everything has been read once, so that an index costs only the news."""
         return self._writer is not None
 
     def index(self) -> Index:
@@ -108,8 +106,8 @@ class Feed:
         """
         begun_before = self._rounds_begun
         with self._lock:
-            # While this call waited, another one may have read the notes. If it began to after
-            # this call was made, it has read what this call must see.
+            # While this call waited, another one may have read the records. If it began to do so
+            # after this call was made, it has read what this call must see.
             if self._writer is None or self._last_good_round <= begun_before:
                 self._rounds_begun += 1
                 self._follow()
@@ -139,7 +137,7 @@ class Feed:
         self._prune_now_and_then(now)
 
     def _read_use(self, now: float) -> News | None:
-        """Read what is new in one statement; None when that does not tell all.
+        """Read the news in one statement; None when that does not return all of them.
 
         It nearly always does: most searches find nothing new, or claims only.
         """
@@ -162,11 +160,11 @@ class Feed:
         return News(position.after((row.id for row in rows), now, self._gap_seconds), trees=trees)
 
     def _overslept(self, now: float) -> bool:
-        """Tell whether a gap may have been filled and pruned since the notes were read."""
+        """Check whether a gap may have been filled and pruned since the last reading."""
         return bool(self._position.gaps) and now - self._followed_at > _LONGEST_SLEEP
 
     def _read(self, tx: ReadTransaction, now: float) -> Everything | News:
-        """Read what is new. Changes nothing: the store may run it again."""
+        """Read the news. Changes nothing: the store may run it again."""
         writer, position = self._writer, self._position
         if writer is None:
             return self._read_everything(tx, now)
@@ -176,7 +174,7 @@ class Feed:
         start = position.last if gaps is not None else position.gaps[0].start
         rows = snapshot.changes_since(tx, start, gaps or [])
         if position.is_lost_in(rows):
-            LOG.info("Change %d has been pruned, reading all trees again", position.last)
+            LOG.info("Change %d has been pruned; reading all trees again", position.last)
             return self._read_everything(tx, now)
         rows = position.new_in(rows)
         reached = position.after((row.id for row in rows), now, self._gap_seconds)
@@ -225,14 +223,18 @@ class Feed:
             self._store.write(changes.prune)
         except StoreError as error:
             LOG.warning(
-                "Old rows of the table changes were not deleted, the next try is in %d s: %s",
+                "Deleting old rows of the table changes failed, and is tried again in %d s: %s",
                 self._prune_seconds,
                 error,
             )
 
 
 def _inventory_keys(tree: TreeRows) -> set[tuple[int, int]]:
-    return {(row.id, each.resource_class_id) for row in tree.providers for each in row.inventories}
+    return {
+        (row.id, inventory.resource_class_id)
+        for row in tree.providers
+        for inventory in row.inventories
+    }
 
 
 def _with_usage(tree: TreeRows, used: Mapping[tuple[int, int], int]) -> TreeRows:
@@ -242,8 +244,8 @@ def _with_usage(tree: TreeRows, used: Mapping[tuple[int, int], int]) -> TreeRows
             replace(
                 row,
                 inventories=tuple(
-                    replace(each, used=used[row.id, each.resource_class_id])
-                    for each in row.inventories
+                    replace(inventory, used=used[row.id, inventory.resource_class_id])
+                    for inventory in row.inventories
                 ),
             )
             for row in tree.providers

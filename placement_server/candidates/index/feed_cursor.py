@@ -1,10 +1,11 @@
-"""How far the notes of changes have been read.
+"""The cursor of one reader of the recorded changes.
 
-Ids of notes are given out before transactions commit, so a lower id may appear after a higher one::
+Ids of changes are assigned before transactions commit, so a lower id may appear after a higher
+one::
 
     seen     1 2 3 . 5 6 . . 9        last = 9, gaps = 4, 7 to 8
 
-Some never appear, because the transaction was rolled back or the database gives ids out in steps
+Some never appear, because the transaction was rolled back or the database assigns ids in steps
 (Galera) or leaps (a sequence that was set).
 """
 
@@ -17,7 +18,7 @@ from placement_server.store.changes.snapshot import ChangeRow
 
 
 class Gap(NamedTuple):
-    """The ids from ``start`` to before ``stop``, which are awaited since some time.
+    """The ids from ``start`` to before ``stop``, which are awaited since ``since``.
 
     A range, because a leap may be one of millions.
     """
@@ -29,7 +30,7 @@ class Gap(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One reader's place among the notes.
+    """One reader's place among the changes.
 
     :param last: the highest id seen, 0 when there was none.
     :param gaps: ids below it that have not appeared, ascending.
@@ -45,11 +46,11 @@ class Position:
         return [number for gap in self.gaps for number in range(gap.start, gap.stop)]
 
     def is_lost_in(self, rows: Iterable[ChangeRow]) -> bool:
-        """Tell whether the note that it points to is no longer there."""
+        """Check whether the change that it points to is gone."""
         return bool(self.last) and not any(row.id == self.last for row in rows)
 
     def new_in(self, rows: Iterable[ChangeRow]) -> list[ChangeRow]:
-        """Return the notes that have not been read before."""
+        """Return the changes that have not been read before."""
         return [row for row in rows if row.id > self.last or self._awaits(row.id)]
 
     def _awaits(self, number: int) -> bool:
@@ -59,7 +60,7 @@ class Position:
     def after(self, ids: Iterable[int], now: float, gap_seconds: float) -> "Position":
         """Return the position once these ids have appeared as well.
 
-        :param gap_seconds: what has been missing for this long is awaited no more.
+        :param gap_seconds: what has been missing for this long is no longer awaited.
         """
         appeared = sorted(set(ids))
         gaps = [
@@ -78,7 +79,7 @@ def _start(gap: Gap) -> int:
 
 
 def _rest(gap: Gap, appeared: Sequence[int]) -> list[Gap]:
-    """Return what of a gap is left without some ids, which are ascending."""
+    """Return the rest of a gap without some ids, which are ascending."""
     rest, start = [], gap.start
     for number in appeared[bisect_left(appeared, gap.start) : bisect_left(appeared, gap.stop)]:
         if number > start:

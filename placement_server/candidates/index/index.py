@@ -36,8 +36,8 @@ class Names:
     """Resource classes and traits by name and by id.
 
     :param meanings: stays the same object for as long as every id keeps its name. SQLite gives
-        the ids of deleted names to new ones, so whatever was written with names in it is right
-        only together with this.
+        the ids of deleted names to new ones, so a text with names in it is right only together
+        with this.
     """
 
     class_ids: Mapping[str, int]
@@ -48,7 +48,7 @@ class Names:
 
     @classmethod
     def of(cls, rows: NameRows) -> "Names":
-        """Build both directions from what the store has."""
+        """Build both directions from the rows of the store."""
         return cls(
             rows.class_ids,
             rows.trait_ids,
@@ -57,13 +57,13 @@ class Names:
         )
 
     def followed_by(self, rows: NameRows) -> "Names":
-        """Return the names that come after these, with their meanings if none of them is gone."""
+        """Return the names that replace these, with the same meanings if none of them is gone."""
         new = Names.of(rows)
-        kept = (
+        are_kept = (
             self.class_names.items() <= new.class_names.items()
             and self.trait_names.items() <= new.trait_names.items()
         )
-        return replace(new, meanings=self.meanings) if kept else new
+        return replace(new, meanings=self.meanings) if are_kept else new
 
 
 class Index:
@@ -71,7 +71,7 @@ class Index:
 
     :ivar roots: the slots of the living roots, by ascending provider id: the canonical order.
     :ivar nested: whether any provider has a parent.
-    :ivar complete: whether every tree of the store is here, none left out as inconsistent.
+    :ivar complete: whether every tree of the store is here, and none left out as inconsistent.
     """
 
     __slots__ = (
@@ -105,11 +105,13 @@ class Index:
         self.aggregate_set = columns.aggregate_set.view()
         self.trait_set_count = len(columns.trait_sets.members)
         self.aggregate_set_count = len(columns.aggregate_sets.members)
-        self.classes = {number: each.view() for number, each in columns.classes.items()}
+        self.classes = {
+            number: inventories.view() for number, inventories in columns.classes.items()
+        }
         self.nested = bool((self.end[roots] - roots > 1).any())
 
     def root_position(self, root_slot: int) -> int | None:
-        """Return where a root stands in the canonical order; None when it is not alive here."""
+        """Return the place of a root in the canonical order; None when it is not alive here."""
         provider_id = self.columns.provider_id.view()[root_slot]
         position = int(np.searchsorted(self.root_ids, provider_id))
         if position < len(self.roots) and self.roots[position] == root_slot:
@@ -126,13 +128,13 @@ class Index:
     def passing_trait_sets(
         self, terms: Iterable[Iterable[int]], forbidden: Collection[int]
     ) -> BoolArray:
-        """Tell for each set of traits whether it has one of every term and none forbidden."""
+        """Return for each set of traits whether it has one of every term and none forbidden."""
         return _passing(self.columns.trait_sets, self.trait_set_count, terms, forbidden)
 
     def passing_aggregate_sets(
         self, terms: Iterable[Iterable[str]], forbidden: Collection[str]
     ) -> BoolArray:
-        """Tell for each set of aggregates whether it has one of every term and none forbidden."""
+        """Return for each set of aggregates whether it has one of every term and none forbidden."""
         return _passing(self.columns.aggregate_sets, self.aggregate_set_count, terms, forbidden)
 
     def living(self, slots: SlotArray) -> SlotArray:
@@ -210,7 +212,7 @@ def _passing(
 
 
 class IndexWriter:
-    """Makes index after index from the rows of changed trees. Not thread safe: one owner."""
+    """Builds one index after another from the rows of changed trees. Not thread safe."""
 
     def __init__(self, names: NameRows, trees: Iterable[TreeRows] = ()) -> None:
         self._names = Names.of(names)
@@ -221,7 +223,7 @@ class IndexWriter:
         self.load(names, trees)
 
     def load(self, names: NameRows, trees: Iterable[TreeRows]) -> Index:
-        """Begin anew with these trees alone."""
+        """Start again with these trees alone."""
         self._names = Names.of(names)
         self._columns = Columns()
         arranged = {tree.root_id: _arranged(tree) for tree in trees if tree.providers}
@@ -233,7 +235,7 @@ class IndexWriter:
         return self._publish(roots, np.array(ids, dtype=np.int64), self._find_links(roots))
 
     def rename(self, names: NameRows) -> Index:
-        """Take in a new set of names."""
+        """Replace the names."""
         before = self.index
         self._names = before.names.followed_by(names)
         links = before.links
@@ -307,7 +309,7 @@ class IndexWriter:
         return before.links.moved(moved)
 
     def _linkage(self, base: int | None) -> Sequence[Any]:
-        """Return what of a tree decides about links; empty where it has no part in any."""
+        """Return the part of a tree that decides on links; empty where it has no link."""
         if base is None:
             return ()
         columns = self._columns
@@ -321,7 +323,7 @@ class IndexWriter:
         return find_links(self._columns, roots, self._names.trait_ids.get(SHARING_TRAIT))
 
     def _compact(self, index: Index) -> Index:
-        LOG.debug("Making new columns: %d slots, most of them dead", index.size)
+        LOG.debug("Compacting the index: most of its %d slots are dead", index.size)
         self._columns, roots = self._columns.compacted(index.roots)
         self._base = dict(zip(index.root_ids.tolist(), roots.tolist(), strict=True))
         return self._publish(roots, index.root_ids, self._find_links(roots))
@@ -335,14 +337,14 @@ class IndexWriter:
 def _arranged(tree: TreeRows) -> list[tuple[ProviderRow, int]]:
     """Put the providers of a tree in preorder with the positions of their parents.
 
-    A tree that does not hang together is reported and left out: a search can still answer from
-    all others.
+    A tree whose providers are not all below its root is logged and left out: a search can still
+    answer from all others.
     """
     rows = tree.providers
     if len(rows) == 1 and rows[0].parent_id is None:
         return [(rows[0], -1)]
     children: dict[int | None, list[ProviderRow]] = {}
-    for row in sorted(rows, key=lambda each: each.id):
+    for row in sorted(rows, key=lambda provider: provider.id):
         children.setdefault(row.parent_id, []).append(row)
     arranged: list[tuple[ProviderRow, int]] = []
     stack = [(row, -1) for row in children.get(None, ()) if row.id == tree.root_id]
@@ -355,9 +357,9 @@ def _arranged(tree: TreeRows) -> list[tuple[ProviderRow, int]]:
         LOG.error(
             "%s",
             InconsistentRows(
-                f"The providers {[row.uuid for row in rows]} have the root with id {tree.root_id} "
-                f"but only {len(arranged)} of {len(rows)} hang from it. They are left out of all "
-                "allocation candidates; correct their parents and roots in the database."
+                f"The providers {[row.uuid for row in rows]} have the root with id {tree.root_id}, "
+                f"but only {len(arranged)} of {len(rows)} are below it. They are left out of all "
+                "allocation candidates until their parents and roots are corrected in the database."
             ),
         )
         return []

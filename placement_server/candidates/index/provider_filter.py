@@ -1,4 +1,4 @@
-"""Which single providers pass the filters of GET /resource_providers, told from the index."""
+"""Filters of GET /resource_providers on single providers, evaluated on the index."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from placement_server.candidates.index.index import Index
 
 @dataclass(frozen=True, slots=True)
 class ProviderFilters:
-    """What a provider must be by itself; trees and sharing play no role.
+    """Conditions on a provider by itself; trees and sharing play no role.
 
     :param required: sets of traits, one of each of which must be there; so for ``member_of``.
     """
@@ -23,7 +23,7 @@ class ProviderFilters:
     forbidden_aggregates: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        """Tell whether anything is asked."""
+        """Check whether there is any condition."""
         return bool(self.resources or self.traits() or self.aggregates())
 
     def traits(self) -> frozenset[str]:
@@ -39,14 +39,14 @@ def matching_ids(filters: ProviderFilters, index: Index) -> list[int] | None:
     """Return the ids of the providers that pass, ascending.
 
     None when the index leaves out a tree, or when a name of the query is not among those of the
-    index as it is spelled there: what that means is the store's to say.
+    index as it is spelled there: the store decides what that means.
     """
     names, sets = index.names, index.columns.aggregate_sets
     if (
         not index.complete
         or not names.class_ids.keys() >= filters.resources.keys()
         or not names.trait_ids.keys() >= filters.traits()
-        or not all(sets.numbers_with(each) for each in filters.aggregates())
+        or not all(sets.numbers_with(aggregate) for aggregate in filters.aggregates())
     ):
         return None
     slots: SlotArray = np.arange(index.size, dtype=np.int32)
@@ -55,8 +55,8 @@ def matching_ids(filters: ProviderFilters, index: Index) -> list[int] | None:
         fitting = view.slots_fitting(amount) if view is not None else slots[:0]
         slots = np.intersect1d(slots, fitting, assume_unique=True) if number else fitting
     if filters.required or filters.forbidden:
-        terms = [[names.trait_ids[each] for each in term] for term in filters.required]
-        forbidden = [names.trait_ids[each] for each in filters.forbidden]
+        terms = [[names.trait_ids[trait] for trait in term] for term in filters.required]
+        forbidden = [names.trait_ids[trait] for trait in filters.forbidden]
         slots = slots[index.passing_trait_sets(terms, forbidden)[index.trait_set[slots]]]
     if filters.member_of or filters.forbidden_aggregates:
         passing = index.passing_aggregate_sets(filters.member_of, filters.forbidden_aggregates)

@@ -1,4 +1,4 @@
-"""Which trees may use which sharing providers.
+"""Links between sharing providers and the trees that may use them.
 
 A provider with the trait MISC_SHARES_VIA_AGGREGATE serves every tree that has a provider with an
 aggregate in common with it. The pairs (sharing provider, root of such another tree) are *links*;
@@ -96,5 +96,5 @@ def _anchors(columns: Columns, number: int, by_set: dict[int, IntArray]) -> IntA
         for aggregate in columns.aggregate_sets.members[number]
         for other in columns.aggregate_sets.numbers_with(aggregate)
     }
-    found = [by_set[other] for other in sorted(sets) if other in by_set]
-    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+    roots = [by_set[other] for other in sorted(sets) if other in by_set]
+    return np.unique(np.concatenate(roots)) if roots else np.empty(0, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Provider summaries as JSON, kept for as long as the provider stays what it is.
+"""Provider summaries as JSON, kept until the provider changes.
 
 From 1.29 on an answer lists whole trees, so the text of a whole tree is the unit that is kept: as
 bytes, and with a comma in front, so that an answer of megabytes is put together in one copy.
@@ -21,8 +21,8 @@ MOST_KEPT: Final = 32 * 1024 * 1024
 _Text = TypeVar("_Text", str, bytes)
 
 
-class _Kept(Generic[_Text]):
-    """Texts by number, up to so many bytes: the oldest go first. Thread safe."""
+class _TextCache(Generic[_Text]):
+    """Texts by number, up to a number of bytes: the oldest go first. Thread safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -48,21 +48,21 @@ def _size(text: str | bytes) -> int:
 
 
 class _Texts:
-    """What has been rendered from one set of columns, with ids of one meaning."""
+    """Texts rendered from one set of columns, with ids of one meaning."""
 
     __slots__ = ("columns", "meanings", "traits", "trees")
 
     def __init__(self, columns: Columns, meanings: object, most: int) -> None:
         self.columns = columns
         self.meanings = meanings
-        self.trees: _Kept[bytes] = _Kept(most - most // 8)
-        self.traits: _Kept[str] = _Kept(most // 8)
+        self.trees: _TextCache[bytes] = _TextCache(most - most // 8)
+        self.traits: _TextCache[str] = _TextCache(most // 8)
 
 
 class SummaryCache:
     """The texts made from the newest columns. Threads may share it.
 
-    :param most: how many bytes of them are kept.
+    :param most: the most bytes of them that are kept.
     """
 
     def __init__(self, most: int = MOST_KEPT) -> None:
@@ -71,12 +71,12 @@ class SummaryCache:
 
     @property
     def size(self) -> int:
-        """How many bytes are kept."""
+        """The number of bytes that are kept."""
         texts = self._texts
         return texts.trees.size + texts.traits.size if texts is not None else 0
 
     def _of(self, index: Index) -> _Texts:
-        # Another thread may be at work on other columns: each goes on with what it got here.
+        # Another thread may be using other columns: each goes on with the texts it got here.
         texts, meanings = self._texts, index.names.meanings
         if texts is None or texts.columns is not index.columns or texts.meanings is not meanings:
             texts = self._texts = _Texts(index.columns, meanings, self._most)
@@ -84,15 +84,15 @@ class SummaryCache:
 
     def trees(self, index: Index, roots: Iterable[int]) -> list[bytes]:
         """Return the summaries of whole trees: members of an object, each after a comma."""
-        known, members = self._of(index), []
+        cached, members = self._of(index), []
         for root in roots:
-            text = known.trees.get(root)
+            text = cached.trees.get(root)
             if text is None:
                 slots = range(root, int(index.end[root]))
                 text = "".join(
-                    [f",{_nested_member(index, slot, known)}" for slot in slots]
+                    [f",{_nested_member(index, slot, cached)}" for slot in slots]
                 ).encode()
-                known.trees.keep(root, text)
+                cached.trees.keep(root, text)
             members.append(text)
         return members
 
@@ -104,44 +104,44 @@ class SummaryCache:
         requested: Collection[int],
     ) -> list[bytes]:
         """Return the summaries of single providers in the form before 1.29, as :meth:`trees`."""
-        known = self._of(index)
-        wanted = None if microversion >= (1, 27) else requested
+        cached = self._of(index)
+        shown = None if microversion >= (1, 27) else requested
         texts = []
         for slot in slots:
-            text = f',"{index.columns.uuid[slot]}":{{{_resources(index, slot, wanted)}'
+            text = f',"{index.columns.uuid[slot]}":{{{_resources(index, slot, shown)}'
             if microversion >= (1, 17):
-                text += f",{_traits_of(index, slot, known)}"
+                text += f",{_traits_of(index, slot, cached)}"
             texts.append(f"{text}}}".encode())
         return texts
 
 
-def _nested_member(index: Index, slot: int, known: _Texts) -> str:
+def _nested_member(index: Index, slot: int, cached: _Texts) -> str:
     uuid = index.columns.uuid
     parent = int(index.parent[slot])
     above = f'"{uuid[parent]}"' if parent >= 0 else "null"
     return (
-        f'"{uuid[slot]}":{{{_resources(index, slot, None)},{_traits_of(index, slot, known)},'
+        f'"{uuid[slot]}":{{{_resources(index, slot, None)},{_traits_of(index, slot, cached)},'
         f'"parent_provider_uuid":{above},'
         f'"root_provider_uuid":"{uuid[int(index.root[slot])]}"}}'
     )
 
 
-def _traits_of(index: Index, slot: int, known: _Texts) -> str:
+def _traits_of(index: Index, slot: int, cached: _Texts) -> str:
     number = int(index.trait_set[slot])
-    text = known.traits.get(number)
+    text = cached.traits.get(number)
     if text is None:
         names = index.names.trait_names
         members = index.columns.trait_sets.members[number]
-        text = '"traits":[' + ",".join(f'"{names[each]}"' for each in members) + "]"
-        known.traits.keep(number, text)
+        text = '"traits":[' + ",".join(f'"{names[trait]}"' for trait in members) + "]"
+        cached.traits.keep(number, text)
     return text
 
 
-def _resources(index: Index, slot: int, wanted: Collection[int] | None) -> str:
+def _resources(index: Index, slot: int, shown_classes: Collection[int] | None) -> str:
     names = index.names.class_names
     members = ",".join(
         f'"{names[class_id]}":{{"capacity":{int(shown)},"used":{used}}}'
         for class_id, shown, used in index.usage(slot)
-        if wanted is None or class_id in wanted
+        if shown_classes is None or class_id in shown_classes
     )
     return f'"resources":{{{members}}}'

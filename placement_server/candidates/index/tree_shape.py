@@ -1,4 +1,4 @@
-"""The shape of a provider tree: who is whose parent, without saying which providers they are."""
+"""The shape of a provider tree: the parents, without the providers themselves."""
 
 from collections.abc import Sequence
 

@@ -1,1 +1,1 @@
-"""What a search asks: parameters, filters, and their compiled form."""
+"""Query of a search: its parameters, its filters, and its compiled form."""

@@ -1,8 +1,8 @@
-"""A query turned into the terms of the search: items to place, and what binds them together.
+"""Compiled form of a query: items to place, and the rules that bind them together.
 
 Every suffixed group is one *item*: one provider takes all of it. The unsuffixed group is one item
 for each of its classes, because each class may come from another provider. The rules between
-items do not depend on the trees, so they are worked out once for a query.
+items do not depend on the trees, so they are compiled once for a query.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from placement_server.candidates.query.query import CandidateQuery
 
-# More distinct sums than this are not told apart one by one.
+# More distinct sums than this are not listed.
 _MOST_SUMS = 512
 
 
@@ -32,7 +32,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Contested:
-    """A class that several items want and that one provider may have to give to more than one.
+    """A class that several items request, so that one provider may have to serve more than one.
 
     :param wants: amount by item.
     :param sums: the sums that any of the items can come to, ascending from 0, or () when there
@@ -55,7 +55,7 @@ class Subtree:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What binds the items of a query, in whatever tree.
+    """The items of a query and the rules between them, whatever the tree.
 
     :param wants: by class, the amounts by item.
     :param isolated: whether no two suffixed items may be on one provider.
@@ -71,14 +71,14 @@ class Plan:
 
 
 def plan(query: CandidateQuery, class_ids: Mapping[str, int], *, one_per_tree: bool) -> Plan:
-    """Work out items and rules. All class names of the query must be in ``class_ids``."""
+    """Compile items and rules. All class names of the query must be in ``class_ids``."""
     items: list[Item] = []
     for number, group in enumerate(query.groups):
         amounts = tuple((class_ids[name], amount) for name, amount in group.resources)
         if group.suffix:
             items.append(Item(number, amounts, True, group.suffix in query.isolate))
         else:
-            items.extend(Item(number, (each,), False, False) for each in amounts)
+            items.extend(Item(number, (amount,), False, False) for amount in amounts)
     isolated = query.group_policy == "isolate"
     by_suffix = {
         query.groups[item.group].suffix: position
@@ -108,20 +108,20 @@ def _wants(items: list[Item]) -> dict[int, dict[int, int]]:
 def _contested(
     items: list[Item], wants: Mapping[int, Mapping[int, int]], isolated: bool
 ) -> tuple[Contested, ...]:
-    found = []
+    contested = []
     for class_id, by_item in wants.items():
-        if len(by_item) < 2 or (isolated and all(items[each].suffixed for each in by_item)):
+        if len(by_item) < 2 or (isolated and all(items[item].suffixed for item in by_item)):
             continue
-        found.append(
+        contested.append(
             Contested(class_id, by_item, sum(by_item.values()), _sums(list(by_item.values())))
         )
-    return tuple(found)
+    return tuple(contested)
 
 
 def _sums(amounts: list[int]) -> tuple[int, ...]:
     sums = {0}
     for amount in amounts:
-        sums |= {each + amount for each in sums}
+        sums |= {other + amount for other in sums}
         if len(sums) > _MOST_SUMS:
             return ()
     return tuple(sorted(sums))

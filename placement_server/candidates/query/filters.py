@@ -2,7 +2,7 @@
 
 Each takes the value as it came (percent-decoded) and raises :class:`QueryError` with the text that
 the Placement API gives. Names of classes and traits are only split here; whether they exist is
-found out later, against the store.
+checked later, against the store.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 class Filter(NamedTuple):
-    """How much one parameter of a query asks for.
+    """Size of one parameter of a query.
 
     :ivar kind: what it names, in the plural.
     :ivar terms: how many conditions it makes.
@@ -44,23 +44,27 @@ class Filter(NamedTuple):
 
 def check_limits(filters: Sequence[Filter]) -> None:
     """Refuse a query that asks for more than one request may."""
-    _check_sum([(each.parameter, each.terms) for each in filters], "filters", limits.FILTERS)
-    for kind in dict.fromkeys(each.kind for each in filters):
-        names = [(each.parameter, each.names) for each in filters if each.kind == kind]
+    _check_sum(
+        [(measured.parameter, measured.terms) for measured in filters], "filters", limits.FILTERS
+    )
+    for kind in dict.fromkeys(measured.kind for measured in filters):
+        names = [
+            (measured.parameter, measured.names) for measured in filters if measured.kind == kind
+        ]
         _check_sum(names, kind, limits.NAMES)
 
 
 def _check_sum(counts: Sequence[tuple[str, int]], what: str, most: int) -> None:
-    given = sum(count for _, count in counts)
-    if given <= most:
+    total = sum(count for _, count in counts)
+    if total <= most:
         return
-    parameter, count = max(counts, key=lambda each: each[1])
-    field = f"'{parameter}'" if count == given else "the query"
-    raise QueryError(f"{INVALID}{limits.too_many(field, given, what, most)}")
+    parameter, count = max(counts, key=lambda pair: pair[1])
+    field = f"'{parameter}'" if count == total else "the query"
+    raise QueryError(f"{INVALID}{limits.too_many(field, total, what, most)}")
 
 
 def is_uuid_like(value: str) -> bool:
-    """Tell whether a value is a uuid in any of the accepted spellings (dashless, braces, urn)."""
+    """Check whether a value is a uuid in any of the accepted spellings (dashless, braces, urn)."""
     digits = value.replace("urn:", "").replace("uuid:", "").strip("{}").replace("-", "").lower()
     return len(digits) == 32 and _HEX.issuperset(digits)
 
@@ -156,7 +160,7 @@ def parse_member_of(
     """Parse the values of ``member_of``.
 
     :returns: the terms that must each be met by membership in at least one of their aggregates,
-        and the aggregates to be no member of.
+        and the aggregates that it must not be a member of.
     """
     if len(values) > 1 and microversion < (1, 24):
         raise QueryError(f"Multiple {key} parameters are not supported")

@@ -1,4 +1,4 @@
-"""What a client asks of GET /allocation_candidates, as values, and how it is read from a query.
+"""Requests for allocation candidates, as values, and their reading from a query string.
 
 Everything that can be checked without looking at the store is checked here, in the order in which
 the Placement API checks it: root_required, same_subtree, the group parameters in the order of the
@@ -43,7 +43,7 @@ _GROUP_KEY = re.compile(r"^(resources|required|member_of|in_tree)([a-zA-Z0-9_-]{
 
 @dataclass(frozen=True, slots=True)
 class RequestGroup:
-    """One group of wanted resources.
+    """One group of requested resources.
 
     :param suffix: "" for the unsuffixed group.
     :param resources: amounts by class name, in the order asked.
@@ -61,7 +61,7 @@ class RequestGroup:
     in_tree: str | None = None
 
     def filters(self) -> Iterator[Filter]:
-        """Measure what the parameters of the group ask for."""
+        """Yield how much each parameter of the group asks for."""
         suffix, amounts = self.suffix, len(self.resources)
         yield Filter(f"resources{suffix}", "resource classes", amounts, amounts)
         yield Filter.of(f"required{suffix}", "traits", self.required, self.forbidden)
@@ -161,7 +161,7 @@ def parse(
 def _first_values(
     values: dict[str, list[str]], microversion: Microversion
 ) -> tuple[int | None, str | None]:
-    """Return limit and group_policy, whose first value counts.
+    """Return limit and group_policy, of which the first value counts.
 
     The schema only saw the last value of each, so the first one is checked against it here.
     """
@@ -228,7 +228,7 @@ def _same_subtree(value: str, extensions: bool) -> SameSubtree:
 def _groups(
     params: Parameters, values: dict[str, list[str]], microversion: Microversion
 ) -> list[RequestGroup]:
-    """Parse the group parameters in the order of the query: the first error is the one given.
+    """Parse the group parameters in the order of the query: the first error is the one reported.
 
     ``resources`` and ``in_tree`` are parsed each time that they are given, though only the last
     counts; ``required`` and ``member_of`` once, where they first appear.
@@ -276,7 +276,7 @@ def _check_limits(groups: list[RequestGroup], *others: Filter) -> None:
     if len(groups) > limits.GROUPS:
         message = limits.too_many("the query", len(groups), "request groups", limits.GROUPS)
         raise QueryError(f"{INVALID}{message}")
-    check_limits([*(each for group in groups for each in group.filters()), *others])
+    check_limits([*(measured for group in groups for measured in group.filters()), *others])
 
 
 def _check_shape(
