@@ -1,1 +1,1 @@
-"""JSON schemas of request bodies and query strings, per microversion."""
+"""JSON schemas of request bodies and query strings, by microversion."""

@@ -1,4 +1,4 @@
-"""Bodies of PUT and POST /allocations; the reshaper takes the latter too."""
+"""Bodies of PUT and POST /allocations; the reshaper takes the latter as well."""
 
 from typing import Any, Final
 

@@ -27,8 +27,8 @@ _MESSAGE_SHOWN: Final = 10_000
 #: Errors compared to find the one to report. A hostile body has millions of them.
 _ERRORS_COMPARED: Final = 1000
 
-#: Keywords that limit how much a body may list. They are ours, and clients see the schemas of
-#: OpenStack's server in errors, so only errors of their own show them.
+#: Keywords that limit how much a body may list. Errors quote the schemas of OpenStack's server,
+#: which lack these keywords, so only errors about the limits themselves show them.
 _LIMITS: Final[Mapping[type, str]] = {list: "maxItems", dict: "maxProperties"}
 
 _FORMATS = jsonschema.FormatChecker(formats=())
@@ -71,7 +71,7 @@ def _pattern_properties(
 def _additional_properties(
     validator: Any, allowed: bool, instance: Any, schema: Schema
 ) -> Iterator[ValidationError]:
-    # All our schemas say false here, or nothing.
+    # All our schemas have false here, or lack the keyword.
     if allowed or not validator.is_type(instance, "object") or _is_over_limit(instance, schema):
         return
     patterns = schema.get("patternProperties", {})
@@ -115,12 +115,12 @@ def _items(
 def _limit(validator: Any, most: int, instance: Any, schema: Schema) -> Iterator[ValidationError]:
     del validator
     if _is_over_limit(instance, schema):
-        # The field is known to the error once it is handed up.
+        # The error gets its field only on the way up; _text adds it.
         yield ValidationError(f"more than {most} entries")
 
 
 def _is_over_limit(instance: Any, schema: Schema) -> bool:
-    """Whether there is so much that none of it is looked at."""
+    """Check whether an instance has so many entries that none of them is checked."""
     keyword = _LIMITS.get(type(instance))
     return keyword is not None and len(instance) > schema.get(keyword, math.inf)
 
@@ -143,7 +143,7 @@ class SchemaByVersion:
     """The schemas of one body or query, each compiled once, keyed by the minor that began it.
 
     :param schemas: ``{minor: schema}``; a request uses the newest not newer than its version.
-    :param strict_uuids: query parameters want dashes where JSON bodies do not.
+    :param strict_uuids: require dashes, as query parameters do and JSON bodies do not.
     """
 
     def __init__(self, schemas: Mapping[int, Schema], *, strict_uuids: bool = False) -> None:
@@ -155,12 +155,12 @@ class SchemaByVersion:
         }
 
     def schema(self, version: tuple[int, int]) -> Schema:
-        """The schema in force at a version."""
+        """Return the schema in force at a version."""
         schema: Schema = self._validator(version).schema
         return schema
 
     def check(self, instance: Any, version: tuple[int, int]) -> None:
-        """Do nothing when the instance is valid.
+        """Check an instance.
 
         :raises InvalidInstance: with the text for the client.
         """
@@ -206,19 +206,19 @@ def _without_limits(schema: Any) -> Any:
 
 
 def _is_large(instance: Any) -> bool:
-    waiting, seen = [instance], 0
-    while waiting and seen <= _VALUES_SHOWN:
+    waiting, count = [instance], 0
+    while waiting and count <= _VALUES_SHOWN:
         value = waiting.pop()
         if isinstance(value, dict):
-            seen += len(value)
+            count += len(value)
             waiting.extend(value.values())
         elif isinstance(value, list):
-            seen += len(value)
+            count += len(value)
             waiting.extend(value)
         elif isinstance(value, str):
-            seen += len(value) // 10
-    return seen > _VALUES_SHOWN
+            count += len(value) // 10
+    return count > _VALUES_SHOWN
 
 
 class InvalidInstance(ValueError):
-    """A value does not fit its schema. The text is what the jsonschema library says."""
+    """A value does not fit its schema. The text is that of the jsonschema library."""
