@@ -1,1 +1,1 @@
-"""The resources of the HTTP API, one module each."""
+"""Resources of the HTTP API, one module each."""

@@ -1,4 +1,4 @@
-"""/resource_providers/{uuid}/aggregates."""
+"""Handlers of /resource_providers/{uuid}/aggregates."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ def list_(request: Request) -> Response:
     request.require_version(1)
     request.authorise(operations.AGGREGATES_LIST)
     try:
-        provider, found = request.store.read_single(aggregates.of_provider, provider_uuid)
+        provider, aggregate_uuids = request.store.read_single(aggregates.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider(provider_uuid) from error
-    return _answer(request, provider, found)
+    return _answer(request, provider, aggregate_uuids)
 
 
 def replace(request: Request) -> Response:
-    """Replace the aggregates of a provider. Before 1.19 no generation is involved."""
+    """Replace the aggregates of a provider. Before 1.19 no generation is compared."""
     (provider_uuid,) = request.path_values
     request.require_json_content()
     request.require_version(1)
     request.authorise(operations.AGGREGATES_UPDATE)
     body = request.json_if_found(schemas.REPLACE, lambda: look_up(request, provider_uuid))
     with_generation = request.version >= (1, 19)
-    wanted = body["aggregates"] if with_generation else body
+    aggregate_uuids = body["aggregates"] if with_generation else body
     try:
         provider = request.store.write(
             aggregates.replace,
             provider_uuid,
-            wanted,
+            aggregate_uuids,
             generation=body["resource_provider_generation"] if with_generation else None,
         )
     except store_errors.ProviderNotFound as error:
         raise no_such_provider(provider_uuid) from error
     except store_errors.ConcurrentUpdate as error:
         raise generation_changed() from error
-    return _answer(request, provider, wanted)
+    return _answer(request, provider, aggregate_uuids)
 
 
 def generation_changed() -> errors.Conflict:
-    """409 of a writer of aggregates or traits that has not seen the newest generation."""
+    """Return the 409 of a write of aggregates or traits with an outdated generation."""
     return errors.Conflict(
         "Resource provider's generation already changed. "
         "Please update the generation and try again.",
@@ -61,8 +61,8 @@ def generation_changed() -> errors.Conflict:
     )
 
 
-def _answer(request: Request, provider: Provider, found: Sequence[str]) -> Response:
-    body: dict[str, Any] = {"aggregates": list(found)}
+def _answer(request: Request, provider: Provider, aggregate_uuids: Sequence[str]) -> Response:
+    body: dict[str, Any] = {"aggregates": list(aggregate_uuids)}
     if request.version >= (1, 19):
         body["resource_provider_generation"] = provider.generation
     return json_response(body, *cache_headers(request.version))

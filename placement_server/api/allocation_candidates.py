@@ -1,4 +1,4 @@
-"""GET /allocation_candidates: every way to satisfy a request for resources."""
+"""Handler of GET /allocation_candidates: every way to satisfy a request for resources."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def searched(
     search: Callable[[query.CandidateQuery, Microversion, Callable[[], None]], _Answer],
     result: str,
 ) -> _Answer:
-    """What a search makes of the query of a request, once all that may refuse it has passed.
+    """Return the result of a search for the query of a request that passes all checks.
 
-    :param result: how a search that succeeds is counted.
+    :param result: the label under which a search that succeeds is counted.
     """
     request.require_version(10)
     request.require_json_accepted()
     request.authorise(operations.CANDIDATES_LIST)
     read = _remembered if len(request.query_string) <= _REMEMBERED_LENGTH else _read
     try:
-        wanted = read(request.query_string, request.version, request.extensions)
+        candidate_query = read(request.query_string, request.version, request.extensions)
         with metrics.SEARCH_SECONDS.time():
-            answer = search(wanted, request.version, request.give_turn_back)
+            answer = search(candidate_query, request.version, request.give_turn_back)
     except QueryError as error:
         metrics.SEARCHES.labels("refused").inc()
         raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
@@ -60,7 +60,7 @@ def searched(
 
 
 def _read(query_string: str, version: Microversion, extensions: bool) -> query.CandidateQuery:
-    """The query of a request, once it has passed the schema."""
+    """Parse the query of a request that passes the schema."""
     params = read_query(query_string)
     check_query(dict(params), _EXTENDED if extensions else _LIST, version)
     return query.parse(params, version, extensions=extensions)

@@ -1,4 +1,4 @@
-"""/allocations, /allocations/{consumer_uuid} and /resource_providers/{uuid}/allocations."""
+"""Handlers of the routes that read and write allocations, by consumer and by provider."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ LOG = logging.getLogger(__name__)
 
 
 def of_consumer(request: Request) -> Response:
-    """Show what a consumer holds. One that holds nothing is not an error."""
+    """Show the allocations of a consumer. One without any is not an error."""
     (consumer_uuid,) = request.path_values
     request.require_json_accepted()
     request.authorise(operations.ALLOCATIONS_LIST)
     consumer, rows = request.store.read(allocations.of_consumer, consumer_uuid)
-    held: dict[str, dict[str, Any]] = {}
+    holdings: dict[str, dict[str, Any]] = {}
     for row in rows:
-        at_provider = held.setdefault(
+        at_provider = holdings.setdefault(
             row.provider_uuid, {"resources": {}, "generation": row.provider_generation}
         )
         at_provider["resources"][row.resource_class] = row.used
-    body: dict[str, Any] = {"allocations": held}
+    body: dict[str, Any] = {"allocations": holdings}
     if rows and consumer is not None:
         if request.version >= (1, 12):
             body["project_id"] = consumer.project_id
@@ -49,7 +49,7 @@ def of_consumer(request: Request) -> Response:
 
 
 def of_provider(request: Request) -> Response:
-    """Show who holds what of a provider."""
+    """Show the allocations against a provider, by consumer."""
     (provider_uuid,) = request.path_values
     request.require_json_accepted()
     request.authorise(operations.PROVIDER_ALLOCATIONS)
@@ -60,27 +60,27 @@ def of_provider(request: Request) -> Response:
             f"Resource provider '{provider_uuid}' not found: "
             f"No resource provider with uuid {provider_uuid} found"
         ) from error
-    held: dict[str, dict[str, Any]] = {}
+    holdings: dict[str, dict[str, Any]] = {}
     changes: list[datetime] = []
     for consumer, rows in holders:
-        held[consumer.uuid] = {"resources": {row.resource_class: row.used for row in rows}}
+        holdings[consumer.uuid] = {"resources": {row.resource_class: row.used for row in rows}}
         if request.version >= (1, 28):
-            held[consumer.uuid]["consumer_generation"] = consumer.generation
+            holdings[consumer.uuid]["consumer_generation"] = consumer.generation
         changes.extend(row.last_modified for row in rows)
     return json_response(
-        {"allocations": held, "resource_provider_generation": provider.generation},
+        {"allocations": holdings, "resource_provider_generation": provider.generation},
         *cache_headers(request.version, *changes),
     )
 
 
 def replace(request: Request) -> Response:
-    """Replace what one consumer holds."""
-    (given,) = request.path_values
+    """Replace the allocations of one consumer."""
+    (requested_uuid,) = request.path_values
     request.require_json_content()
     request.authorise(operations.ALLOCATIONS_UPDATE)
-    if not uuidutils.is_uuid_like(given):
-        raise errors.BadRequest(f"Malformed consumer_uuid: {given}")
-    consumer_uuid = str(uuid.UUID(given))
+    if not uuidutils.is_uuid_like(requested_uuid):
+        raise errors.BadRequest(f"Malformed consumer_uuid: {requested_uuid}")
+    consumer_uuid = str(uuid.UUID(requested_uuid))
     body = request.json(schemas.PUT)
     if request.version < (1, 12):
         # Of a provider listed twice the later entry counts, as in the object form.
@@ -98,7 +98,7 @@ def replace(request: Request) -> Response:
 
 
 def replace_many(request: Request) -> Response:
-    """Replace what several consumers hold, all or none."""
+    """Replace the allocations of several consumers, all or none."""
     request.require_version(13)
     request.require_json_content()
     request.authorise(operations.ALLOCATIONS_MANAGE)
@@ -110,7 +110,7 @@ def replace_many(request: Request) -> Response:
 
 
 def delete(request: Request) -> Response:
-    """Take everything from a consumer."""
+    """Delete all allocations of a consumer."""
     (consumer_uuid,) = request.path_values
     request.authorise(operations.ALLOCATIONS_DELETE)
     try:
@@ -121,12 +121,12 @@ def delete(request: Request) -> Response:
 
 
 def consumer_writes(request: Request, bodies: Mapping[str, Any]) -> list[ConsumerWrite]:
-    """The writes that the body of POST asks for, in its order."""
+    """Return the writes that the body of POST asks for, in its order."""
     return [consumer_write(request, consumer, body) for consumer, body in bodies.items()]
 
 
 def consumer_write(request: Request, consumer_uuid: str, body: Mapping[str, Any]) -> ConsumerWrite:
-    """The write that the body for one consumer asks for, whatever the version left out of it."""
+    """Return the write that the body for one consumer asks for, with defaults by version."""
     return ConsumerWrite(
         uuid=consumer_uuid,
         allocations={
@@ -174,7 +174,7 @@ def _write(request: Request, writes: Sequence[ConsumerWrite], *, unknown_class: 
 
 
 def no_such_provider_to_allocate_from(error: store_errors.ProviderNotFound) -> errors.BadRequest:
-    """400 of allocations that name an unknown provider."""
+    """Return the 400 of allocations that name an unknown provider."""
     return errors.BadRequest(
         f"Allocation for resource provider '{error.uuid}' that does not exist."
     )
@@ -183,9 +183,9 @@ def no_such_provider_to_allocate_from(error: store_errors.ProviderNotFound) -> e
 def claim_conflict(
     error: store_errors.ClaimRefused | store_errors.Stale,
 ) -> errors.Conflict:
-    """409 of allocations that do not fit, or whose writer lost a race.
+    """Return the 409 of allocations that do not fit, or whose writer lost a race.
 
-    Clients get the words that they know. What was asked and what is free is told to the log.
+    Clients get the wording that they know. The log has what was asked and what is free.
     """
     LOG.log(
         logging.WARNING if isinstance(error, store_errors.ClaimRefused) else logging.INFO,

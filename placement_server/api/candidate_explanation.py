@@ -1,6 +1,6 @@
-"""GET /candidate_explanation: why a query has few allocation candidates or none.
+"""Handler of GET /candidate_explanation: why a query has few allocation candidates or none.
 
-An extension: takes the query of GET /allocation_candidates, and whoever may ask that may ask this.
+An extension: takes the query of GET /allocation_candidates, and is allowed to the same callers.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from placement_server.candidates.explain import Explanation, Step
 
 
 def show(request: Request) -> Response:
-    """Tell how many providers each filter left, and why trees have no candidate.
+    """Show how many providers each filter left, and why trees have no candidate.
 
-    What trees are asked for is every first candidate, so ``limit`` changes nothing.
+    Every tree is searched for its first candidate, so ``limit`` changes nothing.
     """
-    explained = allocation_candidates.searched(
+    explanation = allocation_candidates.searched(
         request, request.services.candidates.explain, "explained"
     )
-    return json_response(_shown(explained), *cache_headers(request.version))
+    return json_response(_shown(explanation), *cache_headers(request.version))
 
 
-def _shown(explained: Explanation) -> dict[str, Any]:
+def _shown(explanation: Explanation) -> dict[str, Any]:
     return {
-        "trees": explained.trees,
-        "steps": [_step(step) for step in explained.steps],
-        "trees_left": explained.trees_tried,
+        "trees": explanation.trees,
+        "steps": [_step(step) for step in explanation.steps],
+        "trees_left": explanation.trees_tried,
         "trees_failed": [
-            {"reason": reason, "trees": count, "example": explained.examples[reason]}
-            for reason, count in explained.combinations_failed.most_common()
+            {"reason": reason, "trees": count, "example": explanation.examples[reason]}
+            for reason, count in explanation.combinations_failed.most_common()
         ],
-        "sentences": explained.lines(),
+        "sentences": explanation.lines(),
     }
 
 

@@ -1,4 +1,4 @@
-"""From a WSGI request to a handler and back."""
+"""Dispatch of WSGI requests to handlers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _VARY: Final = ("vary", "openstack-api-version")
 
 
 class PlacementApi:
-    """The innermost WSGI application: negotiate, check the body's headers, route, answer."""
+    """The innermost WSGI application: negotiates, checks the body's headers, routes, answers."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -1,4 +1,4 @@
-"""/resource_providers/{uuid}/inventories and .../inventories/{resource_class}."""
+"""Handlers of /resource_providers/{uuid}/inventories and .../inventories/{resource_class}."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from placement_server.store.records import InventoryRecord, Provider, StoredInve
 #: column takes more.
 _MAX_NUMBER: Final = 3.40282e38
 
-#: What is in the database, or what was just written to it.
+#: An inventory in the database, or one that was just written to it.
 Inventory = StoredInventory | InventoryRecord
 
 _FIELDS: Final = (
@@ -53,7 +53,7 @@ def list_(request: Request) -> Response:
 
 
 def create(request: Request) -> Response:
-    """Add the inventory of one class. The generation in the body is not looked at."""
+    """Add the inventory of one class. The generation in the body is ignored."""
     (provider_uuid,) = request.path_values
     request.require_json_content()
     request.authorise(operations.INVENTORIES_CREATE)
@@ -213,10 +213,10 @@ def _why_not_found(request: Request, resource_class: str) -> str:
 
 
 def inventory_records(bodies: Mapping[str, Any]) -> dict[str, InventoryRecord]:
-    """Records by resource class.
+    """Return the records by resource class.
 
-    The schema says nothing about keys that cannot be class names, so their values are checked
-    here and the name itself, which no class has, by the store.
+    The schema does not cover keys that cannot be class names, so their values are checked here;
+    the store refuses the name itself, which no class has.
 
     :raises errors.BadRequest: a record under such a key is malformed.
     """
@@ -224,13 +224,13 @@ def inventory_records(bodies: Mapping[str, Any]) -> dict[str, InventoryRecord]:
 
 
 def inventory_record(resource_class: str, body: Any) -> InventoryRecord:
-    """The record that a body describes, with the defaults for what it leaves out."""
+    """Return the record that a body describes, with defaults for the fields that it lacks."""
     if not isinstance(body, dict):
         raise _malformed(resource_class, f"{body!r} is not of type 'object'")
-    given = {name: body[name] for name in _FIELDS if name in body}
-    if "total" not in given:
+    fields = {name: body[name] for name in _FIELDS if name in body}
+    if "total" not in fields:
         raise _malformed(resource_class, "'total' is a required property")
-    for name, value in given.items():
+    for name, value in fields.items():
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise _malformed(resource_class, f"{name}: {value!r} is not a number")
         if value < -_MAX_NUMBER:
@@ -241,11 +241,11 @@ def inventory_record(resource_class: str, body: Any) -> InventoryRecord:
             raise _malformed(
                 resource_class, f"{name}: {value} is greater than the maximum of {_MAX_NUMBER}"
             )
-    return InventoryRecord(**given)
+    return InventoryRecord(**fields)
 
 
 def generation_conflict() -> errors.Conflict:
-    """409 of a writer that has not seen the provider's newest generation."""
+    """Return the 409 of a write with an outdated generation of the provider."""
     return errors.Conflict("resource provider generation conflict", code=errors.CONCURRENT_UPDATE)
 
 
@@ -281,13 +281,13 @@ def _last_modified(inventory: Inventory) -> datetime:
     return datetime.now(UTC)
 
 
-def _all(request: Request, provider: Provider, found: Mapping[str, Inventory]) -> Response:
-    changes = [_last_modified(inventory) for inventory in found.values()]
+def _all(request: Request, provider: Provider, by_class: Mapping[str, Inventory]) -> Response:
+    changes = [_last_modified(inventory) for inventory in by_class.values()]
     headers = cache_headers(request.version, *changes) if changes else uncached(request.version)
     return json_response(
         {
             "resource_provider_generation": provider.generation,
-            "inventories": {name: _fields(inventory) for name, inventory in found.items()},
+            "inventories": {name: _fields(inventory) for name, inventory in by_class.items()},
         },
         *headers,
     )

@@ -1,4 +1,4 @@
-"""/resource_providers/{uuid}/traits."""
+"""Handlers of /resource_providers/{uuid}/traits."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def list_(request: Request) -> Response:
     request.require_json_accepted()
     request.authorise(operations.PROVIDER_TRAITS_LIST)
     try:
-        provider, found = request.store.read_single(traits.of_provider, provider_uuid)
+        provider, rows = request.store.read_single(traits.of_provider, provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider_for(provider_uuid) from error
-    return _answer(request, provider, found)
+    return _answer(request, provider, rows)
 
 
 def replace(request: Request) -> Response:
-    """Replace the traits of a provider. Here the body is looked at before the provider."""
+    """Replace the traits of a provider. The body is checked before the provider."""
     (provider_uuid,) = request.path_values
     request.require_version(6)
     request.require_json_content()
     request.authorise(operations.PROVIDER_TRAITS_UPDATE)
     body = request.json(schemas.REPLACE_OF_PROVIDER)
     try:
-        provider, found = request.store.write(
+        provider, rows = request.store.write(
             traits.replace_of_provider,
             provider_uuid,
             body["traits"],
@@ -49,11 +49,11 @@ def replace(request: Request) -> Response:
         raise generation_changed() from error
     except store_errors.TraitNotFound as error:
         raise errors.BadRequest(f"No such trait {store_errors.listed(error.names)}") from error
-    return _answer(request, provider, found)
+    return _answer(request, provider, rows)
 
 
 def delete(request: Request) -> Response:
-    """Take all traits from a provider."""
+    """Remove all traits from a provider."""
     (provider_uuid,) = request.path_values
     request.require_version(6)
     request.authorise(operations.PROVIDER_TRAITS_DELETE)
@@ -66,11 +66,11 @@ def delete(request: Request) -> Response:
     return empty_response(204)
 
 
-def _answer(request: Request, provider: Provider, found: Sequence[TraitRow]) -> Response:
+def _answer(request: Request, provider: Provider, rows: Sequence[TraitRow]) -> Response:
     return json_response(
         {
-            "traits": [trait.name for trait in found],
+            "traits": [trait.name for trait in rows],
             "resource_provider_generation": provider.generation,
         },
-        *cache_headers(request.version, *(trait.last_modified for trait in found)),
+        *cache_headers(request.version, *(trait.last_modified for trait in rows)),
     )

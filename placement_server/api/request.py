@@ -1,4 +1,4 @@
-"""A request as handlers see it."""
+"""A request in the form that handlers work with."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from placement_server.store.store import Store
 _JSON: Final = "application/json"
 _BAD_CHARACTER: Final = re.compile("[\x00\ud800-\udfff]")
 
-#: Characters of a URI that the log shows; the rest of a very long one tells nobody anything.
+#: Characters of a URI that the log shows; the rest of a very long one is of no use.
 _URI_SHOWN: Final = 2000
 
 #: Punctuation that a URI in the log shows as it is.
@@ -29,7 +29,7 @@ _PLAIN_IN_PATH: Final = "/:=&?~#+!$,;'@()*[]{}<>|^`\\"
 
 #: Where the authentication leaves the caller for the API.
 CALLER_KEY: Final = "placement_server.caller"
-#: Where the API leaves what the request log and the metrics tell.
+#: Where the API leaves what the request log and the metrics show.
 VERSION_KEY: Final = "placement_server.microversion"
 ROUTE_KEY: Final = "placement_server.route"
 #: Whether the client asked for the extensions.
@@ -44,7 +44,7 @@ TURN_KEY: Final = "placement_server.give_turn_back"
 class Request:
     """One request, routed and negotiated.
 
-    ``path_values`` are the segments that stand for placeholders in the route, in order.
+    :param path_values: the segments at the placeholders of the route, in order.
     """
 
     environ: errors.Environ
@@ -64,11 +64,11 @@ class Request:
 
     @property
     def script_name(self) -> str:
-        """The mount point, in front of every path that the API tells."""
+        """The mount point, in front of every path that the API returns."""
         return str(self.environ.get("SCRIPT_NAME", ""))
 
     def give_turn_back(self) -> None:
-        """Keep no other request from being served while this one takes long."""
+        """Let the server begin another request while this one takes long."""
         give_back = self.environ.get(TURN_KEY)
         if give_back is not None:
             give_back()
@@ -81,7 +81,7 @@ class Request:
             raise errors.NotFound
 
     def require_json_accepted(self) -> None:
-        """Refuse a client that does not accept JSON. A header that cannot be parsed is none."""
+        """Refuse a client that does not accept JSON. A header that cannot be parsed is ignored."""
         accept = self.environ.get("HTTP_ACCEPT", _JSON)
         if accept in (_JSON, "*/*"):
             return
@@ -90,10 +90,10 @@ class Request:
 
     def require_json_content(self) -> None:
         """Refuse a body that is not announced as JSON."""
-        given = self.environ.get("CONTENT_TYPE") or None
-        media_type = given.partition(";")[0] if given else None
+        content_type = self.environ.get("CONTENT_TYPE") or None
+        media_type = content_type.partition(";")[0] if content_type else None
         if media_type != _JSON:
-            self.environ["CONTENT_TYPE"] = str(given)
+            self.environ["CONTENT_TYPE"] = str(content_type)
             raise errors.UnsupportedMediaType(
                 f"The media type {media_type} is not supported, use application/json"
             )
@@ -106,7 +106,7 @@ class Request:
     # What the client sent.
 
     def params(self) -> list[tuple[str, str]]:
-        """The parameters of the query string, in order and with repetitions."""
+        """Return the parameters of the query string, in order and with repetitions."""
         if self._params is None:
             self._params = read_query(self.query_string)
         return self._params
@@ -118,21 +118,21 @@ class Request:
         return text
 
     def last_params(self) -> dict[str, str]:
-        """The parameters by name; of repeated ones the last."""
+        """Return the parameters by name; of repeated ones the last."""
         return dict(self.params())
 
     def all_of(self, name: str) -> list[str]:
-        """Every value of a parameter."""
+        """Return every value of a parameter."""
         return [value for key, value in self.params() if key == name]
 
     def query(self, schema: SchemaByVersion) -> dict[str, str]:
-        """The valid parameters by name; of repeated ones the last."""
+        """Return the parameters by name, validated; of repeated ones the last."""
         params = self.last_params()
         check_query(params, schema, self.version)
         return params
 
     def json(self, schema: SchemaByVersion) -> Any:
-        """The body, parsed and valid."""
+        """Return the body, parsed and validated."""
         instance = parse_json(self._body())
         try:
             schema.check(instance, self.version)
@@ -147,12 +147,13 @@ class Request:
         *,
         also: Callable[[Any], object] | None = None,
     ) -> Any:
-        """The valid body, where "not found" must win over "bad body".
+        """Return the validated body, where "not found" must win over "bad body".
 
-        What is looked up is looked up again by whatever the handler does with a good body, so
-        it is worth a query of its own only when the body is bad.
+        The handler looks the same thing up again with a good body, so only a bad body is worth a
+        query of its own.
 
-        :param also: what must be right about the body beyond its schema; raises BadRequest.
+        :param look_up: raises NotFound.
+        :param also: checks the body beyond its schema; raises BadRequest.
         """
         try:
             body = self.json(schema)
@@ -164,15 +165,15 @@ class Request:
         return body
 
     def _body(self) -> bytes:
-        given = self.environ.get("CONTENT_LENGTH")
+        length = self.environ.get("CONTENT_LENGTH")
         source = self.environ["wsgi.input"]
         most = self.services.max_body_size
-        if not given and self.environ.get("wsgi.input_terminated"):
+        if not length and self.environ.get("wsgi.input_terminated"):
             # A body in chunks: the server knows where it ends.
             whole: bytes = source.read(most + 1)
             self._check_size(len(whole))
             return whole
-        announced = max(0, int(given or 0))
+        announced = max(0, int(length or 0))
         self._check_size(announced)
         body: bytes = source.read(announced) if announced else b""
         if len(body) < announced:
@@ -189,11 +190,11 @@ class Request:
     # What the answer points to.
 
     def link(self, path: str) -> str:
-        """A path below the mount point."""
+        """Return a path below the mount point."""
         return self.script_name + path
 
     def location(self, path: str) -> tuple[str, str]:
-        """The Location header of something just made: an absolute URL."""
+        """Return the Location header of a new resource: an absolute URL."""
         environ = self.environ
         host = environ.get("HTTP_HOST")
         if not host:
@@ -206,7 +207,7 @@ class Request:
 
 
 def shown_uri(environ: errors.Environ) -> str:
-    """The path and query of a request for the log: printable, so that nobody forges a line of it.
+    """Return the path and query of a request for the log, printable so that none forges a line.
 
     The server in front has decoded the path; what is not plain in either is encoded again.
     """
@@ -223,12 +224,12 @@ def _quoted(text: str, plain: str) -> str:
 
 
 def read_query(text: str) -> list[tuple[str, str]]:
-    """The parameters of a query string, in order and with repetitions.
+    """Parse the parameters of a query string, in order and with repetitions.
 
     :raises errors.BadRequest: it is not UTF-8.
     """
     try:
-        # As Latin-1 first, one character per byte: then a wrong byte is told by its place.
+        # As Latin-1 first, one character per byte: then the error has the place of a wrong byte.
         return [
             (_decoded(name), _decoded(value))
             for name, value in parse_qsl(text, keep_blank_values=True, encoding="latin-1")
@@ -238,7 +239,7 @@ def read_query(text: str) -> list[tuple[str, str]]:
 
 
 def check_query(params: Mapping[str, str], schema: SchemaByVersion, version: Microversion) -> None:
-    """Do nothing when parameters are valid.
+    """Check the parameters of a query string.
 
     :raises errors.BadRequest: with the text for the client.
     """
@@ -254,7 +255,7 @@ def _decoded(latin: str) -> str:
 
 
 def parse_json(body: bytes) -> Any:
-    """A JSON document in UTF-8, of which every text can be stored.
+    """Parse a JSON document in UTF-8, of which every text can be stored.
 
     :raises errors.BadRequest: not JSON, not UTF-8, nested too deeply, or a text with a character
         that no database stores.
@@ -281,10 +282,10 @@ def _refuse_bad_characters(document: Any) -> None:
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
-            found = _BAD_CHARACTER.search(value)
-            if found:
+            match = _BAD_CHARACTER.search(value)
+            if match:
                 raise errors.BadRequest(
-                    f"Malformed JSON: the character U+{ord(found[0]):04X} cannot be stored"
+                    f"Malformed JSON: the character U+{ord(match[0]):04X} cannot be stored"
                 )
         elif isinstance(value, dict):
             waiting.extend(value)

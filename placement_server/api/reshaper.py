@@ -1,4 +1,4 @@
-"""POST /reshaper: move inventory between providers together with its allocations."""
+"""Handler of POST /reshaper: move inventory between providers together with its allocations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/resource_classes and /resource_classes/{name}."""
+"""Handlers of /resource_classes and /resource_classes/{name}."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def list_(request: Request) -> Response:
     request.require_version(2)
     request.require_json_accepted()
     request.authorise(operations.CLASSES_LIST)
-    found = request.store.read_single(resource_classes.list_all)
+    rows = request.store.read_single(resource_classes.list_all)
     return json_response(
-        {"resource_classes": [_representation(request, row.name) for row in found]},
-        *cache_headers(request.version, *(row.last_modified for row in found)),
+        {"resource_classes": [_representation(request, row.name) for row in rows]},
+        *cache_headers(request.version, *(row.last_modified for row in rows)),
     )
 
 

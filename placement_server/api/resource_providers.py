@@ -1,4 +1,4 @@
-"""/resource_providers and /resource_providers/{uuid}."""
+"""Handlers of /resource_providers and /resource_providers/{uuid}."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def list_(request: Request) -> Response:
     params = request.query(schemas.LIST)
     try:
         conditions = _conditions(request, params)
-        found = _find(request, conditions)
+        matches = _find(request, conditions)
         if _asks_for_too_much(params):
-            found = []
+            matches = []
     except QueryError as error:
         raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
     except store_errors.TraitNotFound as error:
@@ -52,21 +52,21 @@ def list_(request: Request) -> Response:
             f"No such resource class {error.names[0]}."
         ) from error
     return json_response(
-        {"resource_providers": [_representation(request, provider) for provider in found]},
-        *cache_headers(request.version, *(provider.last_modified for provider in found)),
+        {"resource_providers": [_representation(request, provider) for provider in matches]},
+        *cache_headers(request.version, *(provider.last_modified for provider in matches)),
     )
 
 
 def _find(request: Request, conditions: dict[str, Any]) -> list[Provider]:
-    """Find by the index where few pass the filters, by the store alone where it does as well.
+    """Find by the index where few pass the filters, else by the store alone.
 
-    The store looks at the few again: what it shows of a provider is of one moment with why.
+    The store filters the few again, so that a provider is shown as of the moment it passed.
     """
-    asked = _filters(conditions)
-    if not asked:
+    provider_filters = _filters(conditions)
+    if not provider_filters:
         return request.store.read_single(providers.identified, **conditions)
     if not any(conditions[name] for name in ("name", "uuid", "in_tree")):
-        ids = request.services.candidates.provider_ids(asked)
+        ids = request.services.candidates.provider_ids(provider_filters)
         if ids is not None:
             return request.store.read(providers.find, ids=ids, **conditions) if ids else []
     return request.store.read(providers.find, **conditions)
@@ -94,15 +94,23 @@ def _conditions(request: Request, params: dict[str, str]) -> dict[str, Any]:
     if "resources" in params:
         amounts = filters.parse_resources(params["resources"])
         conditions["resources"] = {name: min(amount, MAX_INT) for name, amount in amounts.items()}
-    asked = _filters(conditions)
+    provider_filters = _filters(conditions)
     filters.check_limits(
         [
             filters.Filter(
-                "resources", "resource classes", len(asked.resources), len(asked.resources)
+                "resources",
+                "resource classes",
+                len(provider_filters.resources),
+                len(provider_filters.resources),
             ),
-            filters.Filter.of("required", "traits", asked.required, asked.forbidden),
             filters.Filter.of(
-                "member_of", "aggregates", asked.member_of, asked.forbidden_aggregates
+                "required", "traits", provider_filters.required, provider_filters.forbidden
+            ),
+            filters.Filter.of(
+                "member_of",
+                "aggregates",
+                provider_filters.member_of,
+                provider_filters.forbidden_aggregates,
             ),
         ]
     )
@@ -110,9 +118,9 @@ def _conditions(request: Request, params: dict[str, str]) -> dict[str, Any]:
 
 
 def _asks_for_too_much(params: dict[str, str]) -> bool:
-    """Whether an amount is more than any inventory gives, and so more than a column holds.
+    """Check whether an amount is more than any inventory gives, and so than a column holds.
 
-    The search is made all the same, with the most there can be: an unknown name must be told.
+    The search runs anyway, with the most there can be: an unknown name must be an error.
     """
     amounts = filters.parse_resources(params["resources"]) if "resources" in params else {}
     return any(amount > MAX_INT for amount in amounts.values())
@@ -233,9 +241,9 @@ def delete(request: Request) -> Response:
 
 
 def look_up(request: Request, provider_uuid: str) -> Provider:
-    """The provider of a path.
+    """Return the provider of a path.
 
-    :raises errors.NotFound: there is none.
+    :raises errors.NotFound: it does not exist.
     """
     try:
         return request.store.read_single(providers.get, provider_uuid)
@@ -244,12 +252,12 @@ def look_up(request: Request, provider_uuid: str) -> Provider:
 
 
 def no_such_provider(provider_uuid: str) -> errors.NotFound:
-    """The 404 of every route below a provider."""
+    """Return the 404 of every route below a provider."""
     return errors.NotFound(f"No resource provider with uuid {provider_uuid} found")
 
 
 def no_such_provider_for(provider_uuid: str, joint: str = ": ") -> errors.NotFound:
-    """The 404 of reading inventories, usages and traits, which says it twice.
+    """Return the 404 of reading inventories, usages and traits, which has the sentence twice.
 
     Clients of the published server see it so, and compare.
     """

@@ -1,4 +1,4 @@
-"""Answers of handlers."""
+"""Responses of handlers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATUS_LINES: Final = {200: "200 OK", 201: "201 Created", 204: "204 No Content"}
 
 
 class Chunks(list[bytes]):
-    """A body in pieces that something is done for when they have been sent."""
+    """A body in pieces, with a function to call when they have been sent."""
 
     def __init__(self, pieces: Iterable[bytes], sent: Callable[[], None]) -> None:
         super().__init__(pieces)
@@ -36,7 +36,7 @@ class Chunks(list[bytes]):
 
 @dataclass(slots=True)
 class Response:
-    """A successful answer; everything else is raised as an error."""
+    """A successful response; everything else is raised as an error."""
 
     status: int
     body: bytes | Chunks = b""
@@ -44,7 +44,7 @@ class Response:
 
 
 def json_response(value: Any, *headers: tuple[str, str], status: int = 200) -> Response:
-    """An answer with a JSON body."""
+    """Return a response with a JSON body."""
     try:
         body = orjson.dumps(value)
     except TypeError:
@@ -54,19 +54,19 @@ def json_response(value: Any, *headers: tuple[str, str], status: int = 200) -> R
 
 
 def encoded_response(body: bytes | Chunks, *headers: tuple[str, str]) -> Response:
-    """An answer whose JSON body is encoded already."""
+    """Return a response whose JSON body is encoded already."""
     return Response(200, body, [_JSON_TYPE, *headers])
 
 
 def empty_response(status: int, *headers: tuple[str, str]) -> Response:
-    """An answer without a body, and so without a content type."""
+    """Return a response without a body, and so without a content type."""
     return Response(status, b"", list(headers))
 
 
 def cache_headers(version: Microversion, *changes: datetime | None) -> Headers:
-    """``cache-control`` and ``last-modified``, from 1.15 on.
+    """Return ``cache-control`` and ``last-modified``, from 1.15 on.
 
-    :param changes: when the things shown last changed; now where there are none.
+    :param changes: when what is shown last changed; now where that is not known.
     """
     if version[1] < 15:
         return []
@@ -76,5 +76,5 @@ def cache_headers(version: Microversion, *changes: datetime | None) -> Headers:
 
 
 def uncached(version: Microversion) -> Headers:
-    """``cache-control`` alone, from 1.15 on."""
+    """Return ``cache-control`` alone, from 1.15 on."""
     return [("cache-control", "no-cache")] if version[1] >= 15 else []

@@ -1,7 +1,7 @@
-"""The whole API in one table.
+"""Routes of the whole API in one table.
 
 A path is literals and placeholders in turn, a placeholder at every even place; a request matches
-it segment by segment, and no placeholder matches nothing.
+it segment by segment, and a placeholder does not match an empty one.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _TABLE: Final = {
 
 
 def find(path: str, *, extensions: bool) -> tuple[Route | None, list[str]]:
-    """The route of a path, None when there is none, and the values of its placeholders.
+    """Return the route of a path, None when there is none, and the values of its placeholders.
 
     :param extensions: whether the client knows of the extensions.
 

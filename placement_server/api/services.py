@@ -1,4 +1,4 @@
-"""What handlers work with, made once when the application starts."""
+"""Services of the handlers, made once when the application starts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from placement_server.store.store import Store
 class Services:
     """Everything that outlives a request.
 
-    The incomplete ids stand for project and user in allocations written before 1.8;
-    ``max_body_size`` is the most bytes that a body may have.
+    :param incomplete_project_id: the project of allocations written before 1.8.
+    :param incomplete_user_id: the user of these allocations.
+    :param max_body_size: the most bytes that a body may have.
     """
 
     store: Store

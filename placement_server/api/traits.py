@@ -1,4 +1,4 @@
-"""/traits and /traits/{name}."""
+"""Handlers of /traits and /traits/{name}."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def list_(request: Request) -> Response:
     request.require_json_accepted()
     request.authorise(operations.TRAITS_LIST)
     params = request.query(schemas.LIST)
-    found = request.store.read(traits.list_names, **_filters(params))
+    matches = request.store.read(traits.list_names, **_filters(params))
     return json_response(
-        {"traits": [trait.name for trait in found]},
-        *cache_headers(request.version, *(trait.last_modified for trait in found)),
+        {"traits": [trait.name for trait in matches]},
+        *cache_headers(request.version, *(trait.last_modified for trait in matches)),
     )
 
 
@@ -32,12 +32,12 @@ def _filters(params: dict[str, str]) -> dict[str, Any]:
     if "name" in params:
         conditions.update(_name_filter(params["name"]))
     if "associated" in params:
-        answer = {"true": True, "false": False}.get(params["associated"].lower())
-        if answer is None:
+        associated = {"true": True, "false": False}.get(params["associated"].lower())
+        if associated is None:
             raise errors.BadRequest(
                 'The query parameter "associated" only accepts "true" or "false"'
             )
-        conditions["associated"] = answer
+        conditions["associated"] = associated
     return conditions
 
 
@@ -81,7 +81,7 @@ def ensure(request: Request) -> Response:
 
 
 def show(request: Request) -> Response:
-    """Tell whether a trait exists."""
+    """Answer 204 where a trait exists."""
     (name,) = request.path_values
     request.require_version(6)
     request.authorise(operations.TRAITS_SHOW)

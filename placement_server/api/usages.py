@@ -1,4 +1,4 @@
-"""/resource_providers/{uuid}/usages and /usages."""
+"""Handlers of /resource_providers/{uuid}/usages and /usages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from placement_server.store.allocations import usages
 
 
 def of_provider(request: Request) -> Response:
-    """Show what is used of each class that the provider has inventory of."""
+    """Show the usage of each class that the provider has inventory of."""
     (provider_uuid,) = request.path_values
     request.require_json_accepted()
     request.authorise(operations.PROVIDER_USAGES)
@@ -29,7 +29,7 @@ def of_provider(request: Request) -> Response:
 
 
 def of_project(request: Request) -> Response:
-    """Show what the consumers of a project use, from 1.38 on by their type.
+    """Show the usage of the consumers of a project, from 1.38 on by their type.
 
     The rule compares the caller's project with the one asked about, so that a reader may look at
     its own usage. Without the parameter there is nothing to compare, and a reader is refused.
@@ -40,15 +40,15 @@ def of_project(request: Request) -> Response:
     request.authorise(operations.TOTAL_USAGES, target)
     params = request.query(schemas.TOTAL)
     project_id, user_id = params["project_id"], params.get("user_id")
-    found: dict[str, Any]
+    body: dict[str, Any]
     if request.version < (1, 38):
-        found = dict(request.store.read(usages.of_project, project_id, user_id))
+        body = dict(request.store.read(usages.of_project, project_id, user_id))
     else:
         by_type = request.store.read(
             usages.by_consumer_type, project_id, user_id, params.get("consumer_type")
         )
-        found = {
+        body = {
             consumer_type: {"consumer_count": usage.consumer_count, **usage.resources}
             for consumer_type, usage in by_type.items()
         }
-    return json_response({"usages": found}, *cache_headers(request.version))
+    return json_response({"usages": body}, *cache_headers(request.version))

@@ -1,4 +1,4 @@
-"""GET /: which versions there are. Needs no token."""
+"""Handler of GET /, the list of versions. Needs no token."""
 
 from typing import Any
 
