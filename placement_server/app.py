@@ -1,4 +1,4 @@
-"""The WSGI application, assembled."""
+"""Assembly of the WSGI application."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 def build_app(
     conf: cfg.ConfigOpts, store: Store | None = None, *, auth_strategy: str | None = None
 ) -> WSGIApplication:
-    """The whole server as one WSGI callable.
+    """Return the whole server as one WSGI callable.
 
-    :param store: where the data is; by default what ``[placement_database]`` describes.
-    :param auth_strategy: use this one whatever ``[api]auth_strategy`` says.
+    :param store: where the data is; by default the one that ``[placement_database]`` describes.
+    :param auth_strategy: overrides ``[api]auth_strategy``.
     :raises placement_server.store.errors.StoreError: the database cannot be reached or has
         another schema.
     :raises placement_server.conf.InvalidConfiguration: the policy file cannot be used, or the
-        credentials for Keystone are not there.
+        credentials for Keystone are missing.
     """
     if store is None:
         store = Store.from_conf(conf)
@@ -64,17 +64,17 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
 def _stack(
     api: WSGIApplication, conf: cfg.ConfigOpts, store: Store, auth_strategy: str
 ) -> WSGIApplication:
-    """Wrap the API, from the inside out.
+    """Wrap the API in its middleware, from the inside out.
 
-    1. Authentication is next to the API: nothing of it is shown to strangers, not even that a
-       version or a path does not exist.
+    1. Authentication is next to the API: a caller without a token learns nothing of it, not even
+       that a version or a path does not exist.
     2. CORS is outside of authentication, because browsers send preflights without a token, and
        because a 401 needs its headers too or the browser hides it from the page.
     3. The request id is outside of both, so that every answer has one, and with it the Accept
        header, by which even a 401 is rendered.
-    4. The log and the metrics see what the client gets, whoever answers.
+    4. The log and the metrics see what the client gets, whichever layer answers.
     5. Health and metrics paths are outside of the log, or scrapers would fill it.
-    6. Proxy headers come first of all: they say what client, host and scheme the request is about.
+    6. Proxy headers come first of all: they set client, host and scheme of the request.
 
     A profile, where the environment asks for one, is of the API with its authentication. A trace of
     osprofiler is of these and of CORS; its signature is its permission.

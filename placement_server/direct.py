@@ -57,7 +57,7 @@ class WSGIAdapter(BaseAdapter):
     def send(  # type: ignore[override]
         self, request: requests.PreparedRequest, **kwargs: Any
     ) -> requests.Response:
-        """Answer a prepared request; what requests knows of networks (timeouts) is ignored."""
+        """Answer a prepared request; arguments about networks, such as timeouts, are ignored."""
         del kwargs
         started: list[tuple[str, list[tuple[str, str]]]] = []
 
@@ -71,7 +71,7 @@ class WSGIAdapter(BaseAdapter):
         return _response(request, *started[-1], chunks)
 
     def close(self) -> None:
-        """Nothing is held open here: the store belongs to :func:`direct`."""
+        """Do nothing: the store belongs to :func:`direct`."""
 
     def _environ(self, request: requests.PreparedRequest) -> dict[str, Any]:
         url = urlsplit(str(request.url))
@@ -128,7 +128,7 @@ def _response(
 def direct(
     conf_or_url: cfg.ConfigOpts | str, *, latest_microversion: bool = False
 ) -> Iterator[DirectSession]:
-    """A session to a server that lives as long as the context.
+    """Open a session to a server that lives as long as the context.
 
     :param conf_or_url: a configuration from :func:`placement_server.conf.new_config`, or just the
         SQLAlchemy URL of a database, whose schema is then brought up to date.

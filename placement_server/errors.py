@@ -1,4 +1,4 @@
-"""Errors of the HTTP API: their codes, and how they are rendered.
+"""Errors of the HTTP API, their codes and their rendering.
 
 A handler raises one of the classes below with the specific message. The fixed lead sentence of
 each status, and the HTML and plain renderings, are WebOb's.
@@ -63,11 +63,11 @@ class ApiError(Exception):
         self.code = code
 
     def extra_headers(self) -> list[tuple[str, str]]:
-        """Headers that belong to this error alone."""
+        """Return the headers that belong to this error alone."""
         return []
 
     def extra_fields(self) -> Mapping[str, Any]:
-        """Keys of the JSON error entry that belong to this error alone."""
+        """Return the keys of the JSON error entry that belong to this error alone."""
         return {}
 
 
@@ -86,7 +86,7 @@ class Forbidden(ApiError):
 
 
 class NotFound(ApiError):
-    """404: no such route, thing, or not at this microversion."""
+    """404: the route or the resource does not exist, or not at this microversion."""
 
     status = 404
     webob_class = webob.exc.HTTPNotFound
@@ -107,14 +107,14 @@ class MethodNotAllowed(ApiError):
 
 
 class NotAcceptable(ApiError):
-    """406: the client accepts none of the media types there are."""
+    """406: the client does not accept JSON."""
 
     status = 406
     webob_class = webob.exc.HTTPNotAcceptable
 
 
 class UnacceptableMicroversion(NotAcceptable):
-    """406 of the version negotiation: says which versions there are."""
+    """406 of the version negotiation, with the versions served."""
 
     def extra_fields(self) -> Mapping[str, Any]:
         return {"max_version": str(microversion.MAX), "min_version": str(microversion.MIN)}
@@ -135,11 +135,11 @@ class UnsupportedMediaType(ApiError):
 
 
 class InternalError(ApiError):
-    """500: an error nobody foresaw."""
+    """500: an unexpected error."""
 
 
 class ServiceUnavailable(ApiError):
-    """503: the database is away, or a search took more time or memory than it may.
+    """503: the database is unavailable, or a search took more time or memory than it may.
 
     :param retry_after: after how many seconds the client may ask again; None where that is not
         known.
@@ -159,7 +159,7 @@ class ServiceUnavailable(ApiError):
 def render(
     error: ApiError, environ: Environ, version: tuple[int, int] | None, request_id: str
 ) -> Rendered:
-    """Status line, headers and body of an error, in the form that the client accepts.
+    """Return status line, headers and body of an error, in the form that the client accepts.
 
     :param version: the negotiated microversion, or None where there is none (the negotiation
         itself failed): then the entry has no code.
@@ -177,7 +177,7 @@ def render(
 
 
 def unauthorized(environ: Environ) -> Rendered:
-    """401 of the token-less authentication, whose body is flat where others are lists.
+    """Return the 401 of the token-less authentication, whose body is flat where others are lists.
 
     The shape is what OpenStack's server sends; clients rely on the status alone.
     """
@@ -185,10 +185,10 @@ def unauthorized(environ: Environ) -> Rendered:
 
 
 def strip_tags(text: str) -> str:
-    """The text on as few lines as possible and without what looks like an HTML tag.
+    """Join the lines of a text, and remove what looks like an HTML tag.
 
     In linear time also for a text of nothing but opening brackets: those after the last closing
-    one cannot begin a tag, so they are not looked at.
+    one cannot begin a tag, so they are not examined.
     """
     text = _BREAK.sub("\n", text.replace("\n", " ").replace("\r", ""))
     text = _COMMENT.sub("", text)

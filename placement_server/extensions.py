@@ -1,4 +1,4 @@
-"""What this server offers beyond OpenStack's API, and how a client asks for it.
+"""Extensions of this server to OpenStack's API, and their negotiation with a client.
 
 Microversions belong to OpenStack, so extensions have a service type of their own in the header:
 
@@ -20,14 +20,14 @@ from placement_server.microversion import (
 SERVICE_TYPE: Final = "placement-ext"
 VERSION: Final = "1.0"
 
+#: The entry of the extensions in the root document.
 DOCUMENT: Final = {"id": SERVICE_TYPE, "min_version": VERSION, "max_version": VERSION}
-"""How the root document announces the extensions."""
 
 
 def asked_for(header: str | None) -> bool:
-    """Whether the value of ``OpenStack-API-Version`` asks for the extensions.
+    """Check whether the value of ``OpenStack-API-Version`` asks for the extensions.
 
-    :raises InvalidVersionString: what follows the service type is no version.
+    :raises InvalidVersionString: what follows the service type is not a version.
     :raises UnacceptableVersion: it is a version that this server does not have.
     """
     if header is None or SERVICE_TYPE not in header.lower():

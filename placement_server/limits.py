@@ -1,6 +1,6 @@
-"""The most that one request may name, so that what it costs has an end.
+"""Limits on what one request may name, so that its cost is bounded.
 
-A client that has more to say sends several requests.
+A client that needs more sends several requests.
 """
 
 from typing import Final
@@ -16,6 +16,6 @@ GROUPS: Final = 1_000
 CONSUMERS: Final = 10_000
 
 
-def too_many(field: str, given: int, what: str, most: int) -> str:
-    """The sentence for the client."""
-    return f"{field} has {given} {what}, the limit is {most}"
+def too_many(field: str, count: int, what: str, most: int) -> str:
+    """Return the sentence for the client."""
+    return f"{field} has {count} {what}, the limit is {most}"

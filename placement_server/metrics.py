@@ -1,4 +1,4 @@
-"""What is counted, for Prometheus.
+"""Metrics for Prometheus.
 
 With several worker processes the numbers of all of them are added up, through the directory in
 PROMETHEUS_MULTIPROC_DIR: ``placement-server serve`` sets it before this module is imported.
@@ -45,7 +45,7 @@ CLAIMS: Final = Counter(
 
 
 def exposition() -> bytes:
-    """The text that Prometheus scrapes."""
+    """Return the text that Prometheus scrapes."""
     registry = REGISTRY
     if "PROMETHEUS_MULTIPROC_DIR" in os.environ:
         registry = CollectorRegistry()

@@ -1,11 +1,11 @@
-"""The microversions of the API and how a client picks one.
+"""Microversions of the API, and their negotiation with a client.
 
 A microversion is the tuple ``(major, minor)``; handlers compare tuples, ``version >= (1, 14)``.
 OpenStack owns the numbers: this list never grows past what OpenStack has published. What this
-server offers beyond it is asked for with a service type of its own in the same header.
+server offers beyond it has a service type of its own in the same header.
 
-Adding a line here makes ``tests/unit/api/test_microversion.py`` fail until the count there, the
-documentation and the handlers have been brought along.
+Adding a line here makes ``tests/unit/api/test_microversion.py`` fail until the count there is
+changed, with the documentation and the handlers.
 """
 
 from typing import Final, NamedTuple
@@ -72,7 +72,7 @@ MAX: Final = Microversion(1, len(HISTORY) - 1)
 
 
 class InvalidVersionString(ValueError):
-    """The version asked for is not two integers joined by a dot; the reason says where."""
+    """The version asked for is not two integers joined by a dot."""
 
     def __init__(self, given: str, reason: str) -> None:
         self.given = given
@@ -80,21 +80,21 @@ class InvalidVersionString(ValueError):
 
 
 class UnacceptableVersion(ValueError):
-    """The version asked for is well formed but none of this server's."""
+    """The version asked for is well formed, but this server does not have it."""
 
     def __init__(self, given: str) -> None:
         self.given = given
         super().__init__(f"Unacceptable version header: {given}")
 
 
-#: Answers to header values already seen. Clients send a handful of values for ever; the bound
-#: keeps one that sends random ones from filling the memory.
+#: Versions by header value. Clients send a handful of values; the bound keeps a client that sends
+#: random ones from filling the memory.
 _NEGOTIATED: dict[str, Microversion] = {}
 _NEGOTIATED_LIMIT: Final = 512
 
 
 def negotiate(header: str | None) -> Microversion:
-    """The version that the value of ``OpenStack-API-Version`` asks for.
+    """Return the version that the value of ``OpenStack-API-Version`` asks for.
 
     The value is a comma-separated list of ``<service> <version>`` items. Items for other services
     and items without a blank are ignored, the last one for placement counts, and without one the
@@ -105,9 +105,9 @@ def negotiate(header: str | None) -> Microversion:
     """
     if not header:
         return MIN
-    known = _NEGOTIATED.get(header)
-    if known is not None:
-        return known
+    negotiated = _NEGOTIATED.get(header)
+    if negotiated is not None:
+        return negotiated
     version = _parse(version_asked_for(header, SERVICE_TYPE))
     if len(_NEGOTIATED) < _NEGOTIATED_LIMIT:
         _NEGOTIATED[header] = version
@@ -115,7 +115,7 @@ def negotiate(header: str | None) -> Microversion:
 
 
 def version_asked_for(header: str, service_type: str) -> str | None:
-    """What the last item for a service type asks for; None when there is no such item."""
+    """Return the version in the last item for a service type; None when there is no such item."""
     asked = None
     for item in header.split(","):
         service, blank, version = item.strip().partition(" ")

@@ -1,7 +1,7 @@
 """The API as an OpenAPI 3.1 document, built from the route table and the request schemas.
 
-What a document for people and tools needs beyond those, a sentence and the statuses of each
-operation, stands in `OPERATIONS`; a test fails when a route is missing there.
+``OPERATIONS`` adds a sentence and the statuses of each operation; a test fails when a route is
+missing there.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Operation:
     """One method of one path.
 
     :ivar since: the minor microversion that brought it.
-    :ivar statuses: what it answers beside the 400, 401, 403 and 406 that all may.
+    :ivar statuses: those of its answers beside the 400, 401, 403 and 406 that all may.
     :ivar body: schemas of the request body; None when there is none.
     :ivar query: schemas of the query string; None when it is ignored.
     :ivar result: schema of the body of a 200; None where it is not written down.
@@ -198,7 +198,7 @@ ERROR_SCHEMA: Final[Document] = {
 
 
 def build(version: tuple[int, int] = MAX) -> Document:
-    """The document of one microversion: routes it has, with the schemas in force at it."""
+    """Build the document of one microversion: its routes, with the schemas in force at it."""
     paths: Document = {}
     for path, methods in (routes.ROUTES | routes.EXTENSION_ROUTES).items():
         operations = {
@@ -263,7 +263,7 @@ def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Doc
 
 
 def version_header(operation: Operation, version: tuple[int, int]) -> str:
-    """What ``OpenStack-API-Version`` has to say for an operation to be there."""
+    """Return the value of ``OpenStack-API-Version`` with which an operation exists."""
     plain = f"{SERVICE_TYPE} {version[0]}.{version[1]}"
     return f"{plain}, {_EXTENSIONS}" if operation.is_extension else plain
 

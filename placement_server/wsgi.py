@@ -1,10 +1,10 @@
-"""The WSGI callable for servers that look for one: uWSGI, gunicorn, mod_wsgi.
+"""The WSGI callable for servers that import one: uWSGI, gunicorn, mod_wsgi.
 
     uwsgi --module placement_server.wsgi:application ...
 
 The configuration is read from ``$OS_PLACEMENT_CONFIG_DIR/placement.conf`` or the usual places.
-Importing this module starts the application, in every process anew: do not preload it before
-forking, database connections do not survive a fork.
+Importing this module starts the application. Import it in every process, and do not preload it
+before forking: database connections do not survive a fork.
 """
 
 import logging
