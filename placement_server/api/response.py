@@ -70,8 +70,8 @@ def cache_headers(version: Microversion, *changes: datetime | None) -> Headers:
     """
     if version[1] < 15:
         return []
-    known = [change for change in changes if change is not None]
-    moment = max(known).timestamp() if known else time.time()
+    moments = [change for change in changes if change is not None]
+    moment = max(moments).timestamp() if moments else time.time()
     return [("last-modified", formatdate(moment, usegmt=True)), *uncached(version)]
 
 

@@ -62,19 +62,19 @@ class _KeptSize:
 class _Pieces(dict[int, str]):
     """A text with a uuid in it, for each position of one tree at which it has been asked for."""
 
-    __slots__ = ("_kept", "_root", "_text", "_uuid")
+    __slots__ = ("_kept_size", "_root", "_text", "_uuid")
 
-    def __init__(self, text: str, uuid: Sequence[str], root: int, kept: _KeptSize) -> None:
+    def __init__(self, text: str, uuid: Sequence[str], root: int, kept_size: _KeptSize) -> None:
         self._text = text
         self._uuid = uuid
         self._root = root
-        self._kept = kept
+        self._kept_size = kept_size
         # With the text there is an object, and a dict when it is used.
-        kept.add(text, sizes.PIECES)
+        kept_size.add(text, sizes.PIECES)
 
     def __missing__(self, position: int) -> str:
         piece = self[position] = self._text % self._uuid[self._root + position]
-        self._kept.add(piece)
+        self._kept_size.add(piece)
         return piece
 
 
@@ -156,7 +156,7 @@ class Renderer:
         self._simple = nested_with_mappings and self._one_item_each and all(self._takes)
         self._alone: dict[int, _Alone] = {}
         self._account = account or Account()
-        self._kept = _KeptSize(self._account)
+        self._kept_size = _KeptSize(self._account)
 
     def body(self, candidates: Iterable[Candidate]) -> list[bytes]:
         """Return the whole JSON body, in chunks.
@@ -202,7 +202,7 @@ class Renderer:
     ) -> Iterator[list[str]]:
         """Yield the texts of the candidates, some at a time."""
         alone: list[str] = []
-        # Candidates come in long runs of one placement: tree after tree of one kind.
+        # Candidates come in long runs of one placement: tree after tree of one class.
         for placement, run in groupby(candidates, _placement):
             trees = [tree for _, tree in islice(run, _AT_ONCE)]
             if placement.form is None:
@@ -227,12 +227,12 @@ class Renderer:
 
     def _drop_kept(self) -> None:
         """Drop what is kept for later candidates when it has become much."""
-        if self._kept.size > _MOST_KEPT:
+        if self._kept_size.size > _MOST_KEPT:
             self._parts.clear()
             self._mapped.clear()
             self._resources.clear()
             self._alone.clear()
-            self._kept.clear()
+            self._kept_size.clear()
 
     def _filled(
         self,
@@ -283,15 +283,15 @@ class Renderer:
             seen[root] = None
             return self._written_alone(root, positions)
         parts = []
-        known = self._parts
+        texts = self._parts
         for position, items in self._items_at(placement).items():
             slot = root + position if position < size else shares[position - size]
             seen[self._summarised_by(slot, tree)] = None
             key = (slot, *items)
-            part = known.get(key)
+            part = texts.get(key)
             if part is None:
-                part = known[key] = self._part(items) % self.index.columns.uuid[slot]
-                self._kept.add(part, len(key))
+                part = texts[key] = self._part(items) % self.index.columns.uuid[slot]
+                self._kept_size.add(part, len(key))
             parts.append(part)
         text = self._allocations(parts)
         if self.microversion < (1, 34):
@@ -305,7 +305,7 @@ class Renderer:
                     suffix = self.query.groups[item].suffix
                     member = f'"{suffix}":["{self.index.columns.uuid[at[1]]}"]'
                     self._mapped[at] = member
-                    self._kept.add(member, len(at))
+                    self._kept_size.add(member, len(at))
                 mapped.append(member)
             return f'{text},"mappings":{{{",".join(mapped)}}}}}'
         members, places = self._mappings(placement)
@@ -317,11 +317,11 @@ class Renderer:
         alone = self._alone.get(root)
         if alone is None:
             uuid, items = self.index.columns.uuid, range(len(self.plan.items))
-            kept = self._kept
+            kept_size = self._kept_size
             alone = self._alone[root] = _Alone(
-                [_Pieces(self._part((item,)), uuid, root, kept) for item in items],
+                [_Pieces(self._part((item,)), uuid, root, kept_size) for item in items],
                 [
-                    _Pieces(f'"{group.suffix}":["%s"]', uuid, root, kept)
+                    _Pieces(f'"{group.suffix}":["%s"]', uuid, root, kept_size)
                     for group in self.query.groups
                 ],
             )
@@ -369,7 +369,7 @@ class Renderer:
             names = self.index.names.class_names
             text = ",".join(f'"{names[number]}":{amount}' for number, amount in sums.items())
             self._resources[items] = text
-            self._kept.add(text, len(items))
+            self._kept_size.add(text, len(items))
         return text
 
     def _mappings(self, placement: Placement) -> tuple[str, list[int]]:

@@ -76,9 +76,11 @@ def _additional_properties(
         return
     patterns = schema.get("patternProperties", {})
     searches = [_anchored(pattern).search for pattern in patterns]
-    known = schema.get("properties", {})
+    properties = schema.get("properties", {})
     extras = [
-        key for key in instance if key not in known and not any(search(key) for search in searches)
+        key
+        for key in instance
+        if key not in properties and not any(search(key) for search in searches)
     ]
     if not extras:
         return

@@ -88,8 +88,8 @@ class SetTable:
             numbers = self._containing.get(member)
             if numbers:
                 # A writer may be appending sets beyond those that the caller's index knows.
-                known = np.fromiter(numbers, dtype=np.int64)
-                containing[known[known < count]] = True
+                set_numbers = np.fromiter(numbers, dtype=np.int64)
+                containing[set_numbers[set_numbers < count]] = True
         return containing
 
     def subset(self, numbers: SlotArray) -> "tuple[SetTable, SlotArray]":

@@ -301,11 +301,11 @@ def _check_shape(
 
 
 def _check_suffixes(named: Iterable[str], groups: list[RequestGroup], key: str) -> None:
-    known = [group.suffix for group in groups]
-    unknown = [suffix for suffix in dict.fromkeys(named) if suffix not in known]
+    suffixes = [group.suffix for group in groups]
+    unknown = [suffix for suffix in dict.fromkeys(named) if suffix not in suffixes]
     if unknown:
         raise QueryError(
-            f"Real suffixes should be specified in `{key}`: {unknown} not found in {known}.",
+            f"Real suffixes should be specified in `{key}`: {unknown} not found in {suffixes}.",
             BAD_VALUE,
         )
 

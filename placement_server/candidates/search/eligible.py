@@ -5,7 +5,7 @@ serve. Before that all names of classes and traits are looked up: whether a clie
 an error for a wrong one must not depend on what else there is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -59,7 +59,7 @@ class _Filter:
         self.account = account
         self.roots = index.roots
         self.eligible = Eligible()
-        self._kinds: dict[tuple[object, ...], tuple[BoolArray, BoolArray]] = {}
+        self._masks: dict[tuple[object, ...], tuple[BoolArray, BoolArray]] = {}
 
     def run(self) -> Eligible:
         """Return what is eligible; with no roots when nothing can be."""
@@ -114,20 +114,19 @@ class _Filter:
                 )
 
     def _trait_ids(self, names: Iterable[str]) -> list[int]:
-        known = self.index.names.trait_ids
+        trait_ids = self.index.names.trait_ids
         ids = []
         for name in names:
-            if name not in known:
+            if name not in trait_ids:
                 raise UnknownName(f"No such trait(s): {name}.")
-            ids.append(known[name])
+            ids.append(trait_ids[name])
         return ids
 
-    def _names_and_tree(
+    def _traits_and_tree(
         self, group: RequestGroup
-    ) -> tuple[Mapping[str, int], list[list[int]], list[int], int | None]:
-        """Look up what a group names."""
+    ) -> tuple[list[list[int]], list[int], int | None]:
+        """Return the ids of the traits, required and forbidden, and the root that a group names."""
         index = self.index
-        known = index.names.class_ids
         if group.member_of and not index.passing_aggregate_sets(group.member_of, frozenset()).any():
             self._nothing(group, "member_of")
         terms = [self._trait_ids(sorted(term)) for term in group.required]
@@ -138,7 +137,7 @@ class _Filter:
             if slot is None:
                 self._nothing(group, "in_tree")
             root = int(self.index.root[slot])
-        return known, terms, forbidden, root
+        return terms, forbidden, root
 
     def _nothing(self, group: RequestGroup, reason: str) -> NoReturn:
         self._keep_roots(np.zeros(len(self.roots), dtype=bool), group.suffix, reason)
@@ -149,26 +148,27 @@ class _Filter:
         return view.slots_fitting(amount) if view is not None else np.empty(0, dtype=np.int32)
 
     def _suffixed(self, group: RequestGroup) -> None:
-        kind = (
+        key = (
             tuple(sorted(group.resources)), group.required, group.forbidden, group.member_of,
             group.forbidden_aggregates, group.in_tree,
         )  # fmt: skip
-        if kind in self._kinds:
-            own, foreign = self._kinds[kind]
+        if key in self._masks:
+            own, foreign = self._masks[key]
         else:
             self.account.take(self.index.size)
             own = foreign = self._suffixed_mask(group)
-            self._kinds[kind] = own, foreign
+            self._masks[key] = own, foreign
             self._keep_reached(own, foreign, group, "group")
         self.eligible.own.append(own)
         self.eligible.foreign.append(foreign)
 
     def _suffixed_mask(self, group: RequestGroup) -> BoolArray:
         index, reporter = self.index, self.reporter
-        known, terms, forbidden, tree = self._names_and_tree(group)
+        class_ids = index.names.class_ids
+        terms, forbidden, tree = self._traits_and_tree(group)
         slots: SlotArray = np.arange(index.size if not group.resources else 0, dtype=np.int32)
         for number, (name, amount) in enumerate(group.resources):
-            fitting = self._fitting(known[name], amount)
+            fitting = self._fitting(class_ids[name], amount)
             reporter.providers_left(group.suffix, f"resources {name}:{amount}", fitting)
             slots = slots[_mask(index.size, fitting)[slots]] if number else fitting
         if terms or forbidden:
@@ -198,7 +198,8 @@ class _Filter:
 
     def _unsuffixed(self, group: RequestGroup) -> None:
         index, reporter = self.index, self.reporter
-        known, terms, forbidden, tree = self._names_and_tree(group)
+        class_ids = index.names.class_ids
+        terms, forbidden, tree = self._traits_and_tree(group)
         if group.forbidden_aggregates:
             clean = index.passing_aggregate_sets((), group.forbidden_aggregates)
             self._keep_roots(clean[index.aggregate_set[self.roots]], "", "member_of")
@@ -207,7 +208,7 @@ class _Filter:
         has_links = len(index.links.share) > 0
         any_own = any_foreign = none = np.zeros(index.size, dtype=bool)
         for name, amount in group.resources:
-            fitting = self._fitting(known[name], amount)
+            fitting = self._fitting(class_ids[name], amount)
             reporter.providers_left("", f"resources {name}:{amount}", fitting)
             # For its own tree, for others, and what they come to so far.
             self.account.take((4 if terms else 2) * index.size)

@@ -17,6 +17,7 @@ from placement_server.candidates.search.problem import Problem, bits
 class LookAhead:
     """The bounds of one problem, for items in the order in which they are placed.
 
+    :ivar can_be_hopeless: whether :meth:`is_hopeless` is worth a call, which many steps would make.
     :ivar subtrees_of: by item, the numbers of the same_subtree rules that it is bound by.
     :ivar coming_tops: by step and same_subtree, the positions that the items from this step on may
         take.
@@ -30,6 +31,7 @@ class LookAhead:
         self.exclusive = [item.named or (plan.isolated and item.suffixed) for item in plan.items]
         exclusive_sets = {eligible[item] for item in sequence if self.exclusive[item]}
         self._match_again = len(exclusive_sets) > 1
+        self.can_be_hopeless = self._match_again or problem.terms > 0
         self.subtrees_of = [
             [number for number, subtree in enumerate(plan.subtrees) if item in subtree.together]
             for item in range(len(plan.items))

@@ -203,9 +203,10 @@ class Solver:
         """List the positions that the item of a step may take, in the order to try them."""
         item = self.sequence[step]
         rules, problem, ahead = self.plan.items[item], self.problem, self.look_ahead
-        named = frame.suffixed if self.plan.isolated else frame.named
-        if ahead.is_hopeless(step, frame.covered, frame.used, named):
-            return []
+        if ahead.can_be_hopeless:
+            named = frame.suffixed if self.plan.isolated else frame.named
+            if ahead.is_hopeless(step, frame.covered, frame.used, named):
+                return []
         mask = problem.eligible[item] & ~frame.blocked
         if rules.named:
             mask &= ~frame.used
