@@ -1,1 +1,1 @@
-"""provider.yaml: what an operator adds to providers of this agent."""
+"""Provider config files (provider.yaml): additions of an operator to providers of this agent."""

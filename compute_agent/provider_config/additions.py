@@ -12,7 +12,7 @@
           additional: [CUSTOM_RACK_COLD_AISLE]
 
 The files are the whole truth: what leaves them is taken back out of placement. For that the caller
-remembers what `merge` says it added, and hands it in again.
+remembers what `merge` returned as added, and passes it to the next one.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ EVERY_COMPUTE_NODE: Final = "$COMPUTE_NODE"
 Additions: TypeAlias = dict[str, dict[str, list[str]]]
 """Provider uuid -> {"inventories": classes, "traits": names} that came from files; sorted."""
 
-Held: TypeAlias = Callable[[str], Mapping[str, int]]
-"""Provider uuid -> what consumers hold of it, by class."""
+HeldAmounts: TypeAlias = Callable[[str], Mapping[str, int]]
+"""Provider uuid -> amounts that consumers hold of it, by class."""
 
 
 class ProviderConfigException(errors.InvalidConfiguration):
@@ -45,7 +45,7 @@ class ProviderConfigException(errors.InvalidConfiguration):
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """What the files say about one provider. Exactly one of `uuid` and `name` is set."""
+    """Additions to one provider, from one file. Exactly one of `uuid` and `name` is set."""
 
     source_file: str
     uuid: str | None = None
@@ -62,14 +62,14 @@ class ProviderConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfigs:
-    """Everything the files of a directory say."""
+    """The entries of all files of a directory."""
 
     providers: tuple[ProviderConfig, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class MergeResult:
-    """What a merge did. `additions` is to be remembered once placement has been told."""
+    """Result of a merge. `additions` is to be remembered once it has been written to placement."""
 
     additions: Additions
     problems: list[errors.InvalidConfiguration]
@@ -79,7 +79,7 @@ class MergeResult:
     absent: tuple[str, ...]
     """Providers the files name and the tree does not have, as written."""
     kept: tuple[str, ...]
-    """Sentences on classes that left the files and stay because consumers hold them."""
+    """Sentences about classes that left the files and stay because consumers hold them."""
 
 
 def merge(
@@ -88,17 +88,17 @@ def merge(
     *,
     remembered: Mapping[str, Mapping[str, Sequence[str]]],
     base: ProviderTree | None = None,
-    held: Held | None = None,
+    held: HeldAmounts | None = None,
 ) -> MergeResult:
-    """Put what the files say into a tree, and take out what they no longer say. Edits `tree`.
+    """Add what the files name to a tree, and remove what they no longer name. Edits `tree`.
 
     To be called after the driver and after the traits that the agent sets itself.
 
     :param remembered: the additions of earlier merges. Those of providers that are not in the tree
         are carried over.
     :param base: the tree as placement has it; gives back a class that must stay.
-    :param held: what consumers hold; asked only about classes that left the files. None: unknown,
-        placement itself refuses to drop what is in use.
+    :param held: amounts that consumers hold; called only for classes that left the files. `None`:
+        unknown, placement itself refuses to drop what is in use.
     """
     assigned, absent, problems = _assign(configs, tree)
     additions: Additions = {
@@ -112,12 +112,12 @@ def merge(
         before = remembered.get(uuid, {})
         if config is None and not before:
             continue
-        known = frozenset(before.get("inventories", ()))
-        classes, refused = _add(tree, uuid, config, known)
+        earlier_classes = frozenset(before.get("inventories", ()))
+        classes, refused = _add(tree, uuid, config, earlier_classes)
         problems.extend(refused)
         traits = set(config.traits) if config else set()
-        gone = known - classes
-        staying = _take_back_classes(tree, uuid, gone, base, held)
+        dropped = earlier_classes - classes
+        staying = _take_back_classes(tree, uuid, dropped, base, held)
         kept.extend(
             f"{rc} on provider {tree.data(uuid).name} is in no provider config file any more, but "
             f"{amount} of it are allocated: it stays until they are released"
@@ -133,7 +133,7 @@ def merge(
 
 
 class Announcements:
-    """Says once what would else be said in every pass, and again when it has been otherwise."""
+    """Logs a state once, not in every pass, and again after it was otherwise."""
 
     def __init__(self) -> None:
         self._absent: frozenset[str] = frozenset()
@@ -148,8 +148,8 @@ class Announcements:
         absent, kept = frozenset(absent), frozenset(kept)
         for written in sorted(absent - self._absent):
             LOG.warning(
-                "A provider config file names the provider with %s, which is in no tree of this "
-                "agent: its additions wait until it is.",
+                "A provider config file names the provider with %s, which is not in any tree of "
+                "this agent: its additions wait until it is. Correct the entry if it is misspelt.",
                 written,
             )
         for sentence in sorted(kept - self._kept):
@@ -160,7 +160,7 @@ class Announcements:
 def _assign(
     configs: ProviderConfigs, tree: ProviderTree
 ) -> tuple[dict[str, ProviderConfig], list[str], list[errors.InvalidConfiguration]]:
-    """Say which entry is for which provider of the tree."""
+    """Assign each entry to its provider of the tree."""
     assigned: dict[str, ProviderConfig] = {}
     absent: list[str] = []
     problems: list[errors.InvalidConfiguration] = []
@@ -174,7 +174,7 @@ def _assign(
             other = assigned[provider.uuid]
             problems.append(
                 errors.ProviderConfigConflict(
-                    f"{other.source_file} and {config.source_file} both speak of provider "
+                    f"{other.source_file} and {config.source_file} both have an entry for provider "
                     f"{provider.name} ({provider.uuid}), one by {other.identification}, the other "
                     f"by {config.identification}. Join the two entries."
                 )
@@ -185,23 +185,23 @@ def _assign(
         if config.uuid == EVERY_COMPUTE_NODE:
             for root in tree.roots:
                 if COMPUTE_NODE in root.traits:
-                    # an entry for this very node says all there is to say about it
+                    # an entry for this very node replaces the one for every node
                     assigned.setdefault(root.uuid, config)
     return assigned, absent, problems
 
 
 def _named(tree: ProviderTree, config: ProviderConfig) -> ProviderData | None:
-    wanted = config.uuid or config.name or ""
-    if not tree.exists(wanted):
+    identifier = config.uuid or config.name or ""
+    if not tree.exists(identifier):
         return None
-    provider = tree.data(wanted)
-    return provider if wanted == (provider.uuid if config.uuid else provider.name) else None
+    provider = tree.data(identifier)
+    return provider if identifier == (provider.uuid if config.uuid else provider.name) else None
 
 
 def _add(
-    tree: ProviderTree, uuid: str, config: ProviderConfig | None, known: Collection[str]
+    tree: ProviderTree, uuid: str, config: ProviderConfig | None, earlier_classes: Collection[str]
 ) -> tuple[frozenset[str], list[errors.InvalidConfiguration]]:
-    """Add classes and traits; the classes that are in, and what was refused."""
+    """Add classes and traits; return the classes that are in, and what was refused."""
     if config is None:
         return frozenset(), []
     provider = tree.data(uuid)
@@ -209,7 +209,7 @@ def _add(
     added: dict[str, InventoryRecord] = {}
     for resource_class, record in config.inventories.items():
         present = provider.inventory.get(resource_class)
-        if present is None or resource_class in known or equal_records(present, record):
+        if present is None or resource_class in earlier_classes or equal_records(present, record):
             added[resource_class] = record
             continue
         problems.append(
@@ -226,16 +226,18 @@ def _add(
 def _take_back_classes(
     tree: ProviderTree,
     uuid: str,
-    gone: Collection[str],
+    leaving: Collection[str],
     base: ProviderTree | None,
-    held: Held | None,
+    held: HeldAmounts | None,
 ) -> dict[str, int]:
-    """Drop classes that left the files; those that stay because they are held, and how much."""
-    if not gone:
+    """Drop classes that left the files; return the amounts held of those that stay."""
+    if not leaving:
         return {}
     in_use = held(uuid) if held is not None else {}
-    staying = {rc: in_use[rc] for rc in gone if in_use.get(rc)}
-    inventory = {rc: record for rc, record in tree.data(uuid).inventory.items() if rc not in gone}
+    staying = {rc: in_use[rc] for rc in leaving if in_use.get(rc)}
+    inventory = {
+        rc: record for rc, record in tree.data(uuid).inventory.items() if rc not in leaving
+    }
     source = base if base is not None and base.exists(uuid) else tree
     stored = source.data(uuid).inventory
     inventory.update({rc: stored[rc] for rc in sorted(staying) if rc in stored})
@@ -244,10 +246,10 @@ def _take_back_classes(
 
 
 def canonical_uuid(text: str) -> str:
-    """Return a uuid in the form placement writes it; ValueError when it is none."""
+    """Return a uuid in the form placement writes it; ValueError when it is not a uuid."""
     return str(uuidlib.UUID(text))
 
 
 def completed(record: Mapping[str, Any]) -> InventoryRecord:
-    """Return a record of a file with placement's defaults for what it does not say."""
+    """Return a record of a file, completed by placement's defaults."""
     return complete_record(record, operator_keys=())

@@ -16,12 +16,12 @@ from compute_agent.provider_config.additions import (
 def load(directory: Path) -> ProviderConfigs:
     """Read every `*.yaml` directly in `directory`, in the order of their names.
 
-    :raises ProviderConfigException: a file that cannot be read or says something impossible.
+    :raises ProviderConfigException: a file cannot be read or cannot be right.
     """
     try:
         paths = sorted(path for path in directory.iterdir() if path.name.endswith(".yaml"))
     except FileNotFoundError:
-        LOG.info("There is no directory %s: no provider config files are read.", directory)
+        LOG.info("The directory %s does not exist: no provider config files are read.", directory)
         return ProviderConfigs()
     except OSError as error:
         raise ProviderConfigException(
@@ -31,7 +31,7 @@ def load(directory: Path) -> ProviderConfigs:
     if not paths:
         LOG.info("The directory %s holds no provider config files (*.yaml).", directory)
         return ProviderConfigs()
-    # loaded only where there are files, as parser and validator take longer than all the rest
+    # loaded only when there are files, since importing parser and validator is slow
     from compute_agent.provider_config import file as provider_config_file
 
     providers: list[ProviderConfig] = []

@@ -1,4 +1,4 @@
-"""Reads one provider config file: YAML, its version, its schema, its names."""
+"""Reader of one provider config file: YAML, its version, its schema, its names."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def read(path: Path) -> list[ProviderConfig]:
             configs.append(config)
         else:
             LOG.warning(
-                "%s adds nothing to the provider with %s: the entry is ignored.",
+                "%s adds nothing to the provider with %s: the entry is ignored. Remove it.",
                 path,
                 config.identification,
             )

@@ -1,6 +1,6 @@
-"""Provider config files over the life of an agent: read, noticed when changed, taken back out.
+"""Merger of provider config files: read at start and after a change, merged in every pass.
 
-The files themselves and what they mean for a tree belong to `provider_config`; here is when they
+The files themselves and their effect on a tree are in `file` and `additions`; here is when they
 are read, and the memory of what they added before.
 """
 
@@ -28,7 +28,7 @@ _Fingerprint: TypeAlias = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What the files did to one wanted tree."""
+    """Effect of the files on one wanted tree."""
 
     problems: tuple[Exception, ...] = ()
     uuids: frozenset[str] = frozenset()
@@ -37,11 +37,11 @@ class Merged:
 
 
 class ProviderConfigMerger:
-    """Puts what the operator's files say into wanted trees. Safe for several threads.
+    """Adds the entries of the operator's files to wanted trees. Safe for several threads.
 
     :param directory: where the files are.
     :param ledger: remembers what was added, so that what leaves the files is taken back.
-    :param held: provider uuid to what consumers hold of it, by class.
+    :param held: provider uuid to the amounts that consumers hold of it, by class.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class ProviderConfigMerger:
     def load(self) -> None:
         """Read the files.
 
-        :raises InvalidConfiguration: what is wrong with them; the ones read before stay in force.
+        :raises InvalidConfiguration: one is wrong; the ones read before stay in force.
         """
         with self._mutex:
             self._seen = self._fingerprint()
@@ -82,11 +82,11 @@ class ProviderConfigMerger:
 
     def before_flush(self, merged: Merged) -> None:
         """Remember what is about to be added besides what was: the flush may do any part of it."""
-        known = self._ledger.additions()
-        union: Additions = dict(known)
+        remembered = self._ledger.additions()
+        union: Additions = dict(remembered)
         for uuid, kinds in (merged.additions or {}).items():
             union[uuid] = {
-                kind: sorted({*known.get(uuid, {}).get(kind, ()), *names})
+                kind: sorted({*remembered.get(uuid, {}).get(kind, ()), *names})
                 for kind, names in kinds.items()
             }
         self._ledger.remember_additions(union)
@@ -110,17 +110,17 @@ class ProviderConfigMerger:
         try:
             self.load()
         except errors.InvalidConfiguration as error:
-            LOG.error("%s The files read before stay in force.", error)
+            LOG.error("%s The files as read before stay in force until then.", error)
         else:
             LOG.info("The provider config files in %s were read again.", self._directory)
 
     def _fingerprint(self) -> _Fingerprint:
-        found = []
+        file_marks = []
         try:
             for path in sorted(self._directory.glob("*.yaml")):
                 stat = path.stat()
-                found.append((path.name, stat.st_mtime_ns, stat.st_size))
+                file_marks.append((path.name, stat.st_mtime_ns, stat.st_size))
         except OSError as error:
-            # reading them says what is wrong; here it is only told apart from what was before
+            # `load` reports it; here it only has to differ from the fingerprint before
             return ((str(error), 0, 0),)
-        return tuple(found)
+        return tuple(file_marks)
