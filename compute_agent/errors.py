@@ -1,4 +1,4 @@
-"""Every error the agent and the scheduler raise on purpose, in one tree.
+"""Errors that the agent and the scheduler raise on purpose, in one tree.
 
     ComputeAgentError
       InvalidConfiguration                 # an option, file or combination the operator must change
@@ -8,7 +8,7 @@
       InvalidInput                         # a driver's facts lack something mandatory
       VirtDriverNotReady                   # the hypervisor is not there yet; try next period
       HypervisorUnavailable                # the connection to the hypervisor was lost
-      InstancesUnknown                     # the driver cannot tell which guests run here
+      InstancesUnknown                     # the driver cannot list the guests that run here
       ComputeHostNotFound                  # the driver does not know the node named
       ComputeResourcesUnavailable          # a claim on this host cannot be satisfied
       AssignedResourceNotFound             # a named resource given to a guest is gone
@@ -45,7 +45,7 @@
         AllocationCandidateRetrievalFailed # the question about candidates was refused
         UsageRetrievalFailed
 
-Every message says what was being done, to what, what came back, and, where there is one, the way
+Every message names what was being done, to what, what came back, and, where there is one, the way
 out.
 """
 
@@ -88,7 +88,7 @@ class HypervisorUnavailable(ComputeAgentError):
 
 
 class InstancesUnknown(ComputeAgentError):
-    """The driver cannot tell which guests run here, which is not the same as none."""
+    """The driver cannot list the guests that run here, which is not the same as none."""
 
 
 class ComputeHostNotFound(ComputeAgentError):
@@ -96,7 +96,7 @@ class ComputeHostNotFound(ComputeAgentError):
 
 
 class ComputeResourcesUnavailable(ComputeAgentError):
-    """What was asked for cannot be given on this host."""
+    """The requested resources cannot be given on this host."""
 
 
 class AssignedResourceNotFound(ComputeAgentError):
@@ -111,13 +111,13 @@ class PlacementError(ComputeAgentError):
     """Placement answered something that cannot be used.
 
     :param message: a full sentence.
-    :param status: HTTP status of the answer, None if there was none.
+    :param status: HTTP status of the answer, `None` without one.
     :param code: placement's error code (``placement.concurrent_update`` ...), where the answer
         had one.
-    :param detail: placement's own explanation, or the beginning of a body that was no placement
+    :param detail: placement's own explanation, or the beginning of a body that was not a placement
         error.
     :param request_id: placement's id of the request, to be found in its log.
-    :param retry_after: seconds the answer asked to wait, None if it did not.
+    :param retry_after: seconds the answer asked to wait, `None` if it did not.
     """
 
     def __init__(
@@ -154,8 +154,9 @@ class PlacementAPIConnectFailure(PlacementUnavailable):
 
 
 class PlacementAnswerRefused(PlacementAPIConnectFailure):
-    """An answer breaks a bound and was not taken: whatever sends it is not placement as it should
-    be.  Whether the request was carried out is not known.
+    """An answer breaks a bound and was not taken: its sender is not placement as it should be.
+
+    Whether the request was carried out is not known.
     """
 
 
@@ -164,7 +165,7 @@ class PlacementUnauthorized(PlacementError):
 
 
 class ResourceProviderUpdateFailed(PlacementError):
-    """Placement could not be brought to what the host is; base of all that a flush may raise.
+    """Placement could not be updated to the state of the host; base of all that a flush may raise.
 
     ``name_conflict_uuid`` is the uuid of the provider that holds the name, where that is why.
     """

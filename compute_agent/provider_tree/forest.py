@@ -1,4 +1,4 @@
-"""The shape of provider trees: who is there, under which name, below whom.
+"""The shape of provider trees: the providers, their names and their parents.
 
     by uuid    uuid -> ProviderData          immutable; an edit replaces the record
     by name    name -> uuid
@@ -20,8 +20,8 @@ from compute_agent.provider_tree.provider import MAX_NAME, ProviderData, canonic
 class ProviderForest:
     """Any number of trees of providers.  Safe to use from several threads; a lock of its own.
 
-    Methods that address a provider take its uuid or its name and raise ValueError when there is
-    none.
+    Methods that address a provider take its uuid or its name and raise ValueError when it is
+    unknown.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class ProviderForest:
     # -- copies ----------------------------------------------------------------------------------
 
     def snapshot(self) -> Self:
-        """An independent copy with the same content; O(providers), records are shared."""
+        """Return an independent copy with the same content; O(providers), records are shared."""
         copied = type(self)()
         with self._lock:
             copied._take(self)
@@ -60,16 +60,16 @@ class ProviderForest:
         self._lock = threading.RLock()
 
     def subtree(self, root: str) -> Self:
-        """An independent copy that holds only the tree of ``root``.
+        """Return an independent copy that holds only the tree of ``root``.
 
         :raises ValueError: ``root`` is unknown or is not a root.
         """
         with self._lock:
-            found = self._find(root)
-            if found.parent_uuid is not None:
-                raise ValueError(f"provider {found.name} ({found.uuid}) is not a root")
+            provider = self._find(root)
+            if provider.parent_uuid is not None:
+                raise ValueError(f"provider {provider.name} ({provider.uuid}) is not a root")
             copied = type(self)()
-            for uuid in self._walk(found.uuid):
+            for uuid in self._walk(provider.uuid):
                 copied._insert(self._by_uuid[uuid])
             return copied
 
@@ -83,7 +83,7 @@ class ProviderForest:
             return name_or_uuid in self._by_uuid or name_or_uuid in self._by_name
 
     def data(self, name_or_uuid: str) -> ProviderData:
-        """The provider as it is now; safe to keep."""
+        """Return the provider as it is now; safe to keep."""
         with self._lock:
             return self._find(name_or_uuid)
 
@@ -93,32 +93,32 @@ class ProviderForest:
             return [self._by_uuid[uuid] for uuid in self._children[None]]
 
     def get_provider_uuids(self, name_or_uuid: str | None = None) -> list[str]:
-        """Uuids of the subtree of one provider, or of everything; parents before children."""
+        """Return the uuids of one provider's subtree, or of all; parents before children."""
         with self._lock:
             if name_or_uuid is not None:
                 return list(self._walk(self._find(name_or_uuid).uuid))
             return [uuid for root in self._children[None] for uuid in self._walk(root)]
 
     def get_provider_uuids_in_tree(self, name_or_uuid: str) -> list[str]:
-        """Uuids of the whole tree the provider is a member of; element 0 is the root."""
+        """Return uuids of the whole tree the provider is a member of; element 0 is the root."""
         with self._lock:
             return list(self._walk(self._root_of(self._find(name_or_uuid)).uuid))
 
     def root_of(self, name_or_uuid: str) -> ProviderData:
-        """The root of the tree the provider is a member of."""
+        """Return the root of the tree the provider is a member of."""
         with self._lock:
             return self._root_of(self._find(name_or_uuid))
 
     def children(self, name_or_uuid: str) -> list[ProviderData]:
-        """The direct children, in order of insertion."""
+        """Return the direct children, in order of insertion."""
         with self._lock:
-            found = self._find(name_or_uuid)
-            return [self._by_uuid[uuid] for uuid in self._children[found.uuid]]
+            provider = self._find(name_or_uuid)
+            return [self._by_uuid[uuid] for uuid in self._children[provider.uuid]]
 
     # -- structure -------------------------------------------------------------------------------
 
     def new_root(self, name: str, uuid: str, generation: int | None = None) -> str:
-        """Add a root; its uuid.
+        """Add a root, and return its uuid.
 
         :raises ValueError: the uuid or the name is taken or malformed.
         """
@@ -134,12 +134,12 @@ class ProviderForest:
         *,
         stable_key: str | None = None,
     ) -> str:
-        """Add a child; its uuid.
+        """Add a child, and return its uuid.
 
         Without ``uuid`` it is derived from the root's uuid and ``stable_key``, else the part of
         the name after the root's name, so that it survives a rename of the host.
 
-        :raises ValueError: the uuid or the name is taken or malformed, or there is no such parent.
+        :raises ValueError: the uuid or the name is taken or malformed, or the parent is unknown.
         """
         with self._lock:
             above = self._find(parent)
@@ -152,30 +152,31 @@ class ProviderForest:
     def remove(self, name_or_uuid: str) -> None:
         """Remove a provider and all its descendants."""
         with self._lock:
-            found = self._find(name_or_uuid)
-            self._unlink(found)
-            for uuid in list(self._walk(found.uuid)):
+            provider = self._find(name_or_uuid)
+            self._unlink(provider)
+            for uuid in list(self._walk(provider.uuid)):
                 del self._by_name[self._by_uuid.pop(uuid).name]
                 del self._children[uuid]
 
     def move(self, name_or_uuid: str, new_parent: str | None) -> None:
-        """Put a provider with its descendants under another parent; None makes it a root.
+        """Put a provider with its descendants under another parent; ``None`` makes it a root.
 
         :raises ValueError: either is unknown, or the new parent is the provider or a descendant
             of it.
         """
         with self._lock:
-            found = self._find(name_or_uuid)
+            provider = self._find(name_or_uuid)
             target = None if new_parent is None else self._find(new_parent).uuid
-            if target == found.parent_uuid:
+            if target == provider.parent_uuid:
                 return
-            if target is not None and target in set(self._walk(found.uuid)):
+            if target is not None and target in set(self._walk(provider.uuid)):
                 raise ValueError(
-                    f"provider {found.name} ({found.uuid}) cannot move under itself or a descendant"
+                    f"provider {provider.name} ({provider.uuid}) cannot move under itself or a "
+                    "descendant"
                 )
-            self._unlink(found)
-            self._by_uuid[found.uuid] = replace(found, parent_uuid=target)
-            self._children[target] += (found.uuid,)
+            self._unlink(provider)
+            self._by_uuid[provider.uuid] = replace(provider, parent_uuid=target)
+            self._children[target] += (provider.uuid,)
 
     def rename(self, name_or_uuid: str, new_name: str) -> None:
         """Give a provider another name.
@@ -183,24 +184,24 @@ class ProviderForest:
         :raises ValueError: the provider is unknown, or the name is taken or malformed.
         """
         with self._lock:
-            found = self._find(name_or_uuid)
-            if new_name == found.name:
+            provider = self._find(name_or_uuid)
+            if new_name == provider.name:
                 return
             self._check_name(new_name)
-            del self._by_name[found.name]
-            self._by_name[new_name] = found.uuid
-            self._by_uuid[found.uuid] = replace(found, name=new_name)
+            del self._by_name[provider.name]
+            self._by_name[new_name] = provider.uuid
+            self._by_uuid[provider.uuid] = replace(provider, name=new_name)
 
     # -- inside ----------------------------------------------------------------------------------
 
     def _find(self, name_or_uuid: str) -> ProviderData:
-        found = self._by_uuid.get(name_or_uuid)
-        if found is None:
+        provider = self._by_uuid.get(name_or_uuid)
+        if provider is None:
             uuid = self._by_name.get(name_or_uuid)
             if uuid is None:
                 raise ValueError(f"no such provider: {name_or_uuid}")
-            found = self._by_uuid[uuid]
-        return found
+            provider = self._by_uuid[uuid]
+        return provider
 
     def _root_of(self, provider: ProviderData) -> ProviderData:
         while provider.parent_uuid is not None:
@@ -222,8 +223,8 @@ class ProviderForest:
 
     def _insert(self, provider: ProviderData) -> str:
         if provider.uuid in self._by_uuid:
-            taken = self._by_uuid[provider.uuid]
-            raise ValueError(f"uuid {provider.uuid} is taken by provider {taken.name}")
+            holder = self._by_uuid[provider.uuid]
+            raise ValueError(f"uuid {provider.uuid} is taken by provider {holder.name}")
         self._check_name(provider.name)
         self._by_uuid[provider.uuid] = provider
         self._by_name[provider.name] = provider.uuid

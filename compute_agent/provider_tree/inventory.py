@@ -1,4 +1,4 @@
-"""One inventory record: how much of a resource class a provider has, and how it may be handed out.
+"""Inventory records: the amount of a resource class that a provider has, and rules for its use.
 
 A record is a mapping with the keys ``total reserved min_unit max_unit step_size allocation_ratio``.
 Placement fills in what a writer leaves out and stores the ratio in single precision, so records are
@@ -29,14 +29,12 @@ PLACEMENT_DEFAULTS: Final[Mapping[str, Number]] = MappingProxyType(
         "allocation_ratio": 1.0,
     }
 )
-"""What placement stores for a key that the writer leaves out (``total`` is mandatory)."""
+"""Values that placement stores for keys that the writer leaves out (``total`` is mandatory)."""
 
 RECORD_KEYS: Final = ("total", *PLACEMENT_DEFAULTS)
 
 OPERATOR_KEYS: Final = frozenset({"allocation_ratio"})
-"""Keys an operator may set in placement by hand and that a writer who is silent about them
-keeps.
-"""
+"""Keys an operator may set in placement by hand; a writer that leaves them out keeps them."""
 
 
 class FrozenRecord(dict[str, Any]):
@@ -68,7 +66,7 @@ class FrozenRecord(dict[str, Any]):
 
 
 def single_precision(ratio: float) -> float:
-    """What a single precision column gives back for ``ratio`` (itself when out of range)."""
+    """Return what a single precision column makes of ``ratio`` (itself when out of range)."""
     try:
         return float(struct.unpack("<f", struct.pack("<f", ratio))[0])
     except OverflowError:
@@ -81,7 +79,7 @@ def complete_record(
     *,
     operator_keys: Collection[str] = OPERATOR_KEYS,
 ) -> FrozenRecord:
-    """``record`` with all six keys.
+    """Return ``record`` with all six keys.
 
     A missing key takes the stored value if it is one of ``operator_keys`` and something is stored,
     otherwise placement's default.  Keys come out in the order of ``RECORD_KEYS``.
@@ -110,7 +108,7 @@ def complete_inventory(
     *,
     operator_keys: Collection[str] = OPERATOR_KEYS,
 ) -> FrozenRecord:
-    """Every record of ``inventory`` completed against the record stored for the same class.
+    """Return ``inventory``, each record completed by the one stored for the same class.
 
     :raises ValueError: as :func:`complete_record`, naming the class.
     """
@@ -126,24 +124,24 @@ def complete_inventory(
     return FrozenRecord(completed)
 
 
-def equal_records(one: InventoryRecord, other: InventoryRecord) -> bool:
-    """Whether two completed records say the same to placement."""
+def equal_records(first: InventoryRecord, second: InventoryRecord) -> bool:
+    """Return whether two completed records are the same to placement."""
     return all(
-        single_precision(one[key]) == single_precision(other[key])
+        single_precision(first[key]) == single_precision(second[key])
         if key == "allocation_ratio"
-        else one[key] == other[key]
+        else first[key] == second[key]
         for key in RECORD_KEYS
     )
 
 
-def equal_inventories(one: Inventory, other: Inventory) -> bool:
-    """Whether two completed inventories have the same classes with equal records."""
-    return one.keys() == other.keys() and all(
-        record is other[resource_class] or equal_records(record, other[resource_class])
-        for resource_class, record in one.items()
+def equal_inventories(first: Inventory, second: Inventory) -> bool:
+    """Return whether two completed inventories have the same classes with equal records."""
+    return first.keys() == second.keys() and all(
+        record is second[resource_class] or equal_records(record, second[resource_class])
+        for resource_class, record in first.items()
     )
 
 
 def capacity(record: InventoryRecord) -> float:
-    """How many units can be allocated in all: (total - reserved) x ratio."""
+    """Return how many units can be allocated in all: (total - reserved) x ratio."""
     return (record["total"] - record["reserved"]) * record["allocation_ratio"]

@@ -1,4 +1,4 @@
-"""What one resource provider is, as immutable values, and how its name and uuid come about."""
+"""One resource provider as an immutable value, and the rules for its name and uuid."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ SHARING_TRAIT: Final = MISC_SHARES_VIA_AGGREGATE
 MAX_NAME: Final = 200
 
 ASPECTS: Final = ("inventories", "aggregates", "traits")
-"""What is read and replaced separately, each under the provider's one generation."""
+"""Parts that are read and replaced separately, each under the provider's one generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One named unit behind a count (which pmem namespace, say).  Local: never sent to
-    placement.
-    """
+    """One named unit behind a count, such as a pmem namespace.  Never sent to placement."""
 
     provider_uuid: str
     resource_class: str
@@ -34,7 +32,8 @@ class Resource:
 class ProviderData:
     """One provider as it was when asked for.
 
-    ``generation`` None: created here and not yet in placement.  ``parent_uuid`` None: a root.
+    ``generation`` is ``None`` when it was created here and is not yet in placement;
+    ``parent_uuid`` is ``None`` for a root.
     ``inventory`` maps class to record (six keys); it cannot be changed, ``copy.deepcopy`` it to
     edit.
     """
@@ -62,7 +61,7 @@ class PlacementProvider(TypedDict):
 
 
 def child_uuid(root_uuid: str, stable_key: str) -> str:
-    """The uuid a child of this root always has: a provider lost in placement comes back as itself.
+    """Return the uuid a child of this root always has, also after it was lost in placement.
 
     :param stable_key: the strongest identity the hardware gives (serial, permanent MAC, PCI
         address, ``numa:<id>`` ...), never the host's name, which may change.
@@ -71,7 +70,7 @@ def child_uuid(root_uuid: str, stable_key: str) -> str:
 
 
 def provider_name(full_name: str) -> str:
-    """``full_name``; one too long for placement is cut and ends in ~ and digits of its SHA-256."""
+    """Return ``full_name``; a too long one is cut and ends in ~ and digits of its SHA-256."""
     if len(full_name) <= MAX_NAME:
         return full_name
     digest = hashlib.sha256(full_name.encode()).hexdigest()[:8]
@@ -79,9 +78,9 @@ def provider_name(full_name: str) -> str:
 
 
 def canonical(uuid: str) -> str:
-    """``uuid`` in lower case with dashes.
+    """Return ``uuid`` in lower case with dashes.
 
-    :raises ValueError: it is none.
+    :raises ValueError: it is not a uuid.
     """
     try:
         return str(uuidlib.UUID(uuid))
@@ -90,16 +89,16 @@ def canonical(uuid: str) -> str:
 
 
 def frozen_resources(resources: Mapping[str, Iterable[Resource]]) -> FrozenRecord:
-    """Named units per class as a value."""
+    """Return named units per class as a value."""
     if not resources:
         return FrozenRecord()
     return FrozenRecord({rc: frozenset(units) for rc, units in resources.items()})
 
 
 def parents_first(
-    providers: Mapping[str, ProviderData], known: Collection[str]
+    providers: Mapping[str, ProviderData], known_uuids: Collection[str]
 ) -> Iterator[ProviderData]:
-    """Parents before children; siblings that were known keep their order, new ones follow by name.
+    """Yield parents before children; known siblings keep their order, new ones follow by name.
 
     Placement's answer has no order, and the order here decides the order of requests.
 
@@ -112,17 +111,17 @@ def parents_first(
     }
     if missing:
         raise ValueError(f"parents that are not known: {', '.join(sorted(missing))}")
-    below: dict[str | None, list[ProviderData]] = {}
-    new = [provider for uuid, provider in providers.items() if uuid not in known]
+    children: dict[str | None, list[ProviderData]] = {}
+    new = [provider for uuid, provider in providers.items() if uuid not in known_uuids]
     new.sort(key=lambda provider: (provider.name, provider.uuid))
-    for provider in (*(p for u, p in providers.items() if u in known), *new):
-        below.setdefault(provider.parent_uuid, []).append(provider)
+    for provider in (*(p for u, p in providers.items() if u in known_uuids), *new):
+        children.setdefault(provider.parent_uuid, []).append(provider)
     placed = 0
-    pending = list(reversed(below.get(None, [])))
+    pending = list(reversed(children.get(None, [])))
     while pending:
         provider = pending.pop()
         placed += 1
         yield provider
-        pending.extend(reversed(below.get(provider.uuid, [])))
+        pending.extend(reversed(children.get(provider.uuid, [])))
     if placed != len(providers):
         raise ValueError("the parents of the providers given form a loop")

@@ -1,8 +1,8 @@
-"""ProviderTree: the resource providers one agent deals with, as values in memory.
+"""The resource providers of one agent, as values in memory.
 
-It knows nothing of HTTP.  One object may hold several trees: that of a compute node and, as lone
+No HTTP happens here.  One object may hold several trees: that of a compute node and, as lone
 roots, the sharing providers (trait ``MISC_SHARES_VIA_AGGREGATE``) that reach it through a common
-aggregate.  The shape is that of a forest of immutable records; here is what they hold, and which
+aggregate.  The shape is that of a forest of immutable records; here is their content, and which
 of it placement may have changed since it was read:
 
     stale      uuid -> aspects (inventories, aggregates, traits) older than what placement has
@@ -52,10 +52,10 @@ __all__ = [
 
 
 class ProviderTree(ProviderForest):
-    """See the module.  Safe to use from several threads; a lock of its own, never shared by copies.
+    """A provider forest with content.  Safe to use from several threads; copies share no lock.
 
-    Methods that address a provider take its uuid or its name and raise ValueError when there is
-    none.
+    Methods that address a provider take its uuid or its name and raise ValueError when it is
+    unknown.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,9 @@ class ProviderTree(ProviderForest):
     def subtree(self, root: str) -> Self:
         with self._lock:
             copied = super().subtree(root)
-            copied._stale = {u: held for u, held in self._stale.items() if u in copied._by_uuid}
+            copied._stale = {
+                u: aspects for u, aspects in self._stale.items() if u in copied._by_uuid
+            }
             return copied
 
     def remove(self, name_or_uuid: str) -> None:
@@ -92,7 +94,7 @@ class ProviderTree(ProviderForest):
         return self.data(name_or_uuid).aggregates.issuperset(aggregates)
 
     def has_sharing_provider(self, resource_class: str) -> bool:
-        """Whether some provider shares inventory of this class through its aggregates."""
+        """Return whether some provider shares inventory of this class through its aggregates."""
         with self._lock:
             return any(
                 SHARING_TRAIT in provider.traits and resource_class in provider.inventory
@@ -106,7 +108,7 @@ class ProviderTree(ProviderForest):
         *,
         operator_keys: Collection[str] = OPERATOR_KEYS,
     ) -> bool:
-        """Whether ``inventory``, completed, differs from what the provider has."""
+        """Return whether ``inventory``, completed, differs from what the provider has."""
         stored = self.data(name_or_uuid).inventory
         completed = complete_inventory(inventory, stored, operator_keys=operator_keys)
         return not equal_inventories(completed, stored)
@@ -119,18 +121,20 @@ class ProviderTree(ProviderForest):
         *,
         operator_keys: Collection[str] = OPERATOR_KEYS,
     ) -> bool:
-        """Replace the whole inventory; whether that changed anything.
+        """Replace the whole inventory; return whether that changed anything.
 
         A key missing from a record keeps the stored value when it is one of ``operator_keys`` and
-        takes placement's default otherwise; say the default to get the default.
+        takes placement's default otherwise; to get the default for the former, write it.
 
         :raises ValueError: a record without ``total`` or with an unknown key.
         """
         with self._lock:
-            found = self._find(name_or_uuid)
-            completed = complete_inventory(inventory, found.inventory, operator_keys=operator_keys)
-            changed = not equal_inventories(completed, found.inventory)
-            return self._store(found, changed, generation, inventory=completed)
+            provider = self._find(name_or_uuid)
+            completed = complete_inventory(
+                inventory, provider.inventory, operator_keys=operator_keys
+            )
+            changed = not equal_inventories(completed, provider.inventory)
+            return self._store(provider, changed, generation, inventory=completed)
 
     def have_traits_changed(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
         return self.data(name_or_uuid).traits != frozenset(traits)
@@ -138,11 +142,13 @@ class ProviderTree(ProviderForest):
     def update_traits(
         self, name_or_uuid: str, traits: Iterable[str], generation: int | None = None
     ) -> bool:
-        """Replace the set of traits; whether that changed anything."""
+        """Replace the set of traits; return whether that changed anything."""
         with self._lock:
-            found = self._find(name_or_uuid)
-            wanted = frozenset(traits)
-            return self._store(found, wanted != found.traits, generation, traits=wanted)
+            provider = self._find(name_or_uuid)
+            new_traits = frozenset(traits)
+            return self._store(
+                provider, new_traits != provider.traits, generation, traits=new_traits
+            )
 
     def add_traits(self, name_or_uuid: str, *traits: str) -> None:
         with self._lock:
@@ -158,21 +164,26 @@ class ProviderTree(ProviderForest):
     def update_aggregates(
         self, name_or_uuid: str, aggregates: Iterable[str], generation: int | None = None
     ) -> bool:
-        """Replace the set of aggregates; whether that changed anything."""
+        """Replace the set of aggregates; return whether that changed anything."""
         with self._lock:
-            found = self._find(name_or_uuid)
-            wanted = frozenset(aggregates)
-            return self._store(found, wanted != found.aggregates, generation, aggregates=wanted)
+            provider = self._find(name_or_uuid)
+            new_aggregates = frozenset(aggregates)
+            return self._store(
+                provider,
+                new_aggregates != provider.aggregates,
+                generation,
+                aggregates=new_aggregates,
+            )
 
     def add_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
         with self._lock:
-            held = self._find(name_or_uuid).aggregates
-            self.update_aggregates(name_or_uuid, held.union(aggregates))
+            current = self._find(name_or_uuid).aggregates
+            self.update_aggregates(name_or_uuid, current.union(aggregates))
 
     def remove_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
         with self._lock:
-            held = self._find(name_or_uuid).aggregates
-            self.update_aggregates(name_or_uuid, held.difference(aggregates))
+            current = self._find(name_or_uuid).aggregates
+            self.update_aggregates(name_or_uuid, current.difference(aggregates))
 
     def have_resources_changed(
         self, name_or_uuid: str, resources: Mapping[str, Iterable[Resource]]
@@ -185,13 +196,15 @@ class ProviderTree(ProviderForest):
         resources: Mapping[str, Iterable[Resource]],
         generation: int | None = None,
     ) -> bool:
-        """Replace the named units of a provider; whether that changed anything."""
+        """Replace the named units of a provider; return whether that changed anything."""
         with self._lock:
-            found = self._find(name_or_uuid)
-            wanted = frozen_resources(resources)
-            return self._store(found, wanted != found.resources, generation, resources=wanted)
+            provider = self._find(name_or_uuid)
+            new_resources = frozen_resources(resources)
+            return self._store(
+                provider, new_resources != provider.resources, generation, resources=new_resources
+            )
 
-    # -- what placement says ---------------------------------------------------------------------
+    # -- state in placement ----------------------------------------------------------------------
 
     def populate_from_iterable(
         self,
@@ -202,44 +215,46 @@ class ProviderTree(ProviderForest):
         """Take in provider records as ``GET /resource_providers`` returns them, in any order.
 
         Parent, name and generation are taken from the input.  A provider whose generation moved,
-        and one that was not here, is marked stale; what it holds stays until it has been read.
-         Providers that are not in the input stay, except those in the tree of
-        ``complete_tree_of`` (a uuid), which the input is said to hold whole.
+        and one that was not here, is marked stale; its content stays until it has been read.
+        Providers that are not in the input stay, except those in the tree of
+        ``complete_tree_of`` (a uuid), which the input must hold whole.
 
         :raises ValueError: a parent is neither in the input nor here (all such are named),
-            parents form a loop, or a name is given twice.  Nothing has changed then.
+            parents form a loop, or a name occurs twice.  Nothing has changed then.
         """
         incoming = {canonical(record["uuid"]): record for record in providers}
         with self._lock:
-            kept = {uuid: self._by_uuid[uuid] for uuid in self.get_provider_uuids()}
+            known_providers = {uuid: self._by_uuid[uuid] for uuid in self.get_provider_uuids()}
             if complete_tree_of is not None and complete_tree_of in self._by_uuid:
                 for uuid in self._walk(complete_tree_of):
                     if uuid not in incoming:
-                        del kept[uuid]
+                        del known_providers[uuid]
             merged = ProviderTree()
-            merged._stale = {u: held for u, held in self._stale.items() if u in kept}
+            merged._stale = {
+                u: aspects for u, aspects in self._stale.items() if u in known_providers
+            }
             for uuid, record in incoming.items():
-                old = kept.get(uuid)
+                old = known_providers.get(uuid)
                 if old is None or old.generation != record["generation"]:
                     merged._stale[uuid] = frozenset(ASPECTS)
-                kept[uuid] = replace(
+                known_providers[uuid] = replace(
                     old or ProviderData(uuid, record["name"]),
                     name=record["name"],
                     generation=record["generation"],
                     parent_uuid=record.get("parent_provider_uuid"),
                 )
-            for provider in parents_first(kept, set(self._by_uuid)):
+            for provider in parents_first(known_providers, set(self._by_uuid)):
                 merged._insert(provider)
             self._by_uuid, self._by_name = merged._by_uuid, merged._by_name
             self._children, self._stale = merged._children, merged._stale
 
     def stale_aspects(self, name_or_uuid: str) -> frozenset[str]:
-        """Which of ``ASPECTS`` placement may have changed since they were read."""
+        """Return those of ``ASPECTS`` that placement may have changed since they were read."""
         with self._lock:
             return self._stale.get(self._find(name_or_uuid).uuid, frozenset())
 
     def stale_uuids(self) -> list[str]:
-        """All providers with a stale aspect, parents before children."""
+        """Return all providers with a stale aspect, parents before children."""
         with self._lock:
             return [uuid for uuid in self.get_provider_uuids() if uuid in self._stale]
 
@@ -250,12 +265,12 @@ class ProviderTree(ProviderForest):
                 self._stale[uuid] = marked
 
     def mark_fresh(self, name_or_uuid: str, aspects: Iterable[str] = ASPECTS) -> None:
-        """Say that these aspects of the provider are now as placement has them."""
+        """Record that these aspects of the provider are now as placement has them."""
         with self._lock:
             uuid = self._find(name_or_uuid).uuid
-            left = self._stale.pop(uuid, frozenset()).difference(aspects)
-            if left:
-                self._stale[uuid] = left
+            remaining = self._stale.pop(uuid, frozenset()).difference(aspects)
+            if remaining:
+                self._stale[uuid] = remaining
 
     def set_generation(self, name_or_uuid: str, generation: int) -> None:
         """Store the generation that placement answered with."""
@@ -265,11 +280,11 @@ class ProviderTree(ProviderForest):
     # -- inside ----------------------------------------------------------------------------------
 
     def _store(
-        self, found: ProviderData, changed: bool, generation: int | None, **content: Any
+        self, provider: ProviderData, changed: bool, generation: int | None, **content: Any
     ) -> bool:
         updates = content if changed else {}
-        if generation is not None and generation != found.generation:
+        if generation is not None and generation != provider.generation:
             updates = {**updates, "generation": generation}
         if updates:
-            self._by_uuid[found.uuid] = replace(found, **updates)
+            self._by_uuid[provider.uuid] = replace(provider, **updates)
         return changed
