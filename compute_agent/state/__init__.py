@@ -1,1 +1,1 @@
-"""What survives a restart: the identity of the node, the ledger, and how files are kept."""
+"""State that survives a restart: the identity of the node, the ledger, and their files."""

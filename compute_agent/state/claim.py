@@ -1,4 +1,4 @@
-"""What an instance was given on this host: a value, and how it is written down."""
+"""The claim of an instance on this host: a value, and its form in a file."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class AssignedUnit:
 
 @dataclass(frozen=True, slots=True, order=True)
 class ClaimedCell:
-    """What of one NUMA cell of the host a guest was given.
+    """The share of one NUMA cell of the host that a guest has.
 
     :param cell: id of the cell.
-    :param vcpus: CPUs of the guest that float over `shared_cpus`, the cell's for such guests.
+    :param vcpus: CPUs of the guest that float over `shared_cpus` of the cell.
     :param pinned_cpus: CPUs of the host that are its own.
-    :param page_size_kib: of the huge pages its memory is in; None: ordinary memory.
+    :param page_size_kib: of the huge pages its memory is in; `None` for ordinary memory.
     """
 
     cell: int
@@ -54,13 +54,13 @@ class ClaimedCell:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one consumer holds on a node of this agent.
+    """The amounts, units and cells that one consumer holds on a node of this agent.
 
-    :param consumer: the instance, or the migration that holds what the instance had before.
+    :param consumer: the instance, or the migration that holds its resources from before the move.
     :param amounts: provider uuid to amounts by class, of providers of the node only.
     :param providers_of: request group to the providers that serve it.
     :param instance: the instance behind a migration; the consumer itself otherwise.
-    :param migration: the move under way for which the instance was claimed anew; empty for none.
+    :param migration: the move for which the instance was claimed again; empty for none.
     :param claimed_at: seconds since the epoch.
     :param cells: NUMA cells of the host, one for each NUMA node of the guest, in their order; empty
         for a guest that floats over the whole host.
@@ -126,7 +126,7 @@ DOCUMENT: Final[Check] = object_of(
     {"migration": TEXT, "cells": list_of(_CELL)},
     closed=True,
 )
-"""What `Claim.document` returns, and `Claim.of` reads."""
+"""The form that `Claim.document` writes and `Claim.of` reads."""
 
 
 def claims_by_consumer(value: Any) -> str | None:

@@ -1,8 +1,8 @@
-"""JSON documents on the disk, read from regular files within limits of size, depth and shape.
+"""JSON documents on disk, read from regular files within limits of size, depth and shape.
 
-A file may be anything by the time it is read: a pipe that nobody writes to, a device without an
-end, the rest of a disk's fault. Everything that outlives a process is read through here, so that
-each of these is an error that names the file and the place in it.
+A file may be anything by the time it is read: a pipe without a writer, a device without an end, the
+remains of a disk's fault. Everything that outlives a process is read through here, so that each of
+these is an error that names the file and the place in it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from compute_agent.state.shapes import Shape
 
 MAX_BYTES: Final = 16 * 1024 * 1024
 MAX_DEPTH: Final = 32
-"""Objects and lists inside one another; what is written here has seven at most."""
+"""Objects and lists inside one another; documents of the agent have seven at most."""
 
 _KINDS: Final = (
     (stat.S_ISDIR, "a directory"),
@@ -37,7 +37,7 @@ class FileUnusable(errors.ComputeAgentError):
 
 
 class NoJson(FileUnusable):
-    """What was read is not JSON, as what a crash has cut off."""
+    """A file is not JSON, such as one that a crash has cut off."""
 
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
@@ -45,12 +45,12 @@ def open_regular(path: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int
 
     :param flags: those of open(2).
     :param mode: of a file that is created.
-    :raises FileNotFoundError: there is none.
-    :raises FileUnusable: it cannot be opened, or is something else, which is not waited for.
+    :raises FileNotFoundError: the file does not exist.
+    :raises FileUnusable: it cannot be opened, or is not a regular file; nothing is waited for.
     """
-    wanted = flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    all_flags = flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, wanted, mode)
+        descriptor = os.open(path, all_flags, mode)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -67,7 +67,7 @@ def read_beginning(path: Path, size: int) -> bytes:
     """Return the first bytes of a regular file.
 
     :param size: bytes at most.
-    :raises FileNotFoundError: there is none.
+    :raises FileNotFoundError: the file does not exist.
     :raises FileUnusable: it cannot be read, or is not a regular file.
     """
     try:
@@ -80,9 +80,9 @@ def read_beginning(path: Path, size: int) -> bytes:
 
 
 def read_file(path: Path) -> bytes:
-    """Return what is in a regular file of 16 MiB at most.
+    """Return the content of a regular file of 16 MiB at most.
 
-    :raises FileNotFoundError: there is none.
+    :raises FileNotFoundError: the file does not exist.
     :raises FileUnusable: it cannot be read, is not a regular file, or is larger.
     """
     content = read_beginning(path, MAX_BYTES + 1)
@@ -92,10 +92,10 @@ def read_file(path: Path) -> bytes:
 
 
 def parse(content: bytes, shape: Shape) -> Any:
-    """Return the document that is all that `shape` says.
+    """Parse a document of this shape.
 
     :raises NoJson: it is not JSON.
-    :raises FileUnusable: it is nested too deeply, or something in it is not as it must be.
+    :raises FileUnusable: it is nested too deeply, or does not fit the shape.
     """
     try:
         document = json.loads(content)
@@ -110,9 +110,9 @@ def parse(content: bytes, shape: Shape) -> Any:
 
 
 def check(document: Any, shape: Shape) -> None:
-    """Check that a document is all that `shape` says.
+    """Check that a document fits `shape`.
 
-    :raises FileUnusable: names the first place where it is not.
+    :raises FileUnusable: names the first place where it does not.
     """
     misfit = shape.misfit(document)
     if misfit is not None:
@@ -120,7 +120,7 @@ def check(document: Any, shape: Shape) -> None:
 
 
 def _depth(document: Any) -> int:
-    """How far containers go inside one another, looked at no further than is permitted."""
+    """Return how deep containers are nested, as far as is permitted and one more."""
     level = [document] if isinstance(document, dict | list) else []
     depth = 0
     while level and depth <= MAX_DEPTH:

@@ -1,6 +1,6 @@
-"""Files of the state directory: what must survive a restart, a crash and a full disk.
+"""Files of the state directory, which survive a restart, a crash and a full disk.
 
-A file is either what it was or what it shall be, never half of it: written under a temporary
+A file has its old content or its new one, never half of it: it is written under a temporary
 name, fsynced, renamed, and the directory fsynced. A file with state has a version and a checksum.
 """
 
@@ -26,7 +26,7 @@ ENVELOPE = Shape("a state file", object_of({"version": WHOLE, "sha256": TEXT, "s
 
 
 class StateUnusable(errors.InvalidConfiguration):
-    """The state directory or a file in it cannot be used; the message says how to get out."""
+    """The state directory or a file in it cannot be used; the message has the remedy."""
 
 
 class AgentRunning(errors.InvalidConfiguration):
@@ -34,9 +34,9 @@ class AgentRunning(errors.InvalidConfiguration):
 
 
 def make_directory(path: Path, option: str) -> None:
-    """Create a directory, and those above it, if it is missing.
+    """Create a directory with its parents if it is missing.
 
-    :param option: that names it.
+    :param option: the option that names it.
     :raises StateUnusable: it cannot be created.
     """
     try:
@@ -67,9 +67,9 @@ def prepare_directory(path: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
-    """Replace the file by one with `content`, or leave it as it is.
+    """Replace the file's content, or leave it as it is.
 
-    :raises OSError: the file is as it was.
+    :raises OSError: it was not replaced.
     """
     temporary = _temporary(path)
     try:
@@ -84,7 +84,7 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o644) -> None:
 def create_exclusively(path: Path, content: bytes, mode: int = 0o644) -> None:
     """Create the file with its whole content, or not at all.
 
-    :raises FileExistsError: there is one by now; it is left alone.
+    :raises FileExistsError: it exists by now; it is not touched.
     :raises OSError: nothing was created.
     """
     temporary = _temporary(path)
@@ -101,7 +101,7 @@ def write_new(path: Path, content: bytes, mode: int) -> None:
     """Create a file that must not exist, and bring its content to the disk."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, mode)  # whatever the umask is
+        os.fchmod(descriptor, mode)  # independent of the umask
         file.write(content)
         file.flush()
         os.fsync(descriptor)
@@ -125,9 +125,9 @@ def _sync_directory(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Give a file the name that says that it is damaged, in place of one that has it already.
+    """Rename a damaged file with the ending ``.broken``, replacing an earlier one.
 
-    :raises OSError: it is where it was.
+    :raises OSError: it was not renamed.
     """
     broken = path.with_name(f"{path.name}.broken")
     path.rename(broken)
@@ -145,7 +145,7 @@ class StateFile:
         self._shape = shape
 
     def load(self) -> dict[str, Any]:
-        """Return the document, empty if there is no file.
+        """Return the document, empty without a file.
 
         :raises StateUnusable: the file cannot be read, is damaged, or is of a newer version.
         """
@@ -157,7 +157,7 @@ class StateFile:
         except FileUnusable as error:
             raise StateUnusable(
                 f"The state file {self.path} {error}. Nothing was changed. Restore it from a "
-                "backup; only if there is none, move it away: the agent then starts without "
+                "backup; only without one, move it away: the agent then starts without "
                 f"{self._shape.words}."
             ) from error
 
@@ -166,7 +166,7 @@ class StateFile:
         document: dict[str, Any] = envelope["state"]
         if version != VERSION:
             raise FileUnusable(
-                f"has version {version}, this agent knows {VERSION}: run the agent that wrote it"
+                f"has version {version}, this agent reads {VERSION}: run the agent that wrote it"
             )
         if checksum != _checksum(document):
             raise FileUnusable(
@@ -203,7 +203,7 @@ def _checksum(document: Mapping[str, Any]) -> str:
 
 
 class AgentLock:
-    """A lock on the state directory that the kernel releases when its holder ends, however."""
+    """A lock on the state directory that the kernel releases at any end of its holder."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "agent.lock"
@@ -213,7 +213,7 @@ class AgentLock:
         """Take the lock.
 
         :raises AgentRunning: another process holds it; its pid is in the message.
-        :raises StateUnusable: there can be no such file.
+        :raises StateUnusable: the lock file cannot be used.
         """
         try:
             descriptor = documents.open_regular(self.path, os.O_RDWR | os.O_CREAT)
@@ -250,7 +250,7 @@ class AgentLock:
         )
 
     def release(self) -> None:
-        """Give the lock back; the file stays, as removing it would race with the next holder."""
+        """Release the lock; the file stays, as removing it would race with the next holder."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -1,8 +1,8 @@
-"""Who this node is: one uuid, created once, kept in a file, the same for ever.
+"""The identity of this node: one uuid, created once and kept in a file.
 
-The uuid is the root provider's. Losing it registers the host a second time, so a state directory
-that was lost is told from a first start by a marker that is written after the first full pass.
-What a change of the host's name or a takeover means is decided by pure functions.
+The uuid is the root provider's. Losing it registers the host a second time, so a marker that is
+written after the first full pass distinguishes a lost identity from a first start. Pure functions
+decide about changes of the host's name and takeovers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Marker:
 class RootFacts:
     """The provider that placement has under this host's name or uuid, which should be a root.
 
-    :ivar parent_uuid: None of a root.
+    :ivar parent_uuid: `None` for a root.
     """
 
     uuid: str
@@ -51,7 +51,7 @@ class RootFacts:
     parent_uuid: str | None = None
 
     def why_no_host(self) -> str | None:
-        """What tells that it is no host's root, whoever says so; None if nothing does."""
+        """Return why it is not the root of a host; `None` if it may be one."""
         if self.parent_uuid is not None:
             return f"it has the parent {self.parent_uuid}"
         if SHARING_TRAIT in self.traits:
@@ -60,7 +60,7 @@ class RootFacts:
 
 
 class Verdict(Enum):
-    """What to do when no identity file was found."""
+    """The decision for a host without an identity file."""
 
     CREATE = "take a new uuid"
     ADOPT = "take over the uuid that placement has for this host"
@@ -77,24 +77,24 @@ class Adoption:
 
 
 def directories(config_files: Iterable[str], state_path: Path) -> list[Path]:
-    """Return the directories in which an identity file is looked for, each once."""
-    found = [Path(file).resolve().parent for file in config_files]
-    return list(dict.fromkeys([*found, state_path.resolve()]))
+    """Return the directories that may hold an identity file, without duplicates."""
+    config_directories = [Path(file).resolve().parent for file in config_files]
+    return list(dict.fromkeys([*config_directories, state_path.resolve()]))
 
 
 def read_compute_id(path: Path) -> str:
     """Return the uuid in the file, in canonical form.
 
-    :raises FileNotFoundError: there is no such file.
-    :raises InvalidNodeConfiguration: it cannot be read or holds no uuid.
+    :raises FileNotFoundError: the file does not exist.
+    :raises InvalidNodeConfiguration: it cannot be read or does not hold a uuid.
     """
     try:
         raw = documents.read_beginning(path, MAX_BYTES)
     except FileUnusable as error:
         raise errors.InvalidNodeConfiguration(
-            f"The identity file {path} {error}. It must be a file that holds one uuid, that of "
-            "this host's root resource provider in placement, and that the user may read who runs "
-            "the agent."
+            f"The identity file {path} {error}. It must be a file with one uuid, that of this "
+            "host's root resource provider in placement, and readable for the user that runs the "
+            "agent."
         ) from error
     text = raw.decode(errors="replace").strip()
     try:
@@ -108,34 +108,34 @@ def read_compute_id(path: Path) -> str:
 
 
 def find(places: Sequence[Path]) -> str | None:
-    """Return the uuid that all identity files agree on, None if there is no file.
+    """Return the uuid that all identity files agree on, `None` without a file.
 
     :raises InvalidNodeConfiguration: a file is unusable, or two disagree.
     """
-    found: dict[Path, str] = {}
+    uuid_of: dict[Path, str] = {}
     for place in places:
         path = place / COMPUTE_ID
         try:
-            found[path] = read_compute_id(path)
+            uuid_of[path] = read_compute_id(path)
         except FileNotFoundError:
             continue
-    if len(set(found.values())) > 1:
-        listed = ", ".join(f"{uuid} in {path}" for path, uuid in found.items())
+    if len(set(uuid_of.values())) > 1:
+        listed = ", ".join(f"{uuid} in {path}" for path, uuid in uuid_of.items())
         raise errors.InvalidNodeConfiguration(
             f"The identity files of this node disagree: {listed}. Keep the one that holds the uuid "
             "of this host's root resource provider in placement and remove the others."
         )
-    return next(iter(found.values()), None)
+    return next(iter(uuid_of.values()), None)
 
 
 def file_in(places: Sequence[Path]) -> Path | None:
-    """Return the first identity file there is, None if there is none."""
+    """Return the first identity file that exists, if any."""
     files = (place / COMPUTE_ID for place in places)
     return next((file for file in files if file.exists()), None)
 
 
 def write_compute_id(state_path: Path, uuid: str) -> None:
-    """Create the identity file with `uuid`; never replaces one.
+    """Create the identity file with `uuid`, never replacing one.
 
     :raises InvalidNodeConfiguration: a file appeared meanwhile, or it cannot be written.
     """
@@ -149,12 +149,13 @@ def write_compute_id(state_path: Path, uuid: str) -> None:
         ) from error
     except OSError as error:
         raise errors.InvalidNodeConfiguration(
-            f"The identity file {path} cannot be written: {error.strerror}."
+            f"The identity file {path} cannot be written: {error.strerror}. Free space or correct "
+            "the permissions of the directory."
         ) from error
 
 
 def read_marker(state_path: Path) -> Marker | None:
-    """Return what was last registered from this state directory, None if nothing was.
+    """Return the node that was last registered from this state directory, if any.
 
     :raises InvalidNodeConfiguration: the marker cannot be read.
     """
@@ -165,7 +166,7 @@ def read_marker(state_path: Path) -> Marker | None:
         return None
     except FileUnusable as error:
         raise errors.InvalidNodeConfiguration(
-            f"The file {path}, which says which node was registered from here, {error}. If "
+            f"The file {path}, which names the node that was registered from here, {error}. If "
             f"{COMPUTE_ID} is beside it and right, remove {path}; it is written again."
         ) from error
     return Marker(document["uuid"], document["name"])
@@ -182,45 +183,45 @@ def write_marker(state_path: Path, marker: Marker) -> None:
         state_files.write_atomically(path, content)
     except OSError as error:
         raise state_files.StateUnusable(
-            f"The file {path}, which says which node was registered from here, cannot be written: "
-            f"{error.strerror}. Free space or correct the permissions of the directory."
+            f"The file {path}, which names the node that was registered from here, cannot be "
+            f"written: {error.strerror}. Free space or correct the permissions of the directory."
         ) from error
 
 
-def check_marker(found: str | None, marker: Marker | None, state_path: Path) -> None:
-    """Refuse a state directory that lost its identity or got somebody else's.
+def check_marker(uuid: str | None, marker: Marker | None, state_path: Path) -> None:
+    """Refuse a state directory that lost its identity or got another node's.
 
-    :raises InvalidNodeConfiguration: the message says how to restore the identity.
+    :raises InvalidNodeConfiguration: the message has the way to restore the identity.
     """
-    if marker is None or found == marker.uuid:
+    if marker is None or uuid == marker.uuid:
         return
     path = state_path / COMPUTE_ID
-    if found is None:
+    if uuid is None:
         raise errors.InvalidNodeConfiguration(
             f"This host was registered before ({state_path / MARKER} exists), but its identity "
             f"file {path} is gone. Write the uuid of the root resource provider named "
             f"{marker.name!r} into it; it was {marker.uuid}."
         )
     raise errors.InvalidNodeConfiguration(
-        f"The identity file says {found}, but {marker.uuid} ({marker.name!r}) was registered "
+        f"The identity file holds {uuid}, but {marker.uuid} ({marker.name!r}) was registered "
         f"from this state directory. Put {marker.uuid} back into {path}, or, if this is really "
         f"another node, remove {state_path / MARKER}."
     )
 
 
 def check_root(root: RootFacts, file: Path | None) -> None:
-    """Refuse a uuid that is said to be this node's when placement has it for what is no host.
+    """Refuse a uuid for this node that placement has for something other than a host.
 
-    A root that shares is believed where it is marked as a compute node's: a host may share what
-    it has, which is known once it was reported.
+    A sharing root is accepted when it is marked as a compute node's: a host may share its own
+    inventory, and placement has the mark once the host was reported.
 
-    :param file: what says so; None: the driver.
-    :raises InvalidNodeConfiguration: the node's inventory would be written over what it has.
+    :param file: the source of the uuid; `None` for the driver.
+    :raises InvalidNodeConfiguration: the node's inventory would replace that of another provider.
     """
     why = root.why_no_host()
     if why is None or (root.parent_uuid is None and COMPUTE_NODE in root.traits):
         return
-    said_by = "The driver" if file is None else f"The identity file {file}"
+    source = "The driver" if file is None else f"The identity file {file}"
     remedy = (
         "This is a defect of the driver."
         if file is None
@@ -228,22 +229,22 @@ def check_root(root: RootFacts, file: Path | None) -> None:
         "placement has none yet, remove the file."
     )
     raise errors.InvalidNodeConfiguration(
-        f"{said_by} says that this node is resource provider {root.uuid}, but that is "
-        f"{root.name!r} in placement, which is no host: {why}. {remedy}"
+        f"{source} has {root.uuid} as the uuid of this node, but that is {root.name!r} in "
+        f"placement, which is not a host: {why}. {remedy}"
     )
 
 
 def decide_adoption(
     root: RootFacts | None, *, has_instances: bool | None, adopt_asked: bool
 ) -> Adoption:
-    """Return what a host without identity file and without marker does.
+    """Decide what a host without identity file and without marker does.
 
     A provider below another one, or one that is shared, is refused even if the operator confirms
-    it: the host's inventory would be written over what it has.
+    it: the host's inventory would replace its own.
 
-    :param root: what placement has under this host's name, None if nothing.
-    :param has_instances: whether guests run here; None: the driver cannot tell.
-    :param adopt_asked: the operator said ``--adopt``.
+    :param root: the provider that placement has under this host's name, if any.
+    :param has_instances: whether guests run here; `None` when the driver does not know.
+    :param adopt_asked: the operator set ``--adopt``.
     """
     if root is None:
         return Adoption(Verdict.CREATE)
@@ -252,27 +253,29 @@ def decide_adoption(
         return Adoption(
             Verdict.REFUSE,
             reason=f"The name {root.name!r} of this host belongs to resource provider {root.uuid} "
-            f"in placement, which is no host: {why}. Rename or delete that provider, or give this "
-            "host another name.",
+            f"in placement, which is not a host: {why}. Rename or delete that provider, or give "
+            "this host another name.",
         )
     if adopt_asked:
         return Adoption(Verdict.ADOPT, root.uuid)
-    known = f"Placement has a root resource provider named {root.name!r} already, uuid {root.uuid}"
+    existing = (
+        f"Placement has a root resource provider named {root.name!r} already, uuid {root.uuid}"
+    )
     if not root.traits & OWNER_TRAITS:
         return Adoption(
             Verdict.REFUSE,
-            reason=f"{known}, and it is not marked as a compute node's. If it is this host, start "
-            "once with --adopt; otherwise rename or delete that provider.",
+            reason=f"{existing}, and it is not marked as a compute node's. If it is this host, "
+            "start once with --adopt; otherwise rename or delete that provider.",
         )
     if root.has_allocations and not has_instances:
         but = (
-            "and the driver cannot tell whether instances run here"
+            "and the driver does not know whether instances run here"
             if has_instances is None
             else "but no instance runs here"
         )
         return Adoption(
             Verdict.REFUSE,
-            reason=f"{known}, which has allocations, {but}. Has another "
+            reason=f"{existing}, which has allocations, {but}. Has another "
             "machine taken this name, or was this one reinstalled? If the provider is this host's, "
             "start once with --adopt.",
         )
@@ -280,7 +283,7 @@ def decide_adoption(
 
 
 def renamed(names: Mapping[str, str], old_root: str, new_root: str) -> dict[str, str]:
-    """Return the providers whose name follows the host's, with their new names.
+    """Return new names for the providers whose names begin with the host's.
 
     :param names: uuid to name of every provider in the tree.
     :returns: uuid to new name, the root's included. Names that other services made, such as

@@ -1,4 +1,4 @@
-"""What this agent made, gave and was told, remembered over restarts."""
+"""The ledger: providers, additions, claims, nodes and faults, remembered over restarts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Additions: TypeAlias = dict[str, dict[str, list[str]]]
 
 _NAMES: Final = list_of(TEXT)
 
-# what is in a file of an agent that did not know of it yet is not there
+# keys are optional where files of an older agent lack them
 PROVIDERS: Final = Shape(
     "knowing which providers it made, and deletes only those that carry the trait OWNER_NOVA",
     object_of({}, {"created": _NAMES}),
@@ -55,7 +55,7 @@ FAULTS: Final = Shape(
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """Whether the host may be scheduled to, and why not.
+    """Whether new instances may come to the host, with the reason if not.
 
     `automatic` is True while it was the agent that disabled it: only then may it enable it again.
     """
@@ -70,7 +70,7 @@ class Ledger:
 
     Only what changes is written, at once: a crash afterwards loses nothing.
 
-    :param read_only: changes are known to this object only, for commands that look.
+    :param read_only: keep changes in this object only, for commands that just look.
     """
 
     def __init__(self, state_path: Path, *, read_only: bool = False) -> None:
@@ -95,81 +95,81 @@ class Ledger:
         }
 
     def owns(self, uuid: str) -> bool:
-        """Whether this agent created the provider, or took it over."""
+        """Return whether this agent created the provider, or took it over."""
         return uuid in self._created
 
     def remember_providers(self, added: Iterable[str], removed: Iterable[str] = ()) -> None:
-        """Note providers that are about to be created, and forget those that are gone.
+        """Record providers that are about to be created, and forget those that are gone.
 
-        To be called before they are created: a provider that was never made does no harm here, one
-        that is not noted could never be removed.
+        To be called before they are created: a provider that was never created does no harm here,
+        one that is not recorded could never be removed.
         """
-        new, gone = frozenset(added), frozenset(removed)
+        new, removed_uuids = frozenset(added), frozenset(removed)
         with self._mutex:
-            if new <= self._created and gone.isdisjoint(self._created):
+            if new <= self._created and removed_uuids.isdisjoint(self._created):
                 return  # nothing changes in nearly every pass, and there may be many providers
-            wanted = (self._created | new) - gone
-            self._save(self._providers_file, {"created": sorted(wanted)})
-            self._created = wanted
+            created = (self._created | new) - removed_uuids
+            self._save(self._providers_file, {"created": sorted(created)})
+            self._created = created
 
     def additions(self) -> Additions:
-        """Return what configuration files added so far."""
+        """Return the additions of configuration files so far."""
         with self._mutex:
             return {uuid: dict(kinds) for uuid, kinds in self._additions.items()}
 
     def remember_additions(self, additions: Mapping[str, Mapping[str, Iterable[str]]]) -> None:
-        """Replace what configuration files added."""
-        wanted: Additions = {
+        """Replace the additions of configuration files."""
+        sorted_additions: Additions = {
             uuid: {kind: sorted(names) for kind, names in sorted(kinds.items())}
             for uuid, kinds in sorted(additions.items())
         }
         with self._mutex:
-            if wanted != self._additions:
-                self._save(self._additions_file, wanted)
-                self._additions = wanted
+            if sorted_additions != self._additions:
+                self._save(self._additions_file, sorted_additions)
+                self._additions = sorted_additions
 
     def claims(self) -> dict[str, Claim]:
-        """Return what was given to whom, by consumer."""
+        """Return the claims by consumer."""
         with self._mutex:
             return dict(self._claims)
 
     def change_claims(self, *, add: Iterable[Claim] = (), drop: Iterable[str] = ()) -> None:
-        """Note and forget claims, all at once or, when that cannot be written, none.
+        """Add and drop claims, all at once or, when they cannot be written, none.
 
         :raises StateUnusable: it cannot be written.
         """
         with self._mutex:
-            gone = frozenset(drop)
-            wanted = {c: claim for c, claim in self._claims.items() if c not in gone}
-            wanted |= {claim.consumer: claim for claim in add}
-            if wanted != self._claims:
-                documents = {c: claim.document() for c, claim in sorted(wanted.items())}
+            dropped = frozenset(drop)
+            claims = {c: claim for c, claim in self._claims.items() if c not in dropped}
+            claims |= {claim.consumer: claim for claim in add}
+            if claims != self._claims:
+                documents = {c: claim.document() for c, claim in sorted(claims.items())}
                 self._save(self._claims_file, {"claims": documents})
-                self._claims = wanted
+                self._claims = claims
 
     def nodes(self) -> dict[str, str]:
-        """Return uuid and name of the nodes whose providers this agent has to look after."""
+        """Return name by uuid of the nodes whose providers this agent maintains."""
         with self._mutex:
             return dict(self._nodes)
 
     def remember_nodes(self, nodes: Mapping[str, str]) -> None:
-        """Replace the nodes to look after, name by uuid."""
+        """Replace the maintained nodes, name by uuid."""
         with self._mutex:
-            wanted = dict(sorted(nodes.items()))
-            if wanted != self._nodes:
-                self._save(self._nodes_file, {"nodes": wanted})
-                self._nodes = wanted
+            sorted_nodes = dict(sorted(nodes.items()))
+            if sorted_nodes != self._nodes:
+                self._save(self._nodes_file, {"nodes": sorted_nodes})
+                self._nodes = sorted_nodes
 
     def faults(self) -> dict[str, str]:
-        """Return providers of broken devices, with the boot of the machine they were seen in.
+        """Return providers of broken devices, with the boot of the machine that showed the fault.
 
-        An empty boot: an operator has cleared the fault, and no pass has shown that yet.
+        The boot is empty when an operator has cleared the fault and no pass has confirmed it yet.
         """
         with self._mutex:
             return dict(self._faults)
 
     def reserves(self) -> dict[str, dict[str, int]]:
-        """Return providers of broken devices, with what was reserved of each class before."""
+        """Return providers of broken devices, with the amounts reserved before, by class."""
         with self._mutex:
             return {uuid: dict(amounts) for uuid, amounts in self._reserves.items()}
 
@@ -181,23 +181,25 @@ class Ledger:
         cleared: Iterable[str] = (),
         forgotten: Iterable[str] = (),
     ) -> None:
-        """Note broken devices that were seen, cleared by an operator, or are broken no more.
+        """Record broken devices that were seen, cleared by an operator, or work again.
 
-        :param reserved: what was reserved of them before all was, by provider and class.
+        :param reserved: amounts reserved before the fault, by provider and class.
         """
         with self._mutex:
-            gone = frozenset(forgotten)
-            wanted = {u: boot for u, boot in self._faults.items() if u not in gone}
-            wanted |= {**seen, **dict.fromkeys(cleared, "")}
-            reserves = {u: amounts for u, amounts in self._reserves.items() if u not in gone}
+            forgotten_uuids = frozenset(forgotten)
+            faults = {u: boot for u, boot in self._faults.items() if u not in forgotten_uuids}
+            faults |= {**seen, **dict.fromkeys(cleared, "")}
+            reserves = {
+                u: amounts for u, amounts in self._reserves.items() if u not in forgotten_uuids
+            }
             reserves |= {uuid: dict(amounts) for uuid, amounts in reserved.items()}
-            if (wanted, reserves) != (self._faults, self._reserves):
+            if (faults, reserves) != (self._faults, self._reserves):
                 document = {
-                    "faults": dict(sorted(wanted.items())),
+                    "faults": dict(sorted(faults.items())),
                     "reserves": dict(sorted(reserves.items())),
                 }
                 self._save(self._faults_file, document)
-                self._faults, self._reserves = wanted, reserves
+                self._faults, self._reserves = faults, reserves
 
     def service_state(self, *, default_enabled: bool) -> ServiceState:
         """Return whether the host is enabled; a first start takes the default and keeps it."""
@@ -211,7 +213,7 @@ class Ledger:
             return ServiceState(**self._service)
 
     def set_service_state(self, state: ServiceState) -> None:
-        """Remember that the host was enabled or disabled."""
+        """Record that the host was enabled or disabled."""
         with self._mutex:
             self._save_service(state)
 

@@ -1,6 +1,6 @@
-"""Shapes of JSON values: what a document must be before anything is read out of it.
+"""Shapes of JSON values, checked before anything is read out of a document.
 
-Keys that are not named in a shape may be there or not; they are not read. A shape names the first
+Keys that are not in a shape are ignored unless it is closed. A shape names the first
 place that does not fit, as ``resource_providers[3].generation is null, not a whole number``.
 """
 
@@ -23,12 +23,12 @@ LARGEST: Final = 2**63 - 1
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,60}")
 
 Check: TypeAlias = Callable[[Any], str | None]
-"""None for a value that fits, else where in it what is wrong, to be put after its own place."""
+"""Returns `None` for a value that fits, else the fault, to be appended to the value's place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one kind of document has to be.
+    """The shape of one kind of document.
 
     :ivar words: the document in words, for messages.
     """
@@ -37,38 +37,38 @@ class Shape:
     check: Check
 
     def misfit(self, body: Any) -> str | None:
-        """The first thing in ``body`` that is not as it must be, None where all is."""
+        """Return the first place in ``body`` that does not fit, if any."""
         wrong = self.check(body)
         return None if wrong is None else wrong.removeprefix(".").removeprefix(" ")
 
 
 def is_not(value: Any, expected: str) -> str:
-    """What a check returns for a value that is something else than expected."""
+    """Return a check's result for a value that is not as expected."""
     return f" is {_shown(value)}, not {expected}"
 
 
 def one_of(expected: str, *types: type) -> Check:
-    """A value of one of these types."""
+    """Return a check for a value of one of these types."""
 
     def check(value: Any) -> str | None:
-        # by type and not by instance, for true is no number
+        # by type and not by isinstance: True is an instance of int
         return None if type(value) in types else is_not(value, expected)
 
     return check
 
 
 def word_of(*words: str) -> Check:
-    """One of these words."""
+    """Return a check for one of these words."""
 
     def check(value: Any) -> str | None:
-        # a list, say, is none of them, and could not be looked up in a set
+        # a tuple and not a set: a value such as a list cannot be looked up in a set
         return None if value in words else is_not(value, " or ".join(words))
 
     return check
 
 
 def list_of(entry: Check) -> Check:
-    """A list all of whose entries fit."""
+    """Return a check for a list all of whose entries fit."""
 
     def check(value: Any) -> str | None:
         if type(value) is not list:
@@ -83,7 +83,7 @@ def list_of(entry: Check) -> Check:
 
 
 def map_of(entry: Check) -> Check:
-    """An object with any keys, all of whose values fit."""
+    """Return a check for an object with any keys, all of whose values fit."""
 
     def check(value: Any) -> str | None:
         if type(value) is not dict:
@@ -105,7 +105,7 @@ def object_of(
     *,
     closed: bool = False,
 ) -> Check:
-    """An object with these keys.
+    """Return a check for an object with these keys.
 
     :param closed: other keys are an error.
     """
@@ -133,7 +133,7 @@ def object_of(
 
 
 def anything(_value: Any) -> str | None:
-    """Whatever it is."""
+    """Accept any value."""
     return None
 
 
@@ -169,7 +169,7 @@ AMOUNTS: Final[Check] = map_of(WHOLE)
 
 
 def text_or_null(value: Any) -> str | None:
-    """Text, or nothing."""
+    """Check for text or null."""
     return None if value is None or TEXT(value) is None else is_not(value, "text or null")
 
 

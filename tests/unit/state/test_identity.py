@@ -132,7 +132,7 @@ def test_what_a_host_without_identity_does_with_a_provider_of_its_name(
     assert decided.verdict is verdict
     assert decided.uuid == (A if verdict is Verdict.ADOPT else None)
     assert ("--adopt" in decided.reason) is (verdict is Verdict.REFUSE)
-    assert ("cannot tell" in decided.reason) is (
+    assert ("does not know" in decided.reason) is (
         verdict is Verdict.REFUSE and has_instances is None
     )
 
@@ -185,7 +185,7 @@ def test_what_can_be_no_host_is_not_believed_and_who_says_so_is_named(facts, why
         assert word in str(caught.value)
     with pytest.raises(errors.InvalidNodeConfiguration, match=why) as caught:
         identity.check_root(facts, None)
-    assert "The driver says" in str(caught.value)
+    assert "The driver has" in str(caught.value)
     assert "remove the file" not in str(caught.value)
 
 
