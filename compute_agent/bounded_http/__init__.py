@@ -1,1 +1,1 @@
-"""HTTP to services whose answers are not trusted: what one answer may cost is bounded."""
+"""HTTP to services whose answers are not trusted: the cost of one answer is bounded."""

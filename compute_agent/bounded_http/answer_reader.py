@@ -1,4 +1,4 @@
-"""The answer of a connection as urllib3 reads it, bounded in time and bytes as a whole."""
+"""Reader of one answer for urllib3, bounded in time and bytes as a whole."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BUFFER: Final = 64 * 1024
 class AnswerReader(io.RawIOBase):
     """The bytes of one answer, headers included, all of which must come within a time.
 
-    The timeout of a socket bounds one wait for bytes, and whoever sends a byte before each ends
-    never lets go. So each wait is given what is left of the time. This needs no second thread, as
-    a watchdog does, and cannot hit a socket that serves another request by now.
+    The timeout of a socket bounds one wait for bytes, and a peer that sends a byte before each ends
+    never lets go. So each wait gets the time that remains. Unlike a watchdog this needs no second
+    thread, and cannot hit a socket that serves another request by now.
 
-    :param seconds: until the last byte; None: for ever.
+    :param seconds: until the last byte; `None` for no limit.
     """
 
     def __init__(self, arriving: io.RawIOBase, sock: socket.socket, seconds: float | None) -> None:
@@ -32,7 +32,7 @@ class AnswerReader(io.RawIOBase):
         self._left = ANSWER_BYTES
 
     def readable(self) -> bool:
-        """Whether there is something to read; there is."""
+        """Return true, as `io.RawIOBase` demands of what can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int | None:
@@ -68,7 +68,7 @@ class AnswerReader(io.RawIOBase):
 
 
 class BoundedAnswer(http.client.HTTPResponse):
-    """An answer that takes no longer, from its first byte to its last, than its socket waits once.
+    """An answer that takes no longer, from its first byte to its last, than one wait of its socket.
 
     The ``response_class`` of a connection: http.client makes one when a request has been sent, and
     one for the answer of a proxy to CONNECT.

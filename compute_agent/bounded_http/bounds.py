@@ -1,7 +1,7 @@
-"""The bounds of one answer, and the error that names the one that was broken.
+"""Bounds of one answer, and the error that names the one that was broken.
 
-No honest service comes near them. What does is not the service that was meant: a proxy, another
-service at its address, or somebody who wants the memory or the time of the caller.
+No honest service comes near them. What does is another sender: a proxy, another service at the
+address, or an attacker on the memory or the time of the caller.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ JSON_CONTAINERS: Final = 2_000_000
 """Lists and objects in a document: an empty one is two bytes in an answer and 64 in memory."""
 
 INTEGER_DIGITS: Final = 19
-"""Digits of an integer: those that 64 bits have."""
+"""Digits of an integer of 64 bits."""
 
 REDIRECTS: Final = 3
 """Redirects that are followed for one request, all within the same scheme, host and port."""

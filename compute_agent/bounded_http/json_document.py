@@ -1,4 +1,4 @@
-"""A JSON document of bounded depth, size and numbers."""
+"""JSON documents of bounded depth, size and numbers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from compute_agent.bounded_http.bounds import (
 
 
 def parse(text: str) -> Any:
-    """The document that a text is.
+    """Parse a text.
 
     :raises ValueError: the text is not JSON.
-    :raises OutOfBounds: it is, and no service means it: it would cost too much, or its numbers
-        fail wherever somebody reckons with them.
+    :raises OutOfBounds: the document would cost too much, or has a number that fails in arithmetic.
     """
     containers = text.count("[") + text.count("{")
     if containers > JSON_CONTAINERS:

@@ -1,7 +1,7 @@
-"""A requests session whose answers are bounded, by which placement, keystone and others are asked.
+"""The requests session for placement, keystone and others, which bounds their answers.
 
 Nothing of an answer reaches the caller before all of it was read and found within the ``bounds``,
-so whatever works on it (keystoneauth1, this project) can rely on them.
+so its users (keystoneauth1, this project) can rely on them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class AnswerRefused(requests.RequestException):
 
 
 class BoundedResponse(requests.Response):
-    """An answer that has been read and judged.
+    """An answer that has been read and checked.
 
     :ivar document: its JSON; absent where it has none.
     """
@@ -46,7 +46,7 @@ class BoundedResponse(requests.Response):
     document: Any
 
     def json(self, **arguments: Any) -> Any:
-        """Its JSON, parsed once.
+        """Return its JSON, parsed once.
 
         :raises requests.JSONDecodeError: it has none.
         """
@@ -54,23 +54,23 @@ class BoundedResponse(requests.Response):
 
 
 class BoundedAdapter(ka_session.TCPKeepAliveAdapter):  # type: ignore[misc]
-    """Makes connections whose answers take no longer in all than one wait may."""
+    """An adapter whose answers take no longer in all than one wait may."""
 
     def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
-        """As every adapter."""
+        """Create the pools for direct connections."""
         super().init_poolmanager(*arguments, **named)
         _bound_pools(self.poolmanager)
 
     def proxy_manager_for(self, proxy: str, **named: Any) -> Any:
-        """As every adapter."""
-        known = proxy in self.proxy_manager
+        """Return the pools for connections through a proxy."""
+        has_manager = proxy in self.proxy_manager
         manager = super().proxy_manager_for(proxy, **named)
-        if not known:
+        if not has_manager:
             _bound_pools(manager)
         return manager
 
     def build_response(self, request: Any, answer: Any) -> BoundedResponse:
-        """As every adapter, of the class that keeps the parsed JSON."""
+        """Build a response that keeps the parsed JSON."""
         bounded = BoundedResponse()
         vars(bounded).update(vars(super().build_response(request, answer)))
         return bounded
@@ -94,15 +94,15 @@ def _bound_pools(manager: Any) -> None:
 
 
 class BoundedSession(requests.Session):
-    """An HTTP session that takes no answer beyond the bounds, and goes nowhere else.
+    """An HTTP session that takes no answer beyond the bounds, and no redirect to another server.
 
-    :param longest_pause: gives the seconds beyond which no Retry-After is obeyed.
+    :param longest_pause: returns the seconds beyond which a Retry-After is not obeyed.
     """
 
     def __init__(self, longest_pause: Callable[[], float] = lambda: LONGEST_PAUSE) -> None:
         super().__init__()
         self._longest_pause = longest_pause
-        self._pause_told = False
+        self._pause_logged = False
         for scheme in list(self.adapters):
             self.mount(scheme, BoundedAdapter())
 
@@ -113,16 +113,16 @@ class BoundedSession(requests.Session):
         error and not an answer, because a caller would follow it and take the token along.
 
         :raises AnswerRefused: the answer breaks a bound.
-        :raises requests.RequestException: there is none.
+        :raises requests.RequestException: no answer came.
         """
         connect, total = _limits(arguments.pop("timeout", None))
         deadline = None if total is None else time.monotonic() + total
         arguments |= {"stream": True, "allow_redirects": False}
         for _ in range(REDIRECTS + 1):
-            # urllib3 does not take 0, which is what the last redirect may have left
-            left = None if deadline is None else max(0.001, deadline - time.monotonic())
+            # urllib3 does not take 0, which may remain after the last redirect
+            remaining = None if deadline is None else max(0.001, deadline - time.monotonic())
             try:
-                answer = super().send(request, timeout=(connect, left), **arguments)
+                answer = super().send(request, timeout=(connect, remaining), **arguments)
                 _judge(answer)
             except OutOfBounds as broken:
                 raise AnswerRefused(
@@ -142,56 +142,56 @@ class BoundedSession(requests.Session):
         )
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002
-        """None: `send` follows redirects, and requests would read the body of each unbounded."""
+        """Return `None`: `send` follows redirects, requests would read their bodies unbounded."""
         return None
 
     def _limit_pause(self, answer: requests.Response) -> None:
-        """Leave an answer no Retry-After but whole seconds that are not too many.
+        """Bound an answer's Retry-After, and round it up to whole seconds.
 
-        keystoneauth1 sleeps for as long as it finds there where status_code_retries is set.
+        keystoneauth1 sleeps that long where status_code_retries is set.
         """
         value = answer.headers.get("retry-after")
         if value is None:
-            self._pause_told = False
+            self._pause_logged = False
             return
-        asked, longest = seconds_of(value), self._longest_pause()
-        if asked is None:
+        seconds, longest = seconds_of(value), self._longest_pause()
+        if seconds is None:
             del answer.headers["retry-after"]
             return
-        if asked > longest and not self._pause_told:
-            self._pause_told = True
+        if seconds > longest and not self._pause_logged:
+            self._pause_logged = True
             LOG.warning(
-                "%s asks to be left alone for %.0f s (Retry-After: %s). It is asked again after "
-                "%.0f s, the period of a pass: nothing waits longer.",
+                "%s asks to wait %.0f s (Retry-After: %s). The next request is sent after "
+                "%.0f s, the longest wait. Check the limits of the service.",
                 answer.url,
-                asked,
+                seconds,
                 value[:SHOWN],
                 longest,
             )
-        answer.headers["retry-after"] = str(math.ceil(min(asked, longest)))
+        answer.headers["retry-after"] = str(math.ceil(min(seconds, longest)))
 
 
 def _limits(timeout: Any) -> tuple[float | None, float | None]:
-    """Seconds to connect, and for the whole answer."""
+    """Return the seconds to connect, and for the whole answer."""
     return timeout if isinstance(timeout, tuple) else (timeout, timeout)
 
 
 def _judge(answer: requests.Response) -> None:
-    """Read the body, and find it within the bounds.
+    """Read the body, and check the bounds.
 
-    :raises OutOfBounds: it is not.
+    :raises OutOfBounds: one is broken.
     :raises requests.ConnectionError: it ended too early.
     """
     answer.raw = _body_of(answer)
     content = answer.content
     answer.raw = io.BytesIO()
-    # the services meant answer in UTF-8; what another header says is not worth a guess
+    # these services answer in UTF-8, whatever their header names
     answer.encoding = "utf-8"
     if content and isinstance(answer, BoundedResponse):
         try:
             answer.document = json_document.parse(content.decode())
         except ValueError:
-            return  # not JSON, which is judged where it is known what was asked for
+            return  # not JSON: the caller decides whether that is an error
 
 
 def _body_of(answer: requests.Response) -> io.BytesIO:
@@ -206,11 +206,11 @@ def _body_of(answer: requests.Response) -> io.BytesIO:
             body.write(piece)
     except urllib3.exceptions.DecodeError as error:
         encoding = answer.headers.get("content-encoding", "")[:SHOWN]
-        raise OutOfBounds(f"is not what its Content-Encoding {encoding!r} says") from error
+        raise OutOfBounds(f"does not match its Content-Encoding {encoding!r}") from error
     except urllib3.exceptions.HTTPError as error:
         raise requests.ConnectionError(error, request=answer.request) from error
     except OutOfBounds:
-        # what is still to come must not be taken for the answer to the next request, and what came
+        # the rest must not be taken for the answer to the next request, and what was read
         # must not live as long as the traceback of the error
         answer.raw.close()
         body.close()
@@ -222,22 +222,22 @@ def _body_of(answer: requests.Response) -> io.BytesIO:
 def _onward(
     request: requests.PreparedRequest, status: int, location: str
 ) -> requests.PreparedRequest:
-    """The same request to where a redirect leads.
+    """Return the same request for the target of a redirect.
 
-    :raises AnswerRefused: that is another server.
+    :raises AnswerRefused: the target is another server.
     """
-    onward, asked = request.copy(), str(request.url)
+    onward, original = request.copy(), str(request.url)
     try:
-        onward.prepare_url(urljoin(asked, location), None)
-        elsewhere = _server(str(onward.url)) != _server(asked)
+        onward.prepare_url(urljoin(original, location), None)
+        elsewhere = _server(str(onward.url)) != _server(original)
     except ValueError:
-        elsewhere = True  # nothing that can be gone to; requests' own errors are ValueErrors too
+        elsewhere = True  # not an address; requests' own errors are ValueErrors too
     if elsewhere:
         raise AnswerRefused(
-            f"{request.method} {asked} was answered {status}, a redirect to {location[:SHOWN]!r}. "
-            "Redirects are followed within the same scheme, host and port only, so that no token "
-            "goes elsewhere. Correct what redirects, or set the address that is meant "
-            "(endpoint_override, or the catalogue).",
+            f"{request.method} {original} was answered {status}, a redirect to "
+            f"{location[:SHOWN]!r}. Redirects are followed within the same scheme, host and "
+            "port only, so that no token goes elsewhere. Correct what redirects, or set the "
+            "right address (endpoint_override, or the catalogue).",
             request=request,
         )
     return onward

@@ -1,6 +1,7 @@
-"""The way to the message bus, for agent and scheduler, and the traps on it.
+"""Connection of agent and scheduler to the message bus.
 
-- oslo.service picks eventlet for good unless told otherwise before oslo.messaging is imported.
+There are two traps:
+- oslo.service chooses eventlet for good unless a backend is set before oslo.messaging is imported.
 - oslo.messaging registers some of its options on the global configuration only, so it gets that
   object, with the same files parsed; our own options never go there.
 """
@@ -43,7 +44,7 @@ def use_threads() -> None:
 
 
 def version_cap(conf: cfg.ConfigOpts, service: str) -> str | None:
-    """Return the newest version that calls to a service may have, None for any.
+    """Return the newest version that calls to a service may have, `None` for any.
 
     :param service: an option of group ``upgrade_levels``.
     """
@@ -55,7 +56,7 @@ def open_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
     """Return an oslo.messaging transport for RPC.
 
     :param url: instead of [DEFAULT]transport_url.
-    :raises InvalidConfiguration: there is no URL, or it or another option of the bus is wrong.
+    :raises InvalidConfiguration: the URL is missing, or it or another option of the bus is wrong.
     """
     use_threads()
     import oslo_messaging
@@ -69,7 +70,7 @@ def open_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
         )
     oslo_messaging.set_transport_defaults(conf.control_exchange)
     try:
-        # every call parses anew: the files of the caller, nothing from a command line
+        # every call parses again: the files of the caller, nothing from a command line
         cfg.CONF(
             [],
             project="compute-agent",

@@ -1,4 +1,4 @@
-"""Signals as calls in a thread of their own.
+"""Handlers of signals that run in a thread of their own.
 
 What a reader must know first:
 
@@ -6,7 +6,7 @@ What a reader must know first:
   main thread holds then. Setting an event or logging from there can deadlock.
 - The interpreter's own C handler, however, writes the signal's number to a file descriptor at
   once (`signal.set_wakeup_fd`). A thread that reads from it may do anything.
-- A signal that nobody handles keeps its default action, so each gets a handler that does nothing.
+- A signal without a handler keeps its default action, so each gets one that does nothing.
 - Blocking signals and waiting for them instead would be inherited by every child process.
 """
 
@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 def handled(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
     """Call the handler of each signal that arrives, in a thread, until the block is left.
 
-    To be used in the main thread. On the way out the handlers of before come back.
+    To be used in the main thread. At the end the previous handlers are restored.
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
@@ -61,8 +61,8 @@ def _serve(reader: socket.socket, handlers: Mapping[signal.Signals, Callable[[],
             try:
                 handler()
             except Exception:
-                # the next signal, SIGTERM say, must still be served
-                LOG.exception("Signal %s was not handled.", signal.Signals(number).name)
+                # the next signal, for example SIGTERM, must still be served
+                LOG.exception("The handler of signal %s failed.", signal.Signals(number).name)
 
 
 def exit_at_once(code: int) -> None:

@@ -1,1 +1,1 @@
-"""Other services of the cloud, over HTTP."""
+"""Clients of other services of the cloud, over HTTP."""

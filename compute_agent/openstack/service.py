@@ -1,4 +1,4 @@
-"""One service of the cloud over HTTP, with an administrator's credential."""
+"""Client of one service of the cloud over HTTP, with an administrator's credential."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ READS: Final = ("GET",)
 
 
 class ServiceUnusable(errors.ComputeAgentError):
-    """A service could not be asked, or refused; the message says what for and what to check.
+    """A service could not be reached, or refused; the message names the purpose and what to check.
 
-    :ivar status: of its answer; None where there was none.
+    :ivar status: of its answer; `None` without one.
     """
 
     def __init__(self, message: str, status: int | None = None) -> None:
@@ -32,8 +32,8 @@ class ServiceUnusable(errors.ComputeAgentError):
 class Service:
     """Requests to one service through keystoneauth1; reads are repeated while it is away.
 
-    :param title: how messages call it.
-    :param group: the group of options that says how it is reached.
+    :param title: its name in messages.
+    :param group: the group of options for the way to it.
     :param version: a path that every request begins with, unless the endpoint ends with it.
     :param wait: waits so many seconds.
     """
@@ -57,28 +57,28 @@ class Service:
         self.headers: dict[str, str] = dict(headers or {})
 
     def get(self, path: str, doing: str, **query: str) -> dict[str, Any]:
-        """The JSON object at a path.
+        """Return the JSON object at a path.
 
-        :raises ServiceUnusable: there is none.
+        :raises ServiceUnusable: it cannot be read.
         """
         return self._object("GET", f"{path}?{urlencode(query)}" if query else path, doing)
 
     def put(self, path: str, doing: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Write, and return what is there now.
+        """Write an object, and return it as the service stored it.
 
         :raises ServiceUnusable: it was refused, or it is not known whether it was done.
         """
         return self._object("PUT", path, doing, body)
 
     def pages(self, path: str, key: str, doing: str, **query: str) -> Iterator[dict[str, Any]]:
-        """Every entry of a list, however many pages it has.
+        """Yield every entry of a list, over all its pages.
 
         :raises ServiceUnusable: a page cannot be read.
         """
         target = f"{path}?{urlencode(query)}"
-        seen = set()
-        while target not in seen:
-            seen.add(target)
+        visited = set()
+        while target not in visited:
+            visited.add(target)
             body = self._object("GET", target, doing)
             entries = self._objects(body.get(key), key, doing)
             links = self._objects(body.get(f"{key}_links", []), f"{key}_links", doing)
@@ -86,7 +86,7 @@ class Service:
             following = [str(link.get("href")) for link in links if link.get("rel") == "next"]
             if not following:
                 return
-            # the link may name a host that is not reached from here: only the query counts
+            # the link may name a host that cannot be reached from here: only its query is used
             target = f"{path}?{following[0].partition('?')[2]}"
 
     def _objects(self, listed: Any, key: str, doing: str) -> list[dict[str, Any]]:
@@ -106,13 +106,13 @@ class Service:
         except ValueError as error:
             raise ServiceUnusable(
                 f"{doing} failed: {self._title} answered {answer.status_code} with something that "
-                f"is no JSON. Check what answers at the endpoint of group [{self._group}]."
+                f"is not JSON. Check what answers at the endpoint of group [{self._group}]."
             ) from error
         if answer.status_code >= 300 or not isinstance(document, dict):
-            told = " ".join(re.sub(r"[{}\"]", "", answer.text).split())[:300]
+            explanation = " ".join(re.sub(r"[{}\"]", "", answer.text).split())[:300]
             raise ServiceUnusable(
-                f"{doing} failed: {self._title} answered {answer.status_code} ({told}). Check the "
-                f"options of group [{self._group}] and the roles of its user.",
+                f"{doing} failed: {self._title} answered {answer.status_code} ({explanation}). "
+                f"Check the options of group [{self._group}] and the roles of its user.",
                 answer.status_code,
             )
         return document
