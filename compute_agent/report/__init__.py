@@ -1,1 +1,1 @@
-"""Synchronisation of trees: what placement has, what it should have, and the way there."""
+"""Synchronisation of provider trees: the state in placement, the wanted one, and the way there."""

@@ -1,8 +1,8 @@
-"""What is known of placement's side of one tree, and the file it survives a restart in.
+"""The cache of one tree's state in placement, and the file in which it survives a restart.
 
 A provider's generation rises with every write to its inventories, traits and aggregates and with
-allocations being put on it.  So as long as the generation in the one-request probe is the known
-one, what is known is the truth.
+allocations being put on it.  So as long as the generation in the one-request probe is the cached
+one, the cache is right.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _THIS_FORMAT: Final = Shape("a cache", object_of({"trees": map_of(list_of(_PROVI
 
 @dataclass
 class TreeCache:
-    """One root's tree as placement was last known to have it.
+    """One root's tree as last read from placement or written to it.
 
     ``hint``: it comes from a file and no probe has confirmed it yet.  ``probed_by``: global request
     id of the pass that read the tree last.
@@ -80,11 +80,11 @@ class TreeCache:
 def take_in(tree: ProviderTree, uuid: str, aspect: str, read: AtGeneration[Any]) -> None:
     """Store one aspect of a provider as it was read.
 
-    When the generation moved since the others were read, the others are stale; when this answer is
-    itself older than what is known by now, it is stale.
+    When the generation moved since the other aspects were read, those are stale; when this answer
+    is older than the generation in the tree, it is stale.
     """
-    known = tree.data(uuid).generation
-    generation = read.generation if known is None else max(known, read.generation)
+    earlier = tree.data(uuid).generation
+    generation = read.generation if earlier is None else max(earlier, read.generation)
     match aspect:
         case "inventories":
             tree.update_inventory(uuid, read.content, generation, operator_keys=())
@@ -94,14 +94,14 @@ def take_in(tree: ProviderTree, uuid: str, aspect: str, read: AtGeneration[Any])
             tree.update_traits(uuid, read.content, generation)
         case _:
             raise ValueError(f"no aspect {aspect}")
-    if known is not None and read.generation > known:
+    if earlier is not None and read.generation > earlier:
         tree.mark_stale(uuid)
     if read.generation == generation:
         tree.mark_fresh(uuid, [aspect])
 
 
 class CacheFile:
-    """``placement-cache.json``: only ever a hint, so one that cannot be used is set aside.
+    """The file ``placement-cache.json``: a hint, so one that cannot be used is set aside.
 
     It is replaced atomically.  An agent with many nodes writes it once a minute at most.
     """
@@ -114,11 +114,11 @@ class CacheFile:
         self._pending = False
 
     def load(self) -> dict[str, ProviderTree]:
-        """Root uuid -> tree; empty when there is no file or it cannot be used."""
+        """Return the trees by root uuid, empty when the file is missing or cannot be used."""
         try:
             stored = documents.parse(documents.read_file(self._path), _ANY_FORMAT)
             if stored["format"] != FORMAT:
-                LOG.info("Ignoring %s: it has format %s", self._path, stored["format"])
+                LOG.info("Ignoring the cache %s: it has format %s", self._path, stored["format"])
                 return {}
             documents.check(stored, _THIS_FORMAT)
             return {
@@ -132,20 +132,20 @@ class CacheFile:
 
     def _set_aside(self, error: FileUnusable) -> None:
         try:
-            kept = f"it is kept as {state_files.set_aside(self._path)}"
+            whereabouts = f"is kept as {state_files.set_aside(self._path)}"
         except OSError as failure:
-            kept = f"it cannot be renamed ({failure.strerror})"
+            whereabouts = f"cannot be renamed ({failure.strerror})"
         LOG.warning(
-            "The cache %s %s: everything is read from placement instead, and %s",
+            "The cache %s %s. Everything is read from placement, and the file %s.",
             self._path,
             error,
-            kept,
+            whereabouts,
         )
 
     def save(self, trees: Mapping[str, ProviderTree], *, now: bool = False) -> None:
         """Write the trees, unless many trees were written a moment ago and ``now`` is False.
 
-        A file that cannot be written is said and does no harm: the next start reads more.
+        A file that cannot be written is logged and does no harm: the next start reads more.
         """
         with self._lock:
             if not now and len(trees) > FEW_TREES and self._written_at is not None:
@@ -161,15 +161,20 @@ class CacheFile:
             ).encode()
             if len(content) > documents.MAX_BYTES:
                 LOG.warning(
-                    "Cannot keep %d trees in %s, the next start reads more: they are more than %d "
-                    "bytes",
+                    "The cache of %d trees in %s was not written: it would have more than %d "
+                    "bytes. The next start reads everything from placement.",
                     *(len(trees), self._path, documents.MAX_BYTES),
                 )
                 return
             try:
                 state_files.write_atomically(self._path, content)
             except OSError as exc:
-                LOG.warning("Cannot write %s, the next start reads more: %s", self._path, exc)
+                LOG.warning(
+                    "The cache %s was not written: %s. The next start reads everything from "
+                    "placement. Free space or correct the permissions of the directory.",
+                    self._path,
+                    exc,
+                )
 
     @property
     def pending(self) -> bool:

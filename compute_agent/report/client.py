@@ -1,7 +1,7 @@
-"""The report client: the only part of the agent and the scheduler that speaks to placement.
+"""The report client, which reads and writes provider trees in placement.
 
-It is an object its owner hands to whoever needs it; there is no module state.  Safe in several
-threads; passes over one tree are to be serialised by the caller.
+The module has no state; callers share one object.  Safe in several threads; passes over one tree
+are to be serialised by the caller.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ Consumers = dict[str, dict[str, Any]]
 
 
 class ReportClient(Allocations, Candidates):
-    """Reads trees from placement, brings placement to wanted trees, and writes allocations.
+    """A client that reads and writes trees, and writes allocations.
 
-    :param cache_path: the file in which what is known of placement survives a restart; None: none.
-    :param connections: requests at the same time, at most.
+    :param cache_path: file of the cache that survives a restart, if any.
+    :param connections: maximum of requests at the same time.
     :param association_refresh: seconds between re-readings of what may have changed unseen; 0:
         never. May be set at any time.
     :param max_listed: uuids in one question about sharing providers.
     :param bulk_inventories: write many inventories with one request where the user may reshape.
-    :param on_request: told method, path and status (None: no answer) of every request.
+    :param on_request: called with method, path and status (`None` without answer) of every request.
     """
 
     def __init__(
@@ -92,26 +92,26 @@ class ReportClient(Allocations, Candidates):
             for root, tree in self._file.load().items():
                 self._caches[root] = TreeCache(root, tree, hint=True)
 
-    # -- the conversation --------------------------------------------------------------------
+    # -- connection --------------------------------------------------------------------------
 
     def connect(self) -> OfferedVersions:
-        """Ask placement for its versions; what it offers.
+        """Ask placement for the versions it offers, and return them.
 
         :raises errors.PlacementTooOld: it cannot reshape.
         """
         return self._connection.versions()
 
     def reconnect(self) -> OfferedVersions:
-        """As :meth:`connect`, and always one request: after an outage, whether it is over."""
+        """Ask again as :meth:`connect` does, always with one request, as after an outage."""
         return self._connection.ask_again()
 
     @property
     def offered(self) -> OfferedVersions | None:
-        """What placement said to :meth:`connect`, None once it could not be reached; no request."""
+        """Versions from :meth:`connect`, `None` once placement could not be reached; no request."""
         return self._connection.known_versions
 
     def tracing(self, global_request_id: str | None = None) -> AbstractContextManager[Tally]:
-        """Requests made inside carry one global request id and are counted together."""
+        """Give requests made inside one global request id, and count them together."""
         return self._connection.tracing(global_request_id)
 
     @property
@@ -130,13 +130,13 @@ class ReportClient(Allocations, Candidates):
         return self.names.refused
 
     def close(self) -> None:
-        """Write what is unwritten of the cache and end the threads."""
+        """Write the pending part of the cache, and end the threads."""
         if self._file is not None and self._file.pending:
             self._save(now=True)
         self._workers.close()
 
     def drop_cache(self, root_uuid: str | None = None) -> None:
-        """Forget what is known of one tree, or of all: everything is read anew."""
+        """Forget one tree, or all: everything is read again."""
         with self._lock:
             for root in [root_uuid] if root_uuid else list(self._caches):
                 self._caches.pop(root, None)
@@ -144,17 +144,17 @@ class ReportClient(Allocations, Candidates):
     # -- trees -------------------------------------------------------------------------------
 
     def known_tree(self, root_uuid: str) -> ProviderTree | None:
-        """The tree as it was when it was last read or written; no request.  None: it never was."""
+        """Return the tree as last read or written, if it ever was; no request."""
         with self._lock:
             cache = self._caches.get(root_uuid)
         return cache.tree.snapshot() if cache is not None else None
 
     def get_provider_tree(self, root_uuid: str, *, fresh: bool = False) -> ProviderTree:
-        """The tree of this root as placement has it, with the sharing providers that reach it.
+        """Return the tree of this root from placement, with the sharing providers that reach it.
 
         Without a root in placement it holds no tree of that root.  In a quiet state one request.
 
-        :param fresh: read also what may have changed unseen (what a reshape must stand on).
+        :param fresh: read also what may have changed unseen, as a reshape needs it.
         """
         cache = self._cache(root_uuid)
         self._reader.read(cache, fresh=fresh)
@@ -167,9 +167,9 @@ class ReportClient(Allocations, Candidates):
     def get_provider_tree_and_ensure_root(
         self, root_uuid: str, name: str, *, fresh: bool = False
     ) -> ProviderTree:
-        """As :meth:`get_provider_tree`, with the root created if placement has none.
+        """Return the tree as :meth:`get_provider_tree` does, creating a missing root.
 
-        A root that placement knows under another name is returned as it is.
+        A root that placement has under another name is returned as it is.
 
         :raises errors.ResourceProviderCreationFailed: the name belongs to another provider
             (``name_conflict_uuid``).
@@ -179,10 +179,10 @@ class ReportClient(Allocations, Candidates):
             return tree
         cache = self._cache(root_uuid)
         with cache.lock:
-            made = self.providers.create(root_uuid, name, None)
-            cache.tree.new_root(name, root_uuid, made.generation)
+            created = self.providers.create(root_uuid, name, None)
+            cache.tree.new_root(name, root_uuid, created.generation)
             cache.dirty = True
-            if not made.content:
+            if not created.content:
                 self._reader.read(cache)
         self._created.add(root_uuid)
         self._save_if_changed()
@@ -197,7 +197,7 @@ class ReportClient(Allocations, Candidates):
         owned: Callable[[str], bool] | None = None,
         original_allocations: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> list[Operation]:
-        """What :meth:`update_from_provider_tree` would do; no request."""
+        """Return the operations of :meth:`update_from_provider_tree`; no request."""
 
         def is_owned(provider: ProviderData) -> bool:
             if owned is not None:
@@ -224,12 +224,12 @@ class ReportClient(Allocations, Candidates):
         owned: Callable[[str], bool] | None = None,
         original_allocations: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> FlushReport:
-        """Bring placement from ``base`` to ``new``; nothing to do is no request.
+        """Update placement from ``base`` to ``new``; without a difference no request.
 
         :param base: the tree as it was read for this pass.
         :param allocations: given for a reshape: consumer uuid -> record as it shall be.
-        :param owned: whether a provider may be deleted (by uuid); None: it has the owner trait or
-            this process created it.
+        :param owned: whether a provider may be deleted (by uuid); by default one that has the owner
+            trait or was created by this process.
         :param original_allocations: the allocations as they were read.  Without them, consumers are
             part of the reshape when they hold a class whose inventory changes; with them also
             those whose record differs.
@@ -259,7 +259,7 @@ class ReportClient(Allocations, Candidates):
                 report = flush.run(operations)
             finally:
                 self._created.update(flush.report.created)
-                self._say_kept(flush.report)
+                self._log_kept(flush.report)
                 if not all(isinstance(operation, KeepProvider) for operation in operations):
                     cache.dirty = True
                 if any(isinstance(operation, SetAggregates) for operation in operations):
@@ -268,9 +268,9 @@ class ReportClient(Allocations, Candidates):
         return report
 
     def get_allocations_for_provider_tree(self, root_uuid: str) -> Consumers:
-        """All consumers that hold anything on this root's tree, with all they hold anywhere.
+        """Return the consumers with allocations on this root's tree, with all their allocations.
 
-        A consumer with allocations on sharing providers only is not found, and nothing of it moves.
+        A consumer with allocations on sharing providers only is left out, and nothing of it moves.
 
         :raises errors.ResourceProviderAllocationRetrievalFailed: a provider's could not be read.
         :raises errors.ConsumerAllocationRetrievalFailed: a consumer's could not be read.
@@ -287,7 +287,7 @@ class ReportClient(Allocations, Candidates):
         per_provider = self._workers.results(
             [partial(self.providers.allocations, p.uuid, p.name) for p in members]
         )
-        consumers = list(dict.fromkeys(c for found in per_provider for c in found))
+        consumers = list(dict.fromkeys(c for holders in per_provider for c in holders))
         records = self._workers.results(
             [partial(self.get_allocs_for_consumer, consumer) for consumer in consumers]
         )
@@ -300,49 +300,49 @@ class ReportClient(Allocations, Candidates):
     # -- single providers --------------------------------------------------------------------
 
     def find_provider_by_name(self, name: str) -> ProviderData | None:
-        """A provider with its inventory, traits and aggregates; None when there is none."""
-        found = self.providers.by_name(name)
-        return self._with_associations(found) if found is not None else None
+        """Return a provider with its inventory, traits and aggregates, if it exists."""
+        provider = self.providers.by_name(name)
+        return self._with_associations(provider) if provider is not None else None
 
     def find_provider(self, uuid: str) -> ProviderData | None:
-        """As :meth:`find_provider_by_name`, by uuid."""
-        found = self.providers.get(uuid)
-        return self._with_associations(found) if found is not None else None
+        """Return a provider as :meth:`find_provider_by_name` does, by uuid."""
+        provider = self.providers.get(uuid)
+        return self._with_associations(provider) if provider is not None else None
 
     def get_allocations_for_provider(self, uuid: str) -> Consumers:
-        """Consumer uuid -> ``resources`` and ``consumer_generation`` on one provider."""
+        """Return ``resources`` and ``consumer_generation`` on one provider, by consumer uuid."""
         return self.providers.allocations(uuid, uuid)
 
     def change_traits(
         self, uuid: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()
     ) -> None:
-        """Add and remove traits of one provider at once: one read and one write, others' stay.
+        """Add and remove traits of one provider with one read and one write; those of others stay.
 
         :raises errors.ResourceProviderUpdateFailed: it could not be written.
         """
-        held = self.providers.traits(uuid, uuid)
-        wanted = (held.content | frozenset(add)) - frozenset(remove)
-        if wanted == held.content:
+        stored = self.providers.traits(uuid, uuid)
+        new_traits = (stored.content | frozenset(add)) - frozenset(remove)
+        if new_traits == stored.content:
             return
-        written = self.providers.put_traits(uuid, uuid, held.generation, wanted)
+        written = self.providers.put_traits(uuid, uuid, stored.generation, new_traits)
         for cache in list(self._caches.values()):
-            if cache.tree.exists(uuid) and cache.tree.data(uuid).generation == held.generation:
-                cache.tree.update_traits(uuid, wanted, written.generation)
+            if cache.tree.exists(uuid) and cache.tree.data(uuid).generation == stored.generation:
+                cache.tree.update_traits(uuid, new_traits, written.generation)
                 cache.dirty = True
 
     def change_aggregates(
         self, uuid: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()
     ) -> None:
-        """Add and remove aggregates of one provider; others' stay.
+        """Add and remove aggregates of one provider; those of others stay.
 
         :raises errors.ResourceProviderUpdateFailed: it could not be written.
         """
 
         def attempt() -> None:
-            held = self.providers.aggregates(uuid, uuid)
-            wanted = (held.content | frozenset(add)) - frozenset(remove)
-            if wanted != held.content:
-                self.providers.put_aggregates(uuid, uuid, held.generation, wanted)
+            stored = self.providers.aggregates(uuid, uuid)
+            new_aggregates = (stored.content | frozenset(add)) - frozenset(remove)
+            if new_aggregates != stored.content:
+                self.providers.put_aggregates(uuid, uuid, stored.generation, new_aggregates)
 
         self._retries.while_conflicting(attempt)
 
@@ -372,7 +372,7 @@ class ReportClient(Allocations, Candidates):
             return self._caches.setdefault(root_uuid, TreeCache(root_uuid))
 
     def _root_of(self, base: ProviderTree, new: ProviderTree) -> str:
-        """The node's own root: the other roots of the two trees are sharing providers."""
+        """Return the node's own root: the other roots of the two trees are sharing providers."""
         roots = [*new.roots, *base.roots]
         for root in roots:
             if root.uuid in self._caches and SHARING_TRAIT not in root.traits:
@@ -382,26 +382,28 @@ class ReportClient(Allocations, Candidates):
                 return root.uuid
         return roots[0].uuid
 
-    def _with_associations(self, found: PlacementProvider) -> ProviderData:
-        uuid, name = found["uuid"], found["name"]
+    def _with_associations(self, provider: PlacementProvider) -> ProviderData:
+        uuid, name = provider["uuid"], provider["name"]
         return ProviderData(
             uuid,
             name,
-            found["generation"],
-            found.get("parent_provider_uuid"),
+            provider["generation"],
+            provider.get("parent_provider_uuid"),
             self.providers.inventories(uuid, name).content,
             self.providers.traits(uuid, name).content,
             self.providers.aggregates(uuid, name).content,
         )
 
-    def _say_kept(self, report: FlushReport) -> None:
+    def _log_kept(self, report: FlushReport) -> None:
         deleted = {o.uuid for o in report.operations if isinstance(o, DeleteProvider)}
         for uuid in deleted - {kept.uuid for kept in report.kept}:
             self._kept.pop(uuid, None)
         for kept in report.kept:
             if self._kept.get(kept.uuid) != kept.reason:
                 self._kept[kept.uuid] = kept.reason
-                LOG.warning("Provider %s (%s) stays: %s", kept.name, kept.uuid, kept.reason)
+                LOG.warning(
+                    "Provider %s (%s) is not deleted: %s", kept.name, kept.uuid, kept.reason
+                )
 
     def _save_if_changed(self) -> None:
         if any(cache.dirty for cache in list(self._caches.values())):

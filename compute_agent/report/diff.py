@@ -1,6 +1,4 @@
-"""What differs between two provider trees.  Pure: it compares two snapshots and looks at nothing
-else.
-"""
+"""Differences between two provider trees.  Pure: a comparison of two snapshots."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """All that makes the old tree the new one.
+    """The changes from an old tree to a new one.
 
     ``create`` has parents first, ``delete`` children first; the others follow the new tree's order.
     """
@@ -51,9 +49,9 @@ class Difference:
 
 
 def diff(old: ProviderTree, new: ProviderTree) -> Difference:
-    """The difference between two trees, empty when they say the same to placement.
+    """Return the difference between two trees, empty when they are the same to placement.
 
-    Generations and local resources are no difference; ratios are compared in single precision.
+    Generations and local resources are not compared; ratios are compared in single precision.
     """
     before = {uuid: old.data(uuid) for uuid in old.get_provider_uuids()}
     after = {uuid: new.data(uuid) for uuid in new.get_provider_uuids()}

@@ -1,8 +1,8 @@
-"""Carrying out a plan: placement is brought to the wanted tree, provider by provider.
+"""Execution of a plan: placement is updated to the wanted tree, provider by provider.
 
 A failure of one provider does not stop the others; failures are collected and raised at the end.
-Placement being away, or the credentials wrong, ends the flush at once.  Every write that
-succeeded is in the live tree immediately, so a repetition does only what is left.
+An outage of placement or wrong credentials end the flush at once.  Every write that
+succeeded is in the live tree immediately, so a repetition does only the rest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from compute_agent.report.reshape import Reshaper
 NO_SUCH_CLASS: Final = re.compile(r"No such resource class ([A-Z0-9_]+(?:, [A-Z0-9_]+)*)")
 
 MANY_INTERNAL_ERRORS: Final = 3
-"""So many answers 500 in one flush are an outage, not the trouble of one provider."""
+"""So many answers 500 in one flush are an outage, not a fault of one provider."""
 
 ASPECT_OF: Final[Mapping[type, str]] = {
     EnsureTraits: "traits",
@@ -58,7 +58,7 @@ ASPECT_OF: Final[Mapping[type, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A provider that is not wanted any more and stays all the same, and why."""
+    """A provider that is no longer wanted but stays, with the reason."""
 
     uuid: str
     name: str
@@ -67,9 +67,9 @@ class Kept:
 
 @dataclass
 class FlushReport:
-    """What came of a flush.
+    """The result of a flush.
 
-    ``operations``: its plan.  ``created``: providers that are this agent's from now on.
+    ``operations``: its plan.  ``created``: providers that this agent owns from now on.
     """
 
     operations: tuple[Operation, ...] = ()
@@ -80,7 +80,7 @@ class FlushReport:
 class Flush:
     """One execution of one plan.
 
-    :param live: the tree as placement is known to have it; kept up to date with every write.
+    :param live: the tree as last known from placement; updated with every write.
     """
 
     def __init__(
@@ -113,11 +113,11 @@ class Flush:
     def run(self, operations: Sequence[Operation]) -> FlushReport:
         """Carry out ``operations``.
 
-        :raises errors.PlacementUnavailable: placement cannot answer; what was written is written.
+        :raises errors.PlacementUnavailable: placement cannot answer; earlier writes stay.
         :raises errors.PlacementUnauthorized: likewise.
         :raises errors.ResourceProviderUpdateConflict: a provider disappeared meanwhile; the pass
-            has to start anew.
-        :raises errors.PlacementReshapeConflict: somebody wrote to what the reshape moves.
+            has to start again.
+        :raises errors.PlacementReshapeConflict: another writer changed what the reshape moves.
         :raises errors.ReshapeFailed: the reshape was refused.
         :raises errors.ResourceProviderSyncFailed: everything else, collected.
         """
@@ -126,7 +126,7 @@ class Flush:
         for stage in stages(operations):
             if isinstance(stage[0], Reshape):
                 if self._failures:
-                    # Nothing has moved yet, and what failed may be what the reshape stands on.
+                    # Nothing has moved yet, and the reshape may need what failed.
                     break
                 self._reshape(stage[0])
             else:
@@ -142,12 +142,10 @@ class Flush:
         outcomes = self._workers.outcomes(tasks, self._ends_flush)
         for operation, outcome in zip(ready, outcomes, strict=True):
             if isinstance(outcome, errors.ComputeAgentError):
-                self._note_failure(operation, outcome)
+                self._record_failure(operation, outcome)
 
     def _is_blocked(self, operation: Operation) -> bool:
-        """Whether something before it failed on which it stands; that failure is reported
-        already.
-        """
+        """Return whether an earlier operation that it needs failed, which is reported already."""
         match operation:
             case CreateProvider(uuid, _, parent_uuid):
                 if parent_uuid in self._lost:
@@ -164,10 +162,10 @@ class Flush:
                 return False
 
     def _is_gone(self, uuid: str) -> bool:
-        """Not created, or found to be missing, alone or with a parent."""
+        """Return whether the provider was not created or is missing, alone or with a parent."""
         return uuid in self._lost or not self._live.exists(uuid)
 
-    def _note_failure(self, operation: Operation, error: errors.ComputeAgentError) -> None:
+    def _record_failure(self, operation: Operation, error: errors.ComputeAgentError) -> None:
         uuid = getattr(operation, "uuid", self._root_uuid)
         name = getattr(operation, "name", None) or (
             self._live.data(uuid).name if self._live.exists(uuid) else uuid
@@ -187,19 +185,19 @@ class Flush:
     def _raise_failures(self) -> None:
         if not self._failures:
             return
-        raised = [failure.error for failure in self._failures]
-        gone = [e for e in raised if isinstance(e, errors.ResourceProviderNotFound)]
-        away = [e for e in raised if isinstance(e, errors.PlacementUnavailable)]
-        if len(gone) + len(away) < len(raised):
+        failures = [failure.error for failure in self._failures]
+        missing = [e for e in failures if isinstance(e, errors.ResourceProviderNotFound)]
+        outages = [e for e in failures if isinstance(e, errors.PlacementUnavailable)]
+        if len(missing) + len(outages) < len(failures):
             raise errors.ResourceProviderSyncFailed(self._failures)
-        if away:
-            raise away[0]
+        if outages:
+            raise outages[0]
         raise errors.ResourceProviderUpdateConflict(
-            f"a provider is gone from placement, the pass has to begin anew: {gone[0]}"
-        ) from gone[0]
+            f"a provider is gone from placement, the pass has to begin again: {missing[0]}"
+        ) from missing[0]
 
     def _ends_flush(self, error: errors.ComputeAgentError) -> bool:
-        """Whether trying anything else is pointless; a 500 may well be about one provider only."""
+        """Return whether other operations would fail too; a 500 may concern one provider only."""
         match error:
             case errors.PlacementUnauthorized():
                 return True
@@ -238,27 +236,27 @@ class Flush:
                 self._keep(uuid, name, "it is not this agent's to delete")
 
     def _reshape(self, operation: Reshape) -> None:
-        """Whatever goes wrong ends the flush: all that follows stands on the new layout."""
+        """Reshape; any failure ends the flush, since all that follows needs the new layout."""
         try:
             self._reshaper.reshape(
                 self._live, self._ready(operation.changes), operation.allocations
             )
         except errors.ResourceProviderNotFound as exc:
             raise errors.ResourceProviderUpdateConflict(
-                f"a provider is gone from placement, the reshape has to begin anew: {exc}"
+                f"a provider is gone from placement, the reshape has to begin again: {exc}"
             ) from exc
 
     def _create(self, operation: CreateProvider) -> None:
         uuid, name, parent_uuid = operation.uuid, operation.name, operation.parent_uuid
-        made = self._providers.create(uuid, name, parent_uuid)
+        created = self._providers.create(uuid, name, parent_uuid)
         with self._lock:
             self._new.add(uuid)
             self.report.created.append(uuid)
         if parent_uuid is None:
-            self._live.new_root(name, uuid, made.generation)
+            self._live.new_root(name, uuid, created.generation)
         else:
-            self._live.new_child(name, parent_uuid, uuid, made.generation)
-        if not made.content:
+            self._live.new_child(name, parent_uuid, uuid, created.generation)
+        if not created.content:
             self._live.mark_stale(uuid)
 
     def _set_inventory(self, operation: SetInventory) -> None:
@@ -269,10 +267,10 @@ class Flush:
                 raise
             self._writes.retire(operation.uuid, operation.name)
         except errors.InvalidInventory as exc:
-            found = NO_SUCH_CLASS.search(exc.detail)
-            if found is None:
+            unknown_classes = NO_SUCH_CLASS.search(exc.detail)
+            if unknown_classes is None:
                 raise
-            for resource_class in found[1].split(", "):
+            for resource_class in unknown_classes[1].split(", "):
                 self._names.ensure_class(resource_class, again=True)
             self._writes.set_inventory(operation)
 

@@ -1,6 +1,4 @@
-"""In which order inventories are written, so that no capacity is ever shown in two places at
-once.
-"""
+"""Order of writes to inventories, so that capacity never shows in two places at once."""
 
 from __future__ import annotations
 
@@ -11,10 +9,11 @@ from compute_agent.report.operations import SetInventory
 
 
 def order_inventories(changes: Iterable[SetInventory]) -> list[SetInventory]:
-    """Inventory changes in an order that never shows capacity of a class in two places.
+    """Sort inventory changes so that capacity of a class never shows in two places.
 
-    What only shrinks goes first, what only grows last.  One that does both goes between, unless
-    what it gains is what another such one loses: then it is written twice, first only shrunk.
+    Changes that only shrink go first, those that only grow last.  One that does both goes between,
+    unless it gains a class that another such one loses: then it is written twice, first only
+    shrunk.
     """
     shrinking, mixed, growing = [], [], []
     for change in changes:
@@ -37,19 +36,19 @@ def order_inventories(changes: Iterable[SetInventory]) -> list[SetInventory]:
 
 
 def gains(change: SetInventory) -> set[str]:
-    """Classes of which the provider can give more afterwards."""
+    """Return the classes of which the provider can give more afterwards."""
     return {rc for rc in change.after if _capacity(change.after, rc) > _capacity(change.before, rc)}
 
 
 def loses(change: SetInventory) -> set[str]:
-    """Classes of which the provider can give less afterwards."""
+    """Return the classes of which the provider can give less afterwards."""
     return {
         rc for rc in change.before if _capacity(change.after, rc) < _capacity(change.before, rc)
     }
 
 
 def direction(change: SetInventory) -> str:
-    """``shrink``, ``grow`` or ``both``; only changes of one direction may be written together."""
+    """Return ``shrink``, ``grow`` or ``both``; only changes of one may be written together."""
     if not gains(change):
         return "shrink"
     return "both" if loses(change) else "grow"
@@ -60,7 +59,7 @@ def _capacity(inventory: Inventory, resource_class: str) -> float:
 
 
 def _only_shrunk(change: SetInventory) -> FrozenRecord:
-    """The inventory between: every class at the smaller of its two capacities."""
+    """Return the inventory between: every class at the smaller of its two capacities."""
     gaining = gains(change)
     return FrozenRecord(
         {

@@ -1,6 +1,4 @@
-"""Three-way merge: what this agent wants, what it started from, and what placement has by now.
-Pure.
-"""
+"""Three-way merge of the state this agent read, the one it wants, and that in placement.  Pure."""
 
 from __future__ import annotations
 
@@ -14,17 +12,18 @@ from compute_agent.provider_tree.inventory import (
 )
 
 OPERATORS_OWN: Final = ("allocation_ratio", "reserved")
-"""Keys an operator may change in placement while the agent is at work."""
+"""Keys an operator may change in placement while the agent is running."""
 
 
 def merge_set(base: frozenset[str], theirs: frozenset[str], ours: frozenset[str]) -> frozenset[str]:
-    """``theirs`` with our additions and without our removals."""
+    """Return ``theirs`` with our additions and without our removals."""
     return (theirs | (ours - base)) - (base - ours)
 
 
 def merge_inventory(base: Inventory, theirs: Inventory, ours: Inventory) -> FrozenRecord:
-    """Our classes win, classes somebody else added stay, and a ratio (or reserve) that we left as
-    it was follows what an operator made of it meanwhile.
+    """Merge an inventory: our classes win, classes that another writer added stay.
+
+    A ratio or reserve that we left as it was follows an operator's change.
     """
     merged = {rc: record for rc, record in theirs.items() if rc not in base and rc not in ours}
     for rc, record in ours.items():
@@ -45,5 +44,5 @@ def _merge_record(
     return FrozenRecord({**ours, **followed}) if followed else ours
 
 
-def _same(one: float, other: float) -> bool:
-    return single_precision(one) == single_precision(other)
+def _same(first: float, second: float) -> bool:
+    return single_precision(first) == single_precision(second)

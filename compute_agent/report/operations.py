@@ -1,6 +1,6 @@
-"""The steps by which placement is brought to a wanted tree, as values.
+"""The operations that update placement to a wanted tree, as values.
 
-Each knows whose provider it is about and what it replaces by what, so that it can be printed,
+Each has its provider, the value before and the value after, so that it can be printed,
 carried out against placement, or applied to a tree in memory.
 """
 
@@ -108,7 +108,7 @@ class DeleteProvider:
 
 @dataclass(frozen=True, slots=True)
 class KeepProvider:
-    """Leave a provider that is not in the wanted tree: somebody else owns it.  No request."""
+    """Leave a provider that is not in the wanted tree but has another owner.  No request."""
 
     uuid: str
     name: str
@@ -130,7 +130,7 @@ Operation: TypeAlias = (
 
 
 def describe(operation: Operation) -> str:
-    """One line for people about an operation (several for one that changes many providers)."""
+    """Return a line for people about an operation (several when it changes many providers)."""
     match operation:
         case EnsureTraits(traits):
             return f"make sure placement knows traits {', '.join(traits)}"
@@ -163,7 +163,7 @@ def describe(operation: Operation) -> str:
 
 
 def carry_out(operation: Operation, tree: ProviderTree) -> None:
-    """Do to ``tree`` what the operation does to placement.
+    """Change ``tree`` as the operation changes placement.
 
     :raises ValueError: the tree does not admit it (a missing parent, a taken name ...).
     """

@@ -1,16 +1,16 @@
-"""From the tree placement has to the tree wanted: an ordered list of operations.  Pure.
+"""Plans: the ordered operations from the tree in placement to the wanted tree.  Pure.
 
 The order, in which every prefix is a legal state of placement:
 
     names and classes     traits and custom classes that the rest needs
-    free names            a name that is wanted elsewhere is given up by whom has it
+    free names            a name that another provider takes over is given up by its holder
     create                parents first, empty: an empty provider is never a candidate
     move and rename
     new providers         aggregates, then traits: no search sees a device without its traits
     restricting traits    of existing providers
     inventories           what shrinks first, what grows after: capacity is never shown twice
-    aggregates, traits    of existing providers: what promises comes after there is something to
-    promise delete                children first, only what this agent owns
+    aggregates, traits    of existing providers: a trait promises what the inventory already has
+    delete                children first, only what this agent owns
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ RESTRICTING: Final = frozenset({COMPUTE_STATUS_DISABLED})
 """Traits whose presence keeps candidates away."""
 
 BULK_FROM: Final = 9
-"""So many changed inventories are worth one request that needs the right to reshape."""
+"""From so many changed inventories on, one request that needs the right to reshape pays."""
 
 
 def plan(
@@ -61,24 +61,23 @@ def plan(
     known_traits: Collection[str] = (),
     known_classes: Collection[str] = (),
 ) -> list[Operation]:
-    """The operations that make ``base`` into ``wanted``, in order; empty when there is nothing to
-    do.
+    """Return the operations from ``base`` to ``wanted``, in order; empty without a difference.
 
     :param owned: whether a provider of ``base`` may be deleted by this agent.
-    :param allocations: consumer uuid -> record, as they shall be; given: inventories and
+    :param allocations: consumer uuid -> record, as they shall be; with them, inventories and
         allocations change together in one reshape.
     :param original_allocations: as they were; consumers that differ are part of the reshape even
-        when nothing else says so.
-    :param bulk: many inventories may be written with one request.
+        when their inventories do not change.
+    :param bulk: whether many inventories may be written with one request.
     :param known_traits, known_classes: names that need not be ensured.
     """
     changes = diff(base, wanted)
     owners = {d.uuid: owned(base.data(d.uuid)) for d in changes.delete}
-    doomed = [d for d in changes.delete if owners[d.uuid]]
+    deletions = [d for d in changes.delete if owners[d.uuid]]
     created = {operation.uuid for operation in changes.create}
     emptied = [
         SetInventory(d.uuid, d.name, had, FrozenRecord())
-        for d in reversed(doomed)
+        for d in reversed(deletions)
         if (had := base.data(d.uuid).inventory)
     ]
     restricting = {t.uuid for t in changes.traits if _restricts(t)}
@@ -106,7 +105,7 @@ def plan(
 
 
 def apply(changes: Difference | Sequence[Operation], tree: ProviderTree) -> ProviderTree:
-    """A new tree: ``tree`` after the changes, carried out one after the other.
+    """Return a new tree: ``tree`` after the changes, carried out one after the other.
 
     :raises ValueError: some step is not possible after those before it.
     """
@@ -118,7 +117,7 @@ def apply(changes: Difference | Sequence[Operation], tree: ProviderTree) -> Prov
 
 
 def stages(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
-    """Cut a plan where order matters: the operations of one list may run at the same time."""
+    """Split a plan where order matters: the operations of one list may run at the same time."""
     current: list[Operation] = []
     for operation in operations:
         if current and not _may_join(operation, current):
@@ -156,12 +155,12 @@ def _names(
 def _freed_names(
     base: ProviderTree, changes: Difference, owners: Mapping[str, bool] | None = None
 ) -> Iterator[PutProvider]:
-    """Renames that make room: a device in a slot that another device had takes over its name."""
+    """Yield renames that free names: a device takes over the name of the one before in its slot."""
     giving_up = {rename.uuid for rename in changes.rename}
     giving_up |= {d.uuid for d in changes.delete if owners is None or owners[d.uuid]}
-    wanted = [operation.name for operation in changes.create]
-    wanted += [rename.after for rename in changes.rename]
-    for name in wanted:
+    new_names = [operation.name for operation in changes.create]
+    new_names += [rename.after for rename in changes.rename]
+    for name in new_names:
         if not base.exists(name):
             continue
         holder = base.data(name)
@@ -179,7 +178,7 @@ def _puts(base: ProviderTree, changes: Difference) -> Iterator[PutProvider]:
     names = {rename.uuid: rename.after for rename in changes.rename}
     parents = {reparent.uuid: reparent.after for reparent in changes.reparent}
     interim = {put.uuid: put.name for put in _freed_names(base, changes)}
-    # The new tree's order has parents first, so that none passes below its own descendant.
+    # The new tree's order has parents first, so that no provider moves below its own descendant.
     for uuid in dict.fromkeys((*parents, *names)):
         was = base.data(uuid)
         yield PutProvider(
@@ -192,7 +191,7 @@ def _puts(base: ProviderTree, changes: Difference) -> Iterator[PutProvider]:
 
 
 def _restricts(change: SetTraits) -> bool:
-    """Whether this change keeps candidates away and therefore comes before inventories."""
+    """Return whether this change keeps candidates away and therefore comes before inventories."""
     added, removed = change.after - change.before, change.before - change.after
     return bool(added & RESTRICTING) or (not added and not removed & RESTRICTING)
 
@@ -201,7 +200,7 @@ def _inventories(
     changes: Sequence[SetInventory], emptied: Sequence[SetInventory], *, bulk: bool
 ) -> list[Operation]:
     growing = set().union(*(gains(change) for change in changes))
-    # A provider about to go is emptied first only where its capacity appears somewhere else.
+    # A provider to be deleted is emptied first only where its capacity appears elsewhere.
     all_changes = [*changes, *(e for e in emptied if growing.intersection(e.before))]
     if bulk and len(all_changes) >= BULK_FROM:
         return [SetInventories(tuple(all_changes))]
@@ -215,9 +214,7 @@ def _involved(
     base: ProviderTree,
     wanted: ProviderTree,
 ) -> dict[str, Mapping[str, Any]]:
-    """The consumers that hold anything of what moves: the others cannot make the reshape
-    conflict.
-    """
+    """Return the consumers that hold anything that moves: others cannot make it conflict."""
     classes = {rc for change in changes for rc in _changed_classes(change)}
     members = {*base.get_provider_uuids(), *wanted.get_provider_uuids()}
 

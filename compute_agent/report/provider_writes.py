@@ -1,6 +1,6 @@
-"""Replacing one aspect of one provider, so that what others wrote meanwhile survives.
+"""Writes of one aspect of one provider that keep concurrent changes by others.
 
-A conflict costs this one provider: the aspect is read again, merged, and written again.
+After a conflict the aspect of this one provider is read, merged and written again.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ProviderWrites:
         self._retries.while_conflicting(attempt)
 
     def retire(self, uuid: str, name: str) -> None:
-        """Reserve all that is left on a provider that cannot go: nothing new lands on it."""
+        """Reserve all of a provider that cannot be deleted, so that it takes nothing new."""
 
         def attempt() -> None:
             self._live.mark_stale(uuid, ["inventories"])
@@ -125,7 +125,7 @@ class ProviderWrites:
 
 
 class _Noticing:
-    """Marks what others' writes made doubtful, whatever becomes of the error."""
+    """A context that marks what became doubtful by an error, and lets the error pass."""
 
     def __init__(self, live: ProviderTree, uuid: str) -> None:
         self._live = live

@@ -1,4 +1,4 @@
-"""POST /reshaper: many inventories, and the allocations against them, in one atomic request."""
+"""Writes through ``POST /reshaper``: many inventories and their allocations in one request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATH = "/reshaper"
 
 
 class Reshaper:
-    """Reshapes of one connection; remembers whether this user may."""
+    """Reshapes of one connection; remembers whether its user may reshape."""
 
     def __init__(
         self, connection: Connection, providers: Providers, reader: TreeReader, workers: Workers
@@ -37,40 +37,40 @@ class Reshaper:
         self.allowed = True
 
     def set_inventories(self, live: ProviderTree, changes: Sequence[SetInventory]) -> bool:
-        """Replace many inventories at once; False: not done, write them one by one.
+        """Replace many inventories at once; when false is returned, write them one by one.
 
         :raises errors.PlacementUnavailable: no answer; they may have been replaced.
         """
         if not self.allowed:
             return False
-        wanted = self._merged(live, changes)
-        if not wanted:
+        merged = self._merged(live, changes)
+        if not merged:
             return True
-        doing = f"Replacing {len(wanted)} inventories at once"
-        body = {"inventories": _bodies(live, wanted), "allocations": {}}
+        doing = f"Replacing {len(merged)} inventories at once"
+        body = {"inventories": _bodies(live, merged), "allocations": {}}
         try:
             response = self._post(doing, body)
         except errors.PlacementUnauthorized as exc:
             if exc.status != 403:
                 raise
             self.allowed = False
-            LOG.info("This user may not reshape, inventories are written one by one: %s", exc)
+            LOG.info("%s is not permitted: %s. They are written one by one.", doing, exc)
             return False
         except errors.PlacementUnavailable as exc:
-            for uuid in wanted:
+            for uuid in merged:
                 live.mark_stale(uuid, ["inventories"])
             if exc.status != 500:
                 raise
-            LOG.warning("%s failed, writing them one by one: %s", doing, exc)
+            LOG.warning("%s failed: %s. They are written one by one.", doing, exc)
             return False
         if response.status != 204:
             LOG.info(
-                "%s was refused (%s), writing them one by one",
+                "%s was refused (%s). They are written one by one.",
                 doing,
                 responses.explanation(response),
             )
             return False
-        self._absorb(live, wanted, {})
+        self._absorb(live, merged, {})
         return True
 
     def reshape(
@@ -82,18 +82,18 @@ class Reshaper:
         """Move inventory together with its allocations.
 
         :param allocations: consumer uuid -> record as it shall be.
-        :raises errors.PlacementReshapeConflict: somebody wrote first; begin again from reading.
-        :raises errors.ReshapeFailed: refused, or half of it is there, which placement excludes.
-        :raises errors.PlacementUnavailable: it did not happen as placement cannot answer, or it
-            cannot be told whether it happened; begin again from reading once placement is back.
+        :raises errors.PlacementReshapeConflict: another writer was first; begin again from reading.
+        :raises errors.ReshapeFailed: refused, or half done, which placement should exclude.
+        :raises errors.PlacementUnavailable: it did not happen as placement cannot answer, or its
+            outcome is unknown; begin again from reading once placement is back.
         """
-        wanted = self._merged(live, changes)
-        if not wanted:
+        merged = self._merged(live, changes)
+        if not merged:
             return
-        before = {uuid: live.data(uuid).inventory for uuid in wanted}
+        before = {uuid: live.data(uuid).inventory for uuid in merged}
         consumers = {c: consumer_body(c, record) for c, record in allocations.items()}
-        body = {"inventories": _bodies(live, wanted), "allocations": consumers}
-        doing = f"Reshaping {len(wanted)} provider(s) and {len(consumers)} consumer(s)"
+        body = {"inventories": _bodies(live, merged), "allocations": consumers}
+        doing = f"Reshaping {len(merged)} provider(s) and {len(consumers)} consumer(s)"
         try:
             response = self._post(doing, body)
         except errors.PlacementUnauthorized as exc:
@@ -104,10 +104,10 @@ class Reshaper:
                 f"the placement user needs role service: {exc}", status=403, detail=exc.detail
             ) from exc
         except errors.PlacementUnavailable as exc:
-            self._settle(live, before, wanted, exc)
+            self._settle(live, before, merged, exc)
         else:
             self._judge(response, doing)
-        self._absorb(live, wanted, consumers)
+        self._absorb(live, merged, consumers)
 
     def _post(self, doing: str, body: object) -> Response:
         return self._connection.call("POST", PATH, doing, json=body, timeout=RESHAPE_TIMEOUT)
@@ -123,18 +123,18 @@ class Reshaper:
         )
 
     def _merged(self, live: ProviderTree, changes: Sequence[SetInventory]) -> dict[str, Inventory]:
-        """What each provider shall have, on top of what others made of it; without what it has."""
+        """Return the wanted inventories, merged with changes by others, where they differ."""
         stale = [c.uuid for c in changes if "inventories" in live.stale_aspects(c.uuid)]
         self._workers.results(
             [partial(self._reader.reread, live, uuid, ["inventories"]) for uuid in stale]
         )
-        wanted: dict[str, Inventory] = {}
+        inventories: dict[str, Inventory] = {}
         for change in changes:
             theirs = live.data(change.uuid).inventory
             merged = merge_inventory(change.before, theirs, change.after)
             if not equal_inventories(merged, theirs):
-                wanted[change.uuid] = merged
-        return wanted
+                inventories[change.uuid] = merged
+        return inventories
 
     def _settle(
         self,
@@ -143,9 +143,9 @@ class Reshaper:
         wanted: Mapping[str, Inventory],
         lost: errors.PlacementUnavailable,
     ) -> None:
-        """The answer to a reshape was lost: look which of the two states placement is in."""
-        # whoever plans the passes warns of an outage, once; this comes with every try
-        LOG.info("The reshape was not answered, reading what became of it: %s", lost)
+        """Find out, after a lost answer, which of the two states placement has."""
+        # the pass schedule warns of an outage once; this is logged with every try
+        LOG.info("The reshape was not answered: %s. Its outcome is read from placement.", lost)
         tasks = [
             partial(self._providers.inventories, uuid, live.data(uuid).name) for uuid in wanted
         ]
@@ -153,7 +153,7 @@ class Reshaper:
         if all(equal_inventories(now[uuid].content, wanted[uuid]) for uuid in wanted):
             return
         if all(equal_inventories(now[uuid].content, before[uuid]) for uuid in wanted):
-            # Nobody else wrote, so this is no conflict: it lasts as long as the outage does.
+            # No other writer was there, so this is not a conflict: it lasts as long as the outage.
             raise errors.PlacementUnavailable(
                 f"the reshape did not happen, the layout is still the old one: {lost}",
                 status=lost.status,
@@ -174,20 +174,20 @@ class Reshaper:
         wanted: Mapping[str, Inventory],
         consumers: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Take over what was written; one read brings the generations.
+        """Store what was written; one read returns the generations.
 
-        A generation other than the one the reshape itself leads to tells that somebody else wrote.
+        A generation other than the one the reshape leads to shows another writer.
         """
         allocated = {uuid for record in consumers.values() for uuid in record["allocations"]}
         for uuid in allocated.union(wanted):
             if not live.exists(uuid):
                 continue
-            held = live.data(uuid).generation or 0
+            generation = live.data(uuid).generation or 0
             if uuid in wanted:
                 live.update_inventory(uuid, wanted[uuid], operator_keys=())
                 live.mark_fresh(uuid, ["inventories"])
-                held += 2 if wanted[uuid] else 1
-            live.set_generation(uuid, held + (uuid in allocated))
+                generation += 2 if wanted[uuid] else 1
+            live.set_generation(uuid, generation + (uuid in allocated))
         root = live.root_of(next(iter(wanted))).uuid
         for provider in self._providers.in_tree(root):
             uuid = provider["uuid"]
@@ -199,18 +199,18 @@ class Reshaper:
 
 
 def consumer_body(consumer: str, record: Mapping[str, Any]) -> dict[str, Any]:
-    """A consumer's record as the reshaper takes it.
+    """Return a consumer's record as the reshaper takes it.
 
     The type is left out: written without it, placement keeps the type a consumer has, also the
-    type "unknown", which nobody can write.
+    type "unknown", which cannot be written.
 
-    :raises errors.ReshapeFailed: it holds nothing on a provider that it names.
+    :raises errors.ReshapeFailed: it names a provider without resources.
     """
     for provider, entry in record["allocations"].items():
         if not entry["resources"]:
             raise errors.ReshapeFailed(
-                f"consumer {consumer} names provider {provider} and holds nothing there; the "
-                "driver must remove such an entry"
+                f"the record of consumer {consumer} names provider {provider} without resources; "
+                "the driver must remove such an entry"
             )
     return {
         "allocations": {

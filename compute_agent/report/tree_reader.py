@@ -1,10 +1,10 @@
-"""Reading a tree: the one-request probe, and what is read besides when something moved.
+"""Reader of a tree: the probe of one request, and further reads after changes.
 
 quiet pass       GET in_tree: names, parents and generations are the known ones; nothing else
 new provider     its inventories, traits and aggregates, at once
-moved provider   marked stale; read at the next association refresh or before a write to it, for
-                 nearly always somebody has only allocated on it
-refresh          what is stale, the sharing providers of all aggregates, and now and then the
+moved provider   marked stale; read at the next association refresh or before a write to it, since
+                 nearly always it only got allocations
+refresh          stale aspects, the sharing providers of all aggregates, and now and then the
                  aggregates of all (writers with an old microversion leave no trace)
 """
 
@@ -26,9 +26,9 @@ REFRESH_JITTER: Final = 0.2
 
 
 class TreeReader:
-    """Brings a :class:`TreeCache` up to date with placement.
+    """A reader that updates a :class:`TreeCache` from placement.
 
-    :param interval: seconds between association refreshes, asked for each time; 0: never.
+    :param interval: returns the seconds between association refreshes; 0 for never.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class TreeReader:
         self._interval = interval
 
     def read(self, cache: TreeCache, *, fresh: bool = False) -> None:
-        """Probe, and read what must be known now.  The cache changes only when all of it succeeded.
+        """Probe, and read what is needed now.  The cache changes only when all of it succeeded.
 
-        :param fresh: read also what is merely stale, as a reshape needs it.
+        :param fresh: read also stale aspects, as a reshape needs it.
         :raises errors.PlacementError: something could not be read.
         """
         with cache.lock:
@@ -54,8 +54,8 @@ class TreeReader:
 
     def reread(self, tree: ProviderTree, uuid: str, aspects: Iterable[str]) -> None:
         """Read some aspects of one provider into ``tree``."""
-        for (_, aspect), read in self._read_aspects(tree, [(uuid, each) for each in aspects]):
-            take_in(tree, uuid, aspect, read)
+        for (_, aspect), content in self._read_aspects(tree, [(uuid, name) for name in aspects]):
+            take_in(tree, uuid, aspect, content)
 
     def _read_once(self, cache: TreeCache, fresh: bool) -> None:
         listed = self._providers.in_tree(cache.root_uuid)
@@ -69,25 +69,25 @@ class TreeReader:
         try:
             tree.populate_from_iterable(listed, complete_tree_of=cache.root_uuid)
         except ValueError:
-            # A name moved to a provider that the old picture has elsewhere: start from nothing.
+            # A name moved to a provider that the cache has elsewhere: start from nothing.
             before, cache.sharing_due = {}, True
             tree = _tree_of(listed, cache.root_uuid)
         own = [provider["uuid"] for provider in listed]
-        wanted = {
+        needed = {
             (uuid, aspect)
             for uuid in own
             if _unread(tree, uuid, before, cache)
             for aspect in ASPECTS
         }
         if refresh or fresh:
-            wanted |= {(uuid, aspect) for uuid in own for aspect in tree.stale_aspects(uuid)}
+            needed |= {(uuid, aspect) for uuid in own for aspect in tree.stale_aspects(uuid)}
         if refresh and cache.refreshes % ALL_AGGREGATES_EVERY == ALL_AGGREGATES_EVERY - 1:
-            wanted |= {(uuid, "aggregates") for uuid in own}
+            needed |= {(uuid, "aggregates") for uuid in own}
         order = {uuid: place for place, uuid in enumerate(tree.get_provider_uuids())}
-        self._read_into(tree, sorted(wanted, key=lambda pair: (order[pair[0]], pair[1])))
+        self._read_into(tree, sorted(needed, key=lambda pair: (order[pair[0]], pair[1])))
         if refresh or cache.sharing_due:
             self._read_sharing(tree, set(own))
-        self._commit(cache, tree, refresh, changed=bool(wanted) or _outline(tree) != before)
+        self._commit(cache, tree, refresh, changed=bool(needed) or _outline(tree) != before)
 
     def _read_sharing(self, tree: ProviderTree, own: set[str]) -> None:
         aggregates = {aggregate for uuid in own for aggregate in tree.data(uuid).aggregates}
@@ -111,25 +111,25 @@ class TreeReader:
             tree, [(u, aspect) for u in sorted(present) for aspect in tree.stale_aspects(u)]
         )
 
-    def _read_into(self, tree: ProviderTree, wanted: list[tuple[str, str]]) -> None:
+    def _read_into(self, tree: ProviderTree, aspects_by_uuid: list[tuple[str, str]]) -> None:
         try:
-            for (uuid, aspect), read in self._read_aspects(tree, wanted):
-                take_in(tree, uuid, aspect, read)
+            for (uuid, aspect), content in self._read_aspects(tree, aspects_by_uuid):
+                take_in(tree, uuid, aspect, content)
         except errors.ResourceProviderNotFound as exc:
             raise errors.ResourceProviderUpdateConflict(
                 f"a provider disappeared while its tree was read: {exc}"
             ) from exc
 
     def _read_aspects(
-        self, tree: ProviderTree, wanted: list[tuple[str, str]]
+        self, tree: ProviderTree, pairs: list[tuple[str, str]]
     ) -> list[tuple[tuple[str, str], AtGeneration[Any]]]:
         ask: dict[str, Callable[[str, str], AtGeneration[Any]]] = {
             "inventories": self._providers.inventories,
             "aggregates": self._providers.aggregates,
             "traits": self._providers.traits,
         }
-        tasks = [partial(ask[aspect], uuid, tree.data(uuid).name) for uuid, aspect in wanted]
-        return list(zip(wanted, self._workers.results(tasks), strict=True))
+        tasks = [partial(ask[aspect], uuid, tree.data(uuid).name) for uuid, aspect in pairs]
+        return list(zip(pairs, self._workers.results(tasks), strict=True))
 
     def _refresh_is_due(self, cache: TreeCache) -> bool:
         if not cache.known:
@@ -158,13 +158,13 @@ def _tree_of(listed: list[PlacementProvider], root_uuid: str) -> ProviderTree:
         tree.populate_from_iterable(listed)
     except ValueError as exc:
         raise errors.ResourceProviderRetrievalFailed(
-            f"Reading the provider tree of {root_uuid} gave what is no tree: {exc}"
+            f"Reading the provider tree of {root_uuid} returned something that is not a tree: {exc}"
         ) from exc
     return tree
 
 
 def _is_as_known(cache: TreeCache, listed: list[PlacementProvider]) -> bool:
-    """Whether the probe tells nothing new: the quiet case, which must cost next to nothing."""
+    """Return whether the probe shows nothing new: the quiet case, which must be cheap."""
     tree = cache.tree
     if not tree.exists(cache.root_uuid):
         return not listed
@@ -173,16 +173,16 @@ def _is_as_known(cache: TreeCache, listed: list[PlacementProvider]) -> bool:
     for provider in listed:
         if not tree.exists(provider["uuid"]):
             return False
-        known = tree.data(provider["uuid"])
-        if known.generation != provider["generation"] or known.name != provider["name"]:
+        cached = tree.data(provider["uuid"])
+        if cached.generation != provider["generation"] or cached.name != provider["name"]:
             return False
-        if known.parent_uuid != provider.get("parent_provider_uuid"):
+        if cached.parent_uuid != provider.get("parent_provider_uuid"):
             return False
     return True
 
 
 def _outline(tree: ProviderTree) -> dict[str, tuple[str, int | None, str | None]]:
-    """What the probe can tell about each provider."""
+    """Return what the probe shows of each provider."""
     return {
         uuid: (provider.name, provider.generation, provider.parent_uuid)
         for uuid in tree.get_provider_uuids()
@@ -196,9 +196,7 @@ def _unread(
     before: dict[str, tuple[str, int | None, str | None]],
     cache: TreeCache,
 ) -> bool:
-    """Whether nothing usable is known of a provider: it is new here, or a file's hint is
-    outdated.
-    """
+    """Return whether a provider was never read: it is new here, or a file's hint is outdated."""
     if uuid not in before:
         return True
     return cache.hint and before[uuid][1] != tree.data(uuid).generation

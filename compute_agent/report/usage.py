@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def usage_of(report: ReportClient, provider_uuid: str) -> Mapping[str, int]:
-    """Return what consumers hold of a provider, by class."""
+    """Return the amounts that consumers hold of a provider, by class."""
     used: Counter[str] = Counter()
     for resources in holders_of(report, provider_uuid).values():
         used.update(resources)
@@ -21,6 +21,6 @@ def usage_of(report: ReportClient, provider_uuid: str) -> Mapping[str, int]:
 
 
 def holders_of(report: ReportClient, provider_uuid: str) -> Mapping[str, Mapping[str, int]]:
-    """Return what each consumer holds of a provider, by class."""
-    found = report.get_allocations_for_provider(provider_uuid)
-    return {consumer: record["resources"] for consumer, record in found.items()}
+    """Return the amounts that each consumer holds of a provider, by class."""
+    holders = report.get_allocations_for_provider(provider_uuid)
+    return {consumer: record["resources"] for consumer, record in holders.items()}

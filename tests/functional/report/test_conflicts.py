@@ -110,7 +110,7 @@ def test_a_provider_deleted_under_the_agent_is_created_again_with_its_uuid(repor
         tree.update_inventory(f"{reported.name}_GPU0", {"VGPU": {"total": 5}})
 
     before_next(reported, "PUT", "/inventories", lambda: other.delete_resource_provider(uuid))
-    with pytest.raises(errors.ResourceProviderUpdateConflict, match="begin anew"):
+    with pytest.raises(errors.ResourceProviderUpdateConflict, match="begin again"):
         reported.report(lay_out)
     reported.report(lay_out)
     assert other.find_provider(uuid).inventory["VGPU"]["total"] == 5
@@ -273,7 +273,7 @@ def test_a_parent_deleted_under_the_agent_is_created_again_with_its_children(rep
     before_next(
         reported, "POST", "/resource_providers", lambda: other.delete_resource_provider(uuid)
     )
-    with pytest.raises(errors.ResourceProviderUpdateConflict, match="begin anew"):
+    with pytest.raises(errors.ResourceProviderUpdateConflict, match="begin again"):
         reported.report(grown)
     reported.report(grown)
     tree = other.get_provider_tree(reported.root, fresh=True)

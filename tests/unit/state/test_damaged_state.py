@@ -288,7 +288,7 @@ def test_what_could_not_be_read_again_is_not_written(
         Ledger(tmp_path).remember_providers([f"{ROOT}{number}" for number in range(10)])
     assert Ledger(tmp_path).owns(ROOT)
     CacheFile(path, SystemClock()).save(trees)
-    assert "the next start reads more" in caplog.text
+    assert "The next start reads everything" in caplog.text
     assert path.read_text() == json.dumps(CACHE)
 
 
