@@ -1,1 +1,1 @@
-"""What operators do by hand, offline or online: the work behind `compute-manage`."""
+"""Operations by hand, offline or online: the work behind `compute-manage`."""

@@ -1,4 +1,4 @@
-"""Mirroring host aggregates to placement, where `member_of` finds them."""
+"""Synchronisation of host aggregates to placement, where `member_of` finds them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Trouble(Enum):
-    """Why a host could not be brought into its aggregates."""
+    """The reason why a host could not be put into its aggregates."""
 
     SEVERAL_NODES = "has more than one node"
     WRITE_FAILED = "could not be written"
@@ -31,7 +31,7 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A host that was left as it is, and why."""
+    """A host that was left as it is, with the reason."""
 
     host: str
     trouble: Trouble
@@ -40,7 +40,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a host's root provider is, or would be, put into and taken out of."""
+    """Aggregates that a host's root provider is, or would be, put into and taken out of."""
 
     host: str
     provider: str
@@ -50,7 +50,7 @@ class Change:
 
 @dataclass(slots=True)
 class SyncResult:
-    """What was, or would be, changed, which hosts could not be, and what ended it all early."""
+    """Changes that were or would be made, hosts with problems, and an error that ended it early."""
 
     hosts: int = 0
     changes: list[Change] = field(default_factory=list)
@@ -87,33 +87,35 @@ class AggregateSync:
     def run(self) -> SyncResult:
         """Add what is missing, and with `prune` remove what the aggregates no longer list.
 
-        A host that cannot be brought in is reported and does not stop the others.
+        A host with a problem is reported and does not stop the others.
 
         :raises PlacementError: placement cannot be used; nothing was changed.
         """
         result = SyncResult()
         directory = provider_directory.read(self._connection)
-        by_name = {each.name: each.uuid for each in directory.providers.values()}
-        wanted: dict[str, set[str]] = {}
+        by_name = {provider.name: provider.uuid for provider in directory.providers.values()}
+        aggregates_of: dict[str, set[str]] = {}
         hosts = {}
-        for host in sorted({host for each in self._aggregates for host in each.hosts}):
+        for host in sorted({host for listed in self._aggregates for host in listed.hosts}):
             try:
                 hosts[host] = self._root(host, directory, by_name)
             except _Unusable as unusable:
                 result.problems.append(Problem(host, unusable.trouble, unusable.detail))
                 continue
-            wanted.setdefault(hosts[host], set()).update(
-                each.uuid for each in self._aggregates if host in each.hosts
+            aggregates_of.setdefault(hosts[host], set()).update(
+                aggregate.uuid for aggregate in self._aggregates if host in aggregate.hosts
             )
         names = {root: host for host, root in hosts.items()}
-        leaving = self._leaving(directory, wanted) if self._prune else {}
+        leaving = self._leaving(directory, aggregates_of) if self._prune else {}
         result.hosts = len(names)
-        roots = sorted({*wanted, *leaving})
+        roots = sorted({*aggregates_of, *leaving})
         for count, root in enumerate(roots):
             self._progress("aggregates of hosts", count, len(roots))
             host = names.get(root, directory.name(root))
             try:
-                self._bring(result, host, root, wanted.get(root, set()), leaving.get(root, set()))
+                self._change(
+                    result, host, root, aggregates_of.get(root, set()), leaving.get(root, set())
+                )
             except errors.PlacementError as error:
                 result.failure = error
                 break
@@ -143,22 +145,22 @@ class AggregateSync:
     def _leaving(
         self, directory: ProviderDirectory, wanted: Mapping[str, Collection[str]]
     ) -> dict[str, set[str]]:
-        """Hosts in placement that are in an aggregate of the source which does not list them.
+        """Return hosts in placement with aggregates of the source that no longer list them.
 
-        Providers that are not a host's stay: sharing providers have to be in aggregates.
+        Providers that are not hosts stay: sharing providers have to be in aggregates.
         """
         leaving: dict[str, set[str]] = {}
-        for aggregate in sorted(self._aggregates, key=lambda one: one.uuid):
+        for aggregate in sorted(self._aggregates, key=lambda listed: listed.uuid):
             for uuid in provider_directory.members_of(self._connection, aggregate.uuid):
                 if uuid in directory.hosts and aggregate.uuid not in wanted.get(uuid, ()):
                     leaving.setdefault(uuid, set()).add(aggregate.uuid)
         return leaving
 
-    def _bring(
+    def _change(
         self, result: SyncResult, host: str, root: str, add: set[str], remove: set[str]
     ) -> None:
-        held = self._report.providers.aggregates(root, host).content
-        added, removed = add - held, remove & held
+        present = self._report.providers.aggregates(root, host).content
+        added, removed = add - present, remove & present
         if not added and not removed:
             return
         if not self._dry_run:

@@ -1,4 +1,4 @@
-"""Finding allocations whose consumer is gone, and what else does not fit together."""
+"""Audit of allocations: consumers that are gone, and other contradictions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from compute_agent.placement.provider_directory import ProviderDirectory
 
 @dataclass(frozen=True, slots=True)
 class AuditOptions:
-    """What is looked at, and what is done about it.
+    """The scope of an audit, and whether it deletes.
 
     :ivar provider: only consumers that hold something of this one.
-    :ivar min_age: seconds; a consumer written more recently is left alone.
+    :ivar min_age: seconds; a consumer written more recently is skipped.
     :ivar host_age: seconds without a write after which an empty tree without agent is reported.
     """
 
@@ -30,7 +30,7 @@ class AuditOptions:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A consumer and why it is reported."""
+    """A consumer with the reason why it is reported."""
 
     consumer: Consumer
     reason: str
@@ -38,7 +38,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something else that does not fit: what it is, and which instance or provider."""
+    """Another contradiction, with its instance or provider."""
 
     what: str
     uuid: str
@@ -47,13 +47,13 @@ class Finding:
 
 @dataclass(slots=True)
 class AuditResult:
-    """What an audit saw and did.
+    """Results of an audit.
 
     :ivar orphans: consumers that do not exist any more; with `delete`, in both looks.
     :ivar deleted: those whose allocations were deleted.
-    :ivar kept: orphans that were not deleted though that was asked for, and why.
+    :ivar kept: orphans that were to be deleted and were not, with the reason.
     :ivar unknown: consumers that could not be judged.
-    :ivar failure: what ended the deleting before its time.
+    :ivar failure: the error that ended the deletion early.
     """
 
     directory: ProviderDirectory
@@ -74,7 +74,7 @@ class _Look:
     judged: tuple[tuple[Consumer, Judgement], ...]
 
     def having(self, verdict: Verdict) -> list[Consumer]:
-        return [one for one, judgement in self.judged if judgement.verdict is verdict]
+        return [consumer for consumer, judgement in self.judged if judgement.verdict is verdict]
 
 
 class Audit:
@@ -109,16 +109,16 @@ class Audit:
         last = first
         if orphans and self._options.delete:
             self._wait(self._options.min_age / 2)
-            again = [one.uuid for one in orphans]
+            again = [orphan.uuid for orphan in orphans]
             last = self._look(provider_directory.read(self._consumers.connection), again)
             orphans = last.having(Verdict.ORPHAN)
         result.orphans = orphans
         result.young = len(first.having(Verdict.YOUNG))
         looks = [first] if last is first else [first, last]
         result.unknown = [
-            Suspect(one, judgement.reason)
+            Suspect(consumer, judgement.reason)
             for look in looks
-            for one, judgement in look.judged
+            for consumer, judgement in look.judged
             if judgement.verdict is Verdict.UNKNOWN
         ]
         result.findings = list(self._findings(directory, holders, first.listing))
@@ -139,15 +139,19 @@ class Audit:
 
     def _look(self, directory: ProviderDirectory, uuids: Iterable[str]) -> _Look:
         listing = self._source.look(directory)
-        # only what the source does not know needs a closer look
+        # only consumers that the source does not know need a closer look
         suspects = self._consumers.read(uuid for uuid in uuids if uuid not in listing.known)
-        judged = [(one, judge(one, listing, directory, self._options.min_age)) for one in suspects]
-        return _Look(
-            directory, listing, tuple((one, self._sure(one, what)) for one, what in judged)
+        judged = tuple(
+            (
+                suspect,
+                self._confirmed(suspect, judge(suspect, listing, directory, self._options.min_age)),
+            )
+            for suspect in suspects
         )
+        return _Look(directory, listing, judged)
 
-    def _sure(self, consumer: Consumer, judgement: Judgement) -> Judgement:
-        """A list may lack something that exists: an orphan is asked for by itself."""
+    def _confirmed(self, consumer: Consumer, judgement: Judgement) -> Judgement:
+        """Check an orphan by itself, since a list may lack an instance that exists."""
         if judgement.verdict is Verdict.ORPHAN and not self._source.is_gone(consumer.uuid):
             return Judgement(Verdict.EXISTS)
         return judgement
@@ -155,7 +159,7 @@ class Audit:
     def _delete(self, result: AuditResult, listing: Listing) -> None:
         for consumer in result.orphans:
             if not may_be_deleted(consumer, listing):
-                reason = "it has no type, so it could be a migration, of which agents know nothing"
+                reason = "it has no type, so it could be a migration, which agents do not know"
                 result.kept.append(Suspect(consumer, reason))
                 continue
             try:
@@ -168,17 +172,17 @@ class Audit:
             else:
                 result.deleted.append(consumer.uuid)
 
-    # -- what else does not fit --------------------------------------------------------------
+    # -- other contradictions ----------------------------------------------------------------
 
     def _findings(
         self, directory: ProviderDirectory, holders: dict[str, frozenset[str]], listing: Listing
     ) -> Iterator[Finding]:
-        """Only all providers tell who holds nothing, and a file does not tell which hosts exist."""
+        """Yield findings where all providers were read, and the source knows which hosts exist."""
         if self._options.provider is not None or (listing.complete and not listing.roots):
             return
         yield from self._instances(directory, holders, listing)
-        yield from _nobodys(directory, listing)
-        yield from self._forsaken(directory, holders, listing)
+        yield from _ownerless(directory, listing)
+        yield from self._without_agent(directory, holders, listing)
 
     def _instances(
         self, directory: ProviderDirectory, holders: dict[str, frozenset[str]], listing: Listing
@@ -188,29 +192,29 @@ class Audit:
             for instance in instances:
                 hosts_of.setdefault(instance, []).append(host)
         without = [instance for instance in sorted(hosts_of) if instance not in holders]
-        # they may have been claimed for since the providers were read
-        claimed = {one.uuid for one in self._consumers.read(without)}
+        # they may have got allocations since the providers were read
+        claimed = {consumer.uuid for consumer in self._consumers.read(without)}
         for instance in without:
             if instance not in claimed:
                 where = ", ".join(hosts_of[instance])
                 yield Finding("instance without allocations", instance, f"runs on {where}")
         for instance, hosts in sorted(hosts_of.items()):
-            held = {
+            held_roots = {
                 directory.root(uuid)
                 for uuid in holders.get(instance, ())
                 if not directory.is_shared(uuid)
             }
             at_home = frozenset().union(*(listing.roots[host] for host in hosts))
-            if held and not held & at_home:
-                there = ", ".join(sorted(map(directory.name, held)))
+            if held_roots and not held_roots & at_home:
+                there = ", ".join(sorted(map(directory.name, held_roots)))
                 detail = f"runs on {', '.join(hosts)}, holds resources of {there}"
                 yield Finding("instance with allocations on another host", instance, detail)
 
-    def _forsaken(
+    def _without_agent(
         self, directory: ProviderDirectory, holders: dict[str, frozenset[str]], listing: Listing
     ) -> Iterator[Finding]:
-        in_use = {directory.root(uuid) for held in holders.values() for uuid in held}
-        # an agent that does not tell what runs there is there all the same
+        in_use = {directory.root(uuid) for uuids in holders.values() for uuid in uuids}
+        # an agent that does not list its instances exists anyway
         for root in sorted(directory.hosts & listing.silent - in_use - listing.untold.keys()):
             age = self._consumers.last_written(root)
             if age is not None and age >= self._options.host_age:
@@ -218,9 +222,9 @@ class Audit:
                 yield Finding("host without agent", root, f"{directory.name(root)}: {detail}")
 
 
-def _nobodys(directory: ProviderDirectory, listing: Listing) -> Iterator[Finding]:
-    """Trees that are neither a host's nor shared: nobody reports them, or not to this cloud."""
-    for provider in sorted(directory.roots, key=lambda one: one.uuid):
+def _ownerless(directory: ProviderDirectory, listing: Listing) -> Iterator[Finding]:
+    """Yield trees that are neither a host's nor shared: no agent of this cloud reports them."""
+    for provider in sorted(directory.roots, key=lambda root: root.uuid):
         reported = listing.answered | listing.untold.keys()
         is_host = provider.uuid in directory.hosts or provider.uuid in reported
         if not is_host and not directory.is_shared(provider.uuid):

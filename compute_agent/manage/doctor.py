@@ -1,6 +1,6 @@
-"""Checks of what keeps a host from being reported as its operator means it; none changes a thing.
+"""Checks for faults that keep a host from being reported as intended; none changes anything.
 
-Advice that names an option gives the value that it has to have, as its own reader takes it.
+Advice that names an option has its right value, in the form that its reader takes.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from compute_agent.virt.layout import LayoutOptions
 
 NO_AGGREGATE = "00000000-0000-4000-8000-000000000000"
-"""Asking for its members is a question that everybody may ask who may read, with a short answer."""
+"""A request for its members needs the right to read only, and its answer is short."""
 
 NODE = "NODE"
-"""What an operator has to put a number in place of."""
+"""Placeholder for a number that the operator has to fill in."""
 
 SCHEDULER_NEEDS = (1, 36)
-"""What the scheduler asks candidates with."""
+"""Microversion with which the scheduler requests candidates."""
 
 
 class Level(IntEnum):
-    """How bad it is; the worst is the exit status."""
+    """The severity of a diagnosis; the worst is the exit status."""
 
     FINE = 0
     WARNING = 1
@@ -49,7 +49,7 @@ class Level(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """An option and the value to give it; `NODE` stands for a number that the operator knows."""
+    """An option and its right value; `NODE` stands for a number that the operator knows."""
 
     group: str
     option: str
@@ -61,9 +61,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that was looked at.
+    """The result of one check.
 
-    :ivar advice: what to set so that it is not said again.
+    :ivar advice: the setting that corrects it.
     """
 
     level: Level
@@ -77,9 +77,9 @@ class Diagnosis:
 
 
 def examine(parts: AgentParts) -> Iterator[Diagnosis]:
-    """Check placement, identity, driver and machine, and what the next start would do.
+    """Check placement, identity, driver and machine, and the effect of the next start.
 
-    :param parts: of an agent that only looks.
+    :param parts: of an agent that changes nothing.
     """
     try:
         nodes = parts.setup.nodes()
@@ -94,7 +94,7 @@ def examine(parts: AgentParts) -> Iterator[Diagnosis]:
 
 
 def examine_placement(connection: Connection) -> Iterator[Diagnosis]:
-    """Check that placement answers, is new enough, and lets this user do what it must."""
+    """Check that placement answers, is new enough, and gives the user its rights."""
     try:
         offered = connection.versions()
         provider_directory.members_of(connection, NO_AGGREGATE)
@@ -112,7 +112,7 @@ def examine_placement(connection: Connection) -> Iterator[Diagnosis]:
 
 
 def _may_reshape(connection: Connection) -> Diagnosis:
-    """Who may is asked before what: a reshape of nothing is refused as malformed, or forbidden."""
+    """Check the right by an empty reshape, which is forbidden or else refused as malformed."""
     doing = "Asking whether this user may reshape"
     try:
         response = connection.call("POST", "/reshaper", doing, version=BASE, json={})
@@ -125,13 +125,13 @@ def _may_reshape(connection: Connection) -> Diagnosis:
     except errors.PlacementError as error:
         return Diagnosis(Level.ERROR, "permission", str(error))
     if response.status != 400:
-        text = f"placement answered {response.status} to a reshape of nothing; expected 400"
+        text = f"placement answered {response.status} to an empty reshape; expected 400"
         return Diagnosis(Level.WARNING, "permission", text)
     return Diagnosis(Level.FINE, "permission", "this user may reshape")
 
 
 def _guests(parts: AgentParts) -> Iterator[Diagnosis]:
-    """A driver that cannot tell its guests keeps the agent from finding orphans."""
+    """Check that the driver lists its guests, without which the agent cannot find orphans."""
     try:
         listed = parts.driver.list_instance_uuids()
     except errors.ComputeAgentError as error:
@@ -164,8 +164,8 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
         power_management=options.cpu_power_management,
     )
     sets = {"shared": cpus.shared, "dedicated": cpus.dedicated}
-    said = ", ".join(f"{kind} {format_cpu_set(ids)}" for kind, ids in sets.items() if ids)
-    yield from _cpu_sets(parts.conf, topology, options, said)
+    description = ", ".join(f"{kind} {format_cpu_set(ids)}" for kind, ids in sets.items() if ids)
+    yield from _cpu_sets(parts.conf, topology, options, description)
     layout = lay_out(node, topology, options)
     for text in layout.errors:
         yield Diagnosis(Level.ERROR, "layout", text)
@@ -176,18 +176,18 @@ def _machine(parts: AgentParts, node: str) -> Iterator[Diagnosis]:
 
 
 def _cpu_sets(
-    conf: cfg.ConfigOpts, topology: HostTopology, options: LayoutOptions, said: str
+    conf: cfg.ConfigOpts, topology: HostTopology, options: LayoutOptions, description: str
 ) -> Iterator[Diagnosis]:
-    """CPUs for guests, and those named that are not there: dedicated ones are refused before."""
+    """Check the CPUs for guests for missing ones; missing dedicated ones were refused before."""
     old_name = bool(conf.vcpu_pin_set)
     shared = ("DEFAULT", "vcpu_pin_set") if old_name else ("compute", "cpu_shared_set")
     named, present = options.cpu_sets.shared or frozenset(), set(topology.present_cpus)
-    if not said:
-        text = f"none of the CPUs {format_cpu_set(named)} that guests may have is there"
+    if not description:
+        text = f"none of the CPUs {format_cpu_set(named)} for guests exists"
         every = Setting(*shared, format_cpu_set(topology.online_cpus))
         yield Diagnosis(Level.ERROR, "CPU sets", text, every)
         return
-    yield Diagnosis(Level.FINE, "CPU sets", said)
+    yield Diagnosis(Level.FINE, "CPU sets", description)
     if absent := named - present:
         text = f"they name CPUs that this machine does not have: {format_cpu_set(absent)}"
         there = Setting(*shared, format_cpu_set(named & present))
@@ -195,7 +195,7 @@ def _cpu_sets(
 
 
 def _numa_nodes(topology: HostTopology, options: LayoutOptions) -> Iterator[Diagnosis]:
-    """Devices whose affinity nobody knows end up under the root."""
+    """Check for devices of unknown affinity, which end up under the root."""
     if len(topology.cells) < 2:
         return
     for kind, devices, override in (
@@ -208,7 +208,7 @@ def _numa_nodes(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
             if device.numa_node is None and device.address not in override
         ]
         if silent:
-            text = f"{kind} {', '.join(silent)} does not say which NUMA node it is at"
+            text = f"the NUMA node of {kind} {', '.join(silent)} is not known"
             cells: dict[str, int | str] = dict(override.items())
             cells.update(dict.fromkeys(silent, NODE))
             setting = Setting(kind, numa_node_override.NAME, numa_node_override.written(cells))
@@ -222,14 +222,14 @@ def _mdev_types(topology: HostTopology, options: LayoutOptions) -> Iterator[Diag
         offered.update(kind.id for kind in gpu.mdev_types)
         offered.update(kind.id for function in gpu.vfs for kind in function.mdev_types)
     enabled = [kind.type_id for kind in options.gpu.mdev_types]
-    left = ",".join(type_id for type_id in enabled if type_id in offered)
+    usable = ",".join(type_id for type_id in enabled if type_id in offered)
     for type_id in enabled:
         if type_id not in offered:
             text = (
                 f"{type_id} is enabled, which no GPU here offers; they offer "
                 f"{', '.join(sorted(offered)) or 'none'}"
             )
-            setting = Setting("devices", "enabled_mdev_types", left)
+            setting = Setting("devices", "enabled_mdev_types", usable)
             yield Diagnosis(Level.WARNING, "mdev types", text, setting)
 
 
@@ -268,7 +268,7 @@ def _name_conflicts(
         if holder is None or proposal.base.exists(holder["uuid"]):
             continue
         text = (
-            f"the name {operation.name!r}, which {operation.uuid} shall have, belongs to resource "
+            f"the name {operation.name!r}, meant for {operation.uuid}, belongs to resource "
             f"provider {holder['uuid']}; rename or delete that one, or adopt it if it is this host"
         )
         yield Diagnosis(Level.ERROR, "names", text)

@@ -1,4 +1,4 @@
-"""What two hosts have in placement that is not the same."""
+"""Differences between two hosts in placement."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRESENT = "present"
 
 @dataclass(frozen=True, slots=True)
 class HostTree:
-    """The tree of one host: its root, and its providers by what their names have beyond its own."""
+    """The tree of one host: its root, and its providers by their names after the host's."""
 
     name: str
     uuid: str
@@ -32,9 +32,9 @@ class HostTree:
 class Difference:
     """One thing that differs.
 
-    :ivar provider: what the provider's name has beyond the host's; empty for the root.
+    :ivar provider: the provider's name after the host's; empty for the root.
     :ivar aspect: ``provider``, ``traits``, ``aggregates``, or a resource class and field of it.
-    :ivar first: what the first host has there, as plain JSON types; likewise `second`.
+    :ivar first: the value of the first host, as plain JSON types; likewise `second`.
     """
 
     provider: str
@@ -44,38 +44,38 @@ class Difference:
 
 
 def read_host(report: ReportClient, named: str) -> HostTree:
-    """The tree of the host of a name, or of a root provider's uuid.
+    """Read the tree of a host, by its name or its root provider's uuid.
 
     :raises ComputeHostNotFound: placement has no such host.
     """
-    found = report.find_provider_by_name(named)
-    if found is None and (uuid := _uuid(named)) is not None:
-        found = report.find_provider(uuid)
-    if found is None:
+    provider = report.find_provider_by_name(named)
+    if provider is None and (uuid := _uuid(named)) is not None:
+        provider = report.find_provider(uuid)
+    if provider is None:
         raise errors.ComputeHostNotFound(
             f"Placement has no resource provider named {named!r}. Name a host as its root provider "
             "is named; `openstack resource provider list` shows the names."
         )
-    if found.parent_uuid is not None:
+    if provider.parent_uuid is not None:
         raise errors.ComputeHostNotFound(
             f"The resource provider {named!r} is not a host: it has the parent "
-            f"{found.parent_uuid}. Name the host at the root of its tree."
+            f"{provider.parent_uuid}. Name the host at the root of its tree."
         )
-    return tree_of_host(report.get_provider_tree(found.uuid), found.uuid)
+    return tree_of_host(report.get_provider_tree(provider.uuid), provider.uuid)
 
 
 def tree_of_host(tree: ProviderTree, root: str) -> HostTree:
-    """One host's part of a tree, without what is shared with it."""
+    """Return one host's part of a tree, without sharing providers."""
     name = tree.data(root).name
     members = [tree.data(uuid) for uuid in tree.get_provider_uuids(root)]
-    return HostTree(name, root, {_relative(each.name, name): each for each in members})
+    return HostTree(name, root, {_relative(member.name, name): member for member in members})
 
 
 def differences(first: HostTree, second: HostTree) -> list[Difference]:
-    """Everything that differs, by provider.
+    """Return all differences, by provider.
 
-    Providers are the same where their names are, but for the hosts' own. What is used, generations
-    and uuids differ between any two hosts and are not looked at.
+    Providers correspond when their names after the hosts' do. Usage, generations and uuids differ
+    between any two hosts and are not compared.
     """
     return [
         difference
@@ -90,7 +90,7 @@ def _of_provider(
     provider: str, first: ProviderData | None, second: ProviderData | None
 ) -> Iterator[Difference]:
     if first is None or second is None:
-        there = [ABSENT if one is None else PRESENT for one in (first, second)]
+        there = [ABSENT if data is None else PRESENT for data in (first, second)]
         yield Difference(provider, PROVIDER, *there)
         return
     for resource_class in sorted({*first.inventory, *second.inventory}):
@@ -100,12 +100,12 @@ def _of_provider(
             first.inventory.get(resource_class),
             second.inventory.get(resource_class),
         )
-    for aspect, one, other in (
+    for aspect, ours, theirs in (
         ("traits", first.traits, second.traits),
         ("aggregates", first.aggregates, second.aggregates),
     ):
-        if one != other:
-            yield Difference(provider, aspect, sorted(one - other), sorted(other - one))
+        if ours != theirs:
+            yield Difference(provider, aspect, sorted(ours - theirs), sorted(theirs - ours))
 
 
 def _of_class(
@@ -115,7 +115,7 @@ def _of_class(
     second: Mapping[str, Any] | None,
 ) -> Iterator[Difference]:
     if first is None or second is None:
-        totals = [None if one is None else one["total"] for one in (first, second)]
+        totals = [None if record is None else record["total"] for record in (first, second)]
         yield Difference(provider, f"{resource_class} total", *totals)
         return
     for field in first:
@@ -128,7 +128,7 @@ def _relative(name: str, root: str) -> str:
 
 
 def _uuid(text: str) -> str | None:
-    """The canonical form of a uuid; None, since a host may have any name, for other text."""
+    """Return the canonical form of a uuid; `None` for other text, which may be a host's name."""
     try:
         return str(uuidlib.UUID(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Taking a host out of placement, and giving a host the identity it had."""
+"""Deletion of a host from placement, and adoption of an earlier identity."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ SHOWN = 10
 
 
 class Refused(errors.ComputeAgentError):
-    """What was asked would do harm or makes no sense; the message says what was changed."""
+    """A command would do harm or makes no sense; the message names what was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """A host's tree in placement: its root, its providers by name, and who holds something."""
+    """A host's tree in placement: its root, the names of its providers, and its consumers."""
 
     uuid: str
     name: str
@@ -35,9 +35,9 @@ class HostFacts:
 
 
 def host_tree(report: ReportClient, name: str) -> tuple[str, ProviderTree]:
-    """The uuid of the host's root, and the tree.
+    """Return the uuid of the host's root, and the tree.
 
-    :raises Refused: there is no root provider of that name.
+    :raises Refused: no root provider has that name.
     """
     root = report.find_provider_by_name(name)
     if root is None:
@@ -61,12 +61,12 @@ def delete_host(
     dry_run: bool,
     running_agent: Callable[[str], str | None] = lambda _root: None,
 ) -> HostFacts:
-    """Delete the host's tree, leaf first; what was, or would be, deleted.
+    """Delete the host's tree, leaf first; return what was, or would be, deleted.
 
-    :param evacuated: take from consumers what they still hold here. A consumer that holds nothing
-        elsewhere keeps what it has: it was not evacuated.
-    :param running_agent: how it is known that an agent reports the root of this uuid; None: none.
-    :raises Refused: there is no such host, consumers hold something here, or its agent runs.
+    :param evacuated: release what consumers still hold here. A consumer that holds nothing
+        elsewhere is refused: it was not evacuated.
+    :param running_agent: returns the evidence that an agent reports the root of this uuid, if any.
+    :raises Refused: the host is unknown, consumers hold something here, or its agent runs.
     """
     root, tree = host_tree(report, name)
     members = tree.get_provider_uuids(root)
@@ -75,7 +75,7 @@ def delete_host(
     if allocations and not evacuated:
         raise Refused(
             f"{_holders(allocations)} resources of host {name!r}: "
-            f"{listed(allocations)}. Move or delete them first, or say --evacuated if they run "
+            f"{listed(allocations)}. Move or delete them first, or set --evacuated if they run "
             "elsewhere by now. Nothing was changed."
         )
     only_here = [
@@ -92,7 +92,7 @@ def delete_host(
     if why := running_agent(root):
         raise Refused(
             f"The agent of host {name!r} ({root}) runs ({why}), so the host will be back: its next "
-            "pass creates it again. Stop the agent first, or say --force. Nothing was changed."
+            "pass creates it again. Stop the agent first, or set --force. Nothing was changed."
         )
     if not dry_run:
         _release(report, root, sorted(allocations))
@@ -114,7 +114,7 @@ def _release(report: ReportClient, root: str, consumers: Sequence[str]) -> None:
         except errors.PlacementError as error:
             released = ", ".join(consumers[:done]) or "none"
             raise errors.AllocationUpdateFailed(
-                f"{error}. Consumers that hold nothing here any more: {released}. No provider was "
+                f"{error}. Consumers released from this host: {released}. No provider was "
                 "deleted; repeat the command.",
                 status=error.status,
             ) from error
@@ -123,16 +123,16 @@ def _release(report: ReportClient, root: str, consumers: Sequence[str]) -> None:
 def adopt(
     report: ReportClient, state_path: Path, uuid: str, *, places: Sequence[Path], dry_run: bool
 ) -> str:
-    """Make this host the one whose root provider has the uuid; the provider's name.
+    """Make this host the one whose root provider has the uuid; return the provider's name.
 
     :param places: directories that may hold an identity file.
-    :raises Refused: the host has an identity already, or the uuid is no host's.
+    :raises Refused: the host has an identity already, or the uuid is not that of a host.
     """
-    found = identity.find(places)
-    if found is not None:
+    current = identity.find(places)
+    if current is not None:
         raise Refused(
-            f"This host is {found} already ({identity.file_in(places)}). Remove that file "
-            "first if it shall become another; nothing was changed."
+            f"This host is {current} already ({identity.file_in(places)}). Remove that file "
+            "first if it shall become another. Nothing was changed."
         )
     marker = identity.read_marker(state_path)
     if marker is not None and marker.uuid != uuid:
@@ -161,7 +161,7 @@ def adopt(
 
 
 def listed(uuids: Iterable[str]) -> str:
-    """The first of some uuids, in order, as text."""
+    """Return the first uuids, in order, as text."""
     ordered = sorted(uuids)
     return ", ".join(ordered[:SHOWN]) + (" and more" if len(ordered) > SHOWN else "")
 

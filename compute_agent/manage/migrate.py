@@ -1,6 +1,6 @@
-"""The reshape of this host with no service running: a fast-forward upgrade.
+"""Migration of this host's layout with no service running, for a fast-forward upgrade.
 
-It is the agent's own first pass, so running it is always safe: with nothing to do it does nothing,
+It is the agent's own first pass, so it is always safe: without a difference it does nothing,
 a second run finds nothing, and an interrupted one is completed by the next.
 """
 
@@ -28,16 +28,16 @@ NOT_MIGRATED = (
     errors.InvalidInput,
     ReshapeNeededAgain,
 )
-"""What keeps one node from being migrated and says nothing about the others."""
+"""Errors that keep one node from being migrated and do not concern the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What was done, or would be done, for one node.
+    """The operations that were, or would be, done for one node.
 
-    :ivar operations: in words, in order; empty when there was nothing to do.
+    :ivar operations: in words, in order; empty without a difference.
     :ivar consumers: how many consumers' allocations a reshape rewrote.
-    :ivar failure: why the node was left as it was; None when it was not.
+    :ivar failure: why the node was left as it was, if it was.
     """
 
     node: str
@@ -56,14 +56,14 @@ def migrate(
     dry_run: bool,
     clock: Clock | None = None,
 ) -> Iterator[NodeResult]:
-    """Bring the tree of each node to the layout that is configured now, and yield what was done.
+    """Migrate the tree of each node to the configured layout, and yield the results.
 
-    A node that cannot be brought there is reported and does not stop the others.
+    A node that cannot be migrated is reported and does not stop the others.
 
     :param nodes: name to uuid.
     :param clock: for the waits between tries, when something else writes at the same time.
     :raises ComputeAgentError: placement or the driver cannot be used. The nodes yielded before are
-        done; the next run finishes what is left.
+        done; the next run finishes the rest.
     """
     tracker = parts.tracker(
         is_enabled=lambda: parts.ledger.service_state(default_enabled=True).enabled,
@@ -77,7 +77,7 @@ def migrate(
 
 @dataclass(slots=True)
 class _Migration:
-    """One node on its way; a new try begins with a fresh look."""
+    """The migration of one node; each try reads again."""
 
     parts: AgentParts
     tracker: ResourceTracker
@@ -126,5 +126,5 @@ class _Migration:
         try:
             self.parts.node_pass.flush(proposal)
         except errors.PlacementReshapeConflict as error:
-            # to be repeated as any other conflict: from a fresh look
+            # to be repeated as any other conflict, from reading on
             raise errors.ResourceProviderUpdateConflict(str(error), status=error.status) from error

@@ -1,4 +1,4 @@
-"""Giving a host's tree another name: its root, and the providers that are named after it."""
+"""Renaming of a host's tree: its root, and the providers that are named after it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Renaming:
 
 
 def rename(report: ReportClient, old: str, new: str, *, dry_run: bool) -> list[Renaming]:
-    """Rename the host `old`; what was, or would be, renamed, in order.
+    """Rename the host `old`; return what was, or would be, renamed, in order.
 
-    One that was interrupted is completed: the providers still named after `old` in the tree of
+    An interrupted renaming is completed: the providers still named after `old` in the tree of
     `new` are renamed.
 
-    :raises Refused: there is no host `old`, or a new name belongs to another provider.
-    :raises ResourceProviderUpdateFailed: placement refused a name; the message says which
-        providers have theirs already.
+    :raises Refused: host `old` does not exist, or a new name belongs to another provider.
+    :raises ResourceProviderUpdateFailed: placement refused a name; the message lists the providers
+        that were renamed before.
     """
     if old == new:
         raise Refused(f"Host {old!r} has that name already. Nothing was changed.")
@@ -43,61 +43,61 @@ def rename(report: ReportClient, old: str, new: str, *, dry_run: bool) -> list[R
     if dry_run:
         return renamings
     done: list[Renaming] = []
-    for each in renamings:
+    for renaming in renamings:
         try:
-            report.providers.put(each.uuid, each.new, None, reparents=False)
+            report.providers.put(renaming.uuid, renaming.new, None, reparents=False)
         except errors.PlacementError as error:
-            so_far = ", ".join(f"{one.old} is {one.new}" for one in done) or "nothing was changed"
+            so_far = ", ".join(f"{r.old} is {r.new}" for r in done) or "nothing was changed"
             raise errors.ResourceProviderUpdateFailed(
                 f"{error}. So far: {so_far}. Repeat the command to finish the rest.",
                 status=error.status,
             ) from error
-        done.append(each)
+        done.append(renaming)
     return done
 
 
 def _tree_of(report: ReportClient, old: str, new: str) -> tuple[str, ProviderTree]:
     if report.find_provider_by_name(old) is not None:
         return host_tree(report, old)
-    taken = report.find_provider_by_name(new)
-    if taken is not None and taken.parent_uuid is None:
-        tree = report.get_provider_tree(taken.uuid)
-        names = {uuid: tree.data(uuid).name for uuid in tree.get_provider_uuids(taken.uuid)}
+    root = report.find_provider_by_name(new)
+    if root is not None and root.parent_uuid is None:
+        tree = report.get_provider_tree(root.uuid)
+        names = {uuid: tree.data(uuid).name for uuid in tree.get_provider_uuids(root.uuid)}
         if identity.renamed(names, old, new):
-            return taken.uuid, tree
+            return root.uuid, tree
         raise Refused(
-            f"Placement has no host {old!r}, and host {new!r} ({taken.uuid}) has nothing that is "
+            f"Placement has no host {old!r}, and host {new!r} ({root.uuid}) has nothing that is "
             f"named after {old!r}: it was renamed before, or never. Nothing was changed."
         )
     return host_tree(report, old)
 
 
-def _in_order(names: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Renaming]:
-    """Children before parents, but never to a name that another of them still has.
+def _in_order(names: Mapping[str, str], new_names: Mapping[str, str]) -> Iterator[Renaming]:
+    """Yield renamings, children before parents, but never to a name still in use among them.
 
     The host's own name changes last where it can, so that an interrupted renaming finds the host
     under its old name.
     """
-    left = {uuid: wanted[uuid] for uuid in reversed(list(names)) if uuid in wanted}
-    while left:
-        held = {names[uuid] for uuid in left}
-        uuid = next((each for each, name in left.items() if name not in held), None)
+    pending = {uuid: new_names[uuid] for uuid in reversed(list(names)) if uuid in new_names}
+    while pending:
+        in_use = {names[uuid] for uuid in pending}
+        uuid = next((u for u, name in pending.items() if name not in in_use), None)
         if uuid is None:
             raise Refused(
-                f"The names {', '.join(sorted(held))} would have to be exchanged, which placement "
-                "cannot do. Rename to a name that is not in use first. Nothing was changed."
+                f"The names {', '.join(sorted(in_use))} would have to be exchanged, which "
+                "placement cannot do. Rename to an unused name first. Nothing was changed."
             )
-        yield Renaming(uuid, names[uuid], left.pop(uuid))
+        yield Renaming(uuid, names[uuid], pending.pop(uuid))
 
 
 def _check_free(report: ReportClient, names: Mapping[str, str], renamings: list[Renaming]) -> None:
-    for each in renamings:
-        if each.new in names.values():
+    for renaming in renamings:
+        if renaming.new in names.values():
             continue
-        holder = report.providers.by_name(each.new)
+        holder = report.providers.by_name(renaming.new)
         if holder is not None:
             raise Refused(
-                f"The name {each.new!r}, which {each.old!r} ({each.uuid}) would have, belongs to "
-                f"resource provider {holder['uuid']}. Rename or delete that one first. Nothing was "
-                "changed."
+                f"The name {renaming.new!r}, meant for {renaming.old!r} ({renaming.uuid}), "
+                f"belongs to resource provider {holder['uuid']}. Rename or delete that one first. "
+                "Nothing was changed."
             )
