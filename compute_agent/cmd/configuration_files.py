@@ -1,4 +1,4 @@
-"""The options by which every program here is told its configuration files."""
+"""The options of every program for its configuration files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of a command's help: what each exit status means."""
+"""The end of a command's help: the meaning of each exit status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ ALWAYS = {130: "interrupted", 255: "unexpected: a defect, with traceback"}
 
 
 def exit_table(status: Mapping[int, str], *more: str) -> str:
-    """Return the table, a line each; what every command has is added.
+    """Return the table, a line each, with the statuses that every command has.
 
     :param more: lines that follow it.
     """

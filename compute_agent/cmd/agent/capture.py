@@ -1,4 +1,4 @@
-"""`compute-agent capture DIR`: the machine's description as a directory, for a bug report."""
+"""The command `compute-agent capture DIR`: the machine's description for a bug report."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def run(conf: cfg.ConfigOpts, directory: str) -> int:
-    """Write the capture and say where it is.
+    """Write the capture and print its place.
 
     :raises InvalidConfiguration: the directory cannot be used.
     """
     target = Path(directory)
     try:
-        written = capture.capture(
+        place = capture.capture(
             target,
             sysfs_root=conf.host.sysfs_root,
             procfs_root=conf.host.procfs_root,
@@ -39,14 +39,14 @@ def run(conf: cfg.ConfigOpts, directory: str) -> int:
             f"The capture cannot be written to {target}: {error.strerror}. Name a directory that "
             "is new and that this user may write to."
         ) from error
-    print(f"The description of this machine is in {written}.")
+    print(f"The description of this machine is in {place}.")
     print("It holds serial numbers and MAC addresses; look through it before you share it.")
-    print(f"See what the agent makes of it: compute-agent plan --from-capture {written}")
+    print(f"See what the agent makes of it: compute-agent plan --from-capture {place}")
     return 0
 
 
 def _nvml(conf: cfg.ConfigOpts) -> NvmlSource | None:
-    """NVML speaks of the machine that runs this, so not when another one's files are read."""
+    """Return NVML unless files of another machine are read: it describes this one."""
     live = os.path.realpath(conf.host.sysfs_root) == SYSFS
     return NvmlSource() if live and conf.gpu.nvml == "auto" else None
 
@@ -54,9 +54,9 @@ def _nvml(conf: cfg.ConfigOpts) -> NvmlSource | None:
 def use(conf: cfg.ConfigOpts, directory: str) -> None:
     """Configure the host driver for the machine captured in `directory`, instead of this one.
 
-    Its name is taken from the capture, and no identity of this host is looked at.
+    The host's name is taken from the capture, and the identity of this host is not read.
 
-    :raises InvalidConfiguration: the directory holds no capture.
+    :raises InvalidConfiguration: the directory does not hold a capture.
     """
     source = Path(directory)
     try:
@@ -64,7 +64,7 @@ def use(conf: cfg.ConfigOpts, directory: str) -> None:
         hostname = description["hostname"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise errors.InvalidConfiguration(
-            f"{source} is no capture of a machine: {error}. Name a directory that "
+            f"{source} is not a capture of a machine: {error}. Name a directory that "
             "`compute-agent capture` wrote."
         ) from error
     conf.set_override("compute_driver", "host.HostDriver")

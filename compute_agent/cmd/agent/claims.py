@@ -1,7 +1,7 @@
-"""The commands `compute-agent claims` and `drop-claim`: by the running agent, or its state files.
+"""The commands `compute-agent claims` and `drop-claim`, through the running agent or its files.
 
-What an instance was given outlives the agent. An agent that refuses to start because a device is
-gone must still be told that the instance does without it, so both work without a running agent.
+Claims outlive the agent. An agent that refuses to start because a device is
+gone must still learn that the instance does without it, so both work without a running agent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMEOUT = 30.0
 
 
 def show(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
-    """Print who holds what.
+    """Print the claims.
 
     :raises StateUnusable: no agent runs and its state cannot be read.
     """
@@ -39,8 +39,8 @@ def show(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
         behind = "" if claim["instance"] == claim["consumer"] else f"  of {claim['instance']}"
         print(f"{claim['consumer']}  node {claim['node']}{behind}")
         for uuid, classes in sorted(claim["amounts"].items()):
-            held = ", ".join(f"{amount} {rc}" for rc, amount in sorted(classes.items()))
-            print(f"  provider {uuid}: {held}")
+            amounts = ", ".join(f"{amount} {rc}" for rc, amount in sorted(classes.items()))
+            print(f"  provider {uuid}: {amounts}")
         for unit in claim["units"]:
             print(f"  {unit['resource_class']} {unit['name']}")
         for cell in claim.get("cells", ()):
@@ -52,7 +52,7 @@ def show(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
 
 
 def drop(conf: cfg.ConfigOpts, consumer: str) -> int:
-    """Forget what an instance or a migration holds; 1 if it held nothing.
+    """Drop the claim of an instance or a migration; return 1 if there was none.
 
     :raises AgentRunning: an agent runs and cannot be asked.
     """
@@ -67,9 +67,9 @@ def drop(conf: cfg.ConfigOpts, consumer: str) -> int:
 def _dropped_from_state(state_path: Path, consumer: str) -> bool:
     with AgentLock(state_path):
         ledger = Ledger(state_path)
-        known = consumer in ledger.claims()
+        had_claim = consumer in ledger.claims()
         ledger.change_claims(drop=[consumer])
-    return known
+    return had_claim
 
 
 def _asked(conf: cfg.ConfigOpts, command: str, **arguments: object) -> Any:

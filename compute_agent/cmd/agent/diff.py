@@ -1,4 +1,4 @@
-"""The command `compute-agent diff A B`: what two hosts have in placement that is not the same."""
+"""The command `compute-agent diff A B`: differences between two hosts in placement."""
 
 from __future__ import annotations
 
@@ -24,47 +24,50 @@ DIFFERENT = 6
 
 
 def run(conf: cfg.ConfigOpts, first: str, second: str, *, as_json: bool) -> int:
-    """Print what differs; 0 if nothing does, 6 otherwise.
+    """Print the differences; return 0 without any, 6 otherwise.
 
     :raises ComputeAgentError: one of the hosts cannot be read.
     """
     report = ReportClient(KeystoneTransport.from_conf(conf))
     try:
         report.connect()
-        one, other = read_host(report, first), read_host(report, second)
+        first_tree, second_tree = read_host(report, first), read_host(report, second)
     finally:
         report.close()
-    found = differences(one, other)
+    all_differences = differences(first_tree, second_tree)
     if as_json:
         document = {
-            "first": {"name": one.name, "uuid": one.uuid},
-            "second": {"name": other.name, "uuid": other.uuid},
-            "differences": [asdict(each) for each in found],
+            "first": {"name": first_tree.name, "uuid": first_tree.uuid},
+            "second": {"name": second_tree.name, "uuid": second_tree.uuid},
+            "differences": [asdict(difference) for difference in all_differences],
         }
         print(json.dumps(document, indent=2))
     else:
-        _print(one, other, found)
-    return DIFFERENT if found else EQUAL
+        _print(first_tree, second_tree, all_differences)
+    return DIFFERENT if all_differences else EQUAL
 
 
-def _print(first: HostTree, second: HostTree, found: list[Difference]) -> None:
-    if not found:
+def _print(first: HostTree, second: HostTree, all_differences: list[Difference]) -> None:
+    if not all_differences:
         print(f"{first.name} and {second.name} are equal: {len(first.providers)} provider(s) each")
         return
     print(f"< {first.name}  {first.uuid}")
     print(f"> {second.name}  {second.uuid}")
     before = None
-    for each in found:
-        if each.provider != before:
-            print(each.provider or "(root provider)")
-        before = each.provider
-        if each.aspect == PROVIDER:
-            print(f"  only {'<' if each.first == 'present' else '>'} has this provider")
-        elif isinstance(each.first, list):
-            for sign, only in (("<", each.first), (">", each.second)):
+    for difference in all_differences:
+        if difference.provider != before:
+            print(difference.provider or "(root provider)")
+        before = difference.provider
+        if difference.aspect == PROVIDER:
+            print(f"  only {'<' if difference.first == 'present' else '>'} has this provider")
+        elif isinstance(difference.first, list):
+            for sign, only in (("<", difference.first), (">", difference.second)):
                 if only:
-                    print(f"  {each.aspect} only {sign} has: {' '.join(only)}")
+                    print(f"  {difference.aspect} only {sign} has: {' '.join(only)}")
         else:
-            values = ("none" if value is None else value for value in (each.first, each.second))
-            print(f"  {each.aspect}: " + " < > ".join(map(str, values)))
-    print(f"{len(found)} difference(s)")
+            values = (
+                "none" if value is None else value
+                for value in (difference.first, difference.second)
+            )
+            print(f"  {difference.aspect}: " + " < > ".join(map(str, values)))
+    print(f"{len(all_differences)} difference(s)")

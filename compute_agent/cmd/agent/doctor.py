@@ -1,4 +1,4 @@
-"""The command `compute-agent doctor`: what is wrong here, or would be at the next start."""
+"""The command `compute-agent doctor`: faults now, or at the next start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def run(conf: cfg.ConfigOpts, *, as_json: bool) -> int:
     """Print every diagnosis and return the worst level: 0 fine, 1 warnings, 2 errors."""
     diagnoses = list(_diagnoses(conf))
     if as_json:
-        print(json.dumps({"diagnoses": [_document(found) for found in diagnoses]}, indent=2))
+        print(
+            json.dumps({"diagnoses": [_document(diagnosis) for diagnosis in diagnoses]}, indent=2)
+        )
     else:
         for diagnosis in diagnoses:
             print(f"{diagnosis.level.name.lower():8} {diagnosis.subject}: {diagnosis}")
@@ -40,7 +42,7 @@ def _document(diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def report_configuration(error: errors.InvalidConfiguration, *, as_json: bool) -> int:
-    """Print that the configuration cannot even be read; nothing else can be looked at then."""
+    """Print that the configuration cannot be read, which ends all other checks."""
     if as_json:
         diagnosis = {"level": "error", "subject": "configuration", "text": str(error)}
         print(json.dumps({"diagnoses": [diagnosis]}, indent=2))

@@ -1,7 +1,7 @@
-"""How the agent heals drift: joins its audit with the instance source and what heals by it.
+"""Healing of drift by the agent: its audit joined with the instance source and the remedies.
 
-Everything is opened when an audit found something to heal, and closed when that is done, so that an
-agent with nothing to heal holds neither connections nor the modules for them.
+Everything is opened when an audit has something to heal, and closed afterwards, so that an agent
+with nothing to heal holds neither connections nor the modules for them.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 @contextmanager
 def remedies(parts: AgentParts, way: Transport | None = None) -> Iterator[Remedies]:
-    """Yield what heals the drift of an agent.
+    """Yield the remedies for the drift of an agent.
 
-    :param way: to placement, instead of what is configured.
+    :param way: transport to placement, instead of the configured one.
     :raises InvalidConfiguration: the source of instances cannot be used.
     """
     from compute_agent.agent.assembly import check_healing
     from compute_agent.placement.keystone import KeystoneTransport
 
-    # a reload says what is wrong and goes on
+    # a reload reports a fault and goes on, so it is checked again
     check_healing(parts.conf)
     with ExitStack() as closing:
         yield _Remedies(parts, way or KeystoneTransport.from_conf(parts.conf), closing)
 
 
 class _Remedies:
-    """Makes each remedy when it is needed."""
+    """Remedies, each made when it is needed."""
 
     def __init__(self, parts: AgentParts, way: Transport, closing: ExitStack) -> None:
         self._parts = parts
@@ -80,22 +80,22 @@ class _Remedies:
         return presence(self._parts.driver, self._parts.ledger.claims().values(), time.time())
 
     def _min_age(self) -> float:
-        """How old a consumer must be; a file knows only what is older than itself.
+        """Return the minimum age of a consumer; a file knows only what is older than itself.
 
-        Whoever wrote the file began before, which the time of grace is for.
+        The writer of the file began before, which the time of grace covers.
         """
         ours = self._conf.compute_agent
         grace = float(ours.audit_grace)
         if ours.instance_source != "file":
             return grace
         try:
-            written = Path(ours.instance_file).stat().st_mtime
+            written_at = Path(ours.instance_file).stat().st_mtime
         except OSError as error:
             raise errors.InvalidConfiguration(
                 f"The file of instances {ours.instance_file} cannot be read: {error}. Write it, or "
                 "correct [compute_agent]instance_file."
             ) from error
-        return grace + max(0.0, time.time() - written)
+        return grace + max(0.0, time.time() - written_at)
 
     def _source(self, closing: ExitStack) -> InstanceSource:
         from compute_agent.drift.instances.source import AgentsSource, FileSource

@@ -1,4 +1,4 @@
-"""What `plan`, `show`, `status` and `report` print: for people, or one JSON document."""
+"""Output of `plan`, `show`, `status` and `report`: for people, or one JSON document."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Ages = Mapping[str, float | None]
 
 
 def plan(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
-    """Print the operations a pass would do; 6 if there are some.
+    """Print the operations of the next pass; return 6 if there are any.
 
-    :raises InvalidConfiguration: all that a start would end with; what it would do is printed.
-    :raises ComputeAgentError: the operations cannot be found out.
+    :raises InvalidConfiguration: errors that would end a start, after the operations are printed.
+    :raises ComputeAgentError: the operations cannot be computed.
     """
     tracker = parts.tracker(
         is_enabled=lambda: parts.ledger.service_state(default_enabled=True).enabled,
@@ -68,7 +68,7 @@ def show(
 ) -> int:
     """Print the tree placement has for each node.
 
-    :param age_of: seconds since a provider was written; None where placement does not tell.
+    :param age_of: returns seconds since a provider was written; `None` when placement has no time.
     :raises ComputeAgentError: it cannot be read.
     """
     documents = []
@@ -106,9 +106,9 @@ def print_status(document: Mapping[str, Any], *, as_json: bool) -> int:
 
 
 def chosen(nodes: Mapping[str, str], only: str | None) -> dict[str, str]:
-    """Return the nodes asked for.
+    """Return the selected nodes.
 
-    :raises ComputeHostNotFound: there is none of that name.
+    :raises ComputeHostNotFound: no node has that name.
     """
     if only is None:
         return dict(nodes)
@@ -160,7 +160,7 @@ def _print_tree(
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
     for root in sorted(tree.roots, key=lambda data: data.uuid != root_uuid):
         members = map(tree.data, tree.get_provider_uuids(root.uuid))
-        console.print(provider_tree([_lines(each, usages, ages) for each in members]))
+        console.print(provider_tree([_lines(member, usages, ages) for member in members]))
 
 
 def _lines(
@@ -192,7 +192,7 @@ def _whole(seconds: float | None) -> int | None:
 
 
 def _age(seconds: float | None) -> str:
-    """How long ago, in the largest unit of which there are two; nothing where it is not known."""
+    """Return the age in the largest unit of which it has two; an empty string when unknown."""
     passed = _whole(seconds)
     if passed is None:
         return ""
@@ -222,12 +222,12 @@ def _print_node_status(node: Mapping[str, Any]) -> None:
             f"  trouble since {trouble['since']}, seen {trouble['seen']} time(s): "
             f"{trouble['what']}: {trouble['message']}"
         )
-    # an agent of before an upgrade has none
+    # an older agent has none
     for caveat in node.get("caveats", ()):
         print(f"  warning: {caveat}")
     for kind, consumers in sorted(node["drift"].items()):
         if consumers:
             print(f"  drift, {kind}: {', '.join(consumers)}")
-    # an agent of before an upgrade does not say it
+    # an older agent does not report it
     if why := node.get("orphans_unknown"):
         print(f"  drift, orphaned: unknown: {why}")

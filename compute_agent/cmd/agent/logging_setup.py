@@ -22,7 +22,7 @@ def set_up_daemon(conf: cfg.ConfigOpts) -> None:
 
     log.setup(conf, "compute-agent")
     for library in LIBRARIES:
-        # their lines about every request would drown the agent's own
+        # their lines about every request would hide the agent's own
         logging.getLogger(library).setLevel(logging.WARNING)
 
 
@@ -39,7 +39,7 @@ def set_up_command(conf: cfg.ConfigOpts, *, verbose: bool) -> None:
 
 
 def log_fatal(error: Exception) -> None:
-    """Log why the agent ends, where its log goes; stderr is told besides."""
+    """Log why the agent ends, unless the log is stderr, where it is printed anyway."""
     handlers = logging.getLogger().handlers
     if all(isinstance(h, logging.StreamHandler) and not _is_file(h) for h in handlers):
         return

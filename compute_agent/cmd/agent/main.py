@@ -3,8 +3,8 @@
     run      report this host and keep reporting it
     plan     print what a pass would change, and change nothing
     show     print the tree of resource providers that placement has
-    diff     print what two hosts have in placement that is not the same
-    status   print what the running agent says about itself
+    diff     print the differences between two hosts in placement
+    status   print the status of the running agent
     report   ask the running agent for a pass now
     claims   print which instance holds which CPUs and devices of this host
     drop-claim  forget what an instance holds here, with or without a running agent
@@ -19,7 +19,7 @@ Exit status: 0 fine · 1 configuration · 2 reshape failed · 3 placement reject
 4 driver failed · 5 identity · 6 `plan`: something would change · 7 no agent answers · 127 bad
 arguments · 255 unexpected. `diff`: 0 equal · 6 different. `doctor`: 0 fine · 1 warnings · 2 errors.
 
-Whatever only one command needs is imported by that command, so that each stays light.
+Each command imports its own needs, so that all stay light.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ STATUS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """2 means "the reshape failed" here, so bad arguments have a status of their own."""
+    """A parser with its own status for bad arguments, since 2 means that a reshape failed."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command given by `argv` and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["dev"]:
-        # it has options of its own, so it parses them itself
+        # dev has its own options and parses them itself
         from compute_agent.cmd.dev import main as dev
 
         return int(dev.run(arguments[1:]))
@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("compute-agent: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # whoever read the output has seen enough; Python would complain once more when it flushes
+        # the reader of the output has ended; Python would fail again when it flushes
         sys.stdout = None
         return CommandExit.FINE
     except Exception as error:  # noqa: BLE001 - the last line of defence of a command
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _failed(command: str, error: Exception) -> int:
-    """Say what went wrong in one sentence and return the exit status for it."""
+    """Print the error in one sentence and return its exit status."""
     from compute_agent import errors
     from compute_agent.agent.local_socket import AgentNotRunning
     from compute_agent.tracker.decisions import exit_code_of
@@ -210,7 +210,7 @@ def _configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def _parts(namespace: argparse.Namespace) -> AgentParts:
-    """Put an agent together that only looks."""
+    """Assemble an agent that changes nothing."""
     from compute_agent.agent import assembly
     from compute_agent.cmd.agent import logging_setup
 
@@ -239,7 +239,7 @@ def _run(namespace: argparse.Namespace) -> int:
         from compute_agent.cmd.agent import healing
 
         return Agent(conf, parts, remedies=lambda: healing.remedies(parts)).run()
-    except Exception as error:  # noqa: BLE001 - logged where an operator looks, then said
+    except Exception as error:  # noqa: BLE001 - logged where an operator looks, then printed
         logging_setup.log_fatal(error)
         return _failed("run", error)
 

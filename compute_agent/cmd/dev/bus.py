@@ -26,7 +26,7 @@ class Bus:
 
 @contextmanager
 def scheduler_on_bus(config_file: Path) -> Iterator[Bus]:
-    """Run a scheduler service on a bus in memory, and stop it on the way out.
+    """Run a scheduler service on a bus in memory, and stop it at the end.
 
     :raises InvalidConfiguration: the file cannot be used.
     """

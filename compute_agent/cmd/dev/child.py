@@ -24,9 +24,9 @@ _LOG_PREFIX = re.compile(r"^\S+ \S+ \d+ (ERROR|CRITICAL) \S+ (\[[^]]*\] )?")
 class Child:
     """One process, running a module of this installation, with a log file of its own.
 
-    It is ended by its process id, and ends by itself if this process is killed.
+    It is ended by its process id, and by the kernel if this process is killed.
 
-    :param name: what it is called in messages.
+    :param name: its name in messages.
     :param arguments: module and its arguments, as after ``python -m``.
     """
 
@@ -46,8 +46,7 @@ class Child:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **(environment or {})},
-                # Ctrl-C in a terminal reaches the whole process group: the order of the end is
-                # decided here
+                # outside the process group, which gets Ctrl-C as a whole: children end in order
                 start_new_session=True,
                 preexec_fn=_die_with_parent(os.getpid()),
             )
@@ -58,17 +57,17 @@ class Child:
         return self._process.pid
 
     def check(self) -> None:
-        """Make sure that it runs.
+        """Check that it runs.
 
-        :raises DevFailed: it ended; the text has its last words.
+        :raises DevFailed: it ended; the text has its last line of output.
         """
         status = self._process.poll()
         if status is None:
             return
         how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-        words = self.last_words()
-        said = f": {words}" if words else " without a word."
-        raise DevFailed(f"{self.name} {how}{said} (all of it: {self.log})")
+        words = self.last_output()
+        ending = f": {words}" if words else " without output"
+        raise DevFailed(f"{self.name} {how}{ending} (whole log: {self.log})")
 
     def wait_until(
         self, condition: Callable[[], bool], what: str, seconds: float, stop: threading.Event
@@ -82,24 +81,24 @@ class Child:
         while not condition():
             self.check()
             if time.monotonic() > deadline:
-                words = self.last_words()
+                words = self.last_output()
                 raise DevFailed(
                     f"{self.name} did not {what} within {seconds:.0f} seconds"
-                    f"{f'; it last said: {words}' if words else ''} (all of it: {self.log})"
+                    f"{f'; its last output: {words}' if words else ''} (whole log: {self.log})"
                 )
             if stop.wait(_POLL_SECONDS):
                 raise DevInterrupted("interrupted while starting")
 
-    def last_words(self) -> str:
-        """Return the last line of its log that tells something, or an empty string."""
+    def last_output(self) -> str:
+        """Return the last line of its log that matters, or an empty string."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        told = [line.strip() for line in lines if line.strip()]
-        errors = [line for line in told if _LOG_PREFIX.match(line) or line.startswith(self.name)]
-        last = (errors or told or [""])[-1]
+        texts = [line.strip() for line in lines if line.strip()]
+        errors = [line for line in texts if _LOG_PREFIX.match(line) or line.startswith(self.name)]
+        last = (errors or texts or [""])[-1]
         return _LOG_PREFIX.sub("", last).removeprefix(f"{self.name}: ")
 
     def stop(self, seconds: float = 10.0) -> None:
-        """End it: politely first, by force after `seconds`."""
+        """End it with SIGTERM, and with SIGKILL after `seconds`."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:

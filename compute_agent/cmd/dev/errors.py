@@ -1,4 +1,4 @@
-"""What can keep the development command from running."""
+"""Errors of the development command."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from compute_agent.errors import ComputeAgentError
 
 
 class DevFailed(ComputeAgentError):
-    """The development command cannot go on; the text says why and what to do."""
+    """The development command cannot go on; the text has the reason and the remedy."""
 
 
 class DevInterrupted(DevFailed):
-    """The command was told to stop before everything was up."""
+    """The command was stopped before everything was up."""

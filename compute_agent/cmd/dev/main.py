@@ -1,7 +1,7 @@
-"""`compute-agent dev`: placement-server, agent and scheduler on this machine, in one command.
+"""The command `compute-agent dev`: placement-server, agent and scheduler on this machine.
 
 Starts them on loopback, reports this very machine, claims through the scheduler and releases
-again, and says what to type next. Stays up until Ctrl-C; with --once it ends there.
+again, and prints the next commands. Stays up until Ctrl-C; with --once it ends there.
 
 Exit status: 0 fine · 1 something did not start, ended by itself or did not fit · 2 bad options ·
 130 interrupted while starting · 255 unexpected.
@@ -23,7 +23,7 @@ from compute_agent.daemon import signals
 DEFAULT_PORT = 8778
 DEFAULT_INTERVAL = 10
 PLAIN_WIDTH = 120
-"""Columns where the output is no terminal: a log or a pipe breaks no lines."""
+"""Columns where the output is not a terminal: lines in a log or a pipe are not broken."""
 INTERRUPTED = 130
 
 
@@ -35,7 +35,7 @@ def run(argv: Sequence[str]) -> int:
         with signals.handled({signal.SIGINT: stop.set, signal.SIGTERM: stop.set}):
             return _run(namespace, stop)
     except BrokenPipeError:
-        # whoever read the output has seen enough; Python would complain once more when it flushes
+        # the reader of the output has ended; Python would fail again when it flushes
         sys.stdout = None
         return 0
 
@@ -61,7 +61,7 @@ def _run(namespace: argparse.Namespace, stop: threading.Event) -> int:
         once=namespace.once,
         nested=not namespace.flat,
     )
-    # what libraries log belongs to nobody who looks at a demonstration
+    # logs of libraries do not belong in a demonstration
     logging.getLogger().addHandler(logging.NullHandler())
     try:
         extras.require("dev", "It", "gunicorn", "oslo_messaging", "oslo_service", "sqlalchemy")

@@ -1,4 +1,4 @@
-"""What to type next: commands that work as they are printed."""
+"""Next commands to type, which work as they are printed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _HEADERS = "-H 'OpenStack-API-Version: placement 1.39' -H 'X-Auth-Token: admin'"
 def next_steps(
     state: StateDirectory, url: str, root: str, resources: Mapping[str, int]
 ) -> list[tuple[str, str]]:
-    """Return pairs of what a command is for, and the command."""
+    """Return pairs of a command's purpose and the command."""
     config = f"--config-file {shlex.quote(str(state.agent_config))}"
-    asked = ",".join(f"{name}={amount}" for name, amount in resources.items())
+    requested = ",".join(f"{name}={amount}" for name, amount in resources.items())
     queried = ",".join(f"{name}:{amount}" for name, amount in resources.items())
     agent, scheduler = command("compute-agent"), command("compute-scheduler")
     steps = [("the tree, as placement has it", f"{agent} show {config}")]
-    if asked:
+    if requested:
         steps += [
-            ("claim", f"{scheduler} {config} claim --resources {asked}"),
+            ("claim", f"{scheduler} {config} claim --resources {requested}"),
             ("give back", f"{scheduler} {config} release CONSUMER"),
         ]
     steps.append(("what the agent would change now", f"{agent} plan {config}"))
@@ -42,9 +42,9 @@ def next_steps(
 
 
 def command(name: str) -> str:
-    """Return how to call a command of this installation: by name where the shell finds just it."""
+    """Return the call of a command of this installation: its name where the shell finds just it."""
     script = Path(sys.executable).parent / name
-    found = shutil.which(name)
-    if not script.exists() or (found and Path(found).resolve() == script.resolve()):
+    path = shutil.which(name)
+    if not script.exists() or (path and Path(path).resolve() == script.resolve()):
         return name
     return shlex.quote(str(script))

@@ -1,4 +1,4 @@
-"""Learning from a process that it is ready, the way a service manager does (sd_notify(3))."""
+"""Readiness of a process, received the way a service manager does (sd_notify(3))."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import TracebackType
 
 
 class ReadySocket:
-    """A socket to which a process says READY=1.
+    """A socket to which a process sends READY=1.
 
     Its name is in the abstract namespace, so that no path is too long for it and nothing is left
     behind.
@@ -15,7 +15,7 @@ class ReadySocket:
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        # an empty name asks the kernel for one that is free
+        # for an empty name the kernel chooses one that is free
         self._socket.bind("")
         self.status = ""
 
@@ -32,12 +32,12 @@ class ReadySocket:
 
     @property
     def address(self) -> str:
-        """What NOTIFY_SOCKET must be."""
+        """The value for NOTIFY_SOCKET."""
         name: bytes = self._socket.getsockname()
         return "@" + name[1:].decode("ascii")
 
     def ready(self) -> bool:
-        """Whether READY=1 arrived by now; `status` is then what was said with it."""
+        """Return whether READY=1 has arrived; `status` is then the one sent with it."""
         try:
             lines = self._socket.recv(65536).decode("utf-8", "replace").splitlines()
         except BlockingIOError:

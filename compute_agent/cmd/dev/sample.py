@@ -1,4 +1,4 @@
-"""The sample claim: how much to ask for on this machine."""
+"""The sample claim: amounts that fit this machine."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ def sample_resources(providers: Sequence[ProviderLines]) -> Mapping[str, int]:
     Empty on a machine that has none of these free.
     """
     resources: dict[str, int] = {}
-    cells = [one for one in providers if _free(one, "VCPU") > 0]
+    cells = [provider for provider in providers if _free(provider, "VCPU") > 0]
     if cells:
         resources["VCPU"] = 1
-        most = max(_free(one, "MEMORY_MB") for one in cells)
+        most = max(_free(cell, "MEMORY_MB") for cell in cells)
         fitting = [amount for amount in _MEMORY_MB if amount <= most]
         resources |= {"MEMORY_MB": fitting[0]} if fitting else {}
-    if any(_free(one, "DISK_GB") > 0 for one in providers):
+    if any(_free(provider, "DISK_GB") > 0 for provider in providers):
         resources["DISK_GB"] = 1
     return resources
 
 
-def _free(one: ProviderLines, resource_class: str) -> int:
-    line = one.inventories.get(resource_class)
+def _free(provider: ProviderLines, resource_class: str) -> int:
+    line = provider.inventories.get(resource_class)
     return line.free if line else 0

@@ -1,4 +1,4 @@
-"""One development run: placement-server, agent and scheduler, and what they show."""
+"""One development run: placement-server, agent and scheduler, and their output."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from compute_agent.placement.keystone import KeystoneTransport
 
 LISTENING = re.compile(r"^placement-server: listening on (\S+)$", re.MULTILINE)
 START_SECONDS = 120.0
-"""Patience with a machine that is slow or busy; a start takes a few seconds."""
+"""Limit for a slow or busy machine; a start takes a few seconds."""
 _OWNER = "compute-agent-dev"
 _WATCH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class DevOptions:
-    """What a run goes by."""
+    """Options of a run."""
 
     state: StateDirectory
     port: int
@@ -47,7 +47,7 @@ class DevOptions:
 
 
 class DevRun:
-    """Starts everything, shows it, and stays up until it is told to stop."""
+    """A run that starts everything, shows it, and stays up until it is stopped."""
 
     def __init__(self, options: DevOptions, console: Console, stop: threading.Event) -> None:
         self._options = options
@@ -76,10 +76,10 @@ class DevRun:
             providers = self._tree(connection, root)
             self._show(Text.assemble("Placement API  ", (url, "bold")))
             self._console.print(provider_tree(providers))
-            self._go_on()
+            self._check_interrupted()
             resources = sample_resources(providers)
             self._demonstrate(connection, root, resources)
-            self._go_on()
+            self._check_interrupted()
             self._print_next_steps(url, root, resources)
             if not self._options.once:
                 self._stay()
@@ -97,9 +97,9 @@ class DevRun:
                 START_SECONDS,
                 self._stop,
             )
-            found = LISTENING.search(_text(server))
-            assert found is not None
-            url = found[1]
+            listening = LISTENING.search(_text(server))
+            assert listening is not None
+            url = listening[1]
             server.wait_until(lambda: _answers(url), "answer", START_SECONDS, self._stop)
         return url
 
@@ -146,13 +146,13 @@ class DevRun:
         return providers
 
     def _demonstrate(self, connection: Connection, root: str, resources: Mapping[str, int]) -> None:
-        """Claim through the scheduler, show it in the tree, release, show that too."""
+        """Claim through the scheduler, show the tree, release, and show the tree again."""
         if not resources:
-            self._say("Nothing is free on this machine, so there is no sample claim.")
+            self._print("Nothing is free on this machine, so there is no sample claim.")
             return
         from compute_agent.cmd.dev.bus import scheduler_on_bus
 
-        asked = " ".join(f"{name}={amount}" for name, amount in resources.items())
+        requested = " ".join(f"{name}={amount}" for name, amount in resources.items())
         consumer = str(uuid.uuid4())
         with (
             self._progress("compute-scheduler: serving on a message bus in memory"),
@@ -161,12 +161,12 @@ class DevRun:
             bus = starting.enter_context(scheduler_on_bus(self._state.agent_config))
             stopping = starting.pop_all()
         with stopping:
-            self._show(Text(f"A sample claim: {asked}"))
+            self._show(Text(f"A sample claim: {requested}"))
             [[selection]] = bus.scheduler.select_destinations(_spec(resources), [consumer])
             request = json.loads(selection["allocation_request"])
             try:
                 providers = self._tree(connection, root)
-                names = {one.uuid: one.name for one in providers}
+                names = {provider.uuid: provider.name for provider in providers}
                 print_claim(_document(consumer, selection, request, names), self._console)
                 self._console.print()
                 used = request["allocations"].keys()
@@ -179,7 +179,7 @@ class DevRun:
 
     def _print_next_steps(self, url: str, root: str, resources: Mapping[str, int]) -> None:
         if self._options.once:
-            self._say(f"State is kept in {self._state.path}")
+            self._print(f"State is kept in {self._state.path}")
             return
         self._show(Text("What to type next, in another terminal"))
         for what, typed in next_steps(self._state, url, root, resources):
@@ -188,16 +188,16 @@ class DevRun:
 
     def _stay(self) -> None:
         self._console.print()
-        self._say(
+        self._print(
             f"Up, with state in {self._state.path}. The agent looks again every "
             f"{self._options.interval} s. Ctrl-C ends it."
         )
         while not self._stop.wait(_WATCH_SECONDS):
             for child in self._children:
                 child.check()
-        self._say("Stopping")
+        self._print("Stopping")
 
-    def _go_on(self) -> None:
+    def _check_interrupted(self) -> None:
         if self._stop.is_set():
             raise DevInterrupted("interrupted while starting")
 
@@ -209,9 +209,9 @@ class DevRun:
     def _progress(self, text: str) -> Iterator[None]:
         with self._console.status(text):
             yield
-        self._say(f"✓ {text}" if self._console.encoding.startswith("utf") else f"ok: {text}")
+        self._print(f"✓ {text}" if self._console.encoding.startswith("utf") else f"ok: {text}")
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
 
     def _show(self, title: Text) -> None:

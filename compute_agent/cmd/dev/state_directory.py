@@ -1,10 +1,10 @@
-"""The directory that keeps what a development run leaves for the next one.
+"""The state directory of a development run, kept for the next one.
 
 placement.db           placement-server's database
 placement.conf         placement-server's configuration, written at every start
 compute-agent.conf     agent's and scheduler's configuration, written at every start
 agent/                 the agent's state: identity, ledger, cache
-*.log                  what the processes say
+*.log                  output of the processes
 lock                   held while a run uses the directory
 """
 
@@ -26,10 +26,10 @@ LONGEST_SOCKET_PATH = 107
 
 
 def default_path(environment: Mapping[str, str]) -> Path:
-    """Return the directory used unless another is asked for.
+    """Return the directory used by default.
 
     ``$XDG_STATE_HOME/compute-agent``, or ``~/.local/state/compute-agent``; the XDG base directory
-    specification says that a relative XDG_STATE_HOME is to be ignored.
+    specification demands that a relative XDG_STATE_HOME is ignored.
     """
     base = environment.get("XDG_STATE_HOME", "")
     if base and Path(base).is_absolute():
@@ -61,7 +61,7 @@ class StateDirectory:
 
     @property
     def node_uuid_file(self) -> Path:
-        """Where the agent keeps the uuid of this node's root provider."""
+        """The agent's file with the uuid of this node's root provider."""
         return self.agent_state / "compute_id"
 
     def log(self, name: str) -> Path:
@@ -69,9 +69,9 @@ class StateDirectory:
         return self.path / f"{name}.log"
 
     def prepare(self) -> None:
-        """Make the directory and what is to be below it.
+        """Create the directory and those below it.
 
-        :raises DevFailed: it cannot be made or written to.
+        :raises DevFailed: it cannot be created or written to.
         """
         if any(character in str(self.path) for character in _UNUSABLE):
             raise DevFailed(

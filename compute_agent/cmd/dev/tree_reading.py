@@ -1,4 +1,4 @@
-"""The tree of this machine as placement has it, with usage, for showing."""
+"""The tree of this machine in placement, with usage, for display."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compute_agent.placement.providers import Providers
 
 @dataclass(frozen=True, slots=True)
 class InventoryLine:
-    """One inventory and what is used of it."""
+    """One inventory and its usage."""
 
     total: int
     reserved: int
@@ -21,15 +21,15 @@ class InventoryLine:
 
     @property
     def free(self) -> int:
-        """What can still be allocated."""
+        """The amount that can still be allocated."""
         return int((self.total - self.reserved) * self.allocation_ratio) - self.used
 
 
 @dataclass(frozen=True, slots=True)
 class ProviderLines:
-    """One provider with everything that is shown of it.
+    """One provider with everything that is displayed.
 
-    :ivar note: what is said beside its uuid.
+    :ivar note: text beside its uuid.
     """
 
     uuid: str
@@ -69,7 +69,7 @@ def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
                 tuple(sorted(providers.traits(uuid, name).content)),
             )
         )
-    return tuple(sorted(lines, key=lambda one: (one.parent is not None, one.name)))
+    return tuple(sorted(lines, key=lambda line: (line.parent is not None, line.name)))
 
 
 def _usages(connection: Connection, uuid: str, name: str) -> Mapping[str, int]:

@@ -35,8 +35,8 @@ def provider_tree(
     :param only: uuids of providers whose inventories are shown; empty for all.
     """
     children: dict[str | None, list[ProviderLines]] = {}
-    for one in providers:
-        children.setdefault(one.parent, []).append(one)
+    for provider in providers:
+        children.setdefault(provider.parent, []).append(provider)
     [root] = children[None]
     tree = Tree(_label(root, traits=traits, only=only), guide_style="dim")
     _grow(tree, root, children, traits=traits, only=only)
@@ -51,31 +51,31 @@ def _grow(
     traits: bool,
     only: Collection[str],
 ) -> None:
-    for one in sorted(children.get(parent.uuid, ()), key=lambda each: _natural(each.name)):
-        branch = tree.add(_label(one, traits=traits, only=only))
-        _grow(branch, one, children, traits=traits, only=only)
+    for child in sorted(children.get(parent.uuid, ()), key=lambda sibling: _natural(sibling.name)):
+        branch = tree.add(_label(child, traits=traits, only=only))
+        _grow(branch, child, children, traits=traits, only=only)
 
 
-def _label(one: ProviderLines, *, traits: bool, only: Collection[str]) -> RenderableType:
-    beside = f"  {one.uuid}" + (f"  {one.note}" if one.note else "")
-    parts: list[RenderableType] = [Text.assemble((one.name, "bold"), (beside, "dim"))]
-    if one.inventories and (not only or one.uuid in only):
-        parts.append(Padding(inventory_table(one), (0, 0, 0, 1), expand=False))
-    if traits and one.traits:
-        parts.append(Padding(trait_text(one.traits), (0, 0, 0, 1), expand=False))
-    if one.aggregates:
-        text = Text.assemble(("aggregates ", "dim"), " ".join(one.aggregates))
+def _label(provider: ProviderLines, *, traits: bool, only: Collection[str]) -> RenderableType:
+    beside = f"  {provider.uuid}" + (f"  {provider.note}" if provider.note else "")
+    parts: list[RenderableType] = [Text.assemble((provider.name, "bold"), (beside, "dim"))]
+    if provider.inventories and (not only or provider.uuid in only):
+        parts.append(Padding(inventory_table(provider), (0, 0, 0, 1), expand=False))
+    if traits and provider.traits:
+        parts.append(Padding(trait_text(provider.traits), (0, 0, 0, 1), expand=False))
+    if provider.aggregates:
+        text = Text.assemble(("aggregates ", "dim"), " ".join(provider.aggregates))
         parts.append(Padding(text, (0, 0, 0, 1), expand=False))
     return Group(*parts)
 
 
-def inventory_table(one: ProviderLines) -> Table:
+def inventory_table(provider: ProviderLines) -> Table:
     """Return the inventories of a provider, a line each."""
     table = Table(box=None, show_header=True, header_style="dim", pad_edge=False)
     table.add_column("", style="cyan", overflow="fold")
     for heading in ("total", "reserved", "ratio", "used", "free"):
         table.add_column(heading, justify="right", overflow="fold")
-    for name, line in sorted(one.inventories.items()):
+    for name, line in sorted(provider.inventories.items()):
         used = Text(str(line.used), style="bold yellow" if line.used else "dim")
         ratio = f"{line.allocation_ratio:g}"
         table.add_row(name, str(line.total), str(line.reserved), ratio, used, str(line.free))
@@ -83,10 +83,10 @@ def inventory_table(one: ProviderLines) -> Table:
 
 
 def trait_text(traits: Sequence[str]) -> Text:
-    """Return the traits by prefix: ``HW_CPU_X86_ AVX AVX2``, the parts of a name put together."""
+    """Return the traits grouped by prefix, as in ``HW_CPU_X86_{AVX AVX2}``."""
     grouped: dict[str, list[str]] = {}
     for name in traits:
-        prefix = next((one for one in _TRAIT_PREFIXES if name.startswith(one)), "")
+        prefix = next((known for known in _TRAIT_PREFIXES if name.startswith(known)), "")
         grouped.setdefault(prefix, []).append(name.removeprefix(prefix))
     text = Text("traits", style="dim")
     for prefix, names in grouped.items():

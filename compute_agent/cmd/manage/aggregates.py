@@ -76,10 +76,10 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def exit_of(error: errors.ComputeAgentError) -> int:
-    """The exit status that a failure ends with."""
+    """Return the exit status of an error."""
     if isinstance(error, errors.PlacementError):
         return SyncExit.UNEXPECTED_ANSWER
-    # no status is left for the configuration, and 1 says something about a host
+    # no status is free for the configuration, and 1 is about a host
     return Exit.BAD_ARGUMENTS
 
 
@@ -94,7 +94,8 @@ def _sync(namespace: argparse.Namespace) -> int:
     report = ReportClient(way)
     report.connect()
     with progress_bars() as bars:
-        nodes = _announced(conf, {host for one in aggregates for host in one.hosts}, bars)
+        hosts = {host for aggregate in aggregates for host in aggregate.hosts}
+        nodes = _announced(conf, hosts, bars)
         result = AggregateSync(
             report,
             Connection(way),
@@ -102,7 +103,7 @@ def _sync(namespace: argparse.Namespace) -> int:
             nodes,
             prune=namespace.prune,
             dry_run=namespace.dry_run,
-            progress=bars.tell,
+            progress=bars.update,
         ).run()
     report.close()
     _print(result, namespace)
@@ -126,14 +127,14 @@ def _aggregates(conf: cfg.ConfigOpts) -> Collection[Aggregate]:
 def _announced(
     conf: cfg.ConfigOpts, hosts: Collection[str], bars: ProgressBars
 ) -> Mapping[str, Collection[str]]:
-    """Host to its nodes; empty without a bus, where a host's only node has the host's name."""
+    """Return the nodes by host; empty without a bus, where the only node has the host's name."""
     if not conf.transport_url or not hosts:
         return {}
     from compute_agent.drift.instances.agents import AgentsOnBus
 
     agents = AgentsOnBus(conf)
     try:
-        bars.say("waiting for the agents to announce themselves")
+        bars.show("waiting for the agents to announce themselves")
         return agents.announced(hosts)
     finally:
         agents.close()
@@ -148,7 +149,8 @@ def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
         )
     if result.failure is not None:
         print(
-            f"compute-manage sync_aggregates: it ended before its time: {result.failure}",
+            f"compute-manage sync_aggregates: it ended early: {result.failure}. What is listed was "
+            "done; repeat the command for the rest.",
             file=sys.stderr,
         )
     if namespace.json:
@@ -157,8 +159,12 @@ def _print(result: SyncResult, namespace: argparse.Namespace) -> None:
             "hosts": result.hosts,
             "changes": [asdict(change) for change in result.changes],
             "problems": [
-                {"host": one.host, "trouble": one.trouble.name.lower(), "detail": one.detail}
-                for one in result.problems
+                {
+                    "host": problem.host,
+                    "trouble": problem.trouble.name.lower(),
+                    "detail": problem.detail,
+                }
+                for problem in result.problems
             ],
             "failure": None if result.failure is None else str(result.failure),
         }

@@ -1,4 +1,4 @@
-"""The command `audit`: allocations whose consumer does not exist any more."""
+"""The command `audit`: allocations whose consumer no longer exists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class AuditExit(IntEnum):
-    """Exit status of `audit`. Orphans that were found count for more than what is unknown."""
+    """Exit status of `audit`. Orphans count for more than consumers that could not be judged."""
 
     NONE = 0
     ERROR = 1
@@ -103,7 +103,7 @@ def _audit(namespace: argparse.Namespace) -> int:
     way = transport(namespace, conf)
     with progress_bars() as bars, sources.listing_source(namespace, conf, bars) as source:
         consumers = Consumers(
-            way, connections=conf.compute_agent.placement_connections, progress=bars.tell
+            way, connections=conf.compute_agent.placement_connections, progress=bars.update
         )
         try:
             result = Audit(consumers, source, options, bars.wait).run()
@@ -120,8 +120,8 @@ def _status(result: AuditResult) -> AuditExit:
     if result.failure is not None:
         return AuditExit.ERROR
     if result.orphans:
-        every = len(result.deleted) == len(result.orphans)
-        return AuditExit.DELETED if every else AuditExit.FOUND
+        all_deleted = len(result.deleted) == len(result.orphans)
+        return AuditExit.DELETED if all_deleted else AuditExit.FOUND
     return AuditExit.NOT_JUDGED if result.unknown else AuditExit.NONE
 
 
@@ -130,15 +130,11 @@ def _document(result: AuditResult, source: str) -> dict[str, Any]:
         "source": source,
         "consumers": result.consumers,
         "young": result.young,
-        "orphans": [_consumer(result, one) for one in result.orphans],
+        "orphans": [_consumer(result, orphan) for orphan in result.orphans],
         "deleted": result.deleted,
-        "kept": [{"uuid": one.consumer.uuid, "reason": one.reason} for one in result.kept],
-        "unknown": [
-            {**_consumer(result, one.consumer), "reason": one.reason} for one in result.unknown
-        ],
-        "findings": [
-            {"what": one.what, "uuid": one.uuid, "detail": one.detail} for one in result.findings
-        ],
+        "kept": [{"uuid": s.consumer.uuid, "reason": s.reason} for s in result.kept],
+        "unknown": [{**_consumer(result, s.consumer), "reason": s.reason} for s in result.unknown],
+        "findings": [{"what": f.what, "uuid": f.uuid, "detail": f.detail} for f in result.findings],
         "failure": None if result.failure is None else str(result.failure),
     }
 
@@ -162,8 +158,8 @@ def _print(result: AuditResult) -> None:
         what = "deleted" if consumer.uuid in deleted else "orphan"
         print(f"{what} {consumer.uuid} ({consumer.type or 'no type'}): {_held(result, consumer)}")
     for suspect in result.unknown:
-        held = _held(result, suspect.consumer)
-        print(f"unknown {suspect.consumer.uuid}: {suspect.reason}; it holds {held}")
+        amounts = _held(result, suspect.consumer)
+        print(f"unknown {suspect.consumer.uuid}: {suspect.reason}; it holds {amounts}")
     for finding in result.findings:
         print(f"{finding.what} {finding.uuid}: {finding.detail}")
     print(
@@ -175,7 +171,8 @@ def _print(result: AuditResult) -> None:
         print(f"not deleted {suspect.consumer.uuid}: {suspect.reason}", file=sys.stderr)
     if result.failure is not None:
         print(
-            f"compute-manage audit: deleting ended before its time: {result.failure}",
+            f"compute-manage audit: deleting ended early: {result.failure}. Repeat the command for "
+            "the rest.",
             file=sys.stderr,
         )
 

@@ -58,7 +58,7 @@ TROUBLES = (
     HealExit.PORTS_UNREADABLE,
     HealExit.ACCELERATORS,
 )
-"""Of several troubles the first of these is the exit status; they are named as the states are."""
+"""Of several troubles the first of these is the exit status; the names are those of states."""
 STATUS = exit_table(
     {
         HealExit.HEALED: "some were healed",
@@ -122,10 +122,10 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def exit_of(error: errors.ComputeAgentError) -> int:
-    """The exit status that a failure ends with."""
+    """Return the exit status of an error."""
     if isinstance(error, errors.PlacementError):
         return HealExit.FAILED
-    # no status is left for the configuration, and 1 says something about instances
+    # no status is free for the configuration, and 1 is about instances
     return Exit.BAD_ARGUMENTS
 
 
@@ -146,7 +146,7 @@ def _heal(namespace: argparse.Namespace) -> int:
         agents = sources.Agents(conf)
         closing.callback(agents.close)
         healer = _healer(namespace, conf, ports, agents, closing)
-        result = Heal(catalogue, healer, options, bars.say).run()
+        result = Heal(catalogue, healer, options, bars.show).run()
     if namespace.json:
         print(json.dumps(_document(result, namespace, catalogue.name), indent=2))
     else:
@@ -213,17 +213,17 @@ def _document(result: HealResult, namespace: argparse.Namespace, source: str) ->
         "more": result.more,
         "outcomes": [
             {
-                "instance": one.instance.uuid,
-                "host": one.instance.host,
-                "state": one.state.name.lower(),
-                "detail": one.detail,
-                "before": one.before,
-                "after": one.after,
-                "surplus": one.surplus,
-                "owner_changed": one.owner_changed,
-                "bindings": dict(one.bindings),
+                "instance": outcome.instance.uuid,
+                "host": outcome.instance.host,
+                "state": outcome.state.name.lower(),
+                "detail": outcome.detail,
+                "before": outcome.before,
+                "after": outcome.after,
+                "surplus": outcome.surplus,
+                "owner_changed": outcome.owner_changed,
+                "bindings": dict(outcome.bindings),
             }
-            for one in result.outcomes
+            for outcome in result.outcomes
         ],
         "failure": None if result.failure is None else str(result.failure),
     }
@@ -234,19 +234,19 @@ def _print(
 ) -> None:
     from compute_agent.drift.healing.healer import State
 
-    for one in result.outcomes:
-        named = f"{one.instance.uuid} on {one.instance.host or 'no host'}"
-        if one.state is State.HEALED:
-            print(f"{named}: {_change(one, namespace, name_of)}")
-        elif one.state is State.SKIPPED:
-            print(f"{named}: left alone, {one.detail}")
-        elif one.state is not State.WHOLE:
-            print(f"{named}: {one.state.value}: {one.detail}", file=sys.stderr)
-        if one.surplus and not namespace.force:
-            surplus = wording.allocations(one.surplus, name_of)
+    for outcome in result.outcomes:
+        named = f"{outcome.instance.uuid} on {outcome.instance.host or 'no host'}"
+        if outcome.state is State.HEALED:
+            print(f"{named}: {_change(outcome, namespace, name_of)}")
+        elif outcome.state is State.SKIPPED:
+            print(f"{named}: left alone, {outcome.detail}")
+        elif outcome.state is not State.WHOLE:
+            print(f"{named}: {outcome.state.value}: {outcome.detail}", file=sys.stderr)
+        if outcome.surplus and not namespace.force:
+            surplus = wording.allocations(outcome.surplus, name_of)
             print(
                 f"{named}: holds more than it needs: {surplus}; if that is wrong, --instance "
-                f"{one.instance.uuid} --force takes it away"
+                f"{outcome.instance.uuid} --force takes it away"
             )
     counts = result.counts
     verb = "would be healed" if namespace.dry_run else "healed"
@@ -258,18 +258,18 @@ def _print(
     )
     if result.failure is not None:
         print(
-            f"compute-manage heal_allocations: it ended before its time: {result.failure}. What is "
+            f"compute-manage heal_allocations: it ended early: {result.failure}. What is "
             "listed above was done; repeat the command for the rest.",
             file=sys.stderr,
         )
 
 
-def _change(one: Outcome, namespace: argparse.Namespace, name_of: Callable[[str], str]) -> str:
+def _change(outcome: Outcome, namespace: argparse.Namespace, name_of: Callable[[str], str]) -> str:
     verbs = ("would hold", "would be given") if namespace.dry_run else ("holds", "was given")
-    after, before = (wording.allocations(held, name_of) for held in (one.after, one.before))
+    after, before = (wording.allocations(a, name_of) for a in (outcome.after, outcome.before))
     parts = [f"{verbs[0]} {after}"] if after == before else [f"{verbs[0]} {after} (held {before})"]
-    if one.owner_changed:
-        spec = one.instance.spec
+    if outcome.owner_changed:
+        spec = outcome.instance.spec
         parts.append(f"{verbs[1]} to project {spec.project_id}, user {spec.user_id}")
-    parts += [f"port {port}: allocation {value}" for port, value in one.bindings.items()]
+    parts += [f"port {port}: allocation {value}" for port, value in outcome.bindings.items()]
     return "; ".join(parts)

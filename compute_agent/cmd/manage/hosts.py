@@ -114,7 +114,7 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def exit_of(error: errors.ComputeAgentError) -> Exit:
-    """The exit status that a failure ends with."""
+    """Return the exit status of an error."""
     from compute_agent.manage.hosts import Refused
     from compute_agent.state.files import AgentRunning
 
@@ -139,7 +139,7 @@ def _migrate(namespace: argparse.Namespace) -> int:
         _check_writable(namespace.plan)
     state_path = Path(conf.state_path)
     if namespace.dry_run and state_path.is_dir():
-        # parts that only look take no lock, but a running agent is refused all the same
+        # read-only parts take no lock, but a running agent is refused anyway
         with AgentLock(state_path):
             pass
     parts = assembly.build(conf, read_only=namespace.dry_run, transport=transport(namespace, conf))
@@ -147,14 +147,14 @@ def _migrate(namespace: argparse.Namespace) -> int:
     try:
         parts.report.connect()
         for result in migrate(parts, _chosen_nodes(parts, namespace), dry_run=namespace.dry_run):
-            results.append(result)  # noqa: PERF402 - those before a failure are told as well
+            results.append(result)  # noqa: PERF402 - those before a failure are printed too
     except BaseException:
         if results:
-            _tell_results(results, namespace)
+            _print_results(results, namespace)
         raise
     finally:
         parts.close()
-    _tell_results(results, namespace)
+    _print_results(results, namespace)
     if any(result.failure for result in results):
         return Exit.REFUSED
     if namespace.dry_run and any(result.operations for result in results):
@@ -167,13 +167,13 @@ def _chosen_nodes(parts: AgentParts, namespace: argparse.Namespace) -> dict[str,
     unknown = sorted(set(namespace.node) - set(nodes))
     if unknown:
         raise BadArgument(
-            f"--node: the driver manages no node {', '.join(unknown)}; it manages "
+            f"--node: the driver does not manage node {', '.join(unknown)}; it manages "
             f"{', '.join(sorted(nodes)) or 'none'}. Nothing was changed."
         )
     return {name: nodes[name] for name in nodes if not namespace.node or name in namespace.node}
 
 
-def _tell_results(results: list[NodeResult], namespace: argparse.Namespace) -> None:
+def _print_results(results: list[NodeResult], namespace: argparse.Namespace) -> None:
     document = {"dry_run": namespace.dry_run, "nodes": [asdict(result) for result in results]}
     if namespace.json:
         print(json.dumps(document, indent=2))
@@ -184,7 +184,7 @@ def _tell_results(results: list[NodeResult], namespace: argparse.Namespace) -> N
 
 
 def _check_writable(path: Path) -> None:
-    """Find out before anything is changed whether the report can be written afterwards."""
+    """Check, before anything is changed, that the report can be written afterwards."""
     try:
         with path.open("a"):
             pass
@@ -218,12 +218,15 @@ def _rename(namespace: argparse.Namespace) -> int:
         report_client(namespace, conf), namespace.old, namespace.new, dry_run=namespace.dry_run
     )
     if namespace.json:
-        document = {"dry_run": namespace.dry_run, "renamed": [asdict(each) for each in renamed]}
+        document = {
+            "dry_run": namespace.dry_run,
+            "renamed": [asdict(renaming) for renaming in renamed],
+        }
         print(json.dumps(document, indent=2))
     else:
         verb = "would be" if namespace.dry_run else "is"
-        for each in renamed:
-            print(f"{each.uuid}: {each.old} {verb} {each.new}")
+        for renaming in renamed:
+            print(f"{renaming.uuid}: {renaming.old} {verb} {renaming.new}")
     return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE
 
 

@@ -1,4 +1,4 @@
-"""What the commands of `compute-manage` share: exit status, options, and the way to placement."""
+"""Exit status, options and the transport to placement shared by commands of `compute-manage`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Exit(IntEnum):
 
 
 class BadArgument(errors.ComputeAgentError):
-    """An argument whose value turned out to be unusable only once the command ran."""
+    """An argument whose value proved unusable only once the command ran."""
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse ends with 2 on bad arguments, which means something else here."""
+    """A parser with its own exit status for bad arguments: 2 means something else here."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         # the table of exit status keeps its lines
@@ -57,7 +57,7 @@ def add_common(
     function: Callable[[argparse.Namespace], int],
     exit_of: Callable[[errors.ComputeAgentError], int],
 ) -> None:
-    """Give a command the options that all have, its function, and what its failures end with."""
+    """Give a command the common options, its function, and the exit status of its failures."""
     parser.set_defaults(function=function, exit_of=exit_of)
     common = parser.add_argument_group("options of every command")
     add_configuration_files(common, what="the agent's configuration")
@@ -96,7 +96,7 @@ def configuration(namespace: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
-    """Return the way to placement: over HTTP, or its server in this process.
+    """Return the transport to placement: over HTTP, or its server in this process.
 
     :raises InvalidConfiguration: placement's own configuration file cannot be used.
     :raises PlacementUnavailable: the database it names cannot be used.
@@ -107,7 +107,7 @@ def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
         return KeystoneTransport.from_conf(conf)
     if not Path(namespace.placement_config).is_file():
         raise errors.InvalidConfiguration(
-            f"--placement-config {namespace.placement_config}: there is no such file."
+            f"--placement-config {namespace.placement_config}: the file does not exist."
         )
     from compute_agent.placement.in_process import InProcessTransport
 
@@ -115,7 +115,7 @@ def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
 
 
 def report_client(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> ReportClient:
-    """Return a client of placement that has asked it for its versions.
+    """Return a client that has read placement's versions.
 
     :raises PlacementError: placement cannot be used.
     """

@@ -1,4 +1,4 @@
-"""Progress of long commands on stderr, where somebody watches."""
+"""Progress of long commands on stderr, where that is a terminal."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ if TYPE_CHECKING:
 
 
 class ProgressBars:
-    """One bar for each kind of work. Silent where stderr is no terminal."""
+    """One bar for each kind of work. Silent where stderr is not a terminal."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._bars: dict[str, TaskID] = {}
 
-    def tell(self, what: str, done: int, total: int) -> None:
-        """Show how much of something is done."""
+    def update(self, what: str, done: int, total: int) -> None:
+        """Show how much of a task is done."""
         if what not in self._bars:
             self._bars[what] = self._progress.add_task(what)
         self._progress.update(self._bars[what], completed=done, total=total)
 
-    def say(self, text: str) -> None:
-        """Show what is being done, with no end in sight."""
+    def show(self, text: str) -> None:
+        """Show a task of unknown length."""
         self._progress.console.print(f"{text} ...", highlight=False)
 
     def wait(self, seconds: float) -> None:
-        """Wait, and show how much is left."""
+        """Wait, and show the remaining time."""
         what = "waiting before the second look"
         for passed in range(int(seconds)):
-            self.tell(what, passed, int(seconds))
+            self.update(what, passed, int(seconds))
             threading.Event().wait(1.0)
         threading.Event().wait(seconds - int(seconds))
 
 
 @contextmanager
 def progress_bars() -> Iterator[ProgressBars]:
-    """Bars that are gone when the work is done."""
+    """Yield bars that disappear at the end."""
     from rich.console import Console
     from rich.progress import Progress
 

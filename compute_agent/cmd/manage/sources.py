@@ -1,4 +1,4 @@
-"""Sources of what runs where, for the commands: agents, Nova, or a file."""
+"""Sources of instances and their hosts for the commands: agents, Nova, or a file."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def add_instances(parser: argparse.ArgumentParser) -> None:
 def listing_source(
     namespace: argparse.Namespace, conf: cfg.ConfigOpts, bars: ProgressBars
 ) -> Iterator[InstanceSource]:
-    """Yield who tells which instances exist.
+    """Yield the source that lists the instances.
 
-    :raises InvalidConfiguration: nobody can be asked.
+    :raises InvalidConfiguration: no source can be used.
     """
     from compute_agent.drift.instances.source import AgentsSource, FileSource
 
@@ -57,7 +57,7 @@ def listing_source(
     if kind == "nova":
         from compute_agent.drift.instances.nova import Compute, NovaSource
 
-        yield NovaSource(Compute.from_conf(conf), bars.say)
+        yield NovaSource(Compute.from_conf(conf), bars.show)
         return
     if not conf.transport_url:
         raise errors.InvalidConfiguration(
@@ -69,7 +69,7 @@ def listing_source(
 
     agents = AgentsOnBus(conf)
     try:
-        yield AgentsSource(agents, bars.say)
+        yield AgentsSource(agents, bars.show)
     finally:
         agents.close()
 
@@ -77,9 +77,9 @@ def listing_source(
 def catalogue(
     namespace: argparse.Namespace, conf: cfg.ConfigOpts
 ) -> tuple[InstanceCatalogue, Ports]:
-    """Return who tells what instances need, and who knows their ports.
+    """Return the sources of the needs of instances, and of their ports.
 
-    :raises InvalidConfiguration: nobody can be asked.
+    :raises InvalidConfiguration: no source can be used.
     """
     from compute_agent.drift.instances.file import InstanceFile
     from compute_agent.drift.instances.instance import DescribedPorts
@@ -96,27 +96,27 @@ def catalogue(
 
         if namespace.cell:
             raise errors.InvalidConfiguration(
-                "--cell: Nova's API does not tell the cells of instances. Leave it out, or name a "
-                "file of instances that does with --instances."
+                "--cell: Nova's API does not have the cells of instances. Leave it out, or name a "
+                "file of instances that has them with --instances."
             )
         nova = NovaCatalogue(Compute.from_conf(conf), Images.from_conf(conf))
         return nova, NeutronPorts.from_conf(conf)
     raise errors.InvalidConfiguration(
-        "[compute_agent]instance_source is agents, who do not know the flavors of instances. Set "
+        "[compute_agent]instance_source is agents, which do not know the flavors of instances. Set "
         "it to nova (with groups [nova] and [neutron]), or name a file that describes the "
         "instances with --instances (etc/instances.jsonl.sample shows how)."
     )
 
 
 class Agents:
-    """The agents as far as they tell what guests really hold; without a bus they tell nothing."""
+    """The agents as a source of the devices that guests have; without a bus an empty one."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
         self._bus: AgentsOnBus | None = None
 
     def devices_of(self, instance: Instance) -> InstanceDevices | None:
-        """What a guest really holds; None where nobody tells."""
+        """Return the devices of a guest, `None` when they are not known."""
         if not self._conf.transport_url:
             return None
         from compute_agent.drift.instances.instance import devices_of
@@ -125,8 +125,8 @@ class Agents:
             from compute_agent.drift.instances.agents import AgentsOnBus
 
             self._bus = AgentsOnBus(self._conf)
-        told = self._bus.devices(instance.host, instance.uuid)
-        return None if told is None else devices_of(told)
+        document = self._bus.devices(instance.host, instance.uuid)
+        return None if document is None else devices_of(document)
 
     def close(self) -> None:
         """Leave the bus."""
@@ -135,10 +135,11 @@ class Agents:
 
 
 def running_agent(conf: cfg.ConfigOpts, root: str) -> str | None:
-    """Return how it is known that an agent reports this root provider now; None: none is known to.
+    """Return the evidence that an agent reports this root provider now, if any.
 
-    The agent of this machine is asked, then the announcements on the bus are listened to, for a
-    few periods of them if nobody announces the host. Where neither can be, stderr has why.
+    The agent of this machine is asked first; then the announcements on the bus are received, for a
+    few of their periods if none names the host. When neither is possible, the reason goes to
+    stderr.
     """
     from compute_agent.agent import local_socket
 
@@ -148,18 +149,18 @@ def running_agent(conf: cfg.ConfigOpts, root: str) -> str | None:
         if any(node["uuid"] == root for node in status["nodes"]):
             return f"it answers on {path}"
     except local_socket.AgentNotRunning:
-        LOG.debug("No agent runs on this machine")
+        LOG.debug("No agent runs on this machine.")
     except errors.ComputeAgentError as error:
         return f"an agent of this machine runs and may be it: {error}"
     if not conf.transport_url:
-        _say_unknown("no message bus is configured ([DEFAULT]transport_url)")
+        _print_unknown("no message bus is configured ([DEFAULT]transport_url)")
         return None
     from compute_agent.drift.instances.agents import AgentsOnBus
 
     try:
         agents = AgentsOnBus(conf)
     except errors.InvalidConfiguration as error:
-        _say_unknown(str(error))
+        _print_unknown(str(error))
         return None
     try:
         announced = agents.hosts([root])
@@ -169,7 +170,7 @@ def running_agent(conf: cfg.ConfigOpts, root: str) -> str | None:
     return None if host is None else f"agent {host} announces it on the message bus"
 
 
-def _say_unknown(why: str) -> None:
+def _print_unknown(why: str) -> None:
     print(
         f"Whether the agent of this host runs is not known: {why.rstrip('.')}. If it does, it "
         "creates the host again: make sure that it is stopped.",

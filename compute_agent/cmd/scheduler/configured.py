@@ -1,4 +1,4 @@
-"""The scheduler and its parts as configuration and options describe them."""
+"""The scheduler and its parts, assembled from configuration and options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def read_json(file: str) -> dict[str, Any]:
     """Return the JSON object in a file, or on standard input for ``-``.
 
-    :raises InvalidRequest: it cannot be read, or is no object.
+    :raises InvalidRequest: it cannot be read, or is not an object.
     """
     from compute_agent.request.errors import InvalidRequest
 
@@ -43,10 +43,10 @@ def read_json(file: str) -> dict[str, Any]:
 def assembled(
     namespace: argparse.Namespace, *, chooses: bool = False
 ) -> tuple[Scheduler, PlacementClient, Mover]:
-    """Return a scheduler as the configuration describes it, with its client and its mover.
+    """Return a scheduler made from the configuration, with its client and its mover.
 
-    :param chooses: whether hosts will be chosen, so that it matters which are alive.
-    :raises InvalidConfiguration: it describes none.
+    :param chooses: whether hosts will be chosen, which needs to know those that are alive.
+    :raises InvalidConfiguration: the configuration cannot be used.
     """
     from compute_agent.scheduler.assembly import parts_of
 
@@ -55,7 +55,7 @@ def assembled(
         format="%(levelname)s %(name)s: %(message)s",
     )
     conf = configuration(namespace)
-    # a host that is taken although it is silent, since it was named, is worth a word
+    # taking a named host although it is silent is worth a warning
     logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
     heard = _announcements(namespace, conf) if chooses else None
     parts = parts_of(conf, _transport(conf), heard, serving=False)
@@ -63,7 +63,7 @@ def assembled(
 
 
 def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Announcements | None:
-    """Return what a running scheduler has heard of the hosts; `None`, and a note, if nothing."""
+    """Return the announcements a running scheduler has; `None`, with a note, without one."""
     from compute_agent.scheduler import running_scheduler
     from compute_agent.scheduler.errors import NoSchedulerAnswers
 

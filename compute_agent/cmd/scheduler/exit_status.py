@@ -38,7 +38,7 @@ STATUS: dict[int, str] = {
 
 
 def exit_of(error: errors.ComputeAgentError) -> Exit:
-    """Return the exit status that an error stands for."""
+    """Return the exit status of an error."""
     from compute_agent.openstack.service import ServiceUnusable
     from compute_agent.scheduler.errors import (
         AnswerMalformed,

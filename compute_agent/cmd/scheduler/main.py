@@ -66,8 +66,8 @@ def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> i
     print(f"compute-scheduler {namespace.command}: {error}", file=sys.stderr)
     if isinstance(error, errors.PlacementUnavailable):
         print(
-            "Is placement running, and is it where [placement]endpoint_override or the catalogue "
-            "says? The claim was not made, or is given back with the next request.",
+            "Is placement running, and does [placement]endpoint_override or the catalogue have its "
+            "address? The claim was not made, or is given back with the next request.",
             file=sys.stderr,
         )
     if isinstance(error, NoValidHost) and namespace.json:
@@ -98,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     select.set_defaults(function=_select)
     moves.add_parsers(commands)
     serve = commands.add_parser("serve", help="answer requests on the message bus")
-    # what `serve` starts itself: one of its worker processes
+    # set by `serve` for its worker processes
     serve.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     serve.set_defaults(function=_serve, json=False)
     status = commands.add_parser("status", help="ask a running scheduler")
@@ -238,7 +238,7 @@ def _select(namespace: argparse.Namespace) -> int:
     spec = spec_reader.read_spec(body)
     scheduler, _, _ = assembled(namespace, chooses=True)
     selections = scheduler.select_destinations(spec, instances, alternates=namespace.alternates)
-    print(json.dumps([[one.as_dict() for one in per] for per in selections], indent=2))
+    print(json.dumps([[host.as_dict() for host in hosts] for hosts in selections], indent=2))
     return Exit.DONE
 
 

@@ -1,4 +1,4 @@
-"""The command `compute-scheduler move`: what the consumers of a move hold, from begin to end.
+"""The command `compute-scheduler move`: allocations of a move, from begin to end.
 
 begin     claim a destination; the document printed is kept until the move ends
 finish    confirm: release what is held on the source
@@ -66,7 +66,7 @@ def _begin(namespace: argparse.Namespace) -> int:
     )
     document = {
         "move": begun.move.as_dict(),
-        "selections": [one.as_dict() for one in begun.selections],
+        "selections": [selection.as_dict() for selection in begun.selections],
     }
     print(json.dumps(document, indent=2))
     return Exit.DONE

@@ -21,7 +21,7 @@ _CONSUMER_TYPE = re.compile(r"[A-Z0-9_]{1,255}")
 
 @dataclass(frozen=True, slots=True)
 class ClaimWords:
-    """What was typed, option by option, each in the order given."""
+    """Values of the options, each in the order given."""
 
     resources: Sequence[str] = ()
     groups: Sequence[str] = ()
@@ -39,7 +39,7 @@ class ClaimWords:
 
 
 def spec_of(words: ClaimWords) -> RequestSpec:
-    """Return the specification that the options stand for.
+    """Return the specification made from the options.
 
     :raises InvalidRequest: names the option, the value and what was expected.
     """
@@ -110,14 +110,14 @@ def _requested(suffix: str, group: RequestGroup) -> RequestedGroup:
 
 def _split(option: str, text: str) -> tuple[str, str]:
     """Return suffix and rest of ``SUFFIX:REST``; ``in:`` and ``!in:`` are not suffixes."""
-    head, colon, rest = text.partition(":")
+    head, colon, value = text.partition(":")
     if not colon or head.removeprefix("!") == "in":
         return UNSUFFIXED, text
     if not SUFFIX.fullmatch(head):
         raise InvalidRequest(
             option, text, "SUFFIX:VALUE with a suffix of 1 to 64 letters, digits, _ and -"
         )
-    return head, rest
+    return head, value
 
 
 def _amounts(option: str, text: str, listed: str) -> dict[str, int]:
