@@ -1,4 +1,4 @@
-"""Questions about allocation candidates: request groups, and the query string they become.
+"""Requests for allocation candidates: request groups, and their query string.
 
 Equal requests give equal strings: everything is sorted, so that a proxy or a log can compare them.
 """
@@ -19,9 +19,9 @@ HOST_TRAIT_PREFIXES = ("COMPUTE_", "OWNER_", "MISC_", "HW_ARCH_")
 """Traits that describe a host: they are on the root, also where the root gives no resources."""
 
 PLAIN_MICROVERSION = (1, 36)
-"""First with root_required, same_subtree and mappings together."""
+"""The first with root_required, same_subtree and mappings together."""
 ANY_OF_MICROVERSION = (1, 39)
-"""First with ``required=in:A,B``."""
+"""The first with ``required=in:A,B``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class RequestGroup:
 
     @property
     def empty(self) -> bool:
-        """Whether the group asks for nothing at all."""
+        """Whether the group requests nothing."""
         return self == RequestGroup()
 
     def requiring(self, *traits: str) -> RequestGroup:
@@ -57,11 +57,11 @@ class RequestGroup:
         return replace(self, forbidden=self.forbidden | set(traits))
 
     def with_resources(self, resources: Mapping[str, int]) -> RequestGroup:
-        """Return this group asking for `resources` instead of its own."""
+        """Return this group with `resources` instead of its own."""
         return replace(self, resources=dict(resources))
 
     def adding(self, resources: Mapping[str, int]) -> RequestGroup:
-        """Return this group asking for `resources` on top of its own."""
+        """Return this group with `resources` added to its own."""
         total = dict(self.resources)
         for resource_class, amount in resources.items():
             total[resource_class] = total.get(resource_class, 0) + amount
@@ -70,16 +70,16 @@ class RequestGroup:
 
 @dataclass(frozen=True, slots=True)
 class CandidateRequest:
-    """A whole question: groups by suffix ("" = unsuffixed) and what holds for all of them.
+    """A whole request: groups by suffix ("" = unsuffixed), and clauses for all of them.
 
     :param group_policy: ``none`` or ``isolate``; sent where there are several suffixed groups.
     :param same_subtree: sets of suffixes whose providers must be in one subtree.
     :param apart: pairs of such a set and of suffixes whose providers must not be in that subtree.
     :param isolate: suffixes whose providers serve no other group; a hint only, which a placement
-        without extensions is not given.
+        without extensions does not get.
     :param root_member_of: sets of aggregates; the host must be in one of each.
     :param root_forbidden_aggregates: aggregates that the host must not be in.
-    :param limit: candidates wanted at most, None for all.
+    :param limit: maximum of candidates, `None` for all.
     """
 
     groups: Mapping[str, RequestGroup] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class CandidateRequest:
     limit: int | None = None
 
     def group(self, suffix: str) -> RequestGroup:
-        """Return the group of `suffix`, empty if there is none."""
+        """Return the group of `suffix`, or an empty one."""
         return self.groups.get(suffix, RequestGroup())
 
     def with_group(self, suffix: str, group: RequestGroup) -> CandidateRequest:
@@ -105,12 +105,12 @@ class CandidateRequest:
         return replace(self, groups=groups)
 
     def total(self, resource_class: str) -> int:
-        """Return how much of `resource_class` all groups ask for together."""
+        """Return the sum over all groups of their amounts of `resource_class`."""
         return sum(group.resources.get(resource_class, 0) for group in self.groups.values())
 
     @property
     def resources(self) -> dict[str, int]:
-        """What all groups ask for together."""
+        """The sum of the resources of all groups."""
         total = RequestGroup()
         for group in self.groups.values():
             total = total.adding(group.resources)
@@ -129,9 +129,9 @@ class CandidateRequest:
         return bool(self.apart or self.isolate or on_root)
 
     def plain(self) -> CandidateRequest:
-        """Return this request for the plain API: what is said of the host is said of groups.
+        """Return this request for the plain API, with clauses on the host moved to groups.
 
-        The aggregates bind the unsuffixed group, or every group where that asks for nothing: the
+        The aggregates bind the unsuffixed group, or every group when that has no resources: the
         clause would be lost otherwise.
         """
         bound = [UNSUFFIXED]
@@ -213,8 +213,8 @@ def with_host_traits_on_root(request: CandidateRequest) -> CandidateRequest:
     """Move traits that describe the host from the unsuffixed group to the root.
 
     A trait of a group must be on a provider that gives resources to it, and in a nested layout the
-    root may give none. A choice between several traits ("any of") cannot be asked of the root and
-    stays where it is.
+    root may give none. A choice between several traits ("any of") cannot be required of the root
+    and stays where it is.
     """
     group = request.group(UNSUFFIXED)
     required = {

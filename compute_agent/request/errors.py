@@ -1,4 +1,4 @@
-"""Errors of requests that cannot be read."""
+"""Errors of requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from compute_agent.errors import ComputeAgentError
 
 
 class SchedulerError(ComputeAgentError):
-    """Root of what the scheduler raises on purpose."""
+    """Root of the errors that the scheduler raises on purpose."""
 
 
 class InvalidRequest(SchedulerError):

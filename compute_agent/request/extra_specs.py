@@ -40,12 +40,12 @@ class WrittenGroups:
     zeroed: frozenset[str] = frozenset()
 
     def mentions(self, *resource_classes: str) -> bool:
-        """Whether any of the classes occurs in any group, be it with amount 0."""
+        """Return whether any of the classes occurs in any group, even with amount 0."""
         return any(name in self.zeroed or self.request.total(name) for name in resource_classes)
 
 
 def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
-    """Read the groups out of `extra_specs`; keys that are not about groups are left alone.
+    """Read the groups of `extra_specs`; other keys are ignored.
 
     :raises InvalidRequest: an amount, trait value, uuid, suffix list or policy that cannot be used.
     """
@@ -74,9 +74,9 @@ def read(extra_specs: Mapping[str, str]) -> WrittenGroups:
             elif kind == "in_tree":
                 groups[suffix] = replace(group, in_tree=uuid_text(key, value))
             else:
-                together, others = subtree(key, value)
-                if others:
-                    apart.add((together, others))
+                together, outside = subtree(key, value)
+                if outside:
+                    apart.add((together, outside))
                 else:
                     subtrees.add(together)
         elif key == "root_required":
@@ -164,13 +164,13 @@ def suffixes(field_name: str, value: str) -> frozenset[str]:
 def subtree(field_name: str, value: str) -> Apart:
     """Return the suffixes of ``_A,_B,!_C``: those in one subtree, and those outside of it."""
     names = suffixes(field_name, value)
-    others = frozenset(name[1:] for name in names if name.startswith("!"))
+    outside = frozenset(name[1:] for name in names if name.startswith("!"))
     together = frozenset(name for name in names if not name.startswith("!"))
-    if not together or "" in others or together & others:
+    if not together or "" in outside or together & outside:
         raise InvalidRequest(
             field_name, value, "suffixes in one subtree, and others with ! that are outside of it"
         )
-    return together, others
+    return together, outside
 
 
 def group_policy(field_name: str, value: str) -> str:
@@ -196,7 +196,7 @@ def root_traits(field_name: str, value: str) -> tuple[frozenset[str], frozenset[
 
 
 def with_member_of(group: RequestGroup, field_name: str, value: str) -> RequestGroup:
-    """Return `group` with one more clause on aggregates: ``in:U,V``, ``U``, ``!`` of both."""
+    """Return `group` with another clause on aggregates: ``in:U,V`` or ``U``, or one with ``!``."""
     text = value.strip()
     negated = text.startswith("!")
     listed = text.removeprefix("!").removeprefix("in:")

@@ -26,7 +26,7 @@ class Fields:
         return f"{self._path}.{field}" if self._path else field
 
     def has(self, field: str) -> bool:
-        """Whether the field is there and not null."""
+        """Return whether the field is there and not null."""
         return self._value.get(field) is not None
 
     def text(self, field: str, default: str = "") -> str:
@@ -109,13 +109,13 @@ class Fields:
     def uuid_sets(self, field: str) -> frozenset[frozenset[str]]:
         """Return sets of uuids, each written as a list or as a comma-separated string."""
         sets = set()
-        for one in self.list(field):
-            uuids = one if isinstance(one, list | tuple) else str(one).split(",")
+        for entry in self.list(field):
+            uuids = entry if isinstance(entry, list | tuple) else str(entry).split(",")
             sets.add(frozenset(uuid_text(self.name(field), str(item)) for item in uuids))
         return frozenset(sets)
 
     def uuid(self, field: str) -> str | None:
-        """Return a uuid, None if absent or empty."""
+        """Return a uuid, `None` if absent or empty."""
         value = self.text(field)
         return uuid_text(self.name(field), value) if value else None
 

@@ -25,9 +25,9 @@ _ALIAS_NAMESPACE = uuid.UUID("6f2ad0f5-4c54-4b8f-9b5c-0a4bb2b9f0c1")
 
 @dataclass(frozen=True, slots=True)
 class PciAlias:
-    """What an alias stands for: one device of this class with these traits.
+    """The meaning of an alias: one device of this class with these traits.
 
-    ``numa_policy``: how near it must be to a guest that has NUMA nodes: required, legacy,
+    ``numa_policy``: its distance from a guest that has NUMA nodes: required, legacy,
     preferred or socket.
     """
 
@@ -38,10 +38,10 @@ class PciAlias:
 
 @dataclass(frozen=True, slots=True)
 class RequestOptions:
-    """Options that decide what a specification becomes.
+    """Options of the conversion of a specification.
 
-    ``pci_aliases`` is None where devices are not asked for in placement. Then an alias is refused,
-    unless ``devices_are_filtered``: a filter counts them.
+    ``pci_aliases`` is `None` when devices are not requested from placement. Then an alias is
+    refused, unless ``devices_are_filtered``: a filter counts them.
     """
 
     limit: int | None = 1000
@@ -50,13 +50,13 @@ class RequestOptions:
 
 
 def request_of(spec: RequestSpec, options: RequestOptions) -> CandidateRequest:
-    """Return the request that `spec` stands for, before prefilters and shapes.
+    """Return the request made from `spec`, before prefilters and shapes.
 
     :raises InvalidRequest: an extra spec, image property, alias or group that cannot be used.
     """
-    written = extra_specs.read(spec.flavor.extra_specs)
-    request = replace(written.request, limit=options.limit)
-    sizes = _sizes(spec, written)
+    written_groups = extra_specs.read(spec.flavor.extra_specs)
+    request = replace(written_groups.request, limit=options.limit)
+    sizes = _sizes(spec, written_groups)
     group = _joined(request.group(UNSUFFIXED).adding(sizes), _group_of(spec.unsuffixed))
     request = request.with_group(
         UNSUFFIXED, group.requiring(*extra_specs.image_traits(spec.image.properties))
@@ -170,7 +170,7 @@ def _flavor_pci_requests(spec: RequestSpec) -> tuple[PciRequest, ...]:
     requests = []
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, _, count = item.partition(":")
-        # made from the name so that equal flavors ask equal questions
+        # made from the name so that equal flavors make equal requests
         request_id = str(uuid.uuid5(_ALIAS_NAMESPACE, name))
         requests.append(PciRequest(request_id, name, extra_specs.amount(_ALIAS_SPEC, count or "1")))
     return tuple(requests)

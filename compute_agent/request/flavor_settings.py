@@ -1,7 +1,7 @@
 """Settings of a flavor or image (``hw:...``, ``os:...``) that stand for resources or traits.
 
-Each function takes a specification and a request and returns the request with what its settings
-add. They are listed in `SETTINGS` in the order in which they are applied.
+Each function takes a specification and a request and returns the request with the additions of its
+settings. `SETTINGS` lists them in the order in which they are applied.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ADDRESS_SPACES = {
 
 
 def cpu_threads(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """``hw:cpu_thread_policy``: require or keep off hosts with hyper-threading."""
+    """Apply ``hw:cpu_thread_policy``: require or avoid hosts with hyper-threading."""
     policy = _choice(spec, "hw:cpu_thread_policy", ("prefer", "require", "isolate"))
     group = request.group(UNSUFFIXED)
     if policy == "require":
@@ -48,7 +48,7 @@ def cpu_threads(spec: RequestSpec, request: CandidateRequest) -> CandidateReques
 
 
 def memory_encryption(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """``hw:mem_encryption``: one encryption context, of the model asked for."""
+    """Apply ``hw:mem_encryption``: one encryption context of the requested model."""
     if not _flag(spec, "hw:mem_encryption"):
         return request
     model = _choice(spec, "hw:mem_encryption_model", MEMORY_ENCRYPTION_TRAITS) or "amd-sev"
@@ -57,7 +57,7 @@ def memory_encryption(spec: RequestSpec, request: CandidateRequest) -> Candidate
 
 
 def persistent_memory(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """``hw:pmem``: persistent memory namespaces by label; a label given twice means two."""
+    """Apply ``hw:pmem``: persistent memory namespaces by label; a repeated label counts twice."""
     labels = spec.flavor.extra_specs.get("hw:pmem")
     if not labels:
         return request
@@ -69,14 +69,16 @@ def persistent_memory(spec: RequestSpec, request: CandidateRequest) -> Candidate
 
 
 def tpm(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """``hw:tpm_version`` and ``hw:tpm_model``: an emulated TPM (model tpm-tis unless said)."""
+    """Apply ``hw:tpm_version`` and ``hw:tpm_model``: an emulated TPM (default tpm-tis)."""
     version = _choice(spec, "hw:tpm_version", _TPM_VERSIONS)
     model = _choice(spec, "hw:tpm_model", _TPM_MODELS)
     secret = _choice(spec, "hw:tpm_secret_security", _TPM_SECRETS)
     if version is None:
         if model or secret:
-            given = "hw:tpm_model" if model else "hw:tpm_secret_security"
-            raise InvalidRequest("hw:tpm_version", None, f"1.2 or 2.0, since {given} is given")
+            other_setting = "hw:tpm_model" if model else "hw:tpm_secret_security"
+            raise InvalidRequest(
+                "hw:tpm_version", None, f"1.2 or 2.0, since {other_setting} is given"
+            )
         return request
     model = model or "tpm-tis"
     if (version, model) == ("1.2", "tpm-crb"):
@@ -88,7 +90,7 @@ def tpm(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
 
 
 def firmware(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """``os:secure_boot`` and ``hw_firmware_stateless``: what the firmware must be able to do."""
+    """Apply ``os:secure_boot`` and ``hw_firmware_stateless``: abilities of the firmware."""
     if _choice(spec, "os:secure_boot", ("required", "optional", "disabled")) == "required":
         request = _requiring(request, "COMPUTE_SECURITY_UEFI_SECURE_BOOT")
     if _flag(spec, "hw:firmware_stateless"):
@@ -97,7 +99,7 @@ def firmware(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
 
 
 def device_affinity(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """``hw:pci_numa_affinity_policy``: socket affinity needs a host that knows it."""
+    """Apply ``hw:pci_numa_affinity_policy``: socket affinity needs a host that supports it."""
     policies = ("required", "legacy", "preferred", "socket")
     if _choice(spec, "hw:pci_numa_affinity_policy", policies) == "socket":
         return _requiring(request, "COMPUTE_SOCKET_PCI_NUMA_AFFINITY")
@@ -105,7 +107,7 @@ def device_affinity(spec: RequestSpec, request: CandidateRequest) -> CandidateRe
 
 
 def address_space(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """``hw:maxphysaddr_mode``: how guest physical addresses are sized."""
+    """Apply ``hw:maxphysaddr_mode``: the size of guest physical addresses."""
     mode = _choice(spec, "hw:maxphysaddr_mode", _ADDRESS_SPACES)
     return _requiring(request, _ADDRESS_SPACES[mode]) if mode else request
 
@@ -122,7 +124,7 @@ SETTINGS: tuple[Setting, ...] = (
 
 
 def apply(spec: RequestSpec, request: CandidateRequest) -> CandidateRequest:
-    """Return `request` with everything that the settings of `spec` ask for.
+    """Return `request` with the additions of all settings of `spec`.
 
     :raises InvalidRequest: a setting with a value that does not exist.
     """
@@ -155,19 +157,19 @@ def pinned_cpus(spec: RequestSpec, vcpus: int) -> tuple[int, int]:
 
 def cpu_mask(name: str, text: str, vcpus: int) -> frozenset[int]:
     """Return the CPU numbers below `vcpus` that a mask such as ``0-3,^1`` or ``^0`` names."""
-    taken: set[int] = set()
+    named: set[int] = set()
     dropped: set[int] = set()
     items = [item.strip() for item in text.split(",")]
     for item in items:
         match = re.fullmatch(r"(\^?)(\d+)(?:-(\d+))?", item)
         if not match or int(match[3] or match[2]) < int(match[2]):
             raise InvalidRequest(name, text, "CPU numbers such as 0-3,^1")
-        (dropped if match[1] else taken).update(range(int(match[2]), int(match[3] or match[2]) + 1))
-    if not taken:
-        taken = set(range(vcpus))
-    if (taken | dropped) - set(range(vcpus)):
+        (dropped if match[1] else named).update(range(int(match[2]), int(match[3] or match[2]) + 1))
+    if not named:
+        named = set(range(vcpus))
+    if (named | dropped) - set(range(vcpus)):
         raise InvalidRequest(name, text, f"CPU numbers below {vcpus}, the flavor's vcpus")
-    return frozenset(taken - dropped)
+    return frozenset(named - dropped)
 
 
 def _requiring(request: CandidateRequest, *traits: str) -> CandidateRequest:

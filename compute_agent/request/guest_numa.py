@@ -1,6 +1,6 @@
-"""NUMA nodes of a guest: how many, with what, and on which size of pages.
+"""NUMA nodes of a guest: their number, CPUs, memory and page size.
 
-hw:numa_nodes = N               number of nodes; equal shares unless said otherwise
+hw:numa_nodes = N               number of nodes; with equal shares by default
 hw:numa_cpus.I, hw:numa_mem.I   vCPU numbers, and MiB, of node I
 hw:mem_page_size                small, large, any, or a size (KiB, or with a unit)
 """
@@ -25,7 +25,7 @@ _UNITS |= {"G": 1024**2, "GB": 1024**2, "GIB": 1024**2}
 
 @dataclass(frozen=True, slots=True)
 class GuestNode:
-    """What one NUMA node of the guest needs; memory in MiB."""
+    """Needs of one NUMA node of the guest; memory in MiB."""
 
     vcpu: int
     pcpu: int
@@ -37,7 +37,7 @@ class GuestNuma:
     """The guest's NUMA nodes.
 
     :param nodes: one entry per node, in order.
-    :param asked: whether the request named NUMA nodes; if not there is one, and it may be split.
+    :param asked: whether the request named NUMA nodes; otherwise there is one, which may be split.
     :param page_traits: traits of which a provider of the memory must have one; empty for memory on
         pages of the usual size.
     :param device_affinity: whether devices must be in the subtree of the guest's first node.
@@ -52,7 +52,7 @@ class GuestNuma:
 def guest_numa(
     spec: RequestSpec, vcpu: int, pcpu: int, memory_mb: int, known_traits: Collection[str] = ()
 ) -> GuestNuma:
-    """Return how the guest's CPUs and memory fall on its NUMA nodes.
+    """Distribute the guest's CPUs and memory over its NUMA nodes.
 
     :param vcpu: shared CPUs of the whole guest, likewise `pcpu` and `memory_mb`.
     :param known_traits: page-size traits that placement knows, for ``hw:mem_page_size=large``.
@@ -85,20 +85,20 @@ def _as_given(
     pages: frozenset[str],
     affinity: bool,
 ) -> GuestNuma:
-    """Return the nodes that the caller made up, if they are those of the flavor."""
+    """Return the nodes that the caller computed, if they add up to the flavor."""
     cells = spec.guest_cells
-    given = sum(cell.shared_cpus + cell.pinned_cpus for cell in cells)
+    cpus = sum(cell.shared_cpus + cell.pinned_cpus for cell in cells)
     memory = sum(cell.memory_mb for cell in cells)
     pinned = [cell.pinned_cpus for cell in cells]
     shared = [cell.shared_cpus for cell in cells]
     if pcpu and not any(pinned):
         # a policy of the flavor pins what the topology leaves open
         pinned, shared = shared, [0] * len(cells)
-    spare = vcpu + pcpu - given
+    spare = vcpu + pcpu - cpus
     if spare not in (0, 1) or memory != memory_mb or sum(shared) != vcpu:
         raise InvalidRequest(
             "numa_topology.cells",
-            f"{given} CPUs and {memory} MiB",
+            f"{cpus} CPUs and {memory} MiB",
             f"the {vcpu + pcpu} CPUs and {memory_mb} MiB of the flavor",
         )
     # a CPU for the emulator's own threads goes with the first node
@@ -110,10 +110,10 @@ def _as_given(
 
 
 def _memory_shares(spec: RequestSpec, count: int, memory_mb: int) -> list[int]:
-    given = [spec.setting(f"hw:numa_mem.{i}") for i in range(count)]
-    if all(value is None for value in given):
+    settings = [spec.setting(f"hw:numa_mem.{i}") for i in range(count)]
+    if all(value is None for value in settings):
         return _equal(memory_mb, count)
-    shares = [amount(f"hw:numa_mem.{i}", value) for i, value in enumerate(given)]
+    shares = [amount(f"hw:numa_mem.{i}", value) for i, value in enumerate(settings)]
     if sum(shares) != memory_mb:
         raise InvalidRequest(
             "hw:numa_mem.*", "+".join(map(str, shares)), f"a sum of {memory_mb}, the memory in MiB"
@@ -122,20 +122,22 @@ def _memory_shares(spec: RequestSpec, count: int, memory_mb: int) -> list[int]:
 
 
 def _cpu_shares(spec: RequestSpec, count: int, vcpu: int, pcpu: int) -> tuple[list[int], list[int]]:
-    given = [spec.setting(f"hw:numa_cpus.{i}") for i in range(count)]
-    if all(value is None for value in given):
-        # a node needs a CPU of some kind: pinned ones fill up where the shared ones leave off
+    settings = [spec.setting(f"hw:numa_cpus.{i}") for i in range(count)]
+    if all(value is None for value in settings):
+        # a node needs a CPU of some kind: pinned ones fill up what the shared ones leave free
         total = _equal(vcpu + pcpu, count)
         shared = _equal(vcpu, count)
         return shared, [whole - part for whole, part in zip(total, shared, strict=True)]
     vcpus = spec.flavor.vcpus
     sets = [
         flavor_settings.cpu_mask(f"hw:numa_cpus.{i}", value or "", vcpus)
-        for i, value in enumerate(given)
+        for i, value in enumerate(settings)
     ]
     if sum(map(len, sets)) != vcpus or frozenset().union(*sets) != frozenset(range(vcpus)):
         raise InvalidRequest(
-            "hw:numa_cpus.*", " ".join(value or "" for value in given), f"each of {vcpus} CPUs once"
+            "hw:numa_cpus.*",
+            " ".join(value or "" for value in settings),
+            f"each of {vcpus} CPUs once",
         )
     mask = spec.setting("hw:cpu_dedicated_mask")
     if vcpu and pcpu and mask is not None:

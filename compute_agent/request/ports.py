@@ -30,7 +30,7 @@ def groups_of_port(
 def binding_allocation(
     port_id: str, resource_request: Mapping[str, Any], mappings: Mapping[str, Sequence[str]]
 ) -> str | dict[str, str]:
-    """Return what the port's binding profile carries as ``allocation`` after a claim.
+    """Return the ``allocation`` of the port's binding profile after a claim.
 
     The uuid of the provider for the old form, group id to uuid for the extended one.
 

@@ -34,7 +34,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where the caller wants the instance; empty strings where it does not care.
+    """The destination that the caller wants; empty strings where any will do.
 
     ``aggregates``: sets of aggregates, the host must be in one of each. ``cell``: the one to be in,
     or, with ``allow_cross_cell_move``, to be in rather than in another.
@@ -60,7 +60,7 @@ class InstanceGroup:
 
 @dataclass(frozen=True, slots=True)
 class RequestedGroup:
-    """A request group that comes from outside the flavor: a port, an accelerator, a device.
+    """A request group from outside the flavor: a port, an accelerator, a device.
 
     ``requester_id`` becomes the suffix unchanged, so that its requester finds its provider in the
     mappings of the claim.
@@ -77,7 +77,7 @@ class RequestedGroup:
 
 @dataclass(frozen=True, slots=True)
 class PciRequest:
-    """Devices asked for by the name of an alias."""
+    """Devices requested by the name of an alias."""
 
     request_id: str
     alias_name: str
@@ -99,7 +99,7 @@ class RequestedNetwork:
 
 @dataclass(frozen=True, slots=True)
 class GuestCell:
-    """One NUMA node of the guest, as the caller made it up; memory in MiB, page size in KiB."""
+    """One NUMA node of the guest from the caller; memory in MiB, page size in KiB."""
 
     shared_cpus: int
     pinned_cpus: int
@@ -142,5 +142,5 @@ class RequestSpec:
         return value
 
     def hint(self, name: str) -> tuple[str, ...]:
-        """Return the values of a scheduler hint, empty if it was not given."""
+        """Return the values of a scheduler hint, empty without one."""
         return self.scheduler_hints.get(name, ())

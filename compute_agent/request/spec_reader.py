@@ -41,9 +41,9 @@ def instances_of(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def read_spec(body: Mapping[str, Any]) -> RequestSpec:
-    """Return the specification that a JSON object writes down; fields not known are left alone.
+    """Return the specification in a JSON object; unknown fields are ignored.
 
-    :raises InvalidRequest: a field of the wrong type or a value that cannot be.
+    :raises InvalidRequest: a field has the wrong type or an impossible value.
     """
     fields = Fields(body)
     for required in ("project_id", "user_id"):
@@ -117,7 +117,7 @@ def _destination(fields: Fields) -> Destination:
 
 
 def _cell(fields: Fields) -> str:
-    """Return the uuid of the cell, which is written alone or as an object with more about it."""
+    """Return the uuid of the cell, which stands alone or in an object."""
     value = fields.as_mapping().get("cell")
     named = fields.fields("cell") if isinstance(value, Mapping) else None
     return (named.uuid("uuid") if named else fields.uuid("cell")) or ""
