@@ -1,7 +1,7 @@
 """Configuration of the agent and the scheduler: one `ConfigOpts` with every option registered.
 
-Only the rim (commands, service, the edges of drivers and of the scheduler) imports this package.
-There is no global configuration object: whoever needs options is handed them.
+Only the edges (commands, services, drivers, the scheduler's assembly) import this package. There is
+no global configuration object: callers pass options on.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ def list_opts() -> list[tuple[Any, list[cfg.Opt]]]:
 
 
 def reload(conf: cfg.ConfigOpts) -> list[str]:
-    """Re-read the configuration files and take over the options that may change while running.
+    """Read the configuration files again, and change the options that may change while running.
 
     :returns: one line per option that changed, ``[group]name: old -> new``.
     :raises InvalidConfiguration: the files cannot be used; the old values stay in force.
     """
     try:
-        # mutating takes over a value of the wrong type and fails only where it is read, so the
+        # mutating accepts a value of the wrong type, which fails only when it is read, so the
         # files are tried on a configuration of its own first
         new_config(default_config_files=conf.config_file, default_config_dirs=conf.config_dir)
         changed = conf.mutate_config_files()

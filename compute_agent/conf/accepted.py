@@ -1,4 +1,4 @@
-"""Options that a nova.conf may hold and that have no effect here.
+"""Options that a nova.conf may have and that are without effect here.
 
 They parse, so that an existing file stays valid, and the agent names those that are set once at its
 start. An option that gets an effect moves to the module of its group.
@@ -134,7 +134,7 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def warn_of_set(conf: cfg.ConfigOpts) -> None:
-    """Log one warning that names the options of this module that the configuration files set."""
+    """Warn of the options of this module that the configuration files set."""
     names = [
         f"[{group}]{opt.dest}"
         for group, opts in BY_GROUP.items()

@@ -144,7 +144,7 @@ def opts() -> list[cfg.Opt]:
 
 
 def provider_config_location(conf: cfg.ConfigOpts) -> Path:
-    """Return the directory of provider config files that is in force on this machine."""
+    """Return the directory of provider config files on this machine."""
     configured: str = conf.compute.provider_config_location
     if (
         configured == PROVIDER_CONFIG_LOCATION

@@ -1,4 +1,4 @@
-"""Options of group compute_agent: what only this agent has."""
+"""Options of group compute_agent, which only this agent has."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def opts() -> list[cfg.Opt]:
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
     """Register the options of group compute_agent on `conf`."""
-    # a new group each time: one that is shared leaks overrides between configurations
+    # a new group each time: a shared one leaks overrides between configurations
     conf.register_group(cfg.OptGroup(GROUP, title="What is particular to this agent"))
     conf.register_opts(opts(), group=GROUP)
 

@@ -18,7 +18,7 @@ provider where the driver has no name of its own for the host, as a hypervisor h
 qualified name of this machine.
 """,
 )
-"""Read as ``conf.DEFAULT.host``: the group of the same name hides it elsewhere."""
+"""Read as ``conf.DEFAULT.host``, since a group of the same name hides it elsewhere."""
 
 service_opts = [
     cfg.StrOpt(
@@ -258,9 +258,9 @@ def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def set_machine_defaults(conf: cfg.ConfigOpts) -> None:
-    """Give `host` and `my_ip` the values of this machine where they were not configured.
+    """Set the defaults of `host` and `my_ip` from this machine.
 
-    Apart from `register_opts`, as resolving a name may ask the network.
+    Separate from `register_opts`, as resolving a name may use the network.
     """
     if conf.DEFAULT.host is None:
         conf.set_default("host", socket.getfqdn(), group="DEFAULT")

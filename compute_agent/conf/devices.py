@@ -1,4 +1,4 @@
-"""Options of groups devices and mdev_<type>: which mediated devices (vGPUs) are offered."""
+"""Options of groups devices and mdev_<type>: the mediated devices (vGPUs) that are offered."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
 
 
 def register_dynamic_opts(conf: cfg.ConfigOpts) -> None:
-    """Register group mdev_<type> for every type enabled; the old group vgpu_<type> is read too."""
+    """Register group mdev_<type> for every enabled type; the old group vgpu_<type> is read too."""
     for mdev_type in conf.devices.enabled_mdev_types:
         group = mdev_group(mdev_type)
         old = f"vgpu_{mdev_type}"

@@ -1,4 +1,4 @@
-"""Options of group gpu: how physical GPUs are read and reported."""
+"""Options of group gpu: reading and reporting of physical GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of group host: where this machine's own description is read."""
+"""Options of group host: sources of this machine's description."""
 
 from __future__ import annotations
 

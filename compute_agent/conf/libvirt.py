@@ -1,6 +1,6 @@
-"""Options of group libvirt that count for every driver with a layout.
+"""Options of group libvirt that apply to every driver with a layout.
 
-There is no libvirt driver; the options of the group that only such a driver could heed are in
+There is no libvirt driver; the options of the group that only such a driver could use are in
 :mod:`compute_agent.conf.accepted`.
 """
 

@@ -1,4 +1,4 @@
-"""Options that say which NUMA cells of the host are near its networks."""
+"""Options for the NUMA cells of the host that are near its networks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def physnet_group(physnet: str) -> str:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options on `conf`; group neutron has options of its service besides."""
+    """Register the options on `conf`; group neutron also has options of its service."""
     conf.register_opt(physnets_opt, group=GROUP)
     conf.register_group(cfg.OptGroup(TUNNEL, title="Tunneled networks of the host"))
     conf.register_opt(_numa_nodes("the interfaces for tunnels"), group=TUNNEL)

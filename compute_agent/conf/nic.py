@@ -1,4 +1,4 @@
-"""Options of group nic: how network cards with SR-IOV are reported."""
+"""Options of group nic: reporting of network cards with SR-IOV."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The option numa_node_override of groups gpu and nic: how it is read, and how it is written."""
+"""The option numa_node_override of groups gpu and nic, and the form of its value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups ``[nova]``, ``[neutron]`` and ``[glance]``: how operators' tools reach these services."""
+"""Options of groups nova, neutron and glance: access of operators' tools to these services."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ keystoneauth1.
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """The options that do not depend on ``auth_type``; those of a plugin come when it is loaded."""
+    """Register the options that do not depend on ``auth_type``; plugins add theirs when loaded."""
     for group, options in list_opts():
         conf.register_group(group)
         conf.register_opts(options, group=group.name)
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """For the sample file; the options of plugins are listed under group ``[placement]``."""
+    """Return the options by group, for the sample file; plugins are in group ``[placement]``."""
     return [
         (cfg.OptGroup(name, title=f"{kind.capitalize()} service", help=text), _options(kind))
         for name, kind, text in SERVICES

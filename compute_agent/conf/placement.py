@@ -1,4 +1,4 @@
-"""Group ``[placement]``: how to reach placement, under the names every OpenStack service uses."""
+"""Options of group placement: access to placement, under the names of every OpenStack service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ for that to a reshape.
 
 
 def _group() -> cfg.OptGroup:
-    """A new group each time: copies of one group share their options, and with them overrides."""
+    """Return a new group: copies of one group share their options, and with them overrides."""
     return cfg.OptGroup("placement", title="Placement service", help=HELP)
 
 
@@ -38,12 +38,12 @@ def _options() -> list[Any]:
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """The options that do not depend on ``auth_type``; those of a plugin come when it is loaded."""
+    """Register the options that do not depend on ``auth_type``; plugins add theirs when loaded."""
     conf.register_group(_group())
     conf.register_opts(_options(), group="placement")
 
 
 def list_opts() -> list[tuple[Any, list[Any]]]:
-    """For the sample file, with the options of the most used plugin."""
+    """Return the options by group, for the sample file, with those of the most used plugin."""
     plugin_opts = ka_loading.get_auth_plugin_conf_options("v3password")
     return [(_group(), [*_options(), *plugin_opts])]

@@ -1,4 +1,4 @@
-"""Where the options that a message speaks of are set, and to what: so that it can be corrected."""
+"""Places and values of the options in a message, so that an operator can correct them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from compute_agent import errors
 
 _NAMED = re.compile(r"\[(?P<group>[^\]\s]+)\](?P<option>\w+)")
 _WITH_SECRETS = ("placement", "nova", "neutron", "glance")
-"""Groups with passwords, of which no value is shown."""
+"""Groups with passwords, whose values are never shown."""
 
 
 def places(conf: cfg.ConfigOpts, message: str) -> str:
-    """Return ``[group]option = value in FILE`` for the options named in a message, one after the
-    other; empty where none of them is set in a file.
+    """Return ``[group]option = value in FILE`` for each option named in a message.
+
+    Empty when none of them is set in a file.
     """
-    found: dict[str, None] = {}
+    settings: dict[str, None] = {}
     for named in _NAMED.finditer(message):
         if (place := _place(conf, named["group"], named["option"])) is not None:
-            found[place] = None
-    return "; ".join(found)
+            settings[place] = None
+    return "; ".join(settings)
 
 
 @contextmanager
 def naming_places(conf: cfg.ConfigOpts) -> Iterator[None]:
-    """Add to an InvalidConfiguration where the options that it speaks of are set."""
+    """Add the places of its options to the message of an InvalidConfiguration."""
     try:
         yield
     except errors.InvalidConfiguration as error:

@@ -1,4 +1,4 @@
-"""Options of group upgrade_levels: the newest version that calls on the bus may have."""
+"""Options of group upgrade_levels: the newest versions of calls on the bus."""
 
 from __future__ import annotations
 
