@@ -41,8 +41,9 @@ from compute_agent.claims.checks import (
 )
 from compute_agent.claims.host_cells import HostCell, cells_of, cells_of_guest
 from compute_agent.claims.legacy_allocation import Allocated, SelfClaim
-from compute_agent.claims.request import Amounts, ClaimRequest
+from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import PCPU, chosen, holdings, units_of
+from compute_agent.placement.amounts import Amounts, of_record
 from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
 
 if TYPE_CHECKING:
@@ -259,9 +260,7 @@ class ClaimBook:
         """Return what placement holds for an instance, after allocating it if need be."""
         consumer = request.instance
         record = self._report.get_allocs_for_consumer(consumer)
-        found = Allocated(
-            {uuid: dict(given["resources"]) for uuid, given in record["allocations"].items()}
-        )
+        found = Allocated(of_record(record))
         if not found.held and self._self_claim is not None:
             found = self._self_claim.allocate(request, tree, root)
         if not found.held:

@@ -22,7 +22,8 @@ from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.state.claim import AssignedUnit, ClaimedCell
 
 if TYPE_CHECKING:
-    from compute_agent.claims.request import Amounts, ClaimRequest
+    from compute_agent.claims.request import ClaimRequest
+    from compute_agent.placement.amounts import Amounts
     from compute_agent.provider_tree import ProviderTree
 
 _CELL = re.compile(r"_NUMA(\d+)$")

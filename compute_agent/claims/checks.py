@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
+from compute_agent.placement.amounts import Amounts, of_record, shortfalls
 from compute_agent.state.claim import Claim
 from compute_agent.virt.layout.application import MISSING as DEVICE_MISSING
 
 if TYPE_CHECKING:
-    from compute_agent.claims.request import Amounts, ClaimRequest
+    from compute_agent.claims.request import ClaimRequest
     from compute_agent.provider_tree import ProviderTree
 
 NAMED = 5
@@ -64,18 +65,16 @@ def has_moved(claim: Claim, record: Mapping[str, Any], own: Collection[str]) -> 
     :param own: the providers of this node.
     """
     given = {resource_class for amounts in claim.amounts.values() for resource_class in amounts}
-    held = {uuid: one["resources"] for uuid, one in record["allocations"].items()}
-    return held.keys().isdisjoint(own) and any(given & each.keys() for each in held.values())
+    held = of_record(record)
+    return held.keys().isdisjoint(own) and any(given & classes.keys() for classes in held.values())
 
 
 def on_node(request: ClaimRequest, held: Amounts, tree: ProviderTree, root: str) -> Amounts:
     """Return the amounts on this node, checked against what placement holds."""
     asked = request.amounts or held
     lacking = [
-        f"{amount} {resource_class} on provider {uuid}"
-        for uuid, classes in asked.items()
-        for resource_class, amount in classes.items()
-        if held.get(uuid, {}).get(resource_class, 0) < amount
+        f"{short.amount} {short.resource_class} on provider {short.provider}"
+        for short in shortfalls(held, asked)
     ]
     if lacking:
         raise errors.ComputeResourcesUnavailable(

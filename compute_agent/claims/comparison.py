@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterator, Mapping
 
 from compute_agent.claims.cell_choice import cell_providers
 from compute_agent.claims.units import holdings, units_of
+from compute_agent.placement.amounts import Amounts, shortfalls
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.claim import AssignedUnit, Claim
 from compute_agent.virt.driver import InstanceDevices
 
-Holders = Mapping[str, Mapping[str, Mapping[str, int]]]
+Holders = Mapping[str, Amounts]
 """Provider uuid to what each consumer holds of it, by consumer and class."""
 
 
@@ -53,23 +54,21 @@ def differences(
     return found
 
 
-def _beyond(
-    tree: ProviderTree, claim: Claim | None, held: Mapping[str, Mapping[str, int]]
-) -> Iterator[str]:
+def _beyond(tree: ProviderTree, claim: Claim | None, held: Amounts) -> Iterator[str]:
     """What a claim gave and placement does not hold: somebody else may get it as well."""
-    for uuid, classes in sorted((claim.amounts if claim else {}).items()):
-        for resource_class, amount in sorted(classes.items()):
-            holds = held.get(uuid, {}).get(resource_class, 0)
-            if holds < amount and tree.exists(uuid):
-                name = tree.data(uuid).name
-                yield f"it was given {amount} {resource_class} of {name} and holds {holds}"
+    for uuid, resource_class, amount, holds in sorted(
+        shortfalls(held, claim.amounts if claim else {})
+    ):
+        if tree.exists(uuid):
+            name = tree.data(uuid).name
+            yield f"it was given {amount} {resource_class} of {name} and holds {holds}"
 
 
 def _other_units(
     tree: ProviderTree,
     units: Collection[AssignedUnit],
     seen: Collection[AssignedUnit],
-    held: Mapping[str, Mapping[str, int]],
+    held: Amounts,
 ) -> Iterator[str]:
     named = {(unit.provider_uuid, unit.resource_class) for unit in units}
     has = Counter((unit.provider_uuid, unit.resource_class) for unit in seen)
@@ -86,7 +85,7 @@ def _other_cells(
     tree: ProviderTree,
     root: str,
     devices: InstanceDevices,
-    held: Mapping[str, Mapping[str, int]],
+    held: Amounts,
 ) -> Iterator[str]:
     cell_of = cell_providers(tree, root)
     if not cell_of or not devices.cells:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from compute_agent import errors
 from compute_agent.placement.allocations import AlreadyClaimed, NoCapacity
+from compute_agent.placement.amounts import Amounts, MutableAmounts, as_request, of_record
 from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 
 if TYPE_CHECKING:
-    from compute_agent.claims.request import Amounts, ClaimRequest
+    from compute_agent.claims.request import ClaimRequest
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.report.client import ReportClient
 
@@ -63,7 +64,7 @@ class SelfClaim:
             )
         result = self._report.claim_resources(
             request.instance,
-            {"allocations": {uuid: {"resources": dict(n)} for uuid, n in wanted.items()}},
+            {"allocations": as_request(wanted)},
             request.project,
             request.user,
             min(self._report.connect().maximum, CONSUMER_TYPE),
@@ -75,8 +76,7 @@ class SelfClaim:
             )
         if isinstance(result, AlreadyClaimed):
             # the scheduler was late; what it claimed counts
-            held = result.record["allocations"]
-            return Allocated({uuid: dict(own["resources"]) for uuid, own in held.items()})
+            return Allocated(of_record(result.record))
         LOG.info("Allocated %s for %s, which no scheduler did.", wanted, request.instance)
         return Allocated(wanted, by_host=True)
 
@@ -123,14 +123,12 @@ def needs_of(request: ClaimRequest) -> Mapping[str, int]:
     return needs
 
 
-def _on_root(
-    instance: str, needs: Mapping[str, int], tree: ProviderTree, root: str
-) -> dict[str, dict[str, int]]:
+def _on_root(instance: str, needs: Mapping[str, int], tree: ProviderTree, root: str) -> Amounts:
     """Return where a flavor is allocated: on the root, its disk where that is shared.
 
     :raises ComputeResourcesUnavailable: the root has nothing of a class.
     """
-    wanted: dict[str, dict[str, int]] = {}
+    wanted: MutableAmounts = {}
     lacking = []
     for resource_class, amount in needs.items():
         if resource_class in tree.data(root).inventory:

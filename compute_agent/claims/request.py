@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
-
-
-Amounts: TypeAlias = Mapping[str, Mapping[str, int]]
-"""Provider uuid to amounts by class."""
+from compute_agent.placement.amounts import Amounts
 
 
 @dataclass(frozen=True, slots=True)

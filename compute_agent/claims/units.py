@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from compute_agent.placement.amounts import Amounts
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.claim import AssignedUnit
 from compute_agent.virt.driver import InstanceDevices
@@ -62,7 +63,7 @@ def holdings(
 
 
 def chosen(
-    wanted: Mapping[str, Mapping[str, int]],
+    wanted: Amounts,
     units: frozenset[AssignedUnit],
     taken: frozenset[AssignedUnit],
     preferred: frozenset[AssignedUnit] = frozenset(),
@@ -93,7 +94,7 @@ def chosen(
     return tuple(sorted(found)), tuple(short)
 
 
-def _amounts(wanted: Mapping[str, Mapping[str, int]]) -> Iterator[tuple[str, str, int]]:
+def _amounts(wanted: Amounts) -> Iterator[tuple[str, str, int]]:
     for provider, classes in sorted(wanted.items()):
         for resource_class, amount in sorted(classes.items()):
             yield provider, resource_class, amount

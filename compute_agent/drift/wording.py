@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from compute_agent.placement.amounts import Amounts
+
 
 def counted(number: int, noun: str) -> str:
     """A number of things: ``1 consumer``, ``2 consumers``."""
@@ -15,9 +17,7 @@ def resources(amounts: Mapping[str, int]) -> str:
     return ", ".join(f"{amount} {name}" for name, amount in sorted(amounts.items()))
 
 
-def allocations(
-    held: Mapping[str, Mapping[str, int]], name_of: Callable[[str], str] = lambda uuid: uuid
-) -> str:
+def allocations(held: Amounts, name_of: Callable[[str], str] = lambda uuid: uuid) -> str:
     """Amounts by provider: ``1 DISK_GB of host; 512 MEMORY_MB, 1 VCPU of host_NUMA0``.
 
     :param name_of: the name of the provider of a uuid.

@@ -16,6 +16,7 @@ from compute_agent.placement.allocations import (
     Record,
     no_capacity,
 )
+from compute_agent.placement.amounts import as_request, of_entries, of_record
 from compute_agent.placement.connection import BASE, CONSUMER_TYPE, Connection
 from compute_agent.placement.transport import Microversion, Response
 
@@ -78,8 +79,7 @@ class Exchange:
 
     def _is_written(self, records: Mapping[str, Record]) -> bool:
         for consumer, record in records.items():
-            held = self._allocations.get_allocs_for_consumer(consumer)["allocations"]
-            if _amounts(held) != _amounts(record["allocations"]):
+            if of_record(self._allocations.get_allocs_for_consumer(consumer)) != of_record(record):
                 return False
         return True
 
@@ -91,11 +91,7 @@ def _written(record: Mapping[str, Any], version: Microversion) -> Record:
     if version >= MAPPINGS and "mappings" in record:
         keys.append("mappings")
     return {
-        "allocations": _amounts(record["allocations"]),
+        "allocations": as_request(of_entries(record["allocations"])),
         "consumer_generation": record.get("consumer_generation"),
         **{key: record[key] for key in keys},
     }
-
-
-def _amounts(allocations: Mapping[str, Any]) -> dict[str, Any]:
-    return {uuid: {"resources": dict(one["resources"])} for uuid, one in allocations.items()}

@@ -11,6 +11,15 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.allocation_races import repeating_races
+from compute_agent.placement.amounts import (
+    Amounts,
+    add,
+    as_request,
+    of_entries,
+    of_record,
+    shortfalls,
+    subtract,
+)
 from compute_agent.placement.connection import (
     BASE,
     CONSUMER_TYPE,
@@ -103,7 +112,7 @@ class Allocations:
         """
         at = max(parse_version(version) if isinstance(version, str) else version, BASE)
         record: Record = {
-            "allocations": _resources(allocation_request["allocations"]),
+            "allocations": as_request(of_record(allocation_request)),
             "project_id": project,
             "user_id": user,
             "consumer_generation": None if mode == "new" else consumer_generation,
@@ -119,7 +128,7 @@ class Allocations:
                     f"Adding to the allocations of {consumer} failed: they are at generation "
                     f"{held.get('consumer_generation')}, not {consumer_generation}. Read them again"
                 )
-            record["allocations"] = _sum(held["allocations"], record["allocations"])
+            record["allocations"] = as_request(add(of_record(held), of_record(record)))
         return self._claim(consumer, record, at, mode)
 
     def _claim(
@@ -133,7 +142,7 @@ class Allocations:
             if mode == "new":
                 held = self.get_allocs_for_consumer(consumer)
                 if held["allocations"]:
-                    same = _resources(held["allocations"]) == record["allocations"]
+                    same = of_record(held) == of_record(record)
                     return Claimed(consumer) if same else AlreadyClaimed(consumer, held)
                 if not last:
                     # It was there and is gone again: now it is new.
@@ -198,34 +207,30 @@ class Allocations:
             errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
         )
 
-    def add_resources(self, consumer: str, resources: Mapping[str, Mapping[str, int]]) -> None:
+    def add_resources(self, consumer: str, resources: Amounts) -> None:
         """Add to what a consumer holds.
 
         :param resources: provider uuid -> class -> amount.
         :raises errors.AllocationUpdateFailed: it holds nothing, there is not enough, or it changed.
         """
-        self._change(consumer, "Adding to", lambda held: _sum(held, _amounts(resources)))
+        self._change(consumer, "Adding to", lambda held: add(held, resources))
 
-    def remove_resources(self, consumer: str, resources: Mapping[str, Mapping[str, int]]) -> None:
+    def remove_resources(self, consumer: str, resources: Amounts) -> None:
         """Take from what a consumer holds.
 
         :raises errors.AllocationUpdateFailed: it holds less than that, or it changed.
         """
 
-        def subtract(held: Mapping[str, Any]) -> dict[str, Any]:
-            left = _resources(held)
-            for provider, amounts in resources.items():
-                for resource_class, amount in amounts.items():
-                    has = left.get(provider, {"resources": {}})["resources"].get(resource_class, 0)
-                    if amount > has:
-                        raise errors.AllocationUpdateFailed(
-                            f"Taking {amount} {resource_class} on provider {provider} from "
-                            f"consumer {consumer} failed: it holds {has} there"
-                        )
-                    left[provider]["resources"][resource_class] = has - amount
-            return _without_nothing(left)
+        def take(held: Amounts) -> Amounts:
+            for lacking in shortfalls(held, resources):
+                raise errors.AllocationUpdateFailed(
+                    f"Taking {lacking.amount} {lacking.resource_class} on provider "
+                    f"{lacking.provider} from consumer {consumer} failed: it holds {lacking.held} "
+                    "there"
+                )
+            return subtract(held, resources)
 
-        self._change(consumer, "Taking from", subtract)
+        self._change(consumer, "Taking from", take)
 
     def remove_provider_tree(self, consumer: str, root: str) -> None:
         """Take from a consumer all it holds on the providers of one tree.
@@ -238,7 +243,7 @@ class Allocations:
         self._change(
             consumer,
             "Taking from",
-            lambda held: {p: e for p, e in _resources(held).items() if p not in members},
+            lambda held: {p: own for p, own in held.items() if p not in members},
         )
 
     def delete_allocation(self, consumer: str, force: bool = False) -> bool:
@@ -312,30 +317,23 @@ class Allocations:
     def _was_moved(self, source: str, target: str, record: Record) -> bool:
         if self.get_allocs_for_consumer(source)["allocations"]:
             return False
-        held = self.get_allocs_for_consumer(target)["allocations"]
-        return _resources(held) == _resources(record["allocations"])
+        return of_record(self.get_allocs_for_consumer(target)) == of_record(record)
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _change(
-        self,
-        consumer: str,
-        verb: str,
-        change: Callable[[Mapping[str, Any]], dict[str, Any]],
-    ) -> None:
+    def _change(self, consumer: str, verb: str, change: Callable[[Amounts], Amounts]) -> None:
         doing = f"{verb} the allocations of consumer {consumer}"
         held = self.get_allocs_for_consumer(consumer)
         if not held["allocations"]:
             raise errors.AllocationUpdateFailed(f"{doing} failed: it holds nothing")
-        wanted = change(held["allocations"])
-        bodies, version = self._writable([{**held, "allocations": wanted}])
+        wanted = change(of_record(held))
+        bodies, version = self._writable([{**held, "allocations": as_request(wanted)}])
         response = self._put(consumer, bodies[0], version, doing)
         if response.status == 204:
             return
-        if responses.is_consumer_conflict(response):
-            now = self.get_allocs_for_consumer(consumer)["allocations"]
-            if _resources(now) == wanted:
-                return
+        conflict = responses.is_consumer_conflict(response)
+        if conflict and of_record(self.get_allocs_for_consumer(consumer)) == wanted:
+            return
         raise responses.failure(
             errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
         )
@@ -356,7 +354,7 @@ class Allocations:
         keys = ["project_id", "user_id", *(["consumer_type"] if typed else [])]
         return [
             {
-                "allocations": _resources(record["allocations"]),
+                "allocations": as_request(of_entries(record["allocations"])),
                 "consumer_generation": record.get("consumer_generation"),
                 **{key: record[key] for key in keys},
             }
@@ -373,28 +371,3 @@ def no_capacity(response: Response) -> NoCapacity:
 
 def _path(consumer: str) -> str:
     return f"/allocations/{consumer}"
-
-
-def _resources(allocations: Mapping[str, Any]) -> dict[str, Any]:
-    return {p: {"resources": dict(entry["resources"])} for p, entry in allocations.items()}
-
-
-def _amounts(resources: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    return {provider: {"resources": dict(amounts)} for provider, amounts in resources.items()}
-
-
-def _sum(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    total = _resources(one)
-    for provider, entry in other.items():
-        held = total.setdefault(provider, {"resources": {}})["resources"]
-        for resource_class, amount in entry["resources"].items():
-            held[resource_class] = held.get(resource_class, 0) + amount
-    return total
-
-
-def _without_nothing(allocations: Mapping[str, Any]) -> dict[str, Any]:
-    left = {
-        provider: {rc: amount for rc, amount in entry["resources"].items() if amount}
-        for provider, entry in allocations.items()
-    }
-    return {provider: {"resources": amounts} for provider, amounts in left.items() if amounts}

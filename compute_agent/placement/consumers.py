@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from compute_agent import errors
 from compute_agent.placement.allocations import Allocations, NoCapacity
+from compute_agent.placement.amounts import Amounts, of_record
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.request_pool import Workers
@@ -38,7 +39,7 @@ class Consumer:
 
     uuid: str
     type: str | None
-    resources: Mapping[str, Mapping[str, int]]
+    resources: Amounts
     age: float | None
     record: Mapping[str, Any]
 
@@ -129,9 +130,7 @@ class Consumers:
         return Consumer(
             uuid=uuid,
             type=nature.type,
-            resources={
-                provider: entry["resources"] for provider, entry in record["allocations"].items()
-            },
+            resources=of_record(record),
             age=nature.age,
             record=record,
         )

@@ -19,6 +19,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from compute_agent.placement.amounts import of_record
 from compute_agent.provider_tree import MAX_NAME, ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
@@ -219,21 +220,14 @@ def _involved(
     members = {*base.get_provider_uuids(), *wanted.get_provider_uuids()}
 
     def involved(consumer: str, record: Mapping[str, Any]) -> bool:
-        if original is not None and _held(original.get(consumer, {})) != _held(record):
+        if original is not None and of_record(original.get(consumer, {})) != of_record(record):
             return True
         return any(
             provider in members and not classes.isdisjoint(resources)
-            for provider, resources in _held(record).items()
+            for provider, resources in of_record(record).items()
         )
 
     return {c: record for c, record in allocations.items() if involved(c, record)}
-
-
-def _held(record: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    return {
-        provider: dict(entry["resources"])
-        for provider, entry in record.get("allocations", {}).items()
-    }
 
 
 def _changed_classes(change: SetInventory) -> set[str]:

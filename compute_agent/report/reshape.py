@@ -9,6 +9,7 @@ from typing import Any
 
 from compute_agent import errors
 from compute_agent.placement import responses
+from compute_agent.placement.amounts import as_request, of_entries
 from compute_agent.placement.connection import RESHAPE_TIMEOUT, Connection
 from compute_agent.placement.providers import Providers, inventory_body
 from compute_agent.placement.request_pool import Workers
@@ -213,10 +214,7 @@ def consumer_body(consumer: str, record: Mapping[str, Any]) -> dict[str, Any]:
                 "the driver must remove such an entry"
             )
     return {
-        "allocations": {
-            provider: {"resources": dict(entry["resources"])}
-            for provider, entry in record["allocations"].items()
-        },
+        "allocations": as_request(of_entries(record["allocations"])),
         "project_id": record["project_id"],
         "user_id": record["user_id"],
         "consumer_generation": record["consumer_generation"],

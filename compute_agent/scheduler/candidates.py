@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from compute_agent.placement.amounts import Amounts, as_request
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.scheduler.errors import AnswerMalformed
-
-Allocations = Mapping[str, Mapping[str, int]]
-"""Provider uuid to resource class to amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Candidate:
     """
 
     root: str
-    allocations: Allocations
+    allocations: Amounts
     mappings: Mapping[str, tuple[str, ...]]
     shape: str = "flat"
 
@@ -56,9 +54,7 @@ class Candidate:
     def as_request(self) -> dict[str, Any]:
         """Return the allocation request as the API writes it."""
         return {
-            "allocations": {
-                uuid: {"resources": dict(resources)} for uuid, resources in self.allocations.items()
-            },
+            "allocations": as_request(self.allocations),
             "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
         }
 

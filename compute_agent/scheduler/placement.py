@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from compute_agent.placement.amounts import Amounts
+
 Microversion = tuple[int, int]
 
 
@@ -32,7 +34,7 @@ class UnknownName(Exception):
 class Holding:
     """What a consumer holds: provider to class to amount; and the record as placement wrote it."""
 
-    allocations: Mapping[str, Mapping[str, int]]
+    allocations: Amounts
     record: Mapping[str, Any]
 
 
@@ -44,7 +46,7 @@ class Wanted:
     """
 
     holding: Holding
-    allocations: Mapping[str, Mapping[str, int]]
+    allocations: Amounts
     consumer_type: str
     project_id: str = ""
     user_id: str = ""

@@ -17,6 +17,7 @@ from compute_agent.placement.allocations import (
     AlreadyClaimed,
     NoCapacity,
 )
+from compute_agent.placement.amounts import as_request, of_record
 from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.connection import NEWEST, Connection, version_text
 from compute_agent.placement.providers import Providers
@@ -148,11 +149,7 @@ class PlacementClient:
     def holding(self, consumer: str) -> Holding:
         """See `placement_port.Placement`."""
         record = self._allocations.get_allocs_for_consumer(consumer)
-        allocations = {
-            uuid: dict(allocation["resources"])
-            for uuid, allocation in dict(record["allocations"]).items()
-        }
-        return Holding(allocations, record)
+        return Holding(of_record(record), record)
 
     def release(self, consumer: str) -> bool:
         """See `placement_port.Placement`."""
@@ -280,9 +277,7 @@ def _refusal(error: errors.PlacementError) -> ClaimRefusal:
 def _record(wanted_holding: Wanted) -> dict[str, Any]:
     read = wanted_holding.holding.record
     record = {
-        "allocations": {
-            uuid: {"resources": dict(n)} for uuid, n in wanted_holding.allocations.items()
-        },
+        "allocations": as_request(wanted_holding.allocations),
         "consumer_generation": read.get("consumer_generation"),
         "project_id": read.get("project_id") or wanted_holding.project_id,
         "user_id": read.get("user_id") or wanted_holding.user_id,

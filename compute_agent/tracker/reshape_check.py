@@ -12,10 +12,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 from compute_agent import errors
+from compute_agent.placement.amounts import Amounts, of_record
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import capacity, equal_inventories
 from compute_agent.provider_tree.provider import SHARING_TRAIT
-from compute_agent.tracker.reshape_sums import Amounts, Exchanges, Units
+from compute_agent.tracker.reshape_sums import Exchanges, Units
 from compute_agent.virt.layout.pci import MANAGED
 
 Allocations: TypeAlias = dict[str, dict[str, Any]]
@@ -80,7 +81,7 @@ def _consumer_faults(
         if consumer not in before:
             faults.append(f"consumer {consumer} appeared, which had no allocations here")
             continue
-        was, now = _amounts(before[consumer]), _amounts(record)
+        was, now = of_record(before[consumer]), of_record(record)
         if any(not resources for resources in now.values()):
             faults.append(f"consumer {consumer} has a provider without any amount left on it")
         elsewhere_was = {uuid: r for uuid, r in was.items() if uuid not in own}
@@ -117,8 +118,8 @@ def _capacity_faults(
     used: Counter[tuple[str, str]] = Counter()
     touched: dict[tuple[str, str], list[tuple[str, int]]] = defaultdict(list)
     for consumer, record in after.items():
-        was = _amounts(before.get(consumer, {}))
-        for uuid, resources in _amounts(record).items():
+        was = of_record(before.get(consumer, {}))
+        for uuid, resources in of_record(record).items():
             if uuid not in own:
                 continue
             for resource_class, amount in resources.items():
@@ -169,10 +170,6 @@ def _record_faults(
                 f"{record['step_size']}"
             )
     return faults
-
-
-def _amounts(record: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    return {uuid: dict(entry["resources"]) for uuid, entry in record.get("allocations", {}).items()}
 
 
 def _on(amounts: Amounts, own: Collection[str]) -> Amounts:

@@ -13,14 +13,14 @@ Pure functions; amounts are provider uuid -> resource class -> units.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from compute_agent.placement.amounts import Amounts
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.trait_names import CUSTOM_PREFIX
 
-Amounts: TypeAlias = Mapping[str, Mapping[str, int]]
 Units: TypeAlias = frozenset[tuple[str, str]]
 """Provider uuid and resource class."""
 

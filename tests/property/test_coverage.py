@@ -1,16 +1,14 @@
 """Setting allocations against a need loses nothing and counts nothing twice."""
 
 from collections import Counter
-from collections.abc import Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_agent.drift.healing.coverage import cover, total
+from compute_agent.drift.healing.coverage import cover
+from compute_agent.placement.amounts import Amounts, add, without_zeros
 from compute_agent.request.candidate_request import RequestGroup
 from tests.unit.manage.needs import need
-
-Held = Mapping[str, Mapping[str, int]]
 
 CLASSES = st.sampled_from(["VCPU", "VGPU", "DISK_GB"])
 AMOUNTS = st.dictionaries(CLASSES, st.integers(1, 4), max_size=3)
@@ -23,7 +21,7 @@ GROUPS = st.dictionaries(
 )
 
 
-def by_class(held: Held) -> Counter[str]:
+def by_class(held: Amounts) -> Counter[str]:
     sums: Counter[str] = Counter()
     for amounts in held.values():
         sums.update(amounts)
@@ -36,11 +34,11 @@ def test_what_is_kept_and_what_is_missing_make_the_need_and_nothing_held_is_lost
 ) -> None:
     wanted = need(unsuffixed, **groups)
     covered = cover(wanted, held)
-    assert total(covered.kept, covered.surplus) == total(held)
+    assert add(covered.kept, covered.surplus) == without_zeros(held)
     lacking = covered.missing.resources if covered.missing is not None else {}
     assert by_class(covered.kept) + Counter(lacking) == Counter(wanted.resources)
     for suffix, provider in covered.mappings.items():
         kept = covered.kept[provider]
         assert all(kept[name] >= n for name, n in wanted.groups[suffix].resources.items())
     if not groups:
-        assert cover(wanted, total(covered.kept, {"new": lacking})).missing is None
+        assert cover(wanted, add(covered.kept, {"new": lacking})).missing is None

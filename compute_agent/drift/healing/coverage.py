@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from compute_agent.placement.amounts import (
+    Amounts,
+    MutableAmounts,
+    copy_of,
+    subtract,
+    without_zeros,
+)
 from compute_agent.provider_tree.trait_names import STORAGE_PREFIX
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
-
-Amounts = dict[str, dict[str, int]]
-"""Provider uuid to class to amount."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Coverage:
 
 def cover(
     need: CandidateRequest,
-    held: Mapping[str, Mapping[str, int]],
+    held: Amounts,
     *,
     fixed: Mapping[str, str] | None = None,
     may_serve: Callable[[str, RequestGroup], bool] = lambda _provider, _group: True,
@@ -44,8 +48,7 @@ def cover(
     :param may_serve: whether a provider has the traits that a group asks for; of several that
         could give it, one that has them is taken.
     """
-    left: Amounts = {provider: dict(amounts) for provider, amounts in held.items()}
-    kept: Amounts = {}
+    left = copy_of(held)
     mappings: dict[str, str] = {}
     ordered = list(_hardest_first(need))
     # what nothing else asks for is a group's even where the provider has lost a trait since
@@ -61,36 +64,16 @@ def cover(
         ]
         if fitting:
             mappings[suffix] = min(fitting, key=lambda one: sum(left[one].values()))
-            _move(mappings[suffix], group.resources, left, kept)
-    lacking = _cover_unsuffixed(need.group(UNSUFFIXED).resources, left, kept)
+            _take(mappings[suffix], group.resources, left)
+    lacking = _cover_unsuffixed(need.group(UNSUFFIXED).resources, left)
     partly = lacking != dict(need.group(UNSUFFIXED).resources)
     return Coverage(
-        kept=without_nothing(kept),
-        surplus=without_nothing(left),
+        kept=subtract(held, left),
+        surplus=without_zeros(left),
         mappings=mappings,
         missing=_missing(need, mappings, lacking, partly=partly),
         partly=partly,
     )
-
-
-def total(*parts: Mapping[str, Mapping[str, int]]) -> Amounts:
-    """The sum of some allocations."""
-    whole: Amounts = {}
-    for part in parts:
-        for provider, amounts in part.items():
-            own = whole.setdefault(provider, {})
-            for name, amount in amounts.items():
-                own[name] = own.get(name, 0) + amount
-    return without_nothing(whole)
-
-
-def without_nothing(amounts: Mapping[str, Mapping[str, int]]) -> Amounts:
-    """The same without amounts of 0 and providers of which nothing is left."""
-    left = {
-        provider: {name: amount for name, amount in own.items() if amount}
-        for provider, own in amounts.items()
-    }
-    return {provider: own for provider, own in left.items() if own}
 
 
 def _hardest_first(need: CandidateRequest) -> Iterable[str]:
@@ -110,14 +93,12 @@ def _has(amounts: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
     return all(amounts.get(name, 0) >= amount for name, amount in wanted.items())
 
 
-def _move(provider: str, amounts: Mapping[str, int], left: Amounts, kept: Amounts) -> None:
+def _take(provider: str, amounts: Mapping[str, int], left: MutableAmounts) -> None:
     for name, amount in amounts.items():
         left[provider][name] -= amount
-        own = kept.setdefault(provider, {})
-        own[name] = own.get(name, 0) + amount
 
 
-def _cover_unsuffixed(wanted: Mapping[str, int], left: Amounts, kept: Amounts) -> dict[str, int]:
+def _cover_unsuffixed(wanted: Mapping[str, int], left: MutableAmounts) -> dict[str, int]:
     """Take what there is of each class, from several providers if need be; what is lacking."""
     lacking = {}
     for name, amount in wanted.items():
@@ -125,7 +106,7 @@ def _cover_unsuffixed(wanted: Mapping[str, int], left: Amounts, kept: Amounts) -
         for provider in sorted(left, key=lambda one: (-left[one].get(name, 0), one)):
             part = min(short, left[provider].get(name, 0))
             if part:
-                _move(provider, {name: part}, left, kept)
+                _take(provider, {name: part}, left)
                 short -= part
         if short:
             lacking[name] = short

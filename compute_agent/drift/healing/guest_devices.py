@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compute_agent.drift.healing.coverage import Amounts
+from compute_agent.placement.amounts import Amounts, MutableAmounts
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout import names
 
@@ -43,7 +43,7 @@ class GuestFacts:
             return {}
         if sum(one.memory_mib for one in cells) != wanted.get("MEMORY_MB", 0):
             return {}
-        amounts: Amounts = {}
+        amounts: MutableAmounts = {}
         for one in cells:
             cpus = self.uuids.get(names.cell_name(self.root, one.cell))
             memory = self.uuids.get(self._memory_name(one.cell))

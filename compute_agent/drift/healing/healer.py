@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.drift.healing.coverage import Amounts, Coverage, cover, total
+from compute_agent.drift.healing.coverage import Coverage, cover
 from compute_agent.drift.healing.placement_choice import NotPlaced, Placed, Placing
 from compute_agent.drift.instances.instance import (
     PORT_ALLOCATION,
@@ -20,6 +20,7 @@ from compute_agent.drift.instances.instance import (
     PortsUnreadable,
 )
 from compute_agent.placement.allocations import UNTYPED, NoCapacity
+from compute_agent.placement.amounts import Amounts, add, as_request, of_record, without_zeros
 from compute_agent.request import flavor
 from compute_agent.request.errors import SchedulerError
 from compute_agent.request.ports import binding_allocation
@@ -151,12 +152,13 @@ class Healer:
         spec = self._spec(instance, ports)
         need = flavor.request_of(spec, self._options.request)
         record = self._report.get_allocs_for_consumer(instance.uuid)
-        held = {uuid: dict(one["resources"]) for uuid, one in record["allocations"].items()}
+        held = of_record(record)
         here = {uuid: own for uuid, own in held.items() if self._is_here(uuid, root)}
         fixed = {suffix: uuid for port in ports for suffix, uuid in port.bound.items()}
         covered = cover(need, here, fixed=fixed, may_serve=self._placing.may_serve)
         elsewhere = {uuid: own for uuid, own in held.items() if uuid not in here}
-        found = _Found(instance, ports, record, held, covered, total(covered.surplus, elsewhere))
+        surplus = without_zeros(add(covered.surplus, elsewhere))
+        found = _Found(instance, ports, record, held, covered, surplus)
         if covered.missing is None:
             return self._settle(found, Placed(), dry_run=dry_run)
         outcome = Outcome(instance, State.FAILED)
@@ -170,7 +172,7 @@ class Healer:
     def _settle(self, found: _Found, placed: Placed, *, dry_run: bool) -> Outcome:
         """Write what is to be written, if anything is."""
         rest = {} if self._options.force else found.surplus
-        after = total(found.covered.kept, rest, placed.amounts)
+        after = without_zeros(add(found.covered.kept, rest, placed.amounts))
         profiles = self._profiles(found, {**found.covered.mappings, **placed.mappings})
         outcome = Outcome(
             found.instance,
@@ -218,7 +220,7 @@ class Healer:
         """Write the allocations; why placement has no room for them, None where it has."""
         record = {
             **found.record,
-            "allocations": {uuid: {"resources": own} for uuid, own in after.items()},
+            "allocations": as_request(after),
             "project_id": found.instance.spec.project_id,
             "user_id": found.instance.spec.user_id,
         }

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
-from compute_agent.drift.healing.coverage import Amounts, Coverage, total
+from compute_agent.drift.healing.coverage import Coverage
 from compute_agent.drift.healing.guest_devices import CPU_CLASSES, GuestFacts
 from compute_agent.drift.healing.shortage import HostProvider, Roomiest, roomiest
 from compute_agent.drift.wording import resources
+from compute_agent.placement.amounts import Amounts, add, without_zeros
 from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.report.usage import usage_of
@@ -117,13 +118,13 @@ class Placing:
         if allowed:
             for one in _in_order(allowed, answer, covered):
                 mappings = {suffix: uuids[0] for suffix, uuids in one.mappings.items() if uuids}
-                yield Placed(total(given, one.allocations), mappings)
+                yield Placed(without_zeros(add(given, one.allocations)), mappings)
             return
         best = roomiest(missing, self._providers(root))
         disk_only = set(missing.resources) == {"DISK_GB"} and UNSUFFIXED in missing.groups
         # a candidate of shared disk alone is on no host, so that none is offered for this one
         if best.complete and ((disk_only and not best.obstacles) or self._overcommit):
-            yield Placed(total(given, best.amounts), best.mappings)
+            yield Placed(without_zeros(add(given, best.amounts)), best.mappings)
             return
         raise NotPlaced(self._reason(instance, missing, best, found, facts, fixed))
 

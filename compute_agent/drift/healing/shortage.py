@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from compute_agent.drift.healing.coverage import Amounts
+from compute_agent.placement.amounts import Amounts, add
 from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
 
 
@@ -72,9 +72,7 @@ class _Search:
             self.obstacles.append(f"no provider that has {classes} has the traits {traits}")
         best = max(able, key=lambda one: (min(self._room(one, wanted)), one.uuid))
         self.obstacles.extend(self._lacks(best, wanted))
-        own = self.amounts.setdefault(best.uuid, {})
-        for name, amount in wanted.items():
-            own[name] = own.get(name, 0) + amount
+        self.amounts = add(self.amounts, {best.uuid: wanted})
         if suffix:
             self.mappings[suffix] = best.uuid
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 
 from compute_agent.errors import PlacementError, PlacementUnavailable
+from compute_agent.placement.amounts import Amounts, copy_of
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.placement import Placement
@@ -27,7 +28,7 @@ class GiveBack:
     def all_of(self, candidates: Mapping[str, Candidate]) -> None:
         """Give back what every consumer holds, or may hold if the answer to its claim was lost."""
         for consumer, candidate in candidates.items():
-            allocations = {uuid: dict(amounts) for uuid, amounts in candidate.allocations.items()}
+            allocations = copy_of(candidate.allocations)
             try:
                 self._if_still_held(consumer, allocations)
             except PlacementError as error:
@@ -55,14 +56,12 @@ class GiveBack:
             LOG.info("Gave back the claim of %s, which was in the journal", consumer)
             self._journal.close(identity)
 
-    def _if_still_held(self, consumer: str, allocations: Mapping[str, Mapping[str, int]]) -> None:
+    def _if_still_held(self, consumer: str, allocations: Amounts) -> None:
         holding = self._placement.holding(consumer)
         if holding.allocations == allocations:
             self._placement.release_exactly(consumer, holding)
 
-    def _write_down(
-        self, consumer: str, allocations: Mapping[str, Mapping[str, int]], error: PlacementError
-    ) -> None:
+    def _write_down(self, consumer: str, allocations: Amounts, error: PlacementError) -> None:
         try:
             self._journal.open({"op": OP, "consumer": consumer, "allocations": allocations})
         except JournalUnusable as unusable:

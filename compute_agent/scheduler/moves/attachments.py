@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
+from compute_agent.placement.amounts import Amounts, add, copy_of, shortfalls, subtract
 from compute_agent.request import flavor
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import Allocations
 from compute_agent.scheduler.causes import Causes, LostClaim
 from compute_agent.scheduler.claiming.claim_order import lost_claim
 from compute_agent.scheduler.errors import NoValidHost
@@ -31,13 +31,13 @@ class Attached:
     :param mappings: group to the providers that serve it.
     """
 
-    allocations: Allocations
+    allocations: Amounts
     mappings: Mapping[str, tuple[str, ...]]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON types."""
         return {
-            "allocations": {uuid: dict(amounts) for uuid, amounts in self.allocations.items()},
+            "allocations": copy_of(self.allocations),
             "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
         }
 
@@ -62,7 +62,7 @@ class Attachments:
         request = flavor.request_of(spec, flavor.RequestOptions(limit=None))
         lost: list[LostClaim] = []
         for candidate in self._search.on_host(spec, request, root).candidates[:CANDIDATES_TRIED]:
-            total = _sum(holding.allocations, candidate.allocations)
+            total = add(holding.allocations, candidate.allocations)
             refusal = self._placement.exchange({instance: Wanted(holding, total, INSTANCE)})
             if refusal is None:
                 LOG.info("Added %s to what %s holds", candidate.allocations, instance)
@@ -74,7 +74,7 @@ class Attachments:
             raise NoValidHost(reason, Causes(notes=(reason,)))
         raise NoValidHost(causes.sentence(), causes)
 
-    def detach(self, instance: str, resources: Allocations) -> None:
+    def detach(self, instance: str, resources: Amounts) -> None:
         """Take from what an instance holds.
 
         :param resources: what was added for a port or accelerator: provider to class to amount.
@@ -82,37 +82,16 @@ class Attachments:
         :raises AllocationMoveFailed: somebody else changed what it holds.
         """
         holding = self._placement.holding(instance)
-        left = {uuid: dict(amounts) for uuid, amounts in holding.allocations.items()}
-        for uuid, amounts in resources.items():
-            for name, amount in amounts.items():
-                has = left.get(uuid, {}).get(name, 0)
-                if amount > has:
-                    raise AllocationUpdateFailed(
-                        f"Taking {amount} {name} on provider {uuid} from {instance} was refused: "
-                        f"it holds {has} there."
-                    )
-                left[uuid][name] = has - amount
-        wanted_holdings = {instance: Wanted(holding, _without_zeros(left), INSTANCE)}
+        for lacking in shortfalls(holding.allocations, resources):
+            raise AllocationUpdateFailed(
+                f"Taking {lacking.amount} {lacking.resource_class} on provider {lacking.provider} "
+                f"from {instance} was refused: it holds {lacking.held} there."
+            )
+        left = subtract(holding.allocations, resources)
+        wanted_holdings = {instance: Wanted(holding, left, INSTANCE)}
         refusal = self._placement.exchange(wanted_holdings)
         if refusal is not None:
             raise AllocationMoveFailed(
                 f"Taking what was attached from {instance} was refused: placement answered: "
                 f"{refusal.detail}. Detach it again."
             )
-
-
-def _sum(first: Allocations, other: Allocations) -> dict[str, dict[str, int]]:
-    total = {uuid: dict(amounts) for uuid, amounts in first.items()}
-    for uuid, amounts in other.items():
-        there = total.setdefault(uuid, {})
-        for name, amount in amounts.items():
-            there[name] = there.get(name, 0) + amount
-    return total
-
-
-def _without_zeros(allocations: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
-    left = {
-        u: {n: amount for n, amount in amounts.items() if amount}
-        for u, amounts in allocations.items()
-    }
-    return {uuid: amounts for uuid, amounts in left.items() if amounts}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed
+from compute_agent.placement.amounts import Amounts
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.claiming.journal import Journal
@@ -86,7 +87,7 @@ class MoveClaims:
     ) -> ClaimRefusal | None:
         """See `Claims`."""
         move, there = self._progress.move, candidate.allocations
-        left: Mapping[str, Mapping[str, int]] = {}
+        left: Amounts = {}
         if move.migration:
             left = left_on_source(move.source, there, self._sharing)
         else:
@@ -107,9 +108,7 @@ class MoveClaims:
         LOG.debug("The claims of %s are undone with the move", ", ".join(candidates) or "nobody")
 
 
-def wanted_of(
-    move: Move, holding: Holding, allocations: Mapping[str, Mapping[str, int]], kind: str
-) -> Wanted:
+def wanted_of(move: Move, holding: Holding, allocations: Amounts, kind: str) -> Wanted:
     """Return what a consumer of a move shall hold, owned as the source was."""
     return Wanted(holding, allocations, kind, move.project_id, move.user_id)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from compute_agent.placement.amounts import Amounts, MutableAmounts, add, copy_of
 from compute_agent.request.errors import InvalidRequest
-from compute_agent.scheduler.candidates import Allocations
 from compute_agent.state.shapes import AMOUNTS, TEXT, list_of, map_of, word_of
 
 
@@ -42,11 +42,11 @@ class Move:
     instance: str
     migration: str
     source_root: str
-    source: Allocations
+    source: Amounts
     mappings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     destination_root: str = ""
-    destination: Allocations = field(default_factory=dict)
-    left: Allocations = field(default_factory=dict)
+    destination: Amounts = field(default_factory=dict)
+    left: Amounts = field(default_factory=dict)
     project_id: str = ""
     user_id: str = ""
 
@@ -58,9 +58,9 @@ class Move:
             "migration": self.migration,
             "source_root": self.source_root,
             "destination_root": self.destination_root,
-            "source": _plain(self.source),
-            "destination": _plain(self.destination),
-            "left": _plain(self.left),
+            "source": copy_of(self.source),
+            "destination": copy_of(self.destination),
+            "left": copy_of(self.left),
             "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
             "project_id": self.project_id,
             "user_id": self.user_id,
@@ -114,11 +114,7 @@ def move_of(body: Mapping[str, Any]) -> Move:
         ) from error
 
 
-def _plain(allocations: Allocations) -> dict[str, dict[str, int]]:
-    return {uuid: dict(resources) for uuid, resources in allocations.items()}
-
-
-def _allocations(body: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+def _allocations(body: Mapping[str, Any]) -> MutableAmounts:
     return {
         str(uuid): {str(name): int(amount) for name, amount in resources.items()}
         for uuid, resources in body.items()
@@ -126,14 +122,14 @@ def _allocations(body: Mapping[str, Any]) -> dict[str, dict[str, int]]:
 
 
 def left_on_source(
-    source: Allocations, destination: Allocations, sharing: Collection[str]
-) -> dict[str, dict[str, int]]:
+    source: Amounts, destination: Amounts, sharing: Collection[str]
+) -> MutableAmounts:
     """Return what the migration keeps once the instance holds `destination`.
 
     Everything, but on a provider that both places share: there instance and migration together
     hold the larger of the two amounts, since the disk exists once and either may be gone back to.
     """
-    left_amounts: dict[str, dict[str, int]] = {}
+    left_amounts: MutableAmounts = {}
     for uuid, resources in source.items():
         there = destination.get(uuid, {}) if uuid in sharing else {}
         left = {name: amount - there.get(name, 0) for name, amount in resources.items()}
@@ -144,25 +140,14 @@ def left_on_source(
 
 
 def both_places(
-    held_amounts: Allocations, destination: Allocations, sharing: Collection[str]
-) -> dict[str, dict[str, int]]:
+    held_amounts: Amounts, destination: Amounts, sharing: Collection[str]
+) -> MutableAmounts:
     """Return what an instance holds that is rebuilt at `destination` while its source is dead.
 
     The sum, but on a provider that both places share: there it holds what it needs now, so that
     nothing of the source is left on it when the source's own part is taken away.
     """
-    total = {uuid: dict(resources) for uuid, resources in held_amounts.items()}
-    for uuid, resources in destination.items():
-        there = total.setdefault(uuid, {})
-        for name, amount in resources.items():
-            there[name] = amount if uuid in sharing else there.get(name, 0) + amount
+    total = add(held_amounts, destination)
+    for uuid in destination.keys() & set(sharing):
+        total[uuid].update(destination[uuid])
     return total
-
-
-def holds_all(held_amounts: Allocations, part: Allocations) -> bool:
-    """Whether `held_amounts` has every amount of `part` on its provider."""
-    return all(
-        held_amounts.get(uuid, {}).get(name, 0) >= amount
-        for uuid, resources in part.items()
-        for name, amount in resources.items()
-    )

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compute_agent.errors import AllocationMoveFailed, PlacementError, PlacementUnavailable
+from compute_agent.placement.amounts import covers
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused
@@ -38,7 +39,6 @@ from compute_agent.scheduler.moves.claims import (
 from compute_agent.scheduler.moves.move import (
     Move,
     MoveKind,
-    holds_all,
     move_of,
 )
 from compute_agent.scheduler.placement import ClaimRefusal, Holding, Placement
@@ -286,7 +286,7 @@ class Mover:
                     f"Reverting the move of {move.instance} was refused: migration "
                     f"{move.migration} holds nothing, so the move was confirmed or never begun."
                 )
-        elif not holds_all(holding.allocations, move.source):
+        elif not covers(holding.allocations, move.source):
             raise MoveRefused(
                 f"Reverting the evacuation of {move.instance} was refused: it does not hold its "
                 f"source {move.source_root} any more."

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from compute_agent.placement.amounts import Amounts, copy_of
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.scheduler.candidates import Allocations, Answer, Candidate, ProviderSummary
+from compute_agent.scheduler.candidates import Answer, Candidate, ProviderSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Carried:
     :param aggregates: provider to the aggregates that it shares with.
     """
 
-    held: Allocations = field(default_factory=dict)
+    held: Amounts = field(default_factory=dict)
     aggregates: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def lessened(self, request: CandidateRequest) -> CandidateRequest | None:
@@ -67,7 +68,7 @@ class Carried:
     def _complete(
         self, candidate: Candidate, wanted_amounts: Mapping[str, int]
     ) -> Candidate | None:
-        allocations = {uuid: dict(amounts) for uuid, amounts in candidate.allocations.items()}
+        allocations = copy_of(candidate.allocations)
         served = list(candidate.mappings.get(UNSUFFIXED, ()))
         for pool, amounts in self.held.items():
             for name in amounts.keys() & wanted_amounts.keys():

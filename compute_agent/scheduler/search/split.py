@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
+from compute_agent.placement.amounts import MutableAmounts, add, subtract
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from compute_agent.request.guest_numa import GuestNode
@@ -19,8 +20,6 @@ from compute_agent.scheduler.search.layout_queries import CELL_GROUP, TRAIT_GROU
 
 _EXHAUSTIVE_UP_TO = 12
 """Cells of a host up to which every combination is looked at; beyond, the emptiest are taken."""
-
-Amounts = Mapping[str, Mapping[str, int]]
 
 
 def compose(answer: Answer, whole: GuestNode, probe: CandidateRequest) -> tuple[Candidate, ...]:
@@ -44,14 +43,14 @@ def compose(answer: Answer, whole: GuestNode, probe: CandidateRequest) -> tuple[
         if shares:
             composed[candidate.root] = Candidate(
                 candidate.root,
-                _sum(others, shares),
+                add(others, shares),
                 {**candidate.mappings, CELL_GROUP: tuple(shares)},
                 "split",
             )
     return tuple(composed.values())
 
 
-def share(cells: Sequence[ProviderSummary], whole: GuestNode) -> dict[str, dict[str, int]]:
+def share(cells: Sequence[ProviderSummary], whole: GuestNode) -> MutableAmounts:
     """Return the parts of `whole` by cell: the fewest cells, of these the fullest; {} if none do.
 
     Every cell taken gives at least one CPU and one MiB, so that the guest has a node there.
@@ -80,8 +79,8 @@ def _choices(
     return combinations(usable, count)
 
 
-def _parts(chosen: Sequence[ProviderSummary], needs: dict[str, int]) -> dict[str, dict[str, int]]:
-    parts: dict[str, dict[str, int]] = {cell.uuid: {} for cell in chosen}
+def _parts(chosen: Sequence[ProviderSummary], needs: dict[str, int]) -> MutableAmounts:
+    parts: MutableAmounts = {cell.uuid: {} for cell in chosen}
     for name, amount in needs.items():
         left = amount
         for index, cell in enumerate(chosen):
@@ -120,29 +119,14 @@ def _isolated(candidate: Candidate) -> set[str]:
     return {uuid for suffix in suffixes for uuid in candidate.mappings[suffix]}
 
 
-def _without(candidate: Candidate, probed: Mapping[str, int]) -> dict[str, dict[str, int]]:
+def _without(candidate: Candidate, probed: Mapping[str, int]) -> MutableAmounts:
     """Return what the candidate takes besides what the probe took from the guest's cell."""
-    rest = {uuid: dict(amounts) for uuid, amounts in candidate.allocations.items()}
-    for uuid in candidate.mappings.get(CELL_GROUP, ()):
-        for name, amount in probed.items():
-            rest[uuid][name] -= amount
-    positive = {
-        uuid: {name: amount for name, amount in amounts.items() if amount}
-        for uuid, amounts in rest.items()
-    }
-    return {uuid: amounts for uuid, amounts in positive.items() if amounts}
+    return subtract(
+        candidate.allocations, dict.fromkeys(candidate.mappings.get(CELL_GROUP, ()), probed)
+    )
 
 
 def _less(cell: ProviderSummary, amounts: Mapping[str, int]) -> ProviderSummary:
     """Return the cell as it is once other groups of the same request have taken their amounts."""
     used = {name: cell.used.get(name, 0) + amount for name, amount in amounts.items()}
     return replace(cell, used={**cell.used, **used})
-
-
-def _sum(others: Amounts, shares: Amounts) -> dict[str, dict[str, int]]:
-    total = {uuid: dict(amounts) for uuid, amounts in others.items()}
-    for uuid, amounts in shares.items():
-        taken = total.setdefault(uuid, {})
-        for name, amount in amounts.items():
-            taken[name] = taken.get(name, 0) + amount
-    return total

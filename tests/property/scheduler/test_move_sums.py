@@ -7,9 +7,10 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compute_agent.placement.amounts import covers
 from compute_agent.request.guest_numa import GuestNode
 from compute_agent.scheduler.filters.numa_topology import assignments
-from compute_agent.scheduler.moves.move import both_places, holds_all, left_on_source
+from compute_agent.scheduler.moves.move import both_places, left_on_source
 
 PROVIDERS = ("host", "cell", "pool", "other pool")
 SHARED = frozenset({"pool", "other pool"})
@@ -48,7 +49,7 @@ def test_an_evacuated_instance_holds_the_destination_once_its_source_is_taken_aw
     here = {p: n for p, n in source.items() if p not in SHARED} | pools
     there = {f"far {p}": n for p, n in destination.items() if p not in SHARED} | pools
     both = both_places(here, there, SHARED)
-    assert holds_all(both, here)
+    assert covers(both, here)
     assert {p: n for p, n in both.items() if p not in here or p in SHARED} == there
 
 
