@@ -180,12 +180,10 @@ class Allocations:
         doing, path = f"Reading the allocations of consumer {consumer}", _path(consumer)
         failed = errors.ConsumerAllocationRetrievalFailed
         version = self._connection.newest(CONSUMER_TYPE)
-        response = self._connection.call("GET", path, doing, version=version)
-        if response.status != 200:
-            raise responses.failure(failed, doing, "GET", path, response)
-        record: Record = responses.body_of(
-            response, failed, doing, "GET", path, response_schemas.CONSUMER
+        response = self._connection.read(
+            path, doing, response_schemas.CONSUMER, failed, version=version
         )
+        record: Record = response.json
         kind = record.get("consumer_type", UNTYPED)
         nature = ConsumerNature(None if kind == UNTYPED else kind, age_of(response.headers, clock))
         return record, nature
@@ -255,10 +253,7 @@ class Allocations:
         doing, path = f"Removing the allocations of consumer {consumer}", _path(consumer)
         kind = errors.AllocationDeleteFailed
         if force:
-            response = self._connection.call("DELETE", path, doing)
-            if response.status in (204, 404):
-                return response.status == 204
-            raise responses.failure(kind, doing, "DELETE", path, response)
+            return self._connection.delete(path, doing, kind)
         held = self.get_allocs_for_consumer(consumer)
         if not held["allocations"]:
             return False

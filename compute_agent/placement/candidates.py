@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from compute_agent import errors
-from compute_agent.placement import response_schemas, responses
+from compute_agent.placement import response_schemas
 from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
 from compute_agent.placement.transport import Microversion
 
@@ -46,10 +46,8 @@ class Candidates:
         doing = "Asking for allocation candidates"
         path = "/allocation_candidates?" + urlencode(list(parameters), safe=":,!")
         kind = errors.AllocationCandidateRetrievalFailed
-        response = self._connection.call("GET", path, doing, version=at, extended=extended)
-        if response.status != 200:
-            raise responses.failure(kind, doing, "GET", path, response)
-        body = responses.body_of(response, kind, doing, "GET", path, response_schemas.CANDIDATES)
+        shape = response_schemas.CANDIDATES
+        body = self._connection.get(path, doing, shape, kind, version=at, extended=extended)
         return CandidateAnswer(body["allocation_requests"], body["provider_summaries"], at)
 
     def get_usages(
@@ -64,11 +62,8 @@ class Candidates:
         doing, path = f"Reading the usage of project {project}", f"/usages?{urlencode(asked)}"
         kind = errors.UsageRetrievalFailed
         version = self._connection.newest(CONSUMER_TYPE)
-        response = self._connection.call("GET", path, doing, version=version)
-        if response.status != 200:
-            raise responses.failure(kind, doing, "GET", path, response)
         typed = version >= CONSUMER_TYPE
         shape = response_schemas.TYPED_USAGES if typed else response_schemas.USAGES
-        body = responses.body_of(response, kind, doing, "GET", path, shape)
+        body = self._connection.get(path, doing, shape, kind, version=version)
         usages: dict[str, Any] = body["usages"]
         return usages

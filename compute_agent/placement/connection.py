@@ -9,10 +9,11 @@ import contextvars
 import logging
 import threading
 import uuid as uuidlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 from compute_agent import errors
 from compute_agent.placement import responses
@@ -25,8 +26,15 @@ from compute_agent.placement.transport import (
     Timeout,
     Transport,
 )
+from compute_agent.state.shapes import Shape
 
 LOG = logging.getLogger(__name__)
+
+Refused: TypeAlias = type[errors.PlacementError]
+Refusals: TypeAlias = Mapping[int | str, Refused]
+"""Errors by status of an answer or, which goes first, by placement's error code."""
+
+NO_REFUSALS: Final[Refusals] = MappingProxyType({})
 
 BASE: Final[Microversion] = (1, 30)
 """Asked for wherever nothing newer is needed; the oldest that can reshape.  Error codes from
@@ -150,6 +158,91 @@ class Connection:
         if repeat is None:
             repeat = method != "POST"
         return self.retries.while_unavailable(attempt) if repeat else attempt()
+
+    def read(
+        self,
+        path: str,
+        doing: str,
+        shape: Shape,
+        error: Refused,
+        *,
+        version: Microversion = BASE,
+        extended: bool = False,
+        refusals: Refusals = NO_REFUSALS,
+    ) -> Response:
+        """Ask for something that must be there, and return the answer, a 200 of this shape.
+
+        :param doing: what this is for, as the beginning of a sentence.
+        :param error: raised for any other answer.
+        :param refusals: raised instead, by status or code of the answer.
+        """
+        response = self.call("GET", path, doing, version=version, extended=extended)
+        self._require(response, (200,), "GET", path, doing, error, refusals)
+        responses.body_of(response, error, doing, "GET", path, shape)
+        return response
+
+    def get(
+        self,
+        path: str,
+        doing: str,
+        shape: Shape,
+        error: Refused,
+        *,
+        version: Microversion = BASE,
+        extended: bool = False,
+        refusals: Refusals = NO_REFUSALS,
+    ) -> Any:
+        """As :meth:`read`, and return the body."""
+        return self.read(
+            path, doing, shape, error, version=version, extended=extended, refusals=refusals
+        ).json
+
+    def put(
+        self,
+        path: str,
+        body: object,
+        doing: str,
+        shape: Shape,
+        error: Refused,
+        *,
+        version: Microversion = BASE,
+        refusals: Refusals = NO_REFUSALS,
+    ) -> Any:
+        """Write something that is answered with a 200, and return the body, which has this shape.
+
+        The parameters are those of :meth:`read`.
+        """
+        response = self.call("PUT", path, doing, version=version, json=body)
+        self._require(response, (200,), "PUT", path, doing, error, refusals)
+        return responses.body_of(response, error, doing, "PUT", path, shape)
+
+    def delete(
+        self, path: str, doing: str, error: Refused, *, refusals: Refusals = NO_REFUSALS
+    ) -> bool:
+        """Delete something, and return whether it was there.
+
+        The parameters are those of :meth:`read`.
+        """
+        response = self.call("DELETE", path, doing)
+        self._require(response, (204, 404), "DELETE", path, doing, error, refusals)
+        return response.status == 204
+
+    def _require(
+        self,
+        response: Response,
+        statuses: Collection[int],
+        method: str,
+        path: str,
+        doing: str,
+        error: Refused,
+        refusals: Refusals,
+    ) -> None:
+        if response.status in statuses:
+            return
+        refused = refusals.get(response.status, error)
+        if code := responses.code_of(response):
+            refused = refusals.get(code, refused)
+        raise responses.failure(refused, doing, method, path, response)
 
     def _once(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from compute_agent import errors
-from compute_agent.placement import response_schemas, responses
+from compute_agent.placement import response_schemas
 from compute_agent.placement.connection import Connection
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.provider_tree.trait_names import COMPUTE_NODE, OWNER_NOVA
@@ -84,8 +84,5 @@ def members_of(connection: Connection, aggregate: str) -> list[str]:
 def _listed(connection: Connection, query: str) -> list[Mapping[str, Any]]:
     doing, path = "Listing the resource providers", f"/resource_providers{query}"
     kind = errors.ResourceProviderRetrievalFailed
-    response = connection.call("GET", path, doing)
-    if response.status != 200:
-        raise responses.failure(kind, doing, "GET", path, response)
-    body = responses.body_of(response, kind, doing, "GET", path, response_schemas.ROOTED_PROVIDERS)
+    body = connection.get(path, doing, response_schemas.ROOTED_PROVIDERS, kind)
     return cast("list[Mapping[str, Any]]", body["resource_providers"])

@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
-from compute_agent.placement.connection import BASE, REPARENT, Connection
-from compute_agent.placement.transport import Response
+from compute_agent.placement.connection import BASE, REPARENT, Connection, Refusals
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, complete_inventory
 from compute_agent.state.shapes import Shape
@@ -22,6 +21,13 @@ MAX_LISTED: Final = 200
 """Items in one ``in:`` list; more make the URL too long for what stands before placement."""
 
 NO_PARENT: Final = "parent provider UUID does not exist"
+
+NOT_FOUND: Final[Refusals] = {404: errors.ResourceProviderNotFound}
+WRITE_REFUSALS: Final[Refusals] = {
+    **NOT_FOUND,
+    responses.CONCURRENT_UPDATE: errors.ResourceProviderUpdateConflict,
+    responses.INVENTORY_IN_USE: errors.InventoryInUse,
+}
 
 T = TypeVar("T")
 
@@ -56,15 +62,12 @@ class Providers:
         """The provider of this uuid, None when placement says there is none."""
         doing, path = f"Reading provider {uuid}", f"/resource_providers/{uuid}"
         kind = errors.ResourceProviderRetrievalFailed
-        response = self._connection.call("GET", path, doing)
-        if response.status == 404:
+        shape = response_schemas.ROOTED_PROVIDER
+        try:
+            found = self._connection.get(path, doing, shape, kind, refusals=NOT_FOUND)
+        except errors.ResourceProviderNotFound:
             return None
-        if response.status != 200:
-            raise responses.failure(kind, doing, "GET", path, response)
-        return cast(
-            PlacementProvider,
-            responses.body_of(response, kind, doing, "GET", path, response_schemas.ROOTED_PROVIDER),
-        )
+        return cast(PlacementProvider, found)
 
     def sharing(self, aggregates: Collection[str]) -> list[PlacementProvider]:
         """Providers that share their inventory through any of these aggregates."""
@@ -98,12 +101,7 @@ class Providers:
         doing = f"Reading the allocations on {name} ({uuid})"
         path = f"/resource_providers/{uuid}/allocations"
         kind = errors.ResourceProviderAllocationRetrievalFailed
-        response = self._connection.call("GET", path, doing)
-        if response.status != 200:
-            raise responses.failure(kind, doing, "GET", path, response)
-        body = responses.body_of(
-            response, kind, doing, "GET", path, response_schemas.PROVIDER_ALLOCATIONS
-        )
+        body = self._connection.get(path, doing, response_schemas.PROVIDER_ALLOCATIONS, kind)
         return cast("dict[str, dict[str, Any]]", body["allocations"])
 
     # -- writing -----------------------------------------------------------------------------
@@ -135,7 +133,9 @@ class Providers:
             if response.status == 409:
                 found = self.get(uuid)
                 if found is None:
-                    raise self._name_taken(kind, doing, "POST", path, name, response)
+                    failure = responses.failure(kind, doing, "POST", path, response)
+                    self._name_holder(failure, name)
+                    raise failure
                 return self._adopt(found, name, parent_uuid, doing)
             if response.status == 400 and NO_PARENT in responses.explanation(response):
                 raise responses.failure(
@@ -161,15 +161,15 @@ class Providers:
         if reparents:
             version = REPARENT
             body["parent_provider_uuid"] = parent_uuid
-        response = self._connection.call("PUT", path, doing, version=version, json=body)
-        kind = errors.ResourceProviderUpdateFailed
-        if response.status == 200:
-            # a login page has the same status, and has renamed nothing
-            responses.body_of(response, kind, doing, "PUT", path, response_schemas.PROVIDER)
-            return
-        if responses.code_of(response) == responses.DUPLICATE_NAME:
-            raise self._name_taken(kind, doing, "PUT", path, name, response)
-        raise _write_failure(kind, doing, "PUT", path, response)
+        shape, kind = response_schemas.PROVIDER, errors.ResourceProviderUpdateFailed
+        try:
+            self._connection.put(
+                path, body, doing, shape, kind, version=version, refusals=WRITE_REFUSALS
+            )
+        except errors.ResourceProviderUpdateFailed as failure:
+            if failure.code == responses.DUPLICATE_NAME:
+                self._name_holder(failure, name)
+            raise
 
     def delete(self, uuid: str, name: str) -> None:
         """Delete a provider; one that is not there is no error.
@@ -177,14 +177,8 @@ class Providers:
         :raises errors.ResourceProviderInUse: it has allocations or children.
         """
         doing, path = f"Deleting provider {name} ({uuid})", f"/resource_providers/{uuid}"
-        response = self._connection.call("DELETE", path, doing)
-        if response.status in (204, 404):
-            return
-        if response.status == 409:
-            raise responses.failure(errors.ResourceProviderInUse, doing, "DELETE", path, response)
-        raise responses.failure(
-            errors.ResourceProviderDeletionFailed, doing, "DELETE", path, response
-        )
+        kind = errors.ResourceProviderDeletionFailed
+        self._connection.delete(path, doing, kind, refusals={409: errors.ResourceProviderInUse})
 
     def put_inventories(
         self, uuid: str, name: str, generation: int, inventory: Inventory
@@ -197,10 +191,7 @@ class Providers:
         """
         doing, path = f"Replacing the inventories of {name} ({uuid})", _path(uuid, "inventories")
         body = inventory_body(generation, inventory)
-        response = self._connection.call("PUT", path, doing, json=body)
-        if response.status == 409 and responses.code_of(response) == responses.INVENTORY_IN_USE:
-            raise responses.failure(errors.InventoryInUse, doing, "PUT", path, response)
-        return self._written(response, errors.InvalidInventory, doing, path)
+        return self._write(path, body, doing, errors.InvalidInventory)
 
     def put_traits(
         self, uuid: str, name: str, generation: int, traits: Iterable[str]
@@ -212,8 +203,7 @@ class Providers:
         """
         doing, path = f"Replacing the traits of {name} ({uuid})", _path(uuid, "traits")
         body = {"resource_provider_generation": generation, "traits": sorted(traits)}
-        response = self._connection.call("PUT", path, doing, json=body)
-        return self._written(response, errors.TraitCreationFailed, doing, path)
+        return self._write(path, body, doing, errors.TraitCreationFailed)
 
     def put_aggregates(
         self, uuid: str, name: str, generation: int, aggregates: Iterable[str]
@@ -224,8 +214,7 @@ class Providers:
         """
         doing, path = f"Replacing the aggregates of {name} ({uuid})", _path(uuid, "aggregates")
         body = {"resource_provider_generation": generation, "aggregates": sorted(aggregates)}
-        response = self._connection.call("PUT", path, doing, json=body)
-        return self._written(response, errors.ResourceProviderUpdateFailed, doing, path)
+        return self._write(path, body, doing, errors.ResourceProviderUpdateFailed)
 
     # -- names -------------------------------------------------------------------------------
 
@@ -235,12 +224,8 @@ class Providers:
         for some in _batches(sorted(names), self._max_listed):
             quoted = ",".join(quote(name, safe="") for name in some)
             path, doing = f"/traits?name=in:{quoted}", "Asking which traits exist"
-            response = self._connection.call("GET", path, doing)
             kind = errors.TraitRetrievalFailed
-            if response.status != 200:
-                raise responses.failure(kind, doing, "GET", path, response)
-            body = responses.body_of(response, kind, doing, "GET", path, response_schemas.TRAITS)
-            known.update(body["traits"])
+            known.update(self._connection.get(path, doing, response_schemas.TRAITS, kind)["traits"])
         return known
 
     def create_trait(self, name: str) -> None:
@@ -277,30 +262,21 @@ class Providers:
     def _list(self, query: str, doing: str) -> list[PlacementProvider]:
         path = f"/resource_providers?{query}"
         kind = errors.ResourceProviderRetrievalFailed
-        response = self._connection.call("GET", path, doing)
-        if response.status != 200:
-            raise responses.failure(kind, doing, "GET", path, response)
-        body = responses.body_of(response, kind, doing, "GET", path, response_schemas.PROVIDERS)
+        body = self._connection.get(path, doing, response_schemas.PROVIDERS, kind)
         return cast("list[PlacementProvider]", body["resource_providers"])
 
     def _read(
         self, uuid: str, name: str, aspect: str, kind: type[errors.PlacementError], shape: Shape
     ) -> Any:
         doing, path = f"Reading the {aspect} of {name} ({uuid})", _path(uuid, aspect)
-        response = self._connection.call("GET", path, doing)
-        if response.status == 404:
-            raise responses.failure(errors.ResourceProviderNotFound, doing, "GET", path, response)
-        if response.status != 200:
-            raise responses.failure(kind, doing, "GET", path, response)
-        return responses.body_of(response, kind, doing, "GET", path, shape)
+        return self._connection.get(path, doing, shape, kind, refusals=NOT_FOUND)
 
-    def _written(
-        self, response: Response, kind: type[errors.PlacementError], doing: str, path: str
+    def _write(
+        self, path: str, body: object, doing: str, kind: type[errors.PlacementError]
     ) -> AtGeneration[None]:
-        if response.status != 200:
-            raise _write_failure(kind, doing, "PUT", path, response)
-        body = responses.body_of(response, kind, doing, "PUT", path, response_schemas.WRITTEN)
-        return AtGeneration(body["resource_provider_generation"], None)
+        shape = response_schemas.WRITTEN
+        written = self._connection.put(path, body, doing, shape, kind, refusals=WRITE_REFUSALS)
+        return AtGeneration(written["resource_provider_generation"], None)
 
     def _adopt(
         self, found: PlacementProvider, name: str, parent_uuid: str | None, doing: str
@@ -313,21 +289,12 @@ class Providers:
             "or delete it if it has no allocations"
         )
 
-    def _name_taken(
-        self,
-        kind: type[errors.ResourceProviderUpdateFailed],
-        doing: str,
-        method: str,
-        path: str,
-        name: str,
-        response: Response,
-    ) -> errors.ResourceProviderUpdateFailed:
-        failure = responses.failure(kind, doing, method, path, response)
+    def _name_holder(self, failure: errors.ResourceProviderUpdateFailed, name: str) -> None:
+        """Add to a failure which provider has the name, if there is one."""
         holder = self.by_name(name)
         if holder is not None:
             failure.name_conflict_uuid = holder["uuid"]
             failure.add_note(f"The name belongs to provider {holder['uuid']}.")
-        return failure
 
 
 def inventory_body(generation: int, inventory: Inventory) -> dict[str, Any]:
@@ -336,18 +303,6 @@ def inventory_body(generation: int, inventory: Inventory) -> dict[str, Any]:
         "resource_provider_generation": generation,
         "inventories": {rc: dict(record) for rc, record in inventory.items()},
     }
-
-
-def _write_failure(
-    kind: type[errors.PlacementError], doing: str, method: str, path: str, response: Response
-) -> errors.PlacementError:
-    if responses.is_conflict(response):
-        kind = errors.ResourceProviderUpdateConflict
-    elif response.status == 404:
-        kind = errors.ResourceProviderNotFound
-    elif response.status != 400 and not issubclass(kind, errors.ResourceProviderUpdateFailed):
-        kind = errors.ResourceProviderUpdateFailed
-    return responses.failure(kind, doing, method, path, response)
 
 
 def _path(uuid: str, aspect: str) -> str:

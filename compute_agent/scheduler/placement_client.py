@@ -245,11 +245,7 @@ class PlacementClient:
         return providers
 
     def _get(self, path: str, doing: str, shape: Shape) -> Any:
-        response = self._connection.call("GET", path, doing)
-        kind = errors.ResourceProviderRetrievalFailed
-        if response.status != 200:
-            raise responses.failure(kind, doing, "GET", path, response)
-        return responses.body_of(response, kind, doing, "GET", path, shape)
+        return self._connection.get(path, doing, shape, errors.ResourceProviderRetrievalFailed)
 
     def _keep_names(self, providers: Sequence[Mapping[str, Any]]) -> None:
         now = self._clock()
