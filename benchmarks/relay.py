@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 
-from compute_agent.placement.transport import Microversion, Response, Timeout, Transport
+from compute_agent.placement.transport import Request, Response, Transport
 
 
 class Relay(ABC):
@@ -14,23 +15,8 @@ class Relay(ABC):
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        microversion: Microversion,
-        json: object = None,
-        global_request_id: str | None = None,
-        timeout: Timeout | None = None,
-        *,
-        extended: bool = False,
-    ) -> Response:
-        def send() -> Response:
-            return self._inner.request(
-                method, path, microversion, json, global_request_id, timeout, extended=extended
-            )
-
-        return self.relay(method, path, send)
+    def send(self, request: Request) -> Response:
+        return self.relay(request.method, request.path, partial(self._inner.send, request))
 
     @abstractmethod
     def relay(self, method: str, path: str, send: Callable[[], Response]) -> Response:

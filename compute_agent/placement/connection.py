@@ -11,7 +11,7 @@ import threading
 import uuid as uuidlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +22,7 @@ from compute_agent.placement.transport import (
     EXTENSIONS,
     WRITES,
     Microversion,
+    Request,
     Response,
     Timeout,
     Transport,
@@ -152,8 +153,10 @@ class Connection:
         :raises errors.PlacementError: as :func:`answers.raise_unless_answered`.
         """
 
+        request = Request(method, path, version, json, timeout=timeout, extended=extended)
+
         def attempt() -> Response:
-            return self._once(method, path, doing, version, json, timeout, extended)
+            return self._once(request, doing)
 
         if repeat is None:
             repeat = method != "POST"
@@ -244,24 +247,13 @@ class Connection:
             refused = refusals.get(code, refused)
         raise responses.failure(refused, doing, method, path, response)
 
-    def _once(
-        self,
-        method: str,
-        path: str,
-        doing: str,
-        version: Microversion,
-        json: object,
-        timeout: Timeout | None,
-        extended: bool,
-    ) -> Response:
-        asked = {"extended": True} if extended else {}
+    def _once(self, request: Request, doing: str) -> Response:
+        method, path = request.method, request.path
         tally = _tally.get()
         global_id = tally.global_request_id if tally else new_global_request_id()
         status = None
         try:
-            response = self.transport.request(
-                method, path, version, json, global_id, timeout, **asked
-            )
+            response = self.transport.send(replace(request, global_request_id=global_id))
             status = response.status
         except errors.PlacementUnavailable:
             # Whoever answers next may be another placement.
@@ -273,10 +265,8 @@ class Connection:
                 tally.count(method, path, status)
             if self._on_request is not None:
                 self._on_request(method, path, status)
-        LOG.debug(
-            "%s %s -> %s [%s] global [%s]", method, path, status, response.request_id, global_id
-        )
-        responses.raise_unless_answered(doing, method, path, version, response)
+        LOG.debug("%s -> %s [%s] global [%s]", request, status, response.request_id, global_id)
+        responses.raise_unless_answered(doing, method, path, request.microversion, response)
         return response
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import json as jsonlib
+import json
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -13,11 +13,9 @@ from compute_agent import errors, extras
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 from compute_agent.placement.transport import (
-    Microversion,
+    Request,
     Response,
-    Timeout,
     make_response,
-    request_headers,
 )
 
 
@@ -57,21 +55,12 @@ class InProcessTransport:
             ) from exc
         return cls(app)
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        microversion: Microversion,
-        json: object = None,
-        global_request_id: str | None = None,
-        timeout: Timeout | None = None,  # noqa: ARG002 - a function call has no read timeout
-        *,
-        extended: bool = False,
-    ) -> Response:
-        body = b"" if json is None else jsonlib.dumps(json).encode()
-        plain, _, query = path.partition("?")
+    def send(self, request: Request) -> Response:
+        """See `Transport.send`; a function call has no read timeout."""
+        body = b"" if request.json is None else json.dumps(request.json).encode()
+        plain, _, query = request.path.partition("?")
         environ: dict[str, Any] = {
-            "REQUEST_METHOD": method,
+            "REQUEST_METHOD": request.method,
             "SCRIPT_NAME": "",
             "PATH_INFO": unquote(plain, "latin-1"),
             "QUERY_STRING": query,
@@ -90,8 +79,7 @@ class InProcessTransport:
         }
         if body:
             environ["CONTENT_TYPE"] = "application/json"
-        headers = request_headers(microversion, global_request_id, extended=extended)
-        headers |= {"X-Auth-Token": "admin", "X-Roles": "admin,service,reader"}
+        headers = request.headers() | {"X-Auth-Token": "admin", "X-Roles": "admin,service,reader"}
         environ |= {f"HTTP_{k.upper().replace('-', '_')}": v for k, v in headers.items()}
         answer: dict[str, Any] = {}
 

@@ -18,7 +18,7 @@ from keystoneauth1 import session as ka_session
 
 from compute_agent import errors
 from compute_agent.bounded_http.session import LONGEST_PAUSE, AnswerRefused, BoundedSession
-from compute_agent.placement.transport import Microversion, Response, Timeout, request_headers
+from compute_agent.placement.transport import Request, Response, Timeout
 
 LOG = logging.getLogger(__name__)
 
@@ -108,31 +108,21 @@ class KeystoneTransport:
 
         return cls(load)
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        microversion: Microversion,
-        json: object = None,
-        global_request_id: str | None = None,
-        timeout: Timeout | None = None,
-        *,
-        extended: bool = False,
-    ) -> Response:
-        asked = f"{method} {path}"
+    def send(self, request: Request) -> Response:
         arguments: dict[str, Any] = {
-            "headers": request_headers(microversion, global_request_id, extended=extended),
+            "headers": request.headers(),
             "raise_exc": False,
-            "timeout": self._timeout or timeout or (CONNECT_TIMEOUT, READ_TIMEOUT),
+            "timeout": self._timeout or request.timeout or (CONNECT_TIMEOUT, READ_TIMEOUT),
         }
-        if json is not None:
-            arguments["json"] = json
+        if request.json is not None:
+            arguments["json"] = request.json
+        method, path = request.method, request.path
         try:
             answer = self._get_adapter().request(path, method, **arguments)
         except NOTHING_TO_ASK_WITH as exc:
             self._forget_adapter()
             raise errors.PlacementUnauthorized(
-                f"{asked} was not sent: {exc}. Check the auth options, region_name and "
+                f"{request} was not sent: {exc}. Check the auth options, region_name and "
                 "endpoint_override of [placement] and the catalogue of keystone",
                 status=getattr(exc, "http_status", None),
                 method=method,
@@ -141,10 +131,10 @@ class KeystoneTransport:
         except ka_exc.ConnectionError as exc:
             if refused := refused_answer(exc):
                 raise errors.PlacementAnswerRefused(
-                    f"{asked} got no answer that can be used: {refused}", method=method, path=path
+                    f"{request} got no answer that can be used: {refused}", method=method, path=path
                 ) from exc
             raise errors.PlacementAPIConnectFailure(
-                f"{asked} got no answer: {exc}", method=method, path=path
+                f"{request} got no answer: {exc}", method=method, path=path
             ) from exc
         except ka_exc.HttpError as exc:
             # Only keystone's own answers arrive here: placement's are returned, not raised.
@@ -152,25 +142,25 @@ class KeystoneTransport:
                 errors.PlacementUnavailable if exc.http_status >= 500 else errors.PlacementError
             )
             raise failure(
-                f"{asked} was not sent, keystone answered: {exc}", method=method, path=path
+                f"{request} was not sent, keystone answered: {exc}", method=method, path=path
             ) from exc
         except OSError as exc:
             # The HTTP library says in this way that a file named by the options is not there.
             self._forget_adapter()
             raise errors.PlacementUnauthorized(
-                f"{asked} was not sent: {exc}. Check cafile, certfile and keyfile of [placement]",
+                f"{request} was not sent: {exc}. Check cafile, certfile and keyfile of [placement]",
                 method=method,
                 path=path,
             ) from exc
         except ka_exc.ClientException as exc:
             self._forget_adapter()
             raise errors.PlacementError(
-                f"{asked} was not sent: {exc}", method=method, path=path
+                f"{request} was not sent: {exc}", method=method, path=path
             ) from exc
         except MISREAD as exc:
             self._forget_adapter()
             raise errors.PlacementError(
-                f"{asked} was not sent: keystone answered something that cannot be used "
+                f"{request} was not sent: keystone answered something that cannot be used "
                 f"({type(exc).__name__}: {exc}). Check what answers at auth_url of [placement]",
                 method=method,
                 path=path,

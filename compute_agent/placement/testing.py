@@ -5,22 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    pass
-from compute_agent.placement.transport import WRITES, Microversion, Response, Timeout, Transport
+from compute_agent.placement.transport import Request, Response, Transport
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """One request that was made and what came of it (``response`` None: there was no answer)."""
 
-    method: str
-    path: str
-    microversion: Microversion
-    json: Any
-    global_request_id: str | None
+    request: Request
     response: Response | None
 
 
@@ -41,47 +35,28 @@ class RecordingTransport:
     exchanges: list[Exchange] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        microversion: Microversion,
-        json: object = None,
-        global_request_id: str | None = None,
-        timeout: Timeout | None = None,
-        *,
-        extended: bool = False,
-    ) -> Response:
+    def send(self, request: Request) -> Response:
         response: Response | None = None
-        # only where it is wanted: a transport need not know of extensions
-        asked = {"extended": True} if extended else {}
         try:
             if self.before is not None:
-                response = self.before(method, path, json)
+                response = self.before(request.method, request.path, request.json)
             if response is None:
-                response = self.inner.request(
-                    method, path, microversion, json, global_request_id, timeout, **asked
-                )
+                response = self.inner.send(request)
             if self.after is not None:
-                response = self.after(method, path, json, response)
+                response = self.after(request.method, request.path, request.json, response)
             return response
         finally:
-            exchange = Exchange(method, path, microversion, json, global_request_id, response)
             with self._lock:
-                self.exchanges.append(exchange)
+                self.exchanges.append(Exchange(request, response))
 
     @property
     def requests(self) -> list[str]:
         """``METHOD /path`` of every request, in the order they ended."""
-        return [f"{exchange.method} {exchange.path}" for exchange in self.exchanges]
+        return [str(exchange.request) for exchange in self.exchanges]
 
     @property
     def writes(self) -> list[str]:
-        return [
-            f"{exchange.method} {exchange.path}"
-            for exchange in self.exchanges
-            if exchange.method in WRITES
-        ]
+        return [str(exchange.request) for exchange in self.exchanges if exchange.request.writes]
 
     def clear(self) -> None:
         with self._lock:

@@ -10,12 +10,9 @@ from __future__ import annotations
 import json as jsonlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from compute_agent import errors
-
-if TYPE_CHECKING:
-    pass
 
 Microversion: TypeAlias = tuple[int, int]
 Timeout: TypeAlias = tuple[float, float]
@@ -26,6 +23,49 @@ EXTENSIONS: Final = "placement-ext"
 
 GLOBAL_ID_HEADER: Final = "X-Openstack-Request-Id"
 WRITES: Final = frozenset({"POST", "PUT", "DELETE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request to placement.
+
+    :ivar path: path and query string, quoted, starting with ``/``.
+    :ivar json: the body; None sends none.
+    :ivar timeout: seconds to connect and to read; None takes the transport's own.
+    :ivar extended: ask for this project's extensions of the API beside the microversion; a
+        placement that has none ignores that.
+    """
+
+    method: str
+    path: str
+    microversion: Microversion
+    json: object = None
+    global_request_id: str | None = None
+    timeout: Timeout | None = None
+    extended: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change something."""
+        return self.method in WRITES
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that every transport sends with it."""
+        from compute_agent import __version__
+
+        major, minor = self.microversion
+        extensions = f", {EXTENSIONS} 1.0" if self.extended else ""
+        headers = {
+            "Accept": "application/json",
+            VERSION_HEADER: f"placement {major}.{minor}{extensions}",
+            "User-Agent": f"compute-agent/{__version__}",
+        }
+        if self.global_request_id:
+            headers[GLOBAL_ID_HEADER] = self.global_request_id
+        return headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,46 +86,12 @@ class Response:
 class Transport(Protocol):
     """Anything that carries one request to placement and brings the answer back."""
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        microversion: Microversion,
-        json: object = None,
-        global_request_id: str | None = None,
-        timeout: Timeout | None = None,
-        *,
-        extended: bool = False,
-    ) -> Response:
+    def send(self, request: Request) -> Response:
         """Send one request.
 
-        :param path: path and query string, quoted, starting with ``/``.
-        :param json: the body; None sends none.
-        :param timeout: seconds to connect and to read; None takes the transport's own.
-        :param extended: ask for this project's extensions of the API beside the microversion.
         :raises errors.PlacementAPIConnectFailure: there was no answer.
         :raises errors.PlacementUnauthorized: there is nothing to ask with.
         """
-
-
-def request_headers(
-    microversion: Microversion, global_request_id: str | None, *, extended: bool = False
-) -> dict[str, str]:
-    """The headers every request carries.
-
-    :param extended: ask for the extensions; a placement that has none ignores that.
-    """
-    from compute_agent import __version__
-
-    extensions = f", {EXTENSIONS} 1.0" if extended else ""
-    headers = {
-        "Accept": "application/json",
-        VERSION_HEADER: f"placement {microversion[0]}.{microversion[1]}{extensions}",
-        "User-Agent": f"compute-agent/{__version__}",
-    }
-    if global_request_id:
-        headers[GLOBAL_ID_HEADER] = global_request_id
-    return headers
 
 
 def make_response(status: int, headers: Iterable[tuple[str, str]], text: str) -> Response:
@@ -106,21 +112,11 @@ class ReadOnlyTransport:
 
     inner: Transport
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        microversion: Microversion,
-        json: object = None,
-        global_request_id: str | None = None,
-        timeout: Timeout | None = None,
-        *,
-        extended: bool = False,
-    ) -> Response:
-        if method in WRITES:
+    def send(self, request: Request) -> Response:
+        if request.writes:
             raise errors.PlacementError(
-                f"{method} {path} was not sent: this command only reads", method=method, path=path
+                f"{request} was not sent: this command only reads",
+                method=request.method,
+                path=request.path,
             )
-        return self.inner.request(
-            method, path, microversion, json, global_request_id, timeout, extended=extended
-        )
+        return self.inner.send(request)

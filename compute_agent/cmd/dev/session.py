@@ -27,6 +27,7 @@ from compute_agent.cmd.dev.tree_reading import ProviderLines, read_tree
 from compute_agent.cmd.dev.tree_view import provider_tree
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.keystone import KeystoneTransport
+from compute_agent.placement.transport import Request
 
 LISTENING = re.compile(r"^placement-server: listening on (\S+)$", re.MULTILINE)
 START_SECONDS = 120.0
@@ -250,7 +251,7 @@ def _answers(url: str) -> bool:
     from compute_agent.errors import PlacementUnavailable
 
     try:
-        KeystoneTransport.to_endpoint(url).request("GET", "/", (1, 0), timeout=(2.0, 5.0))
+        KeystoneTransport.to_endpoint(url).send(Request("GET", "/", (1, 0), timeout=(2.0, 5.0)))
     except PlacementUnavailable as error:
         logging.getLogger(__name__).debug("Not yet: %s", error)
         return False

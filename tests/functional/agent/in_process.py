@@ -12,7 +12,7 @@ from typing import Any
 from compute_agent.agent import assembly
 from compute_agent.conf import new_config
 from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transport import Request, Response
 from compute_agent.tracker.resource_tracker import PassResult
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from placement_server.app import build_app
@@ -41,14 +41,15 @@ class LyingTransport:
     def honest(self) -> None:
         self._lie = None
 
-    def request(self, method: str, path: str, *arguments: Any, **named: Any) -> Response:
+    def send(self, request: Request) -> Response:
+        method, path = request.method, request.path
         if self._lie is not None:
             lied_method, pattern, answer = self._lie
             if re.fullmatch(lied_method, method) and re.search(pattern, path):
                 self.told += 1
                 return answer()
         self.before(method, path)
-        answer = self._behind.request(method, path, *arguments, **named)
+        answer = self._behind.send(request)
         self.after(method, path, answer)
         return answer
 

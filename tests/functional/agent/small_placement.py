@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transport import Request, Response
 
 _OF_ONE = re.compile(r"/resource_providers/([^/]+)/(inventories|traits|aggregates)")
 
@@ -25,11 +25,10 @@ class SmallPlacement:
         self.calls: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def request(self, method: str, path: str, *_more: Any, **_named: Any) -> Response:
-        body = _more[1] if len(_more) > 1 else _named.get("json")
+    def send(self, request: Request) -> Response:
         with self._lock:
-            self.calls[method] += 1
-            status, document = self._answer(method, path, body)
+            self.calls[request.method] += 1
+            status, document = self._answer(request.method, request.path, request.json)
         text = "" if document is None else json.dumps(document)
         return Response(status, {}, document, text)
 

@@ -11,6 +11,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.agent.commands import AgentCommands
+from compute_agent.placement.transport import Request
 from compute_agent.tracker.device_faults import UNKNOWN_BOOT, boot_id
 from compute_agent.virt.layout.application import UNHEALTHY
 from tests.functional.agent.in_process import Node, placement_app
@@ -70,7 +71,7 @@ class Host:
 
     def break_down(self) -> None:
         """The driver, or an operator, marks the GPU; the next pass takes it out of use."""
-        self.node.transport.request("PUT", f"/traits/{UNHEALTHY}", (1, 39))
+        self.node.transport.send(Request("PUT", f"/traits/{UNHEALTHY}", (1, 39)))
         self.node.parts.report.change_traits(self.gpu.uuid, add=[UNHEALTHY])
         self.node.parts.report.drop_cache()
         assert self.node.run().completed

@@ -19,6 +19,7 @@ from compute_agent.drift.instances.nova import Compute
 from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.placement.retries import Retries
+from compute_agent.placement.transport import Request
 from compute_agent.scheduler.placement_client import PlacementClient
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.lies.elsewhere import Elsewhere
@@ -161,7 +162,7 @@ def test_a_keystone_that_lies_is_an_error_of_placement(
     )
     proxy.lie(lie.tell, elsewhere.url)
     with pytest.raises(errors.PlacementError):
-        transport.request("GET", "/", (1, 0))
+        transport.send(Request("GET", "/", (1, 0)))
 
 
 def token(**changes: Any) -> Entry:
@@ -194,7 +195,7 @@ def test_a_token_of_wrong_types_is_an_error_of_placement(
     transport = KeystoneTransport.from_conf(configured(placement=password(proxy)))
     proxy.lie(lie.tell, "")
     with pytest.raises(errors.PlacementError):
-        transport.request("GET", "/", (1, 0))
+        transport.send(Request("GET", "/", (1, 0)))
 
 
 @pytest.mark.parametrize("value", ["86400", "-5", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT"])
@@ -212,7 +213,7 @@ def test_keystoneauth_sleeps_no_longer_than_a_period_for_a_retry_after(
     }
     conf = configured(placement=options, DEFAULT={"update_resources_interval": 1})
     proxy.lie(says({}, "503 Busy", Retry_After=value), "")
-    answered = KeystoneTransport.from_conf(conf).request("GET", "/", (1, 0))
+    answered = KeystoneTransport.from_conf(conf).send(Request("GET", "/", (1, 0)))
     assert answered.status == 503
     assert float(answered.headers["retry-after"]) <= 1.0
     told = [record.getMessage() for record in caplog.records if "Retry-After" in record.message]

@@ -17,7 +17,7 @@ from compute_agent.agent.rpc import RpcServer
 from compute_agent.cmd.manage import main as manage
 from compute_agent.placement.in_process import InProcessTransport
 from compute_agent.placement.keystone import KeystoneTransport
-from compute_agent.placement.transport import Transport
+from compute_agent.placement.transport import Request, Transport
 from compute_agent.virt.driver import InstanceDevices
 from tests.fixtures import programs
 from tests.functional.manage.cloud import Cloud, running_cloud
@@ -34,7 +34,7 @@ class PlacementView:
     transport: Transport
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        response = self.transport.request(method, path, VERSION, body)
+        response = self.transport.send(Request(method, path, VERSION, body))
         assert response.status < 300, f"{method} {path}: {response.status} {response.text}"
         return response.json
 
@@ -97,7 +97,7 @@ class PlacementView:
         version = (1, 37)
         if consumer_type is not None:
             version, body["consumer_type"] = VERSION, consumer_type
-        response = self.transport.request("PUT", f"/allocations/{consumer}", version, body)
+        response = self.transport.send(Request("PUT", f"/allocations/{consumer}", version, body))
         assert response.status == 204, response.text
         return consumer
 

@@ -7,24 +7,23 @@ import os
 import signal
 import sys
 from itertools import count
-from typing import Any
 
 from compute_agent.cmd.manage import main as manage
 from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import WRITES, Response
+from compute_agent.placement.transport import Request, Response
 
 
 def main() -> int:
     doomed = int(sys.argv[1])
     numbers = count(1)
-    send = InProcessTransport.request
+    forward = InProcessTransport.send
 
-    def request(self: InProcessTransport, method: str, *rest: Any, **named: Any) -> Response:
-        if method in WRITES and next(numbers) == doomed:
+    def send(self: InProcessTransport, request: Request) -> Response:
+        if request.writes and next(numbers) == doomed:
             os.kill(os.getpid(), signal.SIGKILL)
-        return send(self, method, *rest, **named)
+        return forward(self, request)
 
-    InProcessTransport.request = request  # type: ignore[assignment,method-assign]
+    InProcessTransport.send = send  # type: ignore[method-assign]
     return manage.main(sys.argv[2:])
 
 

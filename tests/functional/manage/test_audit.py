@@ -2,13 +2,12 @@
 
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from compute_agent.cmd.manage.progress import ProgressBars
 from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transport import Request, Response
 from tests.functional.manage.conftest import Agent, Operator, PlacementView
 
 NOW = "--min-age=0"
@@ -145,17 +144,15 @@ def test_a_consumer_that_changed_since_it_was_read_is_not_deleted(
 ) -> None:
     root = offline.placement.new_host()
     consumer = offline.placement.claim({root: {"VCPU": 1}})
-    send = InProcessTransport.request
+    forward = InProcessTransport.send
 
-    def request(
-        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
-    ) -> Response:
-        if method == "PUT" and path == f"/allocations/{consumer}":
-            held = send(self, "GET", path, (1, 38)).json
-            assert send(self, "PUT", path, (1, 38), held).status == 204
-        return send(self, method, path, *rest, **named)
+    def send(self: InProcessTransport, request: Request) -> Response:
+        if request.method == "PUT" and request.path == f"/allocations/{consumer}":
+            held = forward(self, Request("GET", request.path, (1, 38))).json
+            assert forward(self, Request("PUT", request.path, (1, 38), held)).status == 204
+        return forward(self, request)
 
-    monkeypatch.setattr(InProcessTransport, "request", request)
+    monkeypatch.setattr(InProcessTransport, "send", send)
     result = offline.run("audit", listed(offline), NOW, "--delete", "--json")
     assert result.status == 3
     assert result.document["kept"][0]["uuid"] == consumer
@@ -168,16 +165,14 @@ def test_1_when_placement_goes_away_while_deleting_and_what_was_deleted_is_said(
 ) -> None:
     root = offline.placement.new_host()
     consumers = sorted(offline.placement.claim({root: {"VCPU": 1}}) for _ in range(2))
-    send = InProcessTransport.request
+    forward = InProcessTransport.send
 
-    def request(
-        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
-    ) -> Response:
-        if method == "PUT" and path == f"/allocations/{consumers[1]}":
+    def send(self: InProcessTransport, request: Request) -> Response:
+        if request.method == "PUT" and request.path == f"/allocations/{consumers[1]}":
             return Response(503, {}, None, "away")
-        return send(self, method, path, *rest, **named)
+        return forward(self, request)
 
-    monkeypatch.setattr(InProcessTransport, "request", request)
+    monkeypatch.setattr(InProcessTransport, "send", send)
     result = offline.run("audit", listed(offline), NOW, "--delete", "--json")
     assert result.status == 1
     assert result.document["deleted"] == consumers[:1]

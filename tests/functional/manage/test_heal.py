@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transport import Request, Response
 from compute_agent.virt.driver import CellUse, InstanceDevices
 from tests.functional.manage.conftest import REPOSITORY, Agent, Operator
 from tests.functional.manage.described_instances import (
@@ -299,14 +299,12 @@ def test_an_instance_that_changes_meanwhile_is_looked_at_again(
 ) -> None:
     root = flat_host(offline.placement)
     one = instance("flat")
-    send = InProcessTransport.request
+    forward = InProcessTransport.send
     raced: list[str] = []
 
-    def request(
-        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
-    ) -> Response:
-        if method == "PUT" and path == f"/allocations/{one['uuid']}" and not raced:
-            raced.append(path)
+    def send(self: InProcessTransport, request: Request) -> Response:
+        if request.method == "PUT" and request.path == f"/allocations/{one['uuid']}" and not raced:
+            raced.append(request.path)
             body = {
                 "allocations": {root: {"resources": {"VCPU": 2}}},
                 "project_id": "a-project",
@@ -314,10 +312,10 @@ def test_an_instance_that_changes_meanwhile_is_looked_at_again(
                 "consumer_generation": None,
                 "consumer_type": "INSTANCE",
             }
-            assert send(self, "PUT", path, (1, 39), body).status == 204
-        return send(self, method, path, *rest, **named)
+            assert forward(self, Request("PUT", request.path, (1, 39), body)).status == 204
+        return forward(self, request)
 
-    monkeypatch.setattr(InProcessTransport, "request", request)
+    monkeypatch.setattr(InProcessTransport, "send", send)
     assert offline.run("heal_allocations", described(offline, one)).status == 0
     assert raced
     assert offline.placement.held(one["uuid"]) == {root: NEED}

@@ -2,12 +2,11 @@
 
 import json
 import uuid
-from typing import Any
 
 import pytest
 
 from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transport import Request, Response
 from tests.functional.manage.conftest import Operator
 from tests.functional.manage.described_instances import (
     FLAVOR,
@@ -79,16 +78,14 @@ def test_3_when_placement_refuses_to_write(
     offline: Operator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flat_host(offline.placement)
-    send = InProcessTransport.request
+    forward = InProcessTransport.send
 
-    def request(
-        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
-    ) -> Response:
-        if method == "PUT":
+    def send(self: InProcessTransport, request: Request) -> Response:
+        if request.method == "PUT":
             return Response(403, {}, None, "no")
-        return send(self, method, path, *rest, **named)
+        return forward(self, request)
 
-    monkeypatch.setattr(InProcessTransport, "request", request)
+    monkeypatch.setattr(InProcessTransport, "send", send)
     assert offline.run("heal_allocations", described(offline, instance("flat"))).status == 3
 
 
@@ -97,16 +94,14 @@ def test_3_when_placement_goes_away_and_what_was_healed_is_said(
 ) -> None:
     flat_host(offline.placement)
     first, second = instance("flat"), instance("flat")
-    send = InProcessTransport.request
+    forward = InProcessTransport.send
 
-    def request(
-        self: InProcessTransport, method: str, path: str, *rest: Any, **named: Any
-    ) -> Response:
-        if path == f"/allocations/{second['uuid']}":
+    def send(self: InProcessTransport, request: Request) -> Response:
+        if request.path == f"/allocations/{second['uuid']}":
             return Response(503, {}, None, "away")
-        return send(self, method, path, *rest, **named)
+        return forward(self, request)
 
-    monkeypatch.setattr(InProcessTransport, "request", request)
+    monkeypatch.setattr(InProcessTransport, "send", send)
     result = offline.run("heal_allocations", described(offline, first, second), "--json")
     assert result.status == 3
     assert [each["instance"] for each in result.document["outcomes"]] == [first["uuid"]]

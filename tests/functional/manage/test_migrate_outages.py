@@ -4,14 +4,13 @@ import json
 import threading
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from compute_agent import errors
 from compute_agent.placement.in_process import InProcessTransport
 from compute_agent.placement.retries import SystemClock
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transport import Request, Response
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.manage.conftest import Operator, Result
 from tests.functional.manage.reshaping_host import occupied, sums, will_report
@@ -26,20 +25,20 @@ class Outage:
         self._lock = threading.Lock()
         self._left: int | None = None
         self._answer_lost = False
-        send = InProcessTransport.request
+        forward = InProcessTransport.send
 
-        def request(transport: InProcessTransport, *asked: Any, **named: Any) -> Response:
+        def send(transport: InProcessTransport, request: Request) -> Response:
             with self._lock:
                 if self._left is None:
-                    return send(transport, *asked, **named)
+                    return forward(transport, request)
                 self._left -= 1
                 if self._left >= 0 or (self._left == -1 and self._answer_lost):
-                    answer = send(transport, *asked, **named)
+                    answer = forward(transport, request)
                 if self._left >= 0:
                     return answer
             raise errors.PlacementAPIConnectFailure("placement went away")
 
-        monkeypatch.setattr(InProcessTransport, "request", request)
+        monkeypatch.setattr(InProcessTransport, "send", send)
 
     def begins_after(self, requests: int, *, answer_lost: bool) -> None:
         """Let so many requests through.

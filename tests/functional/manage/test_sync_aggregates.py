@@ -2,13 +2,12 @@
 
 import uuid
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 import yaml
 
 from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import Response, make_response
+from compute_agent.placement.transport import Request, Response, make_response
 from tests.functional.manage.conftest import Operator
 
 AZ, RACK = str(uuid.uuid4()), str(uuid.uuid4())
@@ -99,17 +98,15 @@ def test_5_for_a_name_that_is_no_hosts(operator: Operator) -> None:
 
 def refuse(monkeypatch: pytest.MonkeyPatch, method: str, aspect: str, status: int) -> None:
     """Let placement refuse requests of one kind."""
-    send = InProcessTransport.request
+    forward = InProcessTransport.send
     text = f'{{"errors": [{{"status": {status}, "title": "no", "detail": "as the test wants"}}]}}'
 
-    def request(
-        self: InProcessTransport, asked: str, path: str, *rest: Any, **named: Any
-    ) -> Response:
-        if asked == method and path.endswith(aspect):
+    def send(self: InProcessTransport, request: Request) -> Response:
+        if request.method == method and request.path.endswith(aspect):
             return make_response(status, [], text)
-        return send(self, asked, path, *rest, **named)
+        return forward(self, request)
 
-    monkeypatch.setattr(InProcessTransport, "request", request)
+    monkeypatch.setattr(InProcessTransport, "send", send)
 
 
 def test_3_for_a_provider_whose_aggregates_cannot_be_written(

@@ -14,7 +14,7 @@ import pytest
 from compute_agent.placement.connection import Tally
 from compute_agent.placement.in_process import InProcessTransport
 from compute_agent.placement.testing import RecordingTransport
-from compute_agent.placement.transport import Response, Transport, make_response, request_headers
+from compute_agent.placement.transport import Request, Response, Transport, make_response
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.report.flush import FlushReport
@@ -64,25 +64,15 @@ class PipeTransport:
         self._published = published
         self._lock = threading.Lock()
 
-    def request(
-        self,
-        method: str,
-        path: str,
-        microversion: tuple[int, int],
-        json: object = None,
-        global_request_id: str | None = None,
-        timeout: tuple[float, float] | None = None,
-        *,
-        extended: bool = False,
-    ) -> Response:
-        headers = request_headers(microversion, global_request_id, extended=extended)
+    def send(self, request: Request) -> Response:
+        headers = request.headers()
         headers["X-Auth-Token"] = "admin"
         body = None
-        if json is not None:
+        if request.json is not None:
             headers["Content-Type"] = "application/json"
-            body = jsonlib.dumps(json).encode()
+            body = jsonlib.dumps(request.json).encode()
         with self._lock:
-            answer = self._published(method, path, headers=headers, body=body)
+            answer = self._published(request.method, request.path, headers=headers, body=body)
         return make_response(answer.status, answer.headers.items(), answer.body.decode())
 
 

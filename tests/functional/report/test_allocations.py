@@ -61,8 +61,8 @@ def test_a_candidate_of_placement_is_claimed_with_its_mappings(hosted):
     request = answer.allocation_requests[0]
     result = hosted.client.claim_resources(consumer, request, "p", "u", answer.version)
     assert isinstance(result, Claimed)
-    sent = next(e for e in hosted.transport.exchanges if e.method == "PUT")
-    assert sent.json["mappings"] == request["mappings"]
+    sent = next(e for e in hosted.transport.exchanges if e.request.method == "PUT")
+    assert sent.request.json["mappings"] == request["mappings"]
 
 
 @pytest.mark.parametrize(("version", "typed"), [("1.28", False), ("1.36", False), ("1.38", True)])

@@ -13,6 +13,7 @@ from oslo_config import cfg
 from compute_agent import __version__, errors
 from compute_agent.conf import placement as placement_options
 from compute_agent.placement.keystone import KeystoneTransport
+from compute_agent.placement.transport import Request
 from compute_agent.report.client import ReportClient
 from tests.functional.report.conftest import FakeClock
 
@@ -107,7 +108,7 @@ def test_a_sample_of_the_options_names_those_of_the_password_plugin():
 
 def test_noauth_sends_what_a_placement_without_keystone_takes_on_trust(stub):
     transport = from_conf(auth_type="noauth", endpoint_override=stub.url)
-    transport.request("GET", "/traits?name=in:A", (1, 30), global_request_id="req-1")
+    transport.send(Request("GET", "/traits?name=in:A", (1, 30), global_request_id="req-1"))
     method, path, headers, _ = stub.requests[0]
     assert (method, path) == ("GET", "/traits?name=in:A")
     assert headers["x-auth-token"] == "admin"
@@ -119,7 +120,7 @@ def test_noauth_sends_what_a_placement_without_keystone_takes_on_trust(stub):
 
 
 def test_none_claims_no_role_and_no_token_that_means_anything(stub):
-    from_conf(auth_type="none", endpoint_override=stub.url).request("GET", "/", (1, 0))
+    from_conf(auth_type="none", endpoint_override=stub.url).send(Request("GET", "/", (1, 0)))
     headers = stub.requests[0][2]
     assert "x-roles" not in headers
     assert headers.get("x-auth-token") == "notused"
@@ -130,14 +131,14 @@ def test_http_basic_sends_user_and_password(stub):
     conf.register_opts(loading.get_auth_plugin_conf_options("http_basic"), group="placement")
     conf.set_override("username", "agent", group="placement")
     conf.set_override("password", "secret", group="placement")
-    KeystoneTransport.from_conf(conf).request("GET", "/", (1, 0))
+    KeystoneTransport.from_conf(conf).send(Request("GET", "/", (1, 0)))
     assert stub.requests[0][2]["authorization"].startswith("Basic ")
 
 
 def test_a_body_is_sent_and_answered_as_json(stub):
     stub.answer = lambda handler: text(handler, 200, '{"a": [1]}')
     transport = KeystoneTransport.to_endpoint(stub.url)
-    response = transport.request("PUT", "/x", (1, 30), {"b": 2})
+    response = transport.send(Request("PUT", "/x", (1, 30), {"b": 2}))
     _, _, headers, body = stub.requests[0]
     assert headers["content-type"] == "application/json"
     assert body == b'{"b": 2}'
@@ -148,12 +149,12 @@ def test_a_body_is_sent_and_answered_as_json(stub):
 @pytest.mark.parametrize("status", [400, 404, 409, 500, 503])
 def test_every_status_comes_back_as_an_answer(stub, status):
     stub.answer = lambda handler: text(handler, status, "<html>")
-    response = KeystoneTransport.to_endpoint(stub.url).request("GET", "/", (1, 0))
+    response = KeystoneTransport.to_endpoint(stub.url).send(Request("GET", "/", (1, 0)))
     assert (response.status, response.json, response.text) == (status, None, "<html>")
 
 
 def test_a_prefix_of_the_endpoint_is_kept(stub):
-    KeystoneTransport.to_endpoint(f"{stub.url}/placement").request("GET", "/traits", (1, 6))
+    KeystoneTransport.to_endpoint(f"{stub.url}/placement").send(Request("GET", "/traits", (1, 6)))
     assert stub.requests[0][1] == "/placement/traits"
 
 
@@ -167,14 +168,14 @@ def test_a_prefix_of_the_endpoint_is_kept(stub):
 )
 def test_options_that_lead_nowhere_are_said_to(options, said):
     with pytest.raises(errors.PlacementUnauthorized, match=said):
-        from_conf(**options).request("GET", "/", (1, 0))
+        from_conf(**options).send(Request("GET", "/", (1, 0)))
 
 
 def test_a_file_of_certificates_that_is_not_there_is_a_matter_of_options():
     with pytest.raises(errors.PlacementUnauthorized, match=r"nowhere/ca\.pem.*cafile"):
         from_conf(
             auth_type="noauth", endpoint_override="https://127.0.0.1:1", cafile="/nowhere/ca.pem"
-        ).request("GET", "/", (1, 0))
+        ).send(Request("GET", "/", (1, 0)))
 
 
 def test_a_port_nobody_listens_at_is_a_connect_failure():
@@ -182,7 +183,7 @@ def test_a_port_nobody_listens_at_is_a_connect_failure():
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
     with pytest.raises(errors.PlacementAPIConnectFailure, match=f"127.0.0.1:{port}"):
-        KeystoneTransport.to_endpoint(f"http://127.0.0.1:{port}").request("GET", "/", (1, 0))
+        KeystoneTransport.to_endpoint(f"http://127.0.0.1:{port}").send(Request("GET", "/", (1, 0)))
 
 
 def test_a_keystone_nobody_listens_at_is_a_connect_failure():
@@ -201,7 +202,7 @@ def test_a_keystone_nobody_listens_at_is_a_connect_failure():
     }.items():
         conf.set_override(name, value, group="placement")
     with pytest.raises(errors.PlacementError) as raised:
-        KeystoneTransport.from_conf(conf).request("GET", "/", (1, 0))
+        KeystoneTransport.from_conf(conf).send(Request("GET", "/", (1, 0)))
     assert isinstance(
         raised.value, errors.PlacementAPIConnectFailure | errors.PlacementUnauthorized
     )
@@ -229,14 +230,14 @@ def no_http(handler: BaseHTTPRequestHandler) -> None:
 def test_a_connection_that_breaks_is_a_connect_failure(stub, answer):
     stub.answer = answer
     with pytest.raises(errors.PlacementAPIConnectFailure):
-        KeystoneTransport.to_endpoint(stub.url).request("GET", "/", (1, 0))
+        KeystoneTransport.to_endpoint(stub.url).send(Request("GET", "/", (1, 0)))
 
 
 def test_a_server_that_never_answers_is_given_up_after_the_time_limit(stub):
     stub.answer = lambda _: stub.released.wait(60) and None
     transport = from_conf(auth_type="noauth", endpoint_override=stub.url, timeout=1)
     with pytest.raises(errors.PlacementAPIConnectFailure, match="timed out"):
-        transport.request("POST", "/reshaper", (1, 30), {}, timeout=(10.0, 300.0))
+        transport.send(Request("POST", "/reshaper", (1, 30), {}, timeout=(10.0, 300.0)))
 
 
 def test_without_an_option_the_time_limits_are_10_60_and_300_seconds(stub):
@@ -251,7 +252,7 @@ def test_without_an_option_the_time_limits_are_10_60_and_300_seconds(stub):
     transport._adapter = Adapter()
     for timeout in (None, (10.0, 300.0)):
         with pytest.raises(errors.PlacementAPIConnectFailure):
-            transport.request("GET", "/", (1, 0), timeout=timeout)
+            transport.send(Request("GET", "/", (1, 0), timeout=timeout))
     assert given == [(10.0, 60.0), (10.0, 300.0)]
 
 
@@ -263,7 +264,7 @@ def test_connections_are_kept_and_used_again(stub):
         text(handler, 200, "{}"),
     )[1]
     for _ in range(3):
-        transport.request("GET", "/", (1, 0))
+        transport.send(Request("GET", "/", (1, 0)))
     assert len(set(ports)) == 1
 
 
@@ -276,11 +277,11 @@ def test_after_a_401_credentials_are_made_anew(stub):
         return working._load()
 
     transport = KeystoneTransport(load)
-    transport.request("GET", "/", (1, 0))
+    transport.send(Request("GET", "/", (1, 0)))
     stub.answer = lambda handler: text(handler, 401, "{}")
-    transport.request("GET", "/", (1, 0))
+    transport.send(Request("GET", "/", (1, 0)))
     stub.answer = lambda handler: text(handler, 200, "{}")
-    transport.request("GET", "/", (1, 0))
+    transport.send(Request("GET", "/", (1, 0)))
     assert len(loads) == 2
 
 

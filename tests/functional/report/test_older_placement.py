@@ -21,13 +21,13 @@ class OlderPlacement:
         self._inner = inner
         self._newest = newest
 
-    def request(self, method, path, microversion, *arguments, **options):
-        if microversion > self._newest:
+    def send(self, request):
+        if request.microversion > self._newest:
             offered = {"min_version": "1.0", "max_version": self._text}
             error = {"status": 406, "detail": "Unacceptable version header", **offered}
             return make_response(406, [], json.dumps({"errors": [error]}))
-        answer = self._inner.request(method, path, microversion, *arguments, **options)
-        if path != "/":
+        answer = self._inner.send(request)
+        if request.path != "/":
             return answer
         document = copy.deepcopy(answer.json)
         document["versions"][0] |= {"max_version": self._text}

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from compute_agent import errors
+from compute_agent.placement.transport import Request
 from tests.functional.report.claims import claim
 from tests.functional.report.failing_answers import OURS_ALONE, answering, explained, refused
 from tests.functional.report.layouts import large, small
@@ -172,7 +173,7 @@ class TestRefusals:
     def test_a_trait_somebody_deleted_is_made_again(self, host, other):
         custom = f"CUSTOM_GONE_{host.tag}"
         host.client.names.ensure_traits([custom])
-        host.transport.inner.request("DELETE", f"/traits/{custom}", (1, 30))
+        host.transport.inner.send(Request("DELETE", f"/traits/{custom}", (1, 30)))
 
         def lay_out(tree):
             small(host.name)(tree)
@@ -184,7 +185,7 @@ class TestRefusals:
     def test_a_class_somebody_deleted_is_made_again(self, host, other):
         custom = f"CUSTOM_GONE_{host.tag}"
         host.client.names.ensure_class(custom)
-        host.transport.inner.request("DELETE", f"/resource_classes/{custom}", (1, 30))
+        host.transport.inner.send(Request("DELETE", f"/resource_classes/{custom}", (1, 30)))
 
         def lay_out(tree):
             small(host.name)(tree)

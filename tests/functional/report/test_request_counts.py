@@ -172,8 +172,8 @@ def test_starting_with_a_reshape_of_a_large_host_takes_149_requests(host, other)
             held[numa] = {"resources": {"VCPU": 1}}
             held[new.data(f"{host.name}_NUMA{cell}_GPU{gpu}").uuid] = {"resources": {"VGPU": 1}}
         host.client.update_from_provider_tree(base, new, allocations=allocations)
-    sent = next(e for e in host.transport.exchanges if e.path == "/reshaper")
-    assert set(sent.json["allocations"]) == set(consumers[:16])
+    sent = next(e for e in host.transport.exchanges if e.request.path == "/reshaper")
+    assert set(sent.request.json["allocations"]) == set(consumers[:16])
     assert tally.requests == 149
     assert tally.failed == 0
     host.report(lay_out)

@@ -21,7 +21,7 @@ def assert_not_done(host, other, guests):
 
 
 def sent_to_reshaper(host):
-    return next(e.json for e in host.transport.exchanges if e.path == "/reshaper")
+    return next(e.request.json for e in host.transport.exchanges if e.request.path == "/reshaper")
 
 
 def test_a_flat_host_becomes_nested_in_one_atomic_request(host, other, guests):

@@ -112,5 +112,5 @@ def test_a_reshape_leaves_what_a_guest_holds_of_shared_disk_alone(host, storage,
         storage: {"DISK_GB": 7},
     }
     assert other.find_provider(storage).inventory == shared.inventory
-    (sent,) = [e.json for e in host.transport.exchanges if e.path == "/reshaper"]
+    (sent,) = [e.request.json for e in host.transport.exchanges if e.request.path == "/reshaper"]
     assert storage not in sent["inventories"]

@@ -13,13 +13,13 @@ class TestTracing:
     def test_every_request_of_a_pass_carries_one_global_request_id(self, host):
         with host.client.tracing("req-11111111-2222-4333-8444-555555555555"):
             host.client.get_provider_tree_and_ensure_root(host.root, host.name)
-        ids = {exchange.global_request_id for exchange in host.transport.exchanges}
+        ids = {exchange.request.global_request_id for exchange in host.transport.exchanges}
         assert ids == {"req-11111111-2222-4333-8444-555555555555"}
 
     def test_requests_made_on_other_threads_are_counted_with_the_pass(self, host):
         host.report(large(host.name, host.tag))
         assert host.tally.requests == len(host.requests)
-        ids = {exchange.global_request_id for exchange in host.transport.exchanges}
+        ids = {exchange.request.global_request_id for exchange in host.transport.exchanges}
         assert ids == {host.tally.global_request_id}
 
     def test_two_passes_have_different_ids(self, host):

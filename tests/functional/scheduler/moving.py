@@ -12,7 +12,7 @@ from typing import Any
 from compute_agent.errors import PlacementAPIConnectFailure
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.testing import RecordingTransport
-from compute_agent.placement.transport import Response, Transport
+from compute_agent.placement.transport import Request, Response, Transport
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
@@ -66,7 +66,7 @@ class World:
     names: dict[str, str] = field(default_factory=dict)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
-        answer = self.transport.request(method, path, (1, 39), body)
+        answer = self.transport.send(Request(method, path, (1, 39), body))
         assert answer.status < 300, f"{method} {path}: {answer.status} {answer.text}"
         return answer.json
 

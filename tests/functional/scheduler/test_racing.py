@@ -208,13 +208,13 @@ def test_all_requests_of_a_selection_carry_one_id(cloud: Cloud, config: Path) ->
     cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
     one, transport = scheduler(config)
     one.select_destinations(one_slot(cloud), [new_uuid()], request_id="req-of-the-caller")
-    asked = {e.global_request_id for e in transport.exchanges if e.path != "/"}
+    asked = {e.request.global_request_id for e in transport.exchanges if e.request.path != "/"}
     assert asked == {"req-of-the-caller"}
     transport.clear()
     for _ in range(2):
         with pytest.raises(NoValidHost):
             one.select_destinations(one_slot(cloud), [new_uuid()])
-    assert len({e.global_request_id for e in transport.exchanges}) == 2
+    assert len({e.request.global_request_id for e in transport.exchanges}) == 2
 
 
 @pytest.mark.parametrize(

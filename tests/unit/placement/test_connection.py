@@ -31,10 +31,10 @@ class Line:
         self.cut = False
         self.asked = 0
 
-    def request(self, method, path, *_arguments, **_options):
+    def send(self, request):
         self.asked += 1
         if self.cut:
-            raise errors.PlacementAPIConnectFailure("refused", method=method, path=path)
+            raise errors.PlacementAPIConnectFailure("refused", path=request.path)
         return make_response(200, [("Content-Type", "application/json")], DOCUMENT)
 
 

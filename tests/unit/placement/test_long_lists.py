@@ -2,14 +2,13 @@
 
 import json
 import uuid as uuidlib
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.providers import MAX_LISTED, Providers
-from compute_agent.placement.transport import Response, make_response
+from compute_agent.placement.transport import Request, Response, make_response
 from compute_agent.report.client import ReportClient
 
 
@@ -19,8 +18,8 @@ class Knowing:
     def __init__(self) -> None:
         self.lists: list[list[str]] = []
 
-    def request(self, _method: str, path: str, *_arguments: Any, **_options: Any) -> Response:
-        parts = urlsplit(path)
+    def send(self, request: Request) -> Response:
+        parts = urlsplit(request.path)
         query = parse_qs(parts.query)
         wanted = query.get("name") or query["member_of"]
         names = wanted[0].removeprefix("in:").split(",")

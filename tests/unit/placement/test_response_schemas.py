@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.transport import Response, make_response
+from compute_agent.placement.transport import Request, Response, make_response
 from compute_agent.report.client import ReportClient
 
 U = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
@@ -39,10 +39,10 @@ class Answering:
         self.status, self.text, self.newest = status, text, newest
         self.asked: list[str] = []
 
-    def request(self, method: str, path: str, *_arguments: Any, **_options: Any) -> Response:
-        if path == "/":
+    def send(self, request: Request) -> Response:
+        if request.path == "/":
             return make_response(200, [], json.dumps(version_document(self.newest)))
-        self.asked.append(f"{method} {path}")
+        self.asked.append(str(request))
         return make_response(self.status, [], self.text)
 
 

@@ -5,7 +5,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.placement.in_process import InProcessTransport
 from compute_agent.placement.testing import RecordingTransport
-from compute_agent.placement.transport import ReadOnlyTransport, Response, make_response
+from compute_agent.placement.transport import ReadOnlyTransport, Request, Response, make_response
 
 
 class Echo:
@@ -30,14 +30,14 @@ class Echo:
 
 
 class Fixed:
-    def request(self, *arguments) -> Response:
+    def send(self, _request: Request) -> Response:
         return make_response(200, [], "{}")
 
 
 def test_a_call_in_process_looks_to_the_server_like_any_other():
     app = Echo()
-    response = InProcessTransport(app).request(
-        "PUT", "/allocations/a%C3%A9?b=%20c", (1, 30), {"x": 1}, "req-1"
+    response = InProcessTransport(app).send(
+        Request("PUT", "/allocations/a%C3%A9?b=%20c", (1, 30), {"x": 1}, "req-1")
     )
     assert (response.status, response.json, response.headers["x-a"]) == (201, {"a": 1}, "b")
     assert app.environ["PATH_INFO"].encode("latin-1").decode() == "/allocations/aé"
@@ -52,7 +52,7 @@ def test_a_call_in_process_looks_to_the_server_like_any_other():
 
 def test_a_request_without_a_body_has_no_content_type():
     app = Echo()
-    InProcessTransport(app).request("GET", "/", (1, 0))
+    InProcessTransport(app).send(Request("GET", "/", (1, 0)))
     assert "CONTENT_TYPE" not in app.environ
     assert app.environ["CONTENT_LENGTH"] == "0"
 
@@ -63,13 +63,13 @@ def test_a_recording_keeps_requests_that_got_no_answer_too():
             raise errors.PlacementAPIConnectFailure("x")
 
     transport = RecordingTransport(Fixed(), before=broken)
-    transport.request("GET", "/fine", (1, 30))
+    transport.send(Request("GET", "/fine", (1, 30)))
     with pytest.raises(errors.PlacementAPIConnectFailure):
-        transport.request("POST", "/broken", (1, 30), {"a": 1})
+        transport.send(Request("POST", "/broken", (1, 30), {"a": 1}))
     assert transport.requests == ["GET /fine", "POST /broken"]
     assert transport.writes == ["POST /broken"]
     assert transport.exchanges[1].response is None
-    assert transport.exchanges[1].json == {"a": 1}
+    assert transport.exchanges[1].request.json == {"a": 1}
     transport.clear()
     assert transport.requests == []
 
@@ -79,6 +79,6 @@ def test_a_read_only_transport_sends_no_write(method):
     inner = RecordingTransport(Fixed())
     transport = ReadOnlyTransport(inner)
     with pytest.raises(errors.PlacementError, match="this command only reads"):
-        transport.request(method, "/x", (1, 30))
+        transport.send(Request(method, "/x", (1, 30)))
     assert inner.requests == []
-    assert transport.request("GET", "/x", (1, 30)).status == 200
+    assert transport.send(Request("GET", "/x", (1, 30))).status == 200

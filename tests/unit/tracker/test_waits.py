@@ -152,7 +152,7 @@ def test_nothing_is_lent_while_versions_are_asked_for_as_claims_ask_for_them_too
     retries = Retries(Clock(lambda: seen.append(lock._held)), random.Random(1))
 
     class Away:
-        def request(self, *_arguments: Any, **_named: Any) -> Any:
+        def send(self, _request: Any) -> Any:
             raise errors.PlacementAPIConnectFailure("away")
 
     connection = Connection(Away(), retries)  # type: ignore[arg-type]
