@@ -193,7 +193,10 @@ class ClaimBook:
         if gone and listed is None:
             tree, root = self._tracker.reported(node)
             own = tree.get_provider_uuids(root)
-            records = [self._report.get_allocs_for_consumer(claim.instance) for claim in gone]
+            records = [
+                self._report.placement.allocations.get_allocs_for_consumer(claim.instance)
+                for claim in gone
+            ]
             told = zip(gone, records, strict=True)
             gone = [claim for claim, record in told if has_moved(claim, record, own)]
         # what was claimed anew meanwhile is another claim, and stays
@@ -259,7 +262,7 @@ class ClaimBook:
     def _held(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
         """Return what placement holds for an instance, after allocating it if need be."""
         consumer = request.instance
-        record = self._report.get_allocs_for_consumer(consumer)
+        record = self._report.placement.allocations.get_allocs_for_consumer(consumer)
         found = Allocated(of_record(record))
         if not found.held and self._self_claim is not None:
             found = self._self_claim.allocate(request, tree, root)

@@ -62,7 +62,7 @@ class SelfClaim:
                 "neither allocations nor a flavor that this host could give something of. Send "
                 "one of them, or let the scheduler claim."
             )
-        result = self._report.claim_resources(
+        result = self._report.placement.allocations.claim_resources(
             request.instance,
             {"allocations": as_request(wanted)},
             request.project,
@@ -86,7 +86,7 @@ class SelfClaim:
         Otherwise no other host could take it either: it would hold something of this one.
         """
         try:
-            self._report.delete_allocation(instance)
+            self._report.placement.allocations.delete_allocation(instance)
         except errors.PlacementError as error:
             LOG.error(
                 "What was allocated for %s, which is refused, could not be removed: %s. Whoever "

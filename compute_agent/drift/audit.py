@@ -308,7 +308,9 @@ class Auditor:
     def _strangers(self, holders: Holders, here: Collection[str]) -> dict[str, ConsumerNature]:
         """Return what placement knows of the consumers that are not known to be here."""
         unknown = {c for consumers in holders.values() for c in consumers}.difference(here)
-        return {c: self._report.nature_of_consumer(c) for c in sorted(unknown)}
+        return {
+            c: self._report.placement.allocations.nature_of_consumer(c) for c in sorted(unknown)
+        }
 
 
 def _nothing(_name: str, _uuid: str, _drift: Drift) -> None:

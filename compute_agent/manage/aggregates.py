@@ -12,7 +12,6 @@ from compute_agent.placement import provider_directory
 from compute_agent.placement.provider_directory import ProviderDirectory
 
 if TYPE_CHECKING:
-    from compute_agent.placement.connection import Connection
     from compute_agent.report.client import ReportClient
     from compute_agent.scheduler.fleet.aggregates import Aggregate
 
@@ -68,7 +67,6 @@ class AggregateSync:
     def __init__(
         self,
         report: ReportClient,
-        connection: Connection,
         aggregates: Collection[Aggregate],
         nodes: Mapping[str, Collection[str]],
         *,
@@ -77,7 +75,6 @@ class AggregateSync:
         progress: Progress = lambda _what, _done, _total: None,
     ) -> None:
         self._report = report
-        self._connection = connection
         self._aggregates = aggregates
         self._nodes = nodes
         self._prune = prune
@@ -92,7 +89,7 @@ class AggregateSync:
         :raises PlacementError: placement cannot be used; nothing was changed.
         """
         result = SyncResult()
-        directory = provider_directory.read(self._connection)
+        directory = provider_directory.read(self._report.placement)
         by_name = {provider.name: provider.uuid for provider in directory.providers.values()}
         aggregates_of: dict[str, set[str]] = {}
         hosts = {}
@@ -151,7 +148,7 @@ class AggregateSync:
         """
         leaving: dict[str, set[str]] = {}
         for aggregate in sorted(self._aggregates, key=lambda listed: listed.uuid):
-            for uuid in provider_directory.members_of(self._connection, aggregate.uuid):
+            for uuid in provider_directory.members_of(self._report.placement, aggregate.uuid):
                 if uuid in directory.hosts and aggregate.uuid not in wanted.get(uuid, ()):
                     leaving.setdefault(uuid, set()).add(aggregate.uuid)
         return leaving
@@ -159,7 +156,7 @@ class AggregateSync:
     def _change(
         self, result: SyncResult, host: str, root: str, add: set[str], remove: set[str]
     ) -> None:
-        present = self._report.providers.aggregates(root, host).content
+        present = self._report.placement.providers.aggregates(root, host).content
         added, removed = add - present, remove & present
         if not added and not removed:
             return

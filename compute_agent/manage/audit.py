@@ -101,7 +101,7 @@ class Audit:
         :raises InvalidConfiguration: the source of instances cannot be used.
         :raises PlacementError: placement cannot be used; nothing was changed.
         """
-        directory = provider_directory.read(self._consumers.connection)
+        directory = provider_directory.read(self._consumers.placement)
         holders = self._consumers.on(self._chosen(directory))
         first = self._look(directory, holders)
         orphans = first.having(Verdict.ORPHAN)
@@ -110,7 +110,7 @@ class Audit:
         if orphans and self._options.delete:
             self._wait(self._options.min_age / 2)
             again = [orphan.uuid for orphan in orphans]
-            last = self._look(provider_directory.read(self._consumers.connection), again)
+            last = self._look(provider_directory.read(self._consumers.placement), again)
             orphans = last.having(Verdict.ORPHAN)
         result.orphans = orphans
         result.young = len(first.having(Verdict.YOUNG))

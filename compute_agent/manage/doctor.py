@@ -14,6 +14,7 @@ from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell
 from compute_agent.conf import numa_node_override
 from compute_agent.placement import provider_directory
+from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import BASE, Connection, version_text
 from compute_agent.report.operations import CreateProvider, KeepProvider, PutProvider
 from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
@@ -97,7 +98,7 @@ def examine_placement(connection: Connection) -> Iterator[Diagnosis]:
     """Check that placement answers, is new enough, and gives the user its rights."""
     try:
         offered = connection.versions()
-        provider_directory.members_of(connection, NO_AGGREGATE)
+        provider_directory.members_of(PlacementApi(connection), NO_AGGREGATE)
     except errors.PlacementError as error:
         yield Diagnosis(Level.ERROR, "placement", str(error))
         return
@@ -264,7 +265,7 @@ def _name_conflicts(
     for operation in operations:
         if not isinstance(operation, CreateProvider | PutProvider):
             continue
-        holder = parts.report.providers.by_name(operation.name)
+        holder = parts.report.placement.providers.by_name(operation.name)
         if holder is None or proposal.base.exists(holder["uuid"]):
             continue
         text = (

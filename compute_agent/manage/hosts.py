@@ -110,7 +110,7 @@ def delete_host(
 def _release(report: ReportClient, root: str, consumers: Sequence[str]) -> None:
     for done, consumer in enumerate(consumers):
         try:
-            report.remove_provider_tree(consumer, root)
+            report.placement.allocations.remove_provider_tree(consumer, root)
         except errors.PlacementError as error:
             released = ", ".join(consumers[:done]) or "none"
             raise errors.AllocationUpdateFailed(

@@ -45,7 +45,7 @@ def rename(report: ReportClient, old: str, new: str, *, dry_run: bool) -> list[R
     done: list[Renaming] = []
     for renaming in renamings:
         try:
-            report.providers.put(renaming.uuid, renaming.new, None, reparents=False)
+            report.placement.providers.put(renaming.uuid, renaming.new, None, reparents=False)
         except errors.PlacementError as error:
             so_far = ", ".join(f"{r.old} is {r.new}" for r in done) or "nothing was changed"
             raise errors.ResourceProviderUpdateFailed(
@@ -94,7 +94,7 @@ def _check_free(report: ReportClient, names: Mapping[str, str], renamings: list[
     for renaming in renamings:
         if renaming.new in names.values():
             continue
-        holder = report.providers.by_name(renaming.new)
+        holder = report.placement.providers.by_name(renaming.new)
         if holder is not None:
             raise Refused(
                 f"The name {renaming.new!r}, meant for {renaming.old!r} ({renaming.uuid}), "

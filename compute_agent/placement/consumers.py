@@ -9,10 +9,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from compute_agent import errors
-from compute_agent.placement.allocations import Allocations, NoCapacity
+from compute_agent.placement.allocations import NoCapacity
 from compute_agent.placement.amounts import Amounts, of_record
+from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.providers import Providers
 from compute_agent.placement.request_pool import Workers
 from compute_agent.placement.responses import age_of
 from compute_agent.placement.retries import Retries
@@ -60,9 +60,7 @@ class Consumers:
         clock: Callable[[], float] = time.time,
         retries: Retries | None = None,
     ) -> None:
-        self.connection = Connection(transport, retries)
-        self._providers = Providers(self.connection)
-        self._allocations = Allocations(self.connection, self._providers)
+        self.placement = PlacementApi(Connection(transport, retries))
         self._workers = Workers(connections)
         self._progress = progress
         self._clock = clock
@@ -92,14 +90,14 @@ class Consumers:
         :raises PlacementError: they cannot be read.
         """
         # asked once here and not by every thread
-        self.connection.versions()
+        self.placement.connection.versions()
         read = self._all("reading consumers", [partial(self._read_one, uuid) for uuid in uuids])
         return [each for each in read if each is not None]
 
     def last_written(self, provider: str) -> float | None:
         """Seconds since a provider was last written; None where placement does not tell."""
         doing, path = f"Reading provider {provider}", f"/resource_providers/{provider}"
-        response = self.connection.call("GET", path, doing)
+        response = self.placement.connection.call("GET", path, doing)
         return age_of(response.headers, self._clock)
 
     def delete(self, consumer: Consumer) -> None:
@@ -108,7 +106,7 @@ class Consumers:
         :raises AllocationUpdateFailed: somebody changed it meanwhile; it is left alone.
         """
         nothing = {**consumer.record, "allocations": {}}
-        answer = self._allocations.put_allocations(consumer.uuid, nothing)
+        answer = self.placement.allocations.put_allocations(consumer.uuid, nothing)
         if isinstance(answer, NoCapacity):
             raise errors.AllocationUpdateFailed(
                 f"Removing the allocations of consumer {consumer.uuid} failed: {answer.detail}"
@@ -116,7 +114,7 @@ class Consumers:
 
     def _on_one(self, provider: str) -> frozenset[str]:
         try:
-            return frozenset(self._providers.allocations(provider, provider))
+            return frozenset(self.placement.providers.allocations(provider, provider))
         except errors.ResourceProviderAllocationRetrievalFailed as error:
             if error.status != 404:
                 raise
@@ -124,7 +122,7 @@ class Consumers:
             return frozenset()
 
     def _read_one(self, uuid: str) -> Consumer | None:
-        record, nature = self._allocations.read_consumer(uuid, self._clock)
+        record, nature = self.placement.allocations.read_consumer(uuid, self._clock)
         if not record["allocations"]:
             return None
         return Consumer(

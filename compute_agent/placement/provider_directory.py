@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from compute_agent import errors
-from compute_agent.placement import response_schemas
-from compute_agent.placement.connection import Connection
+from compute_agent.placement.api import PlacementApi
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.provider_tree.trait_names import COMPUTE_NODE, OWNER_NOVA
 
@@ -54,35 +52,32 @@ class ProviderDirectory:
         return [each for each in self.providers.values() if each.root == each.uuid]
 
 
-def read(connection: Connection) -> ProviderDirectory:
+def read(placement: PlacementApi) -> ProviderDirectory:
     """Read the listing.
 
     :raises PlacementError: placement cannot be used.
     """
     providers = {
         body["uuid"]: ListedProvider(body["uuid"], body["name"], body["root_provider_uuid"])
-        for body in _listed(connection, "")
+        for body in _listed(placement, "")
     }
     marked = {
         body["uuid"]
         for trait in HOST_TRAITS
-        for body in _listed(connection, f"?required={trait}")
+        for body in _listed(placement, f"required={trait}")
         if body["root_provider_uuid"] == body["uuid"]
     }
-    sharing = frozenset(body["uuid"] for body in _listed(connection, f"?required={SHARING_TRAIT}"))
+    sharing = frozenset(body["uuid"] for body in _listed(placement, f"required={SHARING_TRAIT}"))
     return ProviderDirectory(providers, sharing, frozenset(marked - sharing))
 
 
-def members_of(connection: Connection, aggregate: str) -> list[str]:
+def members_of(placement: PlacementApi, aggregate: str) -> list[str]:
     """The providers that are in an aggregate.
 
     :raises PlacementError: placement cannot be used.
     """
-    return [body["uuid"] for body in _listed(connection, f"?member_of={aggregate}")]
+    return [body["uuid"] for body in _listed(placement, f"member_of={aggregate}")]
 
 
-def _listed(connection: Connection, query: str) -> list[Mapping[str, Any]]:
-    doing, path = "Listing the resource providers", f"/resource_providers{query}"
-    kind = errors.ResourceProviderRetrievalFailed
-    body = connection.get(path, doing, response_schemas.ROOTED_PROVIDERS, kind)
-    return cast("list[Mapping[str, Any]]", body["resource_providers"])
+def _listed(placement: PlacementApi, query: str) -> list[Mapping[str, Any]]:
+    return placement.providers.listed(query, "Listing the resource providers")

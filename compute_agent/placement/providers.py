@@ -5,7 +5,7 @@ Every method may also raise ``PlacementUnavailable`` and ``PlacementUnauthorized
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 from urllib.parse import quote
@@ -52,6 +52,16 @@ class Providers:
     def in_tree(self, uuid: str) -> list[PlacementProvider]:
         """All providers of the tree that ``uuid`` is a member of; empty when it is unknown."""
         return self._list(f"in_tree={uuid}", f"Reading the provider tree of {uuid}")
+
+    def listed(self, query: str, doing: str) -> list[Mapping[str, Any]]:
+        """Providers that a query finds, each with the root of its tree.
+
+        :param query: quoted, without its question mark; empty: all.
+        """
+        path = f"/resource_providers?{query}" if query else "/resource_providers"
+        kind = errors.ResourceProviderRetrievalFailed
+        body = self._connection.get(path, doing, response_schemas.ROOTED_PROVIDERS, kind)
+        return cast("list[Mapping[str, Any]]", body["resource_providers"])
 
     def by_name(self, name: str) -> PlacementProvider | None:
         """The provider of this name, None when there is none."""

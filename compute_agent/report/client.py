@@ -16,10 +16,9 @@ from functools import partial
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.placement.allocations import Allocations
-from compute_agent.placement.candidates import Candidates
+from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection, OfferedVersions, Tally
-from compute_agent.placement.providers import MAX_LISTED, Providers
+from compute_agent.placement.providers import MAX_LISTED
 from compute_agent.placement.request_pool import Workers
 from compute_agent.placement.retries import Clock, Retries, SystemClock
 from compute_agent.placement.traits_and_classes import Names
@@ -45,9 +44,10 @@ LOG = logging.getLogger(__name__)
 Consumers = dict[str, dict[str, Any]]
 
 
-class ReportClient(Allocations, Candidates):
+class ReportClient:
     """A client that reads and writes trees, and writes allocations.
 
+    :ivar placement: the single operations of placement, over the same connection.
     :param cache_path: file of the cache that survives a restart, if any.
     :param connections: maximum of requests at the same time.
     :param association_refresh: seconds between re-readings of what may have changed unseen; 0:
@@ -76,8 +76,8 @@ class ReportClient(Allocations, Candidates):
         self._bulk_inventories = bulk_inventories
         self._workers = Workers(connections)
         self._retries = retries
-        providers = Providers(connection, max_listed)
-        Allocations.__init__(self, connection, providers)
+        self.placement = PlacementApi(connection, max_listed=max_listed)
+        providers = self.placement.providers
         self.names = Names(providers)
         self._reader = TreeReader(
             providers, self._workers, retries, lambda: self.association_refresh
@@ -99,25 +99,25 @@ class ReportClient(Allocations, Candidates):
 
         :raises errors.PlacementTooOld: it cannot reshape.
         """
-        return self._connection.versions()
+        return self.placement.connection.versions()
 
     def reconnect(self) -> OfferedVersions:
         """Ask again as :meth:`connect` does, always with one request, as after an outage."""
-        return self._connection.ask_again()
+        return self.placement.connection.ask_again()
 
     @property
     def offered(self) -> OfferedVersions | None:
         """Versions from :meth:`connect`, `None` once placement could not be reached; no request."""
-        return self._connection.known_versions
+        return self.placement.connection.known_versions
 
     def tracing(self, global_request_id: str | None = None) -> AbstractContextManager[Tally]:
         """Give requests made inside one global request id, and count them together."""
-        return self._connection.tracing(global_request_id)
+        return self.placement.connection.tracing(global_request_id)
 
     @property
     def total(self) -> Tally:
         """Counts of every request this client made."""
-        return self._connection.total
+        return self.placement.connection.total
 
     @property
     def created_uuids(self) -> frozenset[str]:
@@ -158,7 +158,7 @@ class ReportClient(Allocations, Candidates):
         """
         cache = self._cache(root_uuid)
         self._reader.read(cache, fresh=fresh)
-        tally = self._connection.tally
+        tally = self.placement.connection.tally
         cache.probed_by = tally.global_request_id if tally else None
         self.names.learn(cache.tree)
         self._save_if_changed()
@@ -179,7 +179,7 @@ class ReportClient(Allocations, Candidates):
             return tree
         cache = self._cache(root_uuid)
         with cache.lock:
-            created = self.providers.create(root_uuid, name, None)
+            created = self.placement.providers.create(root_uuid, name, None)
             cache.tree.new_root(name, root_uuid, created.generation)
             cache.dirty = True
             if not created.content:
@@ -247,10 +247,10 @@ class ReportClient(Allocations, Candidates):
             flush = Flush(
                 root_uuid=cache.root_uuid,
                 live=cache.tree,
-                providers=self.providers,
+                providers=self.placement.providers,
                 names=self.names,
                 writes=ProviderWrites(
-                    cache.tree, self.providers, self.names, self._reader, self._retries
+                    cache.tree, self.placement.providers, self.names, self._reader, self._retries
                 ),
                 reshaper=self._reshaper,
                 workers=self._workers,
@@ -276,7 +276,7 @@ class ReportClient(Allocations, Candidates):
         :raises errors.ConsumerAllocationRetrievalFailed: a consumer's could not be read.
         """
         cache = self._cache(root_uuid)
-        tally = self._connection.tally
+        tally = self.placement.connection.tally
         if tally is None or cache.probed_by != tally.global_request_id:
             self._reader.read(cache)
         if not cache.tree.exists(root_uuid):
@@ -285,11 +285,14 @@ class ReportClient(Allocations, Candidates):
             )
         members = [cache.tree.data(u) for u in cache.tree.get_provider_uuids_in_tree(root_uuid)]
         per_provider = self._workers.results(
-            [partial(self.providers.allocations, p.uuid, p.name) for p in members]
+            [partial(self.placement.providers.allocations, p.uuid, p.name) for p in members]
         )
         consumers = list(dict.fromkeys(c for holders in per_provider for c in holders))
         records = self._workers.results(
-            [partial(self.get_allocs_for_consumer, consumer) for consumer in consumers]
+            [
+                partial(self.placement.allocations.get_allocs_for_consumer, consumer)
+                for consumer in consumers
+            ]
         )
         return {
             consumer: record
@@ -301,17 +304,17 @@ class ReportClient(Allocations, Candidates):
 
     def find_provider_by_name(self, name: str) -> ProviderData | None:
         """Return a provider with its inventory, traits and aggregates, if it exists."""
-        provider = self.providers.by_name(name)
+        provider = self.placement.providers.by_name(name)
         return self._with_associations(provider) if provider is not None else None
 
     def find_provider(self, uuid: str) -> ProviderData | None:
         """Return a provider as :meth:`find_provider_by_name` does, by uuid."""
-        provider = self.providers.get(uuid)
+        provider = self.placement.providers.get(uuid)
         return self._with_associations(provider) if provider is not None else None
 
     def get_allocations_for_provider(self, uuid: str) -> Consumers:
         """Return ``resources`` and ``consumer_generation`` on one provider, by consumer uuid."""
-        return self.providers.allocations(uuid, uuid)
+        return self.placement.providers.allocations(uuid, uuid)
 
     def change_traits(
         self, uuid: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()
@@ -320,11 +323,11 @@ class ReportClient(Allocations, Candidates):
 
         :raises errors.ResourceProviderUpdateFailed: it could not be written.
         """
-        stored = self.providers.traits(uuid, uuid)
+        stored = self.placement.providers.traits(uuid, uuid)
         new_traits = (stored.content | frozenset(add)) - frozenset(remove)
         if new_traits == stored.content:
             return
-        written = self.providers.put_traits(uuid, uuid, stored.generation, new_traits)
+        written = self.placement.providers.put_traits(uuid, uuid, stored.generation, new_traits)
         for cache in list(self._caches.values()):
             if cache.tree.exists(uuid) and cache.tree.data(uuid).generation == stored.generation:
                 cache.tree.update_traits(uuid, new_traits, written.generation)
@@ -339,10 +342,12 @@ class ReportClient(Allocations, Candidates):
         """
 
         def attempt() -> None:
-            stored = self.providers.aggregates(uuid, uuid)
+            stored = self.placement.providers.aggregates(uuid, uuid)
             new_aggregates = (stored.content | frozenset(add)) - frozenset(remove)
             if new_aggregates != stored.content:
-                self.providers.put_aggregates(uuid, uuid, stored.generation, new_aggregates)
+                self.placement.providers.put_aggregates(
+                    uuid, uuid, stored.generation, new_aggregates
+                )
 
         self._retries.while_conflicting(attempt)
 
@@ -352,17 +357,21 @@ class ReportClient(Allocations, Candidates):
         :param cascade: remove all allocations on its providers before.
         :raises errors.ResourceProviderInUse: a provider has allocations.
         """
-        listed = {provider["uuid"]: provider for provider in self.providers.in_tree(root_uuid)}
+        listed = {
+            provider["uuid"]: provider for provider in self.placement.providers.in_tree(root_uuid)
+        }
         tree = ProviderTree()
         tree.populate_from_iterable(listed.values())
         if tree.exists(root_uuid):
             doomed = [tree.data(uuid) for uuid in reversed(tree.get_provider_uuids(root_uuid))]
             if cascade:
                 for provider in doomed:
-                    for consumer in self.providers.allocations(provider.uuid, provider.name):
-                        self.delete_allocation(consumer, force=True)
+                    for consumer in self.placement.providers.allocations(
+                        provider.uuid, provider.name
+                    ):
+                        self.placement.allocations.delete_allocation(consumer, force=True)
             for provider in doomed:
-                self.providers.delete(provider.uuid, provider.name)
+                self.placement.providers.delete(provider.uuid, provider.name)
         self.drop_cache(root_uuid)
 
     # -- inside ------------------------------------------------------------------------------
@@ -389,9 +398,9 @@ class ReportClient(Allocations, Candidates):
             name,
             provider["generation"],
             provider.get("parent_provider_uuid"),
-            self.providers.inventories(uuid, name).content,
-            self.providers.traits(uuid, name).content,
-            self.providers.aggregates(uuid, name).content,
+            self.placement.providers.inventories(uuid, name).content,
+            self.placement.providers.traits(uuid, name).content,
+            self.placement.providers.aggregates(uuid, name).content,
         )
 
     def _log_kept(self, report: FlushReport) -> None:

@@ -11,16 +11,13 @@ from urllib.parse import quote
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
-from compute_agent.placement.allocation_writes import Exchange
 from compute_agent.placement.allocations import (
-    Allocations,
     AlreadyClaimed,
     NoCapacity,
 )
 from compute_agent.placement.amounts import as_request, of_record
-from compute_agent.placement.candidates import Candidates
+from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import NEWEST, Connection, version_text
-from compute_agent.placement.providers import Providers
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transport import Transport
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, MISC_SHARES_VIA_AGGREGATE
@@ -57,10 +54,7 @@ class PlacementClient:
         use_extensions: bool = True,
     ) -> None:
         self._connection = Connection(transport, retries, use_extensions=use_extensions)
-        self._providers = Providers(self._connection)
-        self._allocations = Allocations(self._connection, self._providers)
-        self._candidates = Candidates(self._connection)
-        self._exchange = Exchange(self._connection, self._allocations)
+        self._placement = PlacementApi(self._connection)
         self._clock = clock
         self._names: dict[str, tuple[float, str]] = {}
         self._lock = threading.Lock()
@@ -97,7 +91,7 @@ class PlacementClient:
                 f"{version_text(version)}: upgrade placement."
             )
         try:
-            answer = self._candidates.get_allocation_candidates(
+            answer = self._placement.candidates.get_allocation_candidates(
                 parameters, version, extended=extended
             )
         except errors.AllocationCandidateRetrievalFailed as error:
@@ -126,7 +120,7 @@ class PlacementClient:
     ) -> ClaimRefusal | None:
         """See `placement_port.Placement`."""
         try:
-            result = self._allocations.claim_resources(
+            result = self._placement.allocations.claim_resources(
                 consumer,
                 allocation_request,
                 project_id,
@@ -148,21 +142,21 @@ class PlacementClient:
 
     def holding(self, consumer: str) -> Holding:
         """See `placement_port.Placement`."""
-        record = self._allocations.get_allocs_for_consumer(consumer)
+        record = self._placement.allocations.get_allocs_for_consumer(consumer)
         return Holding(of_record(record), record)
 
     def release(self, consumer: str) -> bool:
         """See `placement_port.Placement`."""
-        return self._allocations.delete_allocation(consumer)
+        return self._placement.allocations.delete_allocation(consumer)
 
     def release_exactly(self, consumer: str, holding: Holding) -> None:
         """See `placement_port.Placement`."""
-        self._allocations.put_allocations(consumer, {**holding.record, "allocations": {}})
+        self._placement.allocations.put_allocations(consumer, {**holding.record, "allocations": {}})
 
     def exchange(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
         """See `placement_port.Placement`."""
         try:
-            lacking = self._exchange.write(
+            lacking = self._placement.exchange.write(
                 {c: _record(wanted_holding) for c, wanted_holding in wanted.items()}
             )
         except errors.AllocationMoveFailed as error:
@@ -186,7 +180,7 @@ class PlacementClient:
         """See `placement_port.Placement`."""
         return {
             provider["uuid"]: self._traits(provider["uuid"])
-            for provider in self._providers.in_tree(root)
+            for provider in self._placement.providers.in_tree(root)
         }
 
     def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
@@ -196,7 +190,7 @@ class PlacementClient:
             self._keep_names(self._list("required=COMPUTE_NODE"))
             unknown = [uuid for uuid in unknown if self._name_kept(uuid) is None]
         for uuid in unknown:
-            provider = self._providers.get(uuid)
+            provider = self._placement.providers.get(uuid)
             if provider is not None:
                 self._keep_names([provider])
         names = {uuid: self._name_kept(uuid) for uuid in uuids}
@@ -206,14 +200,14 @@ class PlacementClient:
         """See `placement_port.Placement`."""
         roots = {}
         for uuid in uuids:
-            provider = self._providers.get(uuid)
+            provider = self._placement.providers.get(uuid)
             if provider is not None:
                 roots[uuid] = str(dict(provider)["root_provider_uuid"])
         return roots
 
     def root_named(self, name: str) -> str | None:
         """See `placement_port.Placement`."""
-        provider = self._providers.by_name(name)
+        provider = self._placement.providers.by_name(name)
         if provider is None or provider["parent_provider_uuid"] is not None:
             return None
         return provider["uuid"]
@@ -238,11 +232,7 @@ class PlacementClient:
         return frozenset(self._get(path, doing, response_schemas.PROVIDER_TRAITS)["traits"])
 
     def _list(self, query: str) -> list[Mapping[str, Any]]:
-        path = f"/resource_providers?{query}"
-        providers: list[Mapping[str, Any]] = self._get(
-            path, "Reading the names of hosts", response_schemas.ROOTED_PROVIDERS
-        )["resource_providers"]
-        return providers
+        return self._placement.providers.listed(query, "Reading the names of hosts")
 
     def _get(self, path: str, doing: str, shape: Shape) -> Any:
         return self._connection.get(path, doing, shape, errors.ResourceProviderRetrievalFailed)

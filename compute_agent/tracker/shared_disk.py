@@ -153,7 +153,7 @@ class SharedDisk:
         self._write_if_it_differs(node)
 
     def _write_if_it_differs(self, node: str) -> None:
-        providers, measured = self._report.providers, self._measured[node]
+        providers, measured = self._report.placement.providers, self._measured[node]
         found = providers.inventories(self._uuid, self._uuid)
         record = found.content.get(DISK)
         total = _total_of(record)

@@ -85,20 +85,17 @@ def exit_of(error: errors.ComputeAgentError) -> int:
 
 def _sync(namespace: argparse.Namespace) -> int:
     from compute_agent.manage.aggregates import AggregateSync
-    from compute_agent.placement.connection import Connection
     from compute_agent.report.client import ReportClient
 
     conf = configuration(namespace)
     aggregates = _aggregates(conf)
-    way = transport(namespace, conf)
-    report = ReportClient(way)
+    report = ReportClient(transport(namespace, conf))
     report.connect()
     with progress_bars() as bars:
         hosts = {host for aggregate in aggregates for host in aggregate.hosts}
         nodes = _announced(conf, hosts, bars)
         result = AggregateSync(
             report,
-            Connection(way),
             aggregates,
             nodes,
             prune=namespace.prune,

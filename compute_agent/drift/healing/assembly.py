@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from compute_agent.drift.healing.healer import Healer, HealingOptions
 from compute_agent.drift.healing.placement_choice import Placing
 from compute_agent.placement import provider_directory
+from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.scheduler.assembly import pci_aliases
@@ -49,7 +50,7 @@ def healer_of(
         limit=conf.scheduler.max_placement_results,
         pci_aliases=pci_aliases(conf.pci.alias) if counted else None,
     )
-    directory = provider_directory.read(Connection(way))
+    directory = provider_directory.read(PlacementApi(Connection(way)))
     placing = Placing(
         report,
         Search(PlacementClient(way), SearchOptions(request=request)),

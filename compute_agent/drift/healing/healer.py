@@ -151,7 +151,7 @@ class Healer:
     ) -> Outcome:
         spec = self._spec(instance, ports)
         need = flavor.request_of(spec, self._options.request)
-        record = self._report.get_allocs_for_consumer(instance.uuid)
+        record = self._report.placement.allocations.get_allocs_for_consumer(instance.uuid)
         held = of_record(record)
         here = {uuid: own for uuid, own in held.items() if self._is_here(uuid, root)}
         fixed = {suffix: uuid for port in ports for suffix, uuid in port.bound.items()}
@@ -226,7 +226,7 @@ class Healer:
         }
         if self._placing.knows_types and record.get("consumer_type", UNTYPED) == UNTYPED:
             record["consumer_type"] = INSTANCE
-        answer = self._report.put_allocations(found.instance.uuid, record)
+        answer = self._report.placement.allocations.put_allocations(found.instance.uuid, record)
         if not isinstance(answer, NoCapacity):
             return None
         where = self._directory.name(answer.provider) if answer.provider else "a provider"

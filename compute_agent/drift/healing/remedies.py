@@ -76,7 +76,7 @@ class OrphanRemedy:
                 doubtful.append(consumer)
         if not doubtful:
             return
-        directory = provider_directory.read(self._consumers.connection)
+        directory = provider_directory.read(self._consumers.placement)
         source = self._open_source()
         listing = source.look(directory)
         here = self._here()

@@ -87,7 +87,7 @@ class Host:
         """An operator, or a cleaning tool, reserves some of the GPU in placement."""
         gpu = self.gpu
         inventory = {rc: {**record, "reserved": amount} for rc, record in gpu.inventory.items()}
-        self.node.parts.report.providers.put_inventories(
+        self.node.parts.report.placement.providers.put_inventories(
             gpu.uuid, gpu.name, gpu.generation, inventory
         )
         self.node.parts.report.drop_cache()

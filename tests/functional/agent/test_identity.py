@@ -194,7 +194,7 @@ def test_a_new_name_while_running_is_an_error_once_and_the_old_name_is_kept(
     assert "new-name" in error
     assert host.name in error
     assert "restart" in error
-    assert host.parts.report.providers.get(host.uuid)["name"] == host.name
+    assert host.parts.report.placement.providers.get(host.uuid)["name"] == host.name
 
     is_named(host.name)
     assert host.parts.setup.nodes() == own
@@ -210,11 +210,11 @@ def test_a_root_that_is_put_below_another_provider_is_an_error_and_ends_the_next
     host, caplog
 ):
     def is_below(parent: str | None) -> None:
-        host.parts.report.providers.put(host.uuid, host.name, parent, reparents=True)
+        host.parts.report.placement.providers.put(host.uuid, host.name, parent, reparents=True)
 
     assert host.run().completed
     above = str(uuid.uuid4())
-    host.parts.report.providers.create(above, f"above-{host.name}", None)
+    host.parts.report.placement.providers.create(above, f"above-{host.name}", None)
     is_below(above)
     host.gain_a_gpu()
     result = host.run()

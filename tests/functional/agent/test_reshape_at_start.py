@@ -60,7 +60,7 @@ class Reshaping:
 
     def claim(self, amounts: dict[str, int]) -> str:
         consumer = str(uuid.uuid4())
-        self.neighbour.put_allocations(
+        self.neighbour.placement.allocations.put_allocations(
             consumer,
             {
                 "allocations": {self.root: {"resources": amounts}},
@@ -102,7 +102,7 @@ class Reshaping:
         tree = self.neighbour.get_provider_tree(self.root, fresh=True)
         assert {"VCPU", "MEMORY_MB", "DISK_GB"} <= tree.data(self.root).inventory.keys()
         for consumer, amounts in self.guests.items():
-            record = self.neighbour.get_allocs_for_consumer(consumer)
+            record = self.neighbour.placement.allocations.get_allocs_for_consumer(consumer)
             assert {u: e["resources"] for u, e in record["allocations"].items()} == {
                 self.root: amounts
             }
@@ -117,7 +117,7 @@ class Reshaping:
         assert names == [name, f"{name}_NUMA0", f"{name}_NUMA1", f"{name}_pci_0000_20_00_0"]
         assert tree.data(self.root).inventory.keys() == {"DISK_GB"}
         for consumer, amounts in self.guests.items():
-            record = self.neighbour.get_allocs_for_consumer(consumer)
+            record = self.neighbour.placement.allocations.get_allocs_for_consumer(consumer)
             held: Counter[str] = Counter()
             for provider, entry in record["allocations"].items():
                 held.update(entry["resources"])
@@ -289,13 +289,15 @@ def test_who_leaves_during_the_reshape_is_not_brought_back(host: Reshaping) -> N
     leaving = next(iter(host.guests))
 
     def leave() -> None:
-        host.neighbour.delete_allocation(leaving, force=True)
+        host.neighbour.placement.allocations.delete_allocation(leaving, force=True)
         del host.guests[leaving]
 
     host.meanwhile(leave, 1)
     assert host.node.run().completed
     host.assert_nested()
-    assert host.neighbour.get_allocs_for_consumer(leaving) == {"allocations": {}}
+    assert host.neighbour.placement.allocations.get_allocs_for_consumer(leaving) == {
+        "allocations": {}
+    }
 
 
 def test_neighbours_that_never_rest_end_the_start_after_four_rounds_with_all_as_it_was(

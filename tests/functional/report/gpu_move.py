@@ -43,7 +43,7 @@ def reshape(host, guests, *, edit=None, lay_out=None):
 
 
 def held_by(client, consumer):
-    record = client.get_allocs_for_consumer(consumer)
+    record = client.placement.allocations.get_allocs_for_consumer(consumer)
     return {p: e["resources"] for p, e in record["allocations"].items()}
 
 

@@ -24,7 +24,7 @@ def new_consumer() -> str:
 
 
 def held_by(client, consumer: str) -> dict:
-    record = client.get_allocs_for_consumer(consumer)
+    record = client.placement.allocations.get_allocs_for_consumer(consumer)
     return {p: e["resources"] for p, e in record["allocations"].items()}
 
 
@@ -34,18 +34,18 @@ def asking(provider: str, **resources: int) -> dict:
 
 def test_a_claim_is_one_request(hosted):
     consumer = new_consumer()
-    result = hosted.client.claim_resources(
+    result = hosted.client.placement.allocations.claim_resources(
         consumer, asking(hosted.root, VCPU=1), "project", "user", "1.39"
     )
     assert result == Claimed(consumer)
     assert hosted.requests == [f"PUT /allocations/{consumer}"]
-    record = hosted.client.get_allocs_for_consumer(consumer)
+    record = hosted.client.placement.allocations.get_allocs_for_consumer(consumer)
     assert record["consumer_type"] == "INSTANCE"
     assert record["project_id"] == "project"
 
 
 def test_a_candidate_of_placement_is_claimed_with_its_mappings(hosted):
-    answer = hosted.client.get_allocation_candidates(
+    answer = hosted.client.placement.candidates.get_allocation_candidates(
         [
             ("resources", "VCPU:1"),
             ("in_tree", hosted.root),
@@ -59,7 +59,9 @@ def test_a_candidate_of_placement_is_claimed_with_its_mappings(hosted):
     assert hosted.root in answer.provider_summaries
     consumer = new_consumer()
     request = answer.allocation_requests[0]
-    result = hosted.client.claim_resources(consumer, request, "p", "u", answer.version)
+    result = hosted.client.placement.allocations.claim_resources(
+        consumer, request, "p", "u", answer.version
+    )
     assert isinstance(result, Claimed)
     sent = next(e for e in hosted.transport.exchanges if e.request.method == "PUT")
     assert sent.request.json["mappings"] == request["mappings"]
@@ -69,14 +71,16 @@ def test_a_candidate_of_placement_is_claimed_with_its_mappings(hosted):
 def test_a_claim_is_written_at_the_version_of_its_candidates(hosted, version, typed):
     consumer = new_consumer()
     request = {**asking(hosted.root, VCPU=1), "mappings": {"": [hosted.root]}}
-    result = hosted.client.claim_resources(consumer, request, "p", "u", version)
+    result = hosted.client.placement.allocations.claim_resources(
+        consumer, request, "p", "u", version
+    )
     assert isinstance(result, Claimed)
-    kind = hosted.client.get_allocs_for_consumer(consumer)["consumer_type"]
+    kind = hosted.client.placement.allocations.get_allocs_for_consumer(consumer)["consumer_type"]
     assert kind == ("INSTANCE" if typed else "unknown")
 
 
 def test_a_full_provider_is_no_capacity_naming_provider_and_class(hosted):
-    result = hosted.client.claim_resources(
+    result = hosted.client.placement.allocations.claim_resources(
         new_consumer(), asking(hosted.root, VCPU=99), "p", "u", "1.39"
     )
     assert isinstance(result, NoCapacity)
@@ -85,7 +89,7 @@ def test_a_full_provider_is_no_capacity_naming_provider_and_class(hosted):
 
 
 def test_a_class_that_is_not_there_is_no_capacity(hosted):
-    result = hosted.client.claim_resources(
+    result = hosted.client.placement.allocations.claim_resources(
         new_consumer(), asking(hosted.root, DISK_GB=1), "p", "u", "1.39"
     )
     assert isinstance(result, NoCapacity)
@@ -94,7 +98,7 @@ def test_a_class_that_is_not_there_is_no_capacity(hosted):
 
 def test_a_refused_claim_raises(hosted):
     with pytest.raises(errors.AllocationUpdateFailed, match="does not exist") as failed:
-        hosted.client.claim_resources(
+        hosted.client.placement.allocations.claim_resources(
             new_consumer(), asking(new_consumer(), VCPU=1), "p", "u", "1.39"
         )
     assert failed.value.status == 400
@@ -102,7 +106,7 @@ def test_a_refused_claim_raises(hosted):
 
 def test_claiming_the_same_twice_is_claimed_once(hosted):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
-    result = hosted.client.claim_resources(
+    result = hosted.client.placement.allocations.claim_resources(
         consumer, asking(hosted.root, VCPU=1), "project", "user", "1.39"
     )
     assert result == Claimed(consumer)
@@ -111,8 +115,13 @@ def test_claiming_the_same_twice_is_claimed_once(hosted):
 
 def test_a_consumer_that_vanished_between_two_looks_is_claimed_as_new(hosted, other):
     consumer = claim(other, hosted.root, {"VCPU": 1})
-    before_next(hosted, "GET", consumer, lambda: other.delete_allocation(consumer, force=True))
-    result = hosted.client.claim_resources(
+    before_next(
+        hosted,
+        "GET",
+        consumer,
+        lambda: other.placement.allocations.delete_allocation(consumer, force=True),
+    )
+    result = hosted.client.placement.allocations.claim_resources(
         consumer, asking(hosted.root, VCPU=2), "project", "user", "1.39"
     )
     assert result == Claimed(consumer)
@@ -128,7 +137,7 @@ def test_adding_sums_per_provider_and_class(hosted, other):
             gpu: {"resources": {"VGPU": 1}},
         }
     }
-    result = hosted.client.claim_resources(
+    result = hosted.client.placement.allocations.claim_resources(
         consumer, request, "project", "user", "1.39", 1, mode="add_to"
     )
     assert result == Claimed(consumer)
@@ -141,7 +150,7 @@ def test_adding_sums_per_provider_and_class(hosted, other):
 def test_adding_to_a_consumer_that_changed_is_refused(hosted):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
     with pytest.raises(errors.AllocationUpdateFailed, match="are at generation 1, not 7"):
-        hosted.client.claim_resources(
+        hosted.client.placement.allocations.claim_resources(
             consumer, asking(hosted.root, VCPU=1), "p", "u", "1.39", 7, mode="add_to"
         )
 
@@ -149,10 +158,13 @@ def test_adding_to_a_consumer_that_changed_is_refused(hosted):
 def test_adding_to_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
     before_next(
-        hosted, "PUT", consumer, lambda: other.add_resources(consumer, {hosted.root: {"VCPU": 1}})
+        hosted,
+        "PUT",
+        consumer,
+        lambda: other.placement.allocations.add_resources(consumer, {hosted.root: {"VCPU": 1}}),
     )
     with pytest.raises(errors.AllocationUpdateFailed, match="consumer generation conflict"):
-        hosted.client.claim_resources(
+        hosted.client.placement.allocations.claim_resources(
             consumer, asking(hosted.root, VCPU=1), "p", "u", "1.39", 1, mode="add_to"
         )
     assert held_by(other, consumer) == {hosted.root: {"VCPU": 2}}
@@ -161,47 +173,58 @@ def test_adding_to_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other
 def test_resources_are_added_and_removed(hosted):
     client = hosted.client
     consumer = claim(client, hosted.root, {"VCPU": 2})
-    client.add_resources(consumer, {hosted.root: {"VCPU": 1, "MEMORY_MB": 64}})
+    client.placement.allocations.add_resources(
+        consumer, {hosted.root: {"VCPU": 1, "MEMORY_MB": 64}}
+    )
     assert held_by(client, consumer) == {hosted.root: {"VCPU": 3, "MEMORY_MB": 64}}
-    client.remove_resources(consumer, {hosted.root: {"VCPU": 1, "MEMORY_MB": 64}})
+    client.placement.allocations.remove_resources(
+        consumer, {hosted.root: {"VCPU": 1, "MEMORY_MB": 64}}
+    )
     assert held_by(client, consumer) == {hosted.root: {"VCPU": 2}}
     with pytest.raises(errors.AllocationUpdateFailed, match="it holds 2 there"):
-        client.remove_resources(consumer, {hosted.root: {"VCPU": 3}})
+        client.placement.allocations.remove_resources(consumer, {hosted.root: {"VCPU": 3}})
     with pytest.raises(errors.AllocationUpdateFailed, match="it holds 0 there"):
-        client.remove_resources(consumer, {new_consumer(): {"VCPU": 1}})
+        client.placement.allocations.remove_resources(consumer, {new_consumer(): {"VCPU": 1}})
     with pytest.raises(errors.AllocationUpdateFailed, match="it holds nothing"):
-        client.add_resources(new_consumer(), {hosted.root: {"VCPU": 1}})
+        client.placement.allocations.add_resources(new_consumer(), {hosted.root: {"VCPU": 1}})
 
 
 def test_more_than_there_is_cannot_be_added(hosted):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 2})
     with pytest.raises(errors.AllocationUpdateFailed, match="exceed the capacity"):
-        hosted.client.add_resources(consumer, {hosted.root: {"VCPU": 99}})
+        hosted.client.placement.allocations.add_resources(consumer, {hosted.root: {"VCPU": 99}})
 
 
 def test_a_record_is_written_as_it_was_read(hosted):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 2})
-    record = hosted.client.get_allocs_for_consumer(consumer)
+    record = hosted.client.placement.allocations.get_allocs_for_consumer(consumer)
     record["allocations"][hosted.root]["resources"]["VCPU"] = 1
-    assert isinstance(hosted.client.put_allocations(consumer, record), Claimed)
+    assert isinstance(
+        hosted.client.placement.allocations.put_allocations(consumer, record), Claimed
+    )
     assert held_by(hosted.client, consumer) == {hosted.root: {"VCPU": 1}}
     with pytest.raises(errors.AllocationUpdateFailed, match="consumer generation conflict"):
-        hosted.client.put_allocations(consumer, record)
-    record = hosted.client.get_allocs_for_consumer(consumer)
+        hosted.client.placement.allocations.put_allocations(consumer, record)
+    record = hosted.client.placement.allocations.get_allocs_for_consumer(consumer)
     record["allocations"][hosted.root]["resources"]["VCPU"] = 99
-    assert isinstance(hosted.client.put_allocations(consumer, record), NoCapacity)
+    assert isinstance(
+        hosted.client.placement.allocations.put_allocations(consumer, record), NoCapacity
+    )
 
 
 def test_a_move_gives_everything_to_the_target(hosted):
     source = claim(hosted.client, hosted.root, {"VCPU": 2})
     target = new_consumer()
     hosted.transport.clear()
-    assert hosted.client.move_allocations(source, target)
+    assert hosted.client.placement.allocations.move_allocations(source, target)
     assert len(hosted.requests) == 3
     assert held_by(hosted.client, source) == {}
     assert held_by(hosted.client, target) == {hosted.root: {"VCPU": 2}}
-    assert hosted.client.get_allocs_for_consumer(target)["consumer_type"] == "INSTANCE"
-    assert hosted.client.move_allocations(source, target)
+    assert (
+        hosted.client.placement.allocations.get_allocs_for_consumer(target)["consumer_type"]
+        == "INSTANCE"
+    )
+    assert hosted.client.placement.allocations.move_allocations(source, target)
 
 
 def test_a_move_back_replaces_what_the_target_holds(hosted, new_host):
@@ -209,13 +232,13 @@ def test_a_move_back_replaces_what_the_target_holds(hosted, new_host):
     destination.report(small(destination.name))
     migration = claim(hosted.client, hosted.root, {"VCPU": 2})
     instance = claim(hosted.client, destination.root, {"VCPU": 2})
-    assert hosted.client.move_allocations(migration, instance)
+    assert hosted.client.placement.allocations.move_allocations(migration, instance)
     assert held_by(hosted.client, instance) == {hosted.root: {"VCPU": 2}}
 
 
 def test_moving_nothing_to_nobody_is_an_error(hosted):
     with pytest.raises(errors.AllocationMoveFailed, match="neither of them holds anything"):
-        hosted.client.move_allocations(new_consumer(), new_consumer())
+        hosted.client.placement.allocations.move_allocations(new_consumer(), new_consumer())
 
 
 def test_a_move_of_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
@@ -224,35 +247,43 @@ def test_a_move_of_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other
         hosted,
         "POST",
         "/allocations",
-        lambda: other.add_resources(source, {hosted.root: {"VCPU": 1}}),
+        lambda: other.placement.allocations.add_resources(source, {hosted.root: {"VCPU": 1}}),
     )
     with pytest.raises(errors.AllocationMoveFailed, match="consumer generation conflict"):
-        hosted.client.move_allocations(source, new_consumer())
+        hosted.client.placement.allocations.move_allocations(source, new_consumer())
     assert held_by(other, source) == {hosted.root: {"VCPU": 3}}
 
 
 def test_a_consumer_without_a_type_moves_without_one(hosted):
     source = new_consumer()
-    hosted.client.claim_resources(source, asking(hosted.root, VCPU=1), "p", "u", "1.36")
+    hosted.client.placement.allocations.claim_resources(
+        source, asking(hosted.root, VCPU=1), "p", "u", "1.36"
+    )
     target = new_consumer()
-    assert hosted.client.move_allocations(source, target)
-    assert hosted.client.get_allocs_for_consumer(target)["consumer_type"] == "unknown"
+    assert hosted.client.placement.allocations.move_allocations(source, target)
+    assert (
+        hosted.client.placement.allocations.get_allocs_for_consumer(target)["consumer_type"]
+        == "unknown"
+    )
 
 
 def test_deleting_tells_whether_there_was_anything(hosted):
     for force in (False, True):
         consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
-        assert hosted.client.delete_allocation(consumer, force=force) is True
-        assert hosted.client.delete_allocation(consumer, force=force) is False
+        assert hosted.client.placement.allocations.delete_allocation(consumer, force=force) is True
+        assert hosted.client.placement.allocations.delete_allocation(consumer, force=force) is False
 
 
 def test_deleting_a_consumer_that_changes_meanwhile_is_a_conflict(hosted, other):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
     before_next(
-        hosted, "PUT", consumer, lambda: other.add_resources(consumer, {hosted.root: {"VCPU": 1}})
+        hosted,
+        "PUT",
+        consumer,
+        lambda: other.placement.allocations.add_resources(consumer, {hosted.root: {"VCPU": 1}}),
     )
     with pytest.raises(errors.AllocationDeleteFailed, match="consumer generation conflict"):
-        hosted.client.delete_allocation(consumer)
+        hosted.client.placement.allocations.delete_allocation(consumer)
 
 
 def test_a_dead_source_of_an_evacuation_loses_only_its_own_tree(hosted, new_host, other):
@@ -267,11 +298,11 @@ def test_a_dead_source_of_an_evacuation_loses_only_its_own_tree(hosted, new_host
             hosted.root: {"resources": {"VCPU": 1}},
         }
     }
-    hosted.client.claim_resources(consumer, request, "p", "u", "1.39")
-    hosted.client.remove_provider_tree(consumer, source.root)
+    hosted.client.placement.allocations.claim_resources(consumer, request, "p", "u", "1.39")
+    hosted.client.placement.allocations.remove_provider_tree(consumer, source.root)
     assert held_by(other, consumer) == {hosted.root: {"VCPU": 1}}
     hosted.transport.clear()
-    hosted.client.remove_provider_tree(consumer, source.root)
+    hosted.client.placement.allocations.remove_provider_tree(consumer, source.root)
     assert hosted.writes == []
 
 
@@ -288,15 +319,19 @@ def test_a_tree_is_deleted_leaf_first_and_only_cascading_takes_allocations(hoste
 
 def test_usage_is_read_by_type(hosted):
     project = new_consumer()
-    hosted.client.claim_resources(new_consumer(), asking(hosted.root, VCPU=2), project, "u", "1.39")
-    assert hosted.client.get_usages(project) == {"INSTANCE": {"consumer_count": 1, "VCPU": 2}}
-    assert hosted.client.get_usages(project, "somebody") == {}
+    hosted.client.placement.allocations.claim_resources(
+        new_consumer(), asking(hosted.root, VCPU=2), project, "u", "1.39"
+    )
+    assert hosted.client.placement.candidates.get_usages(project) == {
+        "INSTANCE": {"consumer_count": 1, "VCPU": 2}
+    }
+    assert hosted.client.placement.candidates.get_usages(project, "somebody") == {}
 
 
 def test_a_refused_question_about_candidates_is_not_an_empty_answer(hosted):
     with pytest.raises(errors.AllocationCandidateRetrievalFailed, match="NO_SUCH"):
-        hosted.client.get_allocation_candidates([("resources", "NO_SUCH:1")])
-    answer = hosted.client.get_allocation_candidates(
+        hosted.client.placement.candidates.get_allocation_candidates([("resources", "NO_SUCH:1")])
+    answer = hosted.client.placement.candidates.get_allocation_candidates(
         [("resources", "VCPU:999"), ("in_tree", hosted.root)]
     )
     assert answer.allocation_requests == []
@@ -308,7 +343,9 @@ def test_two_claims_for_the_last_unit_give_it_once(hosted, other):
 
     def one() -> None:
         results.append(
-            other.claim_resources(new_consumer(), asking(hosted.root, VCPU=1), "p", "u", "1.39")
+            other.placement.allocations.claim_resources(
+                new_consumer(), asking(hosted.root, VCPU=1), "p", "u", "1.39"
+            )
         )
 
     threads = [threading.Thread(target=one) for _ in range(4)]
@@ -321,16 +358,18 @@ def test_two_claims_for_the_last_unit_give_it_once(hosted, other):
 
 def test_a_different_claim_of_the_same_consumer_is_told(hosted):
     consumer = claim(hosted.client, hosted.root, {"VCPU": 1})
-    result = hosted.client.claim_resources(consumer, asking(hosted.root, VCPU=3), "p", "u", "1.39")
+    result = hosted.client.placement.allocations.claim_resources(
+        consumer, asking(hosted.root, VCPU=3), "p", "u", "1.39"
+    )
     assert isinstance(result, AlreadyClaimed)
 
 
 def test_type_and_age_of_a_consumer_are_told_where_placement_tells_them(hosted):
     consumer = new_consumer()
-    hosted.client.claim_resources(
+    hosted.client.placement.allocations.claim_resources(
         consumer, asking(hosted.root, VCPU=1), "project", "user", "1.39", consumer_type="MIGRATION"
     )
-    nature = hosted.client.nature_of_consumer(consumer)
+    nature = hosted.client.placement.allocations.nature_of_consumer(consumer)
     assert nature.type == "MIGRATION"
     assert nature.age is not None
     assert 0 <= nature.age < 3600

@@ -128,7 +128,7 @@ def test_an_agent_of_many_nodes_writes_its_file_once_a_minute_and_at_the_end(
 
 def test_a_foreign_provider_that_stays_does_not_make_the_file_be_rewritten(stopped, other):
     theirs = child_uuid(stopped.root, "theirs")
-    other.providers.create(theirs, f"{stopped.name}:theirs", stopped.root)
+    other.placement.providers.create(theirs, f"{stopped.name}:theirs", stopped.root)
     stopped.restart()
 
     def without(tree):

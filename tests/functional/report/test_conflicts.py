@@ -60,7 +60,7 @@ def test_a_class_and_a_ratio_written_by_others_during_the_pass_survive(reported,
         inventory = {rc: dict(record) for rc, record in held.inventory.items()}
         inventory["VCPU"]["allocation_ratio"] = 16.0
         inventory["DISK_GB"] = {"total": 7}
-        other.providers.put_inventories(held.uuid, held.name, held.generation, inventory)
+        other.placement.providers.put_inventories(held.uuid, held.name, held.generation, inventory)
 
     before_next(reported, "PUT", "/inventories", interfere)
     reported.report(small(reported.name, vcpus=9))
@@ -81,7 +81,7 @@ def test_a_stale_provider_is_read_before_it_is_written(reported, other):
     held = other.find_provider(reported.root)
     inventory = {rc: dict(record) for rc, record in held.inventory.items()}
     inventory["VCPU"]["allocation_ratio"] = 3.0
-    other.providers.put_inventories(held.uuid, held.name, held.generation, inventory)
+    other.placement.providers.put_inventories(held.uuid, held.name, held.generation, inventory)
     reported.report(small(reported.name, vcpus=9))
     assert reported.tally.failed == 0
     assert other.find_provider(reported.root).inventory["VCPU"]["allocation_ratio"] == 3.0
@@ -118,7 +118,7 @@ def test_a_provider_deleted_under_the_agent_is_created_again_with_its_uuid(repor
 
 def test_a_child_made_by_another_service_is_left_alone(reported, other):
     theirs = str(uuidlib.uuid4())
-    other.providers.create(theirs, f"{reported.name}:agent", reported.root)
+    other.placement.providers.create(theirs, f"{reported.name}:agent", reported.root)
     reported.report(small(reported.name))
     assert reported.tally.requests == 1 + 3
     assert reported.tally.writes == 0
@@ -146,7 +146,7 @@ def test_a_provider_of_ours_that_is_in_use_is_kept_and_reserved(reported, other)
     assert [(kept.uuid, "in use" in kept.reason) for kept in report.kept] == [(uuid, True)]
     record = other.find_provider(uuid).inventory["VGPU"]
     assert record["reserved"] == record["total"] == 4
-    other.delete_allocation(consumer)
+    other.placement.allocations.delete_allocation(consumer)
     assert reported.report(without).kept == []
     assert other.find_provider(uuid) is None
 
@@ -162,7 +162,7 @@ def test_a_parent_of_ours_with_a_foreign_child_is_kept(reported, other):
         reported,
         "DELETE",
         uuid,
-        lambda: other.providers.create(theirs, f"{reported.name}:agent", uuid),
+        lambda: other.placement.providers.create(theirs, f"{reported.name}:agent", uuid),
     )
     report = reported.report(without)
     assert [kept.uuid for kept in report.kept] == [uuid]
@@ -171,7 +171,7 @@ def test_a_parent_of_ours_with_a_foreign_child_is_kept(reported, other):
 
 def test_a_name_held_by_another_provider_is_found_by_uuid(host, other):
     holder = str(uuidlib.uuid4())
-    other.providers.create(holder, host.name, None)
+    other.placement.providers.create(holder, host.name, None)
     with pytest.raises(errors.ResourceProviderCreationFailed) as failed:
         host.report(small(host.name))
     assert failed.value.name_conflict_uuid == holder
@@ -180,7 +180,7 @@ def test_a_name_held_by_another_provider_is_found_by_uuid(host, other):
 
 def test_one_child_whose_name_is_taken_does_not_stop_the_others(host, other):
     holder = str(uuidlib.uuid4())
-    other.providers.create(holder, f"{host.name}_GPU0", None)
+    other.placement.providers.create(holder, f"{host.name}_GPU0", None)
     with pytest.raises(errors.ResourceProviderSyncFailed) as failed:
         host.report(small(host.name))
     assert [f.aspect for f in failed.value.failures] == ["create"]
@@ -190,7 +190,7 @@ def test_one_child_whose_name_is_taken_does_not_stop_the_others(host, other):
 
 def test_a_rename_to_a_taken_name_names_the_holder(reported, other):
     holder = str(uuidlib.uuid4())
-    other.providers.create(holder, f"taken-{reported.tag}", None)
+    other.placement.providers.create(holder, f"taken-{reported.tag}", None)
 
     def lay_out(tree):
         tree.rename(reported.root, f"taken-{reported.tag}")

@@ -62,10 +62,12 @@ class TestLostAnswers:
             return hook("PUT", "", body, response) if path.endswith(consumer) else response
 
         host.transport.after = only_allocations
-        result = host.client.claim_resources(consumer, request, "p", "u", "1.39")
+        result = host.client.placement.allocations.claim_resources(
+            consumer, request, "p", "u", "1.39"
+        )
         assert lost
         assert result == Claimed(consumer)
-        record = other.get_allocs_for_consumer(consumer)
+        record = other.placement.allocations.get_allocs_for_consumer(consumer)
         assert record["allocations"][host.root]["resources"] == {"VCPU": 2}
         assert record["consumer_generation"] == 1
 
@@ -74,10 +76,12 @@ class TestLostAnswers:
         source = claim(host.client, host.root, {"VCPU": 1})
         target = source[:-1] + ("0" if source[-1] != "0" else "1")
         lost = lost_after(host, "POST", "/allocations")
-        assert host.client.move_allocations(source, target)
+        assert host.client.placement.allocations.move_allocations(source, target)
         assert lost
-        assert other.get_allocs_for_consumer(source) == {"allocations": {}}
-        assert host.root in other.get_allocs_for_consumer(target)["allocations"]
+        assert other.placement.allocations.get_allocs_for_consumer(source) == {"allocations": {}}
+        assert (
+            host.root in other.placement.allocations.get_allocs_for_consumer(target)["allocations"]
+        )
 
     def test_a_lost_answer_to_a_deletion_deletes_once(self, host, other):
         host.report(small(host.name))
@@ -97,6 +101,8 @@ def test_a_second_different_claim_for_a_consumer_is_told_apart_from_a_lost_answe
     host.report(small(host.name))
     consumer = claim(other, host.root, {"VCPU": 1})
     request = {"allocations": {host.root: {"resources": {"VCPU": 2}}}}
-    result = host.client.claim_resources(consumer, request, "project", "user", "1.39")
+    result = host.client.placement.allocations.claim_resources(
+        consumer, request, "project", "user", "1.39"
+    )
     assert isinstance(result, AlreadyClaimed)
     assert result.record["allocations"][host.root]["resources"] == {"VCPU": 1}

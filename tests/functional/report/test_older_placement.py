@@ -72,12 +72,12 @@ def test_claims_moves_and_removals_work(old_host):
     client = old_host.client
     consumer, migration = str(uuidlib.uuid4()), str(uuidlib.uuid4())
     request = {"allocations": {old_host.root: {"resources": {"VCPU": 2}}}}
-    client.claim_resources(consumer, request, "p", "u", "1.28")
-    assert client.move_allocations(consumer, migration)
+    client.placement.allocations.claim_resources(consumer, request, "p", "u", "1.28")
+    assert client.placement.allocations.move_allocations(consumer, migration)
     assert held_by(client, migration) == {old_host.root: {"VCPU": 2}}
-    client.remove_resources(migration, {old_host.root: {"VCPU": 1}})
+    client.placement.allocations.remove_resources(migration, {old_host.root: {"VCPU": 1}})
     assert held_by(client, migration) == {old_host.root: {"VCPU": 1}}
-    assert client.delete_allocation(migration)
+    assert client.placement.allocations.delete_allocation(migration)
     assert held_by(client, migration) == {}
 
 

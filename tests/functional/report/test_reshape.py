@@ -41,7 +41,7 @@ def test_a_claim_of_an_uninvolved_guest_during_the_reshape_is_no_conflict_of_con
     def hook(method, path, body):
         if path == "/reshaper":
             host.transport.before = None
-            other.delete_allocation(guests[2], force=True)
+            other.placement.allocations.delete_allocation(guests[2], force=True)
 
     host.transport.before = hook
     reshape(host, guests)
@@ -201,10 +201,12 @@ def test_allocations_on_other_hosts_and_the_types_of_consumers_stay_as_they_are(
         host.root: {"resources": {"VGPU": 1}},
         elsewhere.root: {"resources": {"VCPU": 1}},
     }
-    other.claim_resources(
+    other.placement.allocations.claim_resources(
         typed, {"allocations": allocations}, "p", "u", "1.39", consumer_type="MIGRATION"
     )
-    other.claim_resources(untyped, {"allocations": allocations}, "p", "u", "1.36")
+    other.placement.allocations.claim_resources(
+        untyped, {"allocations": allocations}, "p", "u", "1.36"
+    )
     client = host.client
     with client.tracing():
         base = client.get_provider_tree_and_ensure_root(host.root, host.name, fresh=True)
@@ -221,7 +223,7 @@ def test_allocations_on_other_hosts_and_the_types_of_consumers_stay_as_they_are(
             record["allocations"][gpu] = {"resources": {"VGPU": 1}}
         client.update_from_provider_tree(base, new, allocations=found)
     for consumer, kind in ((typed, "MIGRATION"), (untyped, "unknown")):
-        record = other.get_allocs_for_consumer(consumer)
+        record = other.placement.allocations.get_allocs_for_consumer(consumer)
         assert record["consumer_type"] == kind
         assert held_by(other, consumer) == {gpu: {"VGPU": 1}, elsewhere.root: {"VCPU": 1}}
 
@@ -250,7 +252,7 @@ def test_consumers_that_vanish_while_they_are_read_are_dropped(host, other, gues
     def hook(method, path, body):
         if path == f"/allocations/{guests[0]}":
             host.transport.before = None
-            other.delete_allocation(guests[0], force=True)
+            other.placement.allocations.delete_allocation(guests[0], force=True)
 
     host.client.get_provider_tree(host.root)
     host.transport.before = hook

@@ -14,9 +14,9 @@ from tests.functional.report.layouts import small
 def storage(host, other):
     """A pool below a storage root, shared with the host through an aggregate."""
     root, pool, aggregate = (str(uuidlib.uuid4()) for _ in range(3))
-    other.providers.create(root, f"storage-{host.tag}", None)
-    other.providers.create(pool, f"storage-{host.tag}-pool", root)
-    other.providers.put_inventories(pool, "pool", 0, {"DISK_GB": {"total": 1000}})
+    other.placement.providers.create(root, f"storage-{host.tag}", None)
+    other.placement.providers.create(pool, f"storage-{host.tag}-pool", root)
+    other.placement.providers.put_inventories(pool, "pool", 0, {"DISK_GB": {"total": 1000}})
     other.change_traits(pool, add=[SHARING_TRAIT])
     other.change_aggregates(pool, add=[aggregate])
     host.report(small(host.name))
@@ -43,7 +43,7 @@ def test_a_refresh_reads_a_sharing_provider_that_moved(host, storage, other, clo
     host.report(small(host.name))
     held = other.find_provider(storage)
     inventory = {"DISK_GB": {"total": 2000}}
-    other.providers.put_inventories(storage, "pool", held.generation, inventory)
+    other.placement.providers.put_inventories(storage, "pool", held.generation, inventory)
     clock.now += 400
     host.report(small(host.name))
     assert host.tally.requests == 1 + 1 + 3
@@ -102,7 +102,9 @@ def test_a_reshape_leaves_what_a_guest_holds_of_shared_disk_alone(host, storage,
         storage: {"resources": {"DISK_GB": 7}},
     }
     guest = str(uuidlib.uuid4())
-    other.claim_resources(guest, {"allocations": allocations}, "p", "u", "1.39")
+    other.placement.allocations.claim_resources(
+        guest, {"allocations": allocations}, "p", "u", "1.39"
+    )
     shared = other.find_provider(storage)
     reshape(host, [guest])
     gpu = other.find_provider_by_name(f"{host.name}_GPU0")

@@ -31,6 +31,6 @@ class TestTracing:
     def test_an_error_carries_placements_own_request_id(self, host):
         host.report(small(host.name))
         with pytest.raises(errors.PlacementError) as failed:
-            host.client.providers.create_trait("HW_WRONG")
+            host.client.placement.providers.create_trait("HW_WRONG")
         assert failed.value.request_id.startswith("req-")
         assert failed.value.request_id in str(failed.value)

@@ -105,7 +105,7 @@ class Node:
     def claim(self, held: Mapping[str, Mapping[str, int]]) -> str:
         """A new consumer that holds these amounts, by provider uuid."""
         consumer = str(uuidlib.uuid4())
-        self.client.put_allocations(
+        self.client.placement.allocations.put_allocations(
             consumer,
             {
                 "allocations": {u: {"resources": dict(r)} for u, r in held.items()},
@@ -119,7 +119,7 @@ class Node:
         return consumer
 
     def held(self, consumer: str) -> dict[str, dict[str, int]]:
-        record = self.client.get_allocs_for_consumer(consumer)
+        record = self.client.placement.allocations.get_allocs_for_consumer(consumer)
         return {u: dict(e["resources"]) for u, e in record["allocations"].items()}
 
 
@@ -201,7 +201,7 @@ def test_a_device_that_disappears_in_use_stays_until_it_is_released(make_node: M
     record = node.current().data(gpu).inventory["VGPU"]
     assert (record["total"], record["reserved"]) == (3, 3)
     assert node.update() == []
-    node.client.delete_allocation(consumer, force=True)
+    node.client.placement.allocations.delete_allocation(consumer, force=True)
     node.update()
     assert not node.exists("_pci_0000_21_00_0")
 

@@ -33,6 +33,7 @@ class Report:
         self.held: dict[str, dict[str, dict[str, int]]] = {}
         self.asked: list[str] = []
         self.lacking = ""
+        self.placement = SimpleNamespace(allocations=self)
 
     @contextmanager
     def tracing(self):

@@ -1,6 +1,7 @@
 """Instances and allocations that disagree: suspected late, told once, never touched."""
 
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -31,6 +32,10 @@ class Book:
 
     def forget_stale(self, _node):
         return []
+
+
+def placement_with(nature_of_consumer: Callable[[str], ConsumerNature]) -> SimpleNamespace:
+    return SimpleNamespace(allocations=SimpleNamespace(nature_of_consumer=nature_of_consumer))
 
 
 @pytest.fixture
@@ -166,7 +171,7 @@ def test_a_move_that_the_host_knows_of_is_no_orphan():
             "migration": {"resources": {"VCPU": 1}},
             "stranger": {"resources": {"VCPU": 1}},
         },
-        nature_of_consumer=lambda _consumer: ConsumerNature("MIGRATION", 1.0),
+        placement=placement_with(lambda _consumer: ConsumerNature("MIGRATION", 1.0)),
     )
     driver = SimpleNamespace(several_nodes=False, list_instance_uuids=list)
     board = StatusBoard("h")
@@ -194,7 +199,7 @@ def test_what_an_audit_finds_is_handed_on_and_what_is_healed_is_no_drift_any_mor
             tracing=nullcontext,
             get_provider_tree=lambda _root: tree,
             get_allocations_for_provider=lambda _uuid: holders,
-            nature_of_consumer=lambda _consumer: ConsumerNature(),
+            placement=placement_with(lambda _consumer: ConsumerNature()),
         ),
         SimpleNamespace(several_nodes=False, list_instance_uuids=lambda: ["m"]),
         board,

@@ -105,31 +105,31 @@ CANDIDATES = {
 
 CALLS = {
     "tree": Call(
-        lambda client: client.providers.in_tree(U),
+        lambda client: client.placement.providers.in_tree(U),
         errors.ResourceProviderRetrievalFailed,
         {"resource_providers": [provider()]},
         LISTED,
     ),
     "by name": Call(
-        lambda client: client.providers.by_name("host1"),
+        lambda client: client.placement.providers.by_name("host1"),
         errors.ResourceProviderRetrievalFailed,
         {"resource_providers": [provider()]},
         LISTED,
     ),
     "sharing": Call(
-        lambda client: client.providers.sharing([U]),
+        lambda client: client.placement.providers.sharing([U]),
         errors.ResourceProviderRetrievalFailed,
         {"resource_providers": []},
         LISTED,
     ),
     "one provider": Call(
-        lambda client: client.providers.get(U),
+        lambda client: client.placement.providers.get(U),
         errors.ResourceProviderRetrievalFailed,
         provider(),
         ONE_PROVIDER | {"root_provider_uuid is null": provider(root_provider_uuid=None)},
     ),
     "inventories": Call(
-        lambda client: client.providers.inventories(U, "host1"),
+        lambda client: client.placement.providers.inventories(U, "host1"),
         errors.ResourceProviderInventoryRetrievalFailed,
         inventory(),
         {
@@ -151,7 +151,7 @@ CALLS = {
         },
     ),
     "traits": Call(
-        lambda client: client.providers.traits(U, "host1"),
+        lambda client: client.placement.providers.traits(U, "host1"),
         errors.ResourceProviderTraitRetrievalFailed,
         {"traits": ["COMPUTE_NODE"], "resource_provider_generation": 1},
         {
@@ -165,7 +165,7 @@ CALLS = {
         },
     ),
     "aggregates": Call(
-        lambda client: client.providers.aggregates(U, "host1"),
+        lambda client: client.placement.providers.aggregates(U, "host1"),
         errors.ResourceProviderAggregateRetrievalFailed,
         {"aggregates": [U], "resource_provider_generation": 1},
         {
@@ -175,7 +175,7 @@ CALLS = {
         },
     ),
     "allocations of a provider": Call(
-        lambda client: client.providers.allocations(U, "host1"),
+        lambda client: client.placement.providers.allocations(U, "host1"),
         errors.ResourceProviderAllocationRetrievalFailed,
         {
             "allocations": {C: {"resources": {"VCPU": 1}, "consumer_generation": 1}},
@@ -196,13 +196,13 @@ CALLS = {
         },
     ),
     "known traits": Call(
-        lambda client: client.providers.known_traits(["CUSTOM_A"]),
+        lambda client: client.placement.providers.known_traits(["CUSTOM_A"]),
         errors.TraitRetrievalFailed,
         {"traits": ["CUSTOM_A"]},
         {"traits is 5": {"traits": 5}, "traits[0] is null": {"traits": [None]}},
     ),
     "allocations of a consumer": Call(
-        lambda client: client.get_allocs_for_consumer(C),
+        lambda client: client.placement.allocations.get_allocs_for_consumer(C),
         errors.ConsumerAllocationRetrievalFailed,
         holder(),
         {
@@ -225,7 +225,9 @@ CALLS = {
         },
     ),
     "candidates": Call(
-        lambda client: client.get_allocation_candidates([("resources", "VCPU:1")]),
+        lambda client: client.placement.candidates.get_allocation_candidates(
+            [("resources", "VCPU:1")]
+        ),
         errors.AllocationCandidateRetrievalFailed,
         CANDIDATES,
         {
@@ -239,7 +241,7 @@ CALLS = {
         },
     ),
     "usages by type": Call(
-        lambda client: client.get_usages("p"),
+        lambda client: client.placement.candidates.get_usages("p"),
         errors.UsageRetrievalFailed,
         {"usages": {"INSTANCE": {"consumer_count": 1, "VCPU": 2}}},
         {
@@ -249,7 +251,7 @@ CALLS = {
         },
     ),
     "usages": Call(
-        lambda client: client.get_usages("p"),
+        lambda client: client.placement.candidates.get_usages("p"),
         errors.UsageRetrievalFailed,
         {"usages": {"VCPU": 2}},
         {"usages.VCPU is {}": {"usages": {"VCPU": {}}}, "usages is null": {"usages": None}},
@@ -257,37 +259,37 @@ CALLS = {
     ),
     # writes that are answered with something
     "creating": Call(
-        lambda client: client.providers.create(U, "host1", None),
+        lambda client: client.placement.providers.create(U, "host1", None),
         errors.ResourceProviderCreationFailed,
         provider(generation=0),
         ONE_PROVIDER,
     ),
     "renaming": Call(
-        lambda client: client.providers.put(U, "host1", None, reparents=False),
+        lambda client: client.placement.providers.put(U, "host1", None, reparents=False),
         errors.ResourceProviderUpdateFailed,
         provider(),
         ONE_PROVIDER,
     ),
     "moving": Call(
-        lambda client: client.providers.put(U, "host1", C, reparents=True),
+        lambda client: client.placement.providers.put(U, "host1", C, reparents=True),
         errors.ResourceProviderUpdateFailed,
         provider(),
         ONE_PROVIDER,
     ),
     "replacing inventories": Call(
-        lambda client: client.providers.put_inventories(U, "host1", 1, {}),
+        lambda client: client.placement.providers.put_inventories(U, "host1", 1, {}),
         errors.InvalidInventory,
         {"resource_provider_generation": 2, "inventories": {}},
         GENERATION,
     ),
     "replacing traits": Call(
-        lambda client: client.providers.put_traits(U, "host1", 1, []),
+        lambda client: client.placement.providers.put_traits(U, "host1", 1, []),
         errors.TraitCreationFailed,
         {"resource_provider_generation": 2, "traits": []},
         GENERATION,
     ),
     "replacing aggregates": Call(
-        lambda client: client.providers.put_aggregates(U, "host1", 1, []),
+        lambda client: client.placement.providers.put_aggregates(U, "host1", 1, []),
         errors.ResourceProviderUpdateFailed,
         {"resource_provider_generation": 2, "aggregates": []},
         GENERATION,
@@ -363,12 +365,12 @@ def test_a_long_answer_is_not_shown_whole():
 
 NAMES = {
     "a trait": (
-        lambda client: client.providers.create_trait("CUSTOM_A"),
+        lambda client: client.placement.providers.create_trait("CUSTOM_A"),
         errors.TraitCreationFailed,
         "PUT /traits/CUSTOM_A",
     ),
     "a resource class": (
-        lambda client: client.providers.create_resource_class("CUSTOM_A"),
+        lambda client: client.placement.providers.create_resource_class("CUSTOM_A"),
         errors.InvalidResourceClass,
         "PUT /resource_classes/CUSTOM_A",
     ),

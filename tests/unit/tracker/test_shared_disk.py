@@ -50,7 +50,8 @@ class Placement:
         if total is not None:
             self.inventory = {"DISK_GB": complete_record({"total": total})}
         self.before_write = lambda: None
-        self.providers = SimpleNamespace(inventories=self._read, put_inventories=self._write)
+        providers = SimpleNamespace(inventories=self._read, put_inventories=self._write)
+        self.placement = SimpleNamespace(providers=providers)
         self.shares, self.connected = True, True
         self.refresh()
 

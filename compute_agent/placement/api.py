@@ -1,0 +1,25 @@
+"""The operations of placement, by what they are about, over one connection."""
+
+from __future__ import annotations
+
+from compute_agent.placement.allocation_writes import Exchange
+from compute_agent.placement.allocations import Allocations
+from compute_agent.placement.candidates import Candidates
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.providers import MAX_LISTED, Providers
+
+
+class PlacementApi:
+    """What every client of placement is made of. Safe in several threads.
+
+    :ivar connection: what all of them share: versions, repetition, counts.
+    :ivar exchange: writes of several consumers' allocations at once.
+    :param max_listed: uuids or names in one question about several.
+    """
+
+    def __init__(self, connection: Connection, *, max_listed: int = MAX_LISTED) -> None:
+        self.connection = connection
+        self.providers = Providers(connection, max_listed)
+        self.allocations = Allocations(connection, self.providers)
+        self.candidates = Candidates(connection)
+        self.exchange = Exchange(connection, self.allocations)
