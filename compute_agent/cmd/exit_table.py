@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-ALWAYS = {130: "interrupted", 255: "unexpected: a defect, with traceback"}
+from compute_agent.cmd.program import INTERRUPTED, UNEXPECTED
+
+ALWAYS = {INTERRUPTED: "interrupted", UNEXPECTED: "unexpected: a defect, with traceback"}
 
 
 def exit_table(status: Mapping[int, str], *more: str) -> str:

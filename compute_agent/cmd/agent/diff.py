@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from compute_agent.cmd.agent.exit_status import Exit
 from compute_agent.manage.host_diff import (
     PROVIDER,
     Difference,
@@ -18,9 +19,6 @@ from compute_agent.report.client import ReportClient
 
 if TYPE_CHECKING:
     from oslo_config import cfg
-
-EQUAL = 0
-DIFFERENT = 6
 
 
 def run(conf: cfg.ConfigOpts, first: str, second: str, *, as_json: bool) -> int:
@@ -44,7 +42,7 @@ def run(conf: cfg.ConfigOpts, first: str, second: str, *, as_json: bool) -> int:
         print(json.dumps(document, indent=2))
     else:
         _print(first_tree, second_tree, all_differences)
-    return DIFFERENT if all_differences else EQUAL
+    return Exit.WOULD_CHANGE if all_differences else Exit.FINE
 
 
 def _print(first: HostTree, second: HostTree, all_differences: list[Difference]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
+from compute_agent.cmd.agent.exit_status import Exit
 from compute_agent.report.operations import KeepProvider, describe
 from compute_agent.report.usage import usage_of
 from compute_agent.tracker.remedies import as_one
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.tracker.node_pass import Proposal
 
-WOULD_CHANGE = 6
 WIDE = 4000
 
 Ages = Mapping[str, float | None]
@@ -60,7 +60,7 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
         print(json.dumps({"nodes": documents}, indent=2))
     if problems:
         raise as_one(problems)
-    return WOULD_CHANGE if planned else 0
+    return Exit.WOULD_CHANGE if planned else Exit.FINE
 
 
 def show(
@@ -88,21 +88,21 @@ def show(
             _print_tree(tree, uuid, usages, ages)
     if as_json:
         print(json.dumps({"nodes": documents}, indent=2))
-    return 0
+    return Exit.FINE
 
 
 def print_status(document: Mapping[str, Any], *, as_json: bool) -> int:
     """Print the status document."""
     if as_json:
         print(json.dumps(document, indent=2))
-        return 0
+        return Exit.FINE
     placement = document["placement"]
     reachable = {True: "answers", False: "cannot be reached", None: "was not asked yet"}
     print(f"agent      {document['host']}, pid {document['pid']}, since {document['started']}")
     print(f"placement  {reachable[placement['up']]} since {placement['since'] or '-'}")
     for node in document["nodes"]:
         _print_node_status(node)
-    return 0
+    return Exit.FINE
 
 
 def chosen(nodes: Mapping[str, str], only: str | None) -> dict[str, str]:

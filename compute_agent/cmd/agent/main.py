@@ -27,10 +27,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from compute_agent import __version__
+from compute_agent import __version__, errors
+from compute_agent.cmd import program
+from compute_agent.cmd.agent.exit_status import STATUS, Exit, exit_of
 from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
 
@@ -40,33 +41,10 @@ if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
 
 
-class CommandExit(IntEnum):
-    """Exit status of the commands beyond those of the daemon."""
-
-    FINE = 0
-    CONFIGURATION = 1
-    WOULD_CHANGE = 6
-    NO_AGENT = 7
-    BAD_ARGUMENTS = 127
-    UNEXPECTED = 255
-
-
+PROGRAM = "compute-agent"
 STATUS_TIMEOUT = 10.0
 REPORT_TIMEOUT = 330.0
 ORDER_TIMEOUT = 60.0
-
-
-STATUS = {
-    0: "fine; run: asked to stop; plan: nothing would change, nothing is wrong; diff: equal",
-    1: "configuration, in plan too; doctor: warnings",
-    2: "a reshape failed; doctor: errors",
-    3: "placement rejected what was asked, or cannot be used",
-    4: "the driver failed, or there is no such node or host",
-    5: "identity: lost, contradictory, or the name belongs to another provider",
-    6: "plan: something would change; diff: different",
-    7: "no agent answers",
-    127: "bad arguments",
-}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -74,7 +52,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(CommandExit.BAD_ARGUMENTS, f"{self.prog}: {message}\n")
+        self.exit(Exit.BAD_ARGUMENTS, f"{self.prog}: {message}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,45 +64,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return int(dev.run(arguments[1:]))
     namespace = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = namespace.function
-    try:
-        return int(command(namespace))
-    except KeyboardInterrupt:
-        print("compute-agent: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        # the reader of the output has ended; Python would fail again when it flushes
-        sys.stdout = None
-        return CommandExit.FINE
-    except Exception as error:  # noqa: BLE001 - the last line of defence of a command
-        return _failed(namespace.command, error)
+    return program.run(PROGRAM, namespace, _failed, reader_may_leave=True)
 
 
-def _failed(command: str, error: Exception) -> int:
-    """Print the error in one sentence and return its exit status."""
-    from compute_agent import errors
-    from compute_agent.agent.local_socket import AgentNotRunning
-    from compute_agent.tracker.decisions import exit_code_of
-
-    if isinstance(error, errors.ComputeAgentError):
-        print(f"compute-agent {command}: {error}", file=sys.stderr)
-        if isinstance(error, AgentNotRunning):
-            return CommandExit.NO_AGENT
-        return int(exit_code_of(error))
-    import traceback
-
-    traceback.print_exc()
-    print(
-        f"compute-agent {command}: this is a defect of compute-agent; please report it with the "
-        "lines above.",
-        file=sys.stderr,
-    )
-    return CommandExit.UNEXPECTED
+def _failed(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+    return exit_of(error)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="compute-agent",
+        prog=PROGRAM,
         description="Reports this host to placement as a tree of resource providers.",
         epilog=exit_table(STATUS),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -241,7 +190,7 @@ def _run(namespace: argparse.Namespace) -> int:
         return Agent(conf, parts, remedies=lambda: healing.remedies(parts)).run()
     except Exception as error:  # noqa: BLE001 - logged where an operator looks, then printed
         logging_setup.log_fatal(error)
-        return _failed("run", error)
+        return program.end(PROGRAM, namespace, _failed, error)
 
 
 def _plan(namespace: argparse.Namespace) -> int:
@@ -303,19 +252,19 @@ def _drop_claim(namespace: argparse.Namespace) -> int:
 def _enable(namespace: argparse.Namespace) -> int:
     _ask(namespace, "set_host_enabled", ORDER_TIMEOUT, enabled=True)
     print("enabled")
-    return CommandExit.FINE
+    return Exit.FINE
 
 
 def _disable(namespace: argparse.Namespace) -> int:
     _ask(namespace, "set_host_enabled", ORDER_TIMEOUT, enabled=False, reason=namespace.reason)
     print("disabled")
-    return CommandExit.FINE
+    return Exit.FINE
 
 
 def _clear_fault(namespace: argparse.Namespace) -> int:
     cleared = _ask(namespace, "clear_fault", ORDER_TIMEOUT, provider=namespace.provider)
     print("cleared" if cleared else f"{namespace.provider} is not marked as broken")
-    return CommandExit.FINE
+    return Exit.FINE
 
 
 def _ask(namespace: argparse.Namespace, command: str, timeout: float, **arguments: object) -> Any:
@@ -334,7 +283,6 @@ def _ask(namespace: argparse.Namespace, command: str, timeout: float, **argument
 
 
 def _doctor(namespace: argparse.Namespace) -> int:
-    from compute_agent import errors
     from compute_agent.cmd.agent import doctor, logging_setup
 
     try:

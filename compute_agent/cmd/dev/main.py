@@ -13,41 +13,46 @@ import argparse
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from compute_agent import errors
+from compute_agent.cmd import program
 from compute_agent.daemon import signals
 
 DEFAULT_PORT = 8778
 DEFAULT_INTERVAL = 10
 PLAIN_WIDTH = 120
 """Columns where the output is not a terminal: lines in a log or a pipe are not broken."""
-INTERRUPTED = 130
+FAILED = 1
 
 
 def run(argv: Sequence[str]) -> int:
     """Run the command and return its exit status."""
     namespace = _parser().parse_args(argv)
+    namespace.command, namespace.function = "dev", _run
+    return program.run("compute-agent", namespace, _failed, reader_may_leave=True)
+
+
+def _failed(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+    from compute_agent.cmd.dev.errors import DevInterrupted
+
+    return program.INTERRUPTED if isinstance(error, DevInterrupted) else FAILED
+
+
+def _run(namespace: argparse.Namespace) -> int:
     stop = threading.Event()
-    try:
-        with signals.handled({signal.SIGINT: stop.set, signal.SIGTERM: stop.set}):
-            return _run(namespace, stop)
-    except BrokenPipeError:
-        # the reader of the output has ended; Python would fail again when it flushes
-        sys.stdout = None
-        return 0
+    with signals.handled({signal.SIGINT: stop.set, signal.SIGTERM: stop.set}):
+        return _session(namespace, stop)
 
 
-def _run(namespace: argparse.Namespace, stop: threading.Event) -> int:
+def _session(namespace: argparse.Namespace, stop: threading.Event) -> int:
     from rich.console import Console
 
     from compute_agent import extras
-    from compute_agent.cmd.dev.errors import DevInterrupted
     from compute_agent.cmd.dev.session import DevOptions, DevRun
     from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
-    from compute_agent.errors import ComputeAgentError
 
     path = Path(namespace.state_dir) if namespace.state_dir else default_path(os.environ)
     state = StateDirectory(path.absolute())
@@ -63,16 +68,9 @@ def _run(namespace: argparse.Namespace, stop: threading.Event) -> int:
     )
     # logs of libraries do not belong in a demonstration
     logging.getLogger().addHandler(logging.NullHandler())
-    try:
-        extras.require("dev", "It", "gunicorn", "oslo_messaging", "oslo_service", "sqlalchemy")
-        DevRun(options, console, stop).run()
-    except DevInterrupted as error:
-        print(f"compute-agent dev: {error}", file=sys.stderr)
-        return INTERRUPTED
-    except ComputeAgentError as error:
-        print(f"compute-agent dev: {error}", file=sys.stderr)
-        return 1
-    return 0
+    extras.require("dev", "It", "gunicorn", "oslo_messaging", "oslo_service", "sqlalchemy")
+    DevRun(options, console, stop).run()
+    return program.FINE
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,35 +16,31 @@ from __future__ import annotations
 
 import argparse
 import sys
-import traceback
 from collections.abc import Sequence
 
 from compute_agent import __version__, errors
+from compute_agent.cmd import program
 from compute_agent.cmd.manage import aggregates, audit, heal, hosts
 from compute_agent.cmd.manage.options import BadArgument, Exit, Parser
+
+PROGRAM = "compute-manage"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command given by `argv` and return its exit status."""
     namespace = _parser().parse_args(sys.argv[1:] if argv is None else argv)
-    try:
-        return int(namespace.function(namespace))
-    except KeyboardInterrupt:
-        print(f"compute-manage {namespace.command}: interrupted", file=sys.stderr)
-        return Exit.INTERRUPTED
-    except errors.ComputeAgentError as error:
-        print(f"compute-manage {namespace.command}: {error}", file=sys.stderr)
-        return (
-            Exit.BAD_ARGUMENTS if isinstance(error, BadArgument) else int(namespace.exit_of(error))
-        )
-    except Exception:  # noqa: BLE001 - the last line of defence of a command
-        traceback.print_exc()
-        return Exit.UNEXPECTED
+    return program.run(PROGRAM, namespace, _failed)
+
+
+def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+    if isinstance(error, BadArgument):
+        return Exit.BAD_ARGUMENTS
+    return int(namespace.exit_of(error))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="compute-manage",
+        prog=PROGRAM,
         description="Operators' tools for hosts in placement. In Nova: nova-manage placement ...",
         epilog="compute-manage placement --help            lists the commands\n"
         "compute-manage placement COMMAND --help    has the options and exit status of one",

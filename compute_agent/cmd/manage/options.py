@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from compute_agent import errors
+from compute_agent.cmd import program
 from compute_agent.cmd.configuration_files import add_configuration_files
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Exit(IntEnum):
     """Exit status of the commands about one host, and of every command from 127 on."""
 
-    DONE = 0
+    DONE = program.FINE
     CONFIGURATION = 1
     AGENT_RUNNING = 2
     REFUSED = 3
@@ -31,8 +32,8 @@ class Exit(IntEnum):
     DRIVER_NOT_READY = 5
     WOULD_CHANGE = 6
     BAD_ARGUMENTS = 127
-    INTERRUPTED = 130
-    UNEXPECTED = 255
+    INTERRUPTED = program.INTERRUPTED
+    UNEXPECTED = program.UNEXPECTED
 
 
 class BadArgument(errors.ComputeAgentError):

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from compute_agent import errors
-
-if TYPE_CHECKING:
-    pass
-
+from compute_agent.cmd import program
 
 _CONFLICTS = (
     errors.AllocationUpdateFailed | errors.AllocationDeleteFailed | errors.AllocationMoveFailed
@@ -19,13 +15,13 @@ _CONFLICTS = (
 class Exit(IntEnum):
     """Exit status of the command."""
 
-    DONE = 0
+    DONE = program.FINE
     NOTHING_FITS = 1
     BAD_INPUT = 2
     PLACEMENT = 3
     CONFLICT = 4
-    INTERRUPTED = 130
-    UNEXPECTED = 255
+    INTERRUPTED = program.INTERRUPTED
+    UNEXPECTED = program.UNEXPECTED
 
 
 STATUS: dict[int, str] = {

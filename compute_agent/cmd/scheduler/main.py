@@ -19,10 +19,11 @@ import json
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__, errors
+from compute_agent.cmd import program
 from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.scheduler import moves
@@ -33,6 +34,7 @@ from compute_agent.daemon import message_bus
 if TYPE_CHECKING:
     from compute_agent.cmd.scheduler.request_options import ClaimWords
 
+PROGRAM = "compute-scheduler"
 MODULE = "compute_agent.cmd.scheduler.main"
 DEFAULT_OWNER = "compute-scheduler"
 
@@ -40,30 +42,12 @@ DEFAULT_OWNER = "compute-scheduler"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command given by `argv` and return its exit status."""
     namespace = _parser().parse_args(argv)
-    command: Callable[[argparse.Namespace], int] = namespace.function
-    try:
-        return int(command(namespace))
-    except KeyboardInterrupt:
-        print("compute-scheduler: interrupted", file=sys.stderr)
-        return Exit.INTERRUPTED
-    except errors.ComputeAgentError as error:
-        return _failed(namespace, error)
-    except Exception:  # noqa: BLE001 - the last line of defence of a command
-        import traceback
-
-        traceback.print_exc()
-        print(
-            f"compute-scheduler {namespace.command}: this is a defect of compute-scheduler; please "
-            "report it with the lines above.",
-            file=sys.stderr,
-        )
-        return Exit.UNEXPECTED
+    return program.run(PROGRAM, namespace, _failed)
 
 
 def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
     from compute_agent.scheduler.errors import NoValidHost
 
-    print(f"compute-scheduler {namespace.command}: {error}", file=sys.stderr)
     if isinstance(error, errors.PlacementUnavailable):
         print(
             "Is placement running, and does [placement]endpoint_override or the catalogue have its "
@@ -77,7 +61,7 @@ def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> i
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="compute-scheduler",
+        prog=PROGRAM,
         description="Claims resources in placement before any host is told.",
         epilog=exit_table(STATUS),
         formatter_class=argparse.RawDescriptionHelpFormatter,

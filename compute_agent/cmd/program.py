@@ -1,0 +1,61 @@
+"""One run of a command: what is printed when it fails, and with which status it ends."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from typing import Final
+
+from compute_agent import errors
+
+FINE: Final = 0
+INTERRUPTED: Final = 130
+UNEXPECTED: Final = 255
+
+Failed = Callable[[argparse.Namespace, errors.ComputeAgentError], int]
+"""Adds to what was printed of an error, if need be, and returns the exit status for it."""
+
+
+def run(
+    program: str,
+    namespace: argparse.Namespace,
+    failed: Failed,
+    *,
+    reader_may_leave: bool = False,
+) -> int:
+    """Run the command of a program that was asked for, and return its exit status.
+
+    :param namespace: parsed arguments, with the name of the command and its `function`.
+    :param reader_may_leave: an output that is closed early is a good end: nothing is left undone.
+    """
+    function: Callable[[argparse.Namespace], int] = namespace.function
+    try:
+        return int(function(namespace))
+    except KeyboardInterrupt:
+        print(f"{program} {namespace.command}: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError as error:
+        if not reader_may_leave:
+            return end(program, namespace, failed, error)
+        # the reader of the output has seen enough; Python would complain again when it flushes
+        sys.stdout = None
+        return FINE
+    except Exception as error:  # noqa: BLE001 - the last line of defence of a command
+        return end(program, namespace, failed, error)
+
+
+def end(program: str, namespace: argparse.Namespace, failed: Failed, error: Exception) -> int:
+    """Print an error in one sentence, or with traceback if it is a defect; return its status."""
+    if isinstance(error, errors.ComputeAgentError):
+        print(f"{program} {namespace.command}: {error}", file=sys.stderr)
+        return int(failed(namespace, error))
+    import traceback
+
+    traceback.print_exception(error)
+    print(
+        f"{program} {namespace.command}: this is a defect of {program}; please report it with the "
+        "lines above.",
+        file=sys.stderr,
+    )
+    return UNEXPECTED

@@ -1,0 +1,62 @@
+"""How the commands of every program end when something goes wrong."""
+
+import argparse
+import sys
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.cmd import program
+
+
+def ending(error: BaseException, *, reader_may_leave: bool = False) -> int:
+    def function(_namespace: argparse.Namespace) -> int:
+        raise error
+
+    namespace = argparse.Namespace(command="look", function=function)
+    return program.run("a-program", namespace, failed, reader_may_leave=reader_may_leave)
+
+
+def failed(_namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+    return 3 if isinstance(error, errors.PlacementError) else 1
+
+
+def test_a_known_error_is_one_sentence_and_has_the_status_that_its_program_gives_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ending(errors.PlacementUnavailable("placement is away")) == 3
+    assert ending(errors.InvalidInput("no such thing")) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == "a-program look: placement is away\na-program look: no such thing\n"
+
+
+def test_an_interruption_is_130_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert ending(KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err == "a-program look: interrupted\n"
+
+
+def test_a_defect_is_255_with_traceback_and_a_line_that_asks_for_a_report(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert ending(ZeroDivisionError("by zero")) == 255
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert "ZeroDivisionError: by zero" in shown
+    assert shown.endswith(
+        "a-program look: this is a defect of a-program; please report it with the lines above.\n"
+    )
+
+
+@pytest.mark.parametrize(("reader_may_leave", "status"), [(True, 0), (False, 255)])
+def test_a_closed_output_is_a_good_end_only_where_nothing_is_left_undone(
+    monkeypatch: pytest.MonkeyPatch, reader_may_leave: bool, status: int
+) -> None:
+    monkeypatch.setattr(sys, "stdout", sys.stdout)  # what the command does to it ends with the test
+    assert ending(BrokenPipeError(), reader_may_leave=reader_may_leave) == status
+
+
+@pytest.mark.parametrize("status", [0, 6])
+def test_without_an_error_the_status_is_what_the_command_returns(status: int) -> None:
+    namespace = argparse.Namespace(command="look", function=lambda _namespace: status)
+    assert program.run("a-program", namespace, failed) == status
