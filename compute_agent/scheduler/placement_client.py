@@ -1,4 +1,4 @@
-"""Client of placement behind the scheduler's interface, made of the report client's parts."""
+"""Client of placement behind the scheduler's interface, made of the client library."""
 
 from __future__ import annotations
 
