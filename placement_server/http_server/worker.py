@@ -1,6 +1,6 @@
 """The worker process of the embedded server.
 
-It relies on undocumented parts of gunicorn, which ``tests/unit/server/test_gunicorn.py`` lists with
+It relies on undocumented parts of gunicorn, which ``tests/unit/http_server/test_gunicorn.py`` lists with
 their signatures.
 """
 
