@@ -39,7 +39,9 @@ class Shape:
     def misfit(self, body: Any) -> str | None:
         """Return the first place in ``body`` that does not fit, if any."""
         wrong = self.check(body)
-        return None if wrong is None else wrong.removeprefix(".").removeprefix(" ")
+        if wrong is None:
+            return None
+        return f"it{wrong}" if wrong.startswith(" ") else wrong.removeprefix(".")
 
 
 def is_not(value: Any, expected: str) -> str:

@@ -171,6 +171,12 @@ def test_a_good_document_is_read_as_it_is(tmp_path: Path, name: str) -> None:
     ledger_use(tmp_path)
 
 
+def test_a_document_of_another_type_is_refused_in_a_whole_sentence(tmp_path: Path) -> None:
+    (tmp_path / "claims.json").write_text("[1, 2]")
+    with pytest.raises(StateUnusable, match=r"is damaged: it is \[1, 2\], not an object"):
+        Ledger(tmp_path, read_only=True).claims()
+
+
 def test_a_claim_under_the_name_of_another_consumer_is_refused(tmp_path: Path) -> None:
     claims = {"claims": {CHILD: LEDGERS["claims.json"]["claims"][GUEST]}}
     (tmp_path / "claims.json").write_bytes(envelope(claims))
