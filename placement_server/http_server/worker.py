@@ -1,7 +1,7 @@
 """The worker process of the embedded server.
 
-It relies on undocumented parts of gunicorn, which ``tests/unit/http_server/test_gunicorn.py`` lists with
-their signatures.
+It relies on undocumented parts of gunicorn, which ``tests/unit/http_server/test_gunicorn.py`` lists
+with their signatures.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -58,14 +59,25 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
                 config=f"[placement_server]\nclient_timeout = {timeout}\n",
             )
             servers.callback(server.stop)
-            body: dict[str, Any] = {"name": "big", "uuid": PROVIDER}
+            body = {"name": "big", "uuid": PROVIDER}
             ask(server, "POST", "/resource_providers", json=body)
-            many = [f"{number:08}-0000-4000-8000-0000000000aa" for number in range(40_000)]
-            body = {"aggregates": many, "resource_provider_generation": 0}
-            ask(server, "PUT", f"/resource_providers/{PROVIDER}/aggregates", json=body)
+            put_in_aggregates(tmp_path / "placement.db", 40_000)
             return server
 
         yield start
+
+
+def put_in_aggregates(database: Path, number: int) -> None:
+    """Put the only provider into more aggregates than one request may name."""
+    uuids = [(n, f"{n:08}-0000-4000-8000-0000000000aa") for n in range(number)]
+    with contextlib.closing(sqlite3.connect(database, timeout=30)) as connection, connection:
+        (provider,) = connection.execute("SELECT id FROM resource_providers").fetchone()
+        connection.executemany("INSERT INTO placement_aggregates (id, uuid) VALUES (?, ?)", uuids)
+        connection.executemany(
+            "INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id)"
+            " VALUES (?, ?)",
+            [(provider, n) for n, _uuid in uuids],
+        )
 
 
 def ask(
