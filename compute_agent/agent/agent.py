@@ -47,7 +47,7 @@ class Agent:
     """One running agent.
 
     :param parts: what it is put together from.
-    :param graceful: seconds that a pass at work may take after the agent was asked to stop.
+    :param graceful: seconds that a running pass may take after the agent was asked to stop.
     :param remedies: opens what heals the drift that audits find; None: it is reported only.
     """
 
@@ -217,7 +217,7 @@ class Agent:
         self._loop.wake()
 
     def _stop_serving(self) -> None:
-        """Finish the passes at work, then leave the bus."""
+        """Finish the running passes, then leave the bus."""
         self._loop.stop()
         self._loop.join()
         if self._rpc is not None:
@@ -225,9 +225,9 @@ class Agent:
 
     def _asked_to_stop(self) -> None:
         if self._stop.is_set():
-            LOG.warning("Asked to stop a second time: the pass at work is abandoned.")
+            LOG.warning("Asked to stop a second time: the running pass is abandoned.")
             signals.exit_at_once(int(self._exit_code))
-        LOG.info("Asked to stop; a pass at work is finished first.")
+        LOG.info("Asked to stop; a running pass is finished first.")
         self._begin_stop()
 
     def _begin_stop(self) -> None:
@@ -240,14 +240,14 @@ class Agent:
 
     def _abandon(self) -> None:
         LOG.warning(
-            "The pass at work did not end within %.0f s and is abandoned; what was written stays, "
+            "The running pass did not end within %.0f s and is abandoned; what was written stays, "
             "and the next start goes on from there.",
             self._graceful,
         )
         signals.exit_at_once(int(self._exit_code))
 
     def _fatal(self, result: PassResult) -> None:
-        """A pass said that the process must end."""
+        """Stop with the exit status of a pass after which the process must end."""
         if result.exit_code is not None and not self._stop.is_set():
             self._exit_code = result.exit_code
             self._begin_stop()
@@ -271,14 +271,14 @@ class Agent:
         return result
 
     def _search_ended(self, kind: EventKind, message: str) -> None:
-        """A search for nodes says whether a driver of several of them has its hypervisor."""
+        """Record from a search for nodes whether a driver of several nodes has its hypervisor."""
         if kind is EventKind.DRIVER_NOT_READY:
             self._availability.hypervisor_is_away(message)
         elif kind is EventKind.COMPLETED and self._parts.driver.several_nodes:
             self._availability.hypervisor_is_back()
 
     def _pass_ended(self, kind: EventKind, message: str) -> None:
-        """A pass says so for the driver of a single node; one of several says nothing of others."""
+        """Record the same from a pass, if the driver has one node: no pass shows it for others."""
         if self._parts.driver.several_nodes:
             return
         if kind is EventKind.DRIVER_NOT_READY:
@@ -287,14 +287,18 @@ class Agent:
             self._availability.hypervisor_is_back()
 
     def _look_for_builds(self) -> None:
-        """Take note of builds that succeeded, where some have failed before."""
+        """Record builds that succeeded, where some have failed before."""
         if not self._availability.waits_for_a_build():
             return
         try:
-            # of a driver that cannot tell no build is seen to succeed: the operator enables
+            # where the driver cannot list them, no build is seen to succeed: the operator enables
             running = frozenset(self._parts.driver.list_instance_uuids() or ())
         except Exception as error:
-            LOG.warning("Whether builds succeed again is not known: %s", error, exc_info=True)
+            LOG.warning(
+                "Cannot see whether builds succeed again; the next pass looks again: %s",
+                error,
+                exc_info=True,
+            )
             return
         if self._availability.has_built(self._claims.claims(), running):
             self._availability.build_succeeded()

@@ -249,10 +249,10 @@ def check_healing(conf: cfg.ConfigOpts) -> None:
     :raises InvalidConfiguration: names what is missing.
     """
     ours = conf.compute_agent
-    wanted = [name for name in ("heal_orphans", "heal_missing") if ours[name]]
-    if not wanted:
+    healing_options = [name for name in ("heal_orphans", "heal_missing") if ours[name]]
+    if not healing_options:
         return
-    named = f"[compute_agent]{' and '.join(wanted)}"
+    named = f"[compute_agent]{' and '.join(healing_options)}"
     if ours.instance_source == "file" and not ours.instance_file:
         raise errors.InvalidConfiguration(
             f"{named} with instance_source = file: name the file with "

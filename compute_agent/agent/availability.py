@@ -1,4 +1,4 @@
-"""Whether the host may be scheduled to: what an operator said, and what the agent does by itself.
+"""Availability of the host to schedulers: by an operator's word, and by the agent itself.
 
     who             disables                                      enables
     operator        set_host_enabled(False)                       set_host_enabled(True)

@@ -1,4 +1,4 @@
-"""What a running agent can be asked, over the bus, the local socket or by a signal."""
+"""Commands to a running agent, over the bus, the local socket or by a signal."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class AgentCommands:
         document = self._parts.board.document()
         if node is not None:
             self._check_node(node)
-            document["nodes"] = [each for each in document["nodes"] if each["name"] == node]
+            document["nodes"] = [entry for entry in document["nodes"] if entry["name"] == node]
         return document
 
     def report_now(self, node: str | None = None, wait: bool = True) -> dict[str, Any]:
@@ -106,8 +106,8 @@ class AgentCommands:
         """Return the uuids of all instances that run here, or were claimed to be built here.
 
         :raises ComputeHostNotFound: the node is not managed here.
-        :raises InstancesUnknown: the driver cannot tell. To whoever asks that is no answer: an
-            empty list would say that nothing runs here.
+        :raises InstancesUnknown: the driver cannot list them. An empty list would mean that
+            nothing runs here.
         """
         if node is not None:
             self._check_node(node)
@@ -133,13 +133,13 @@ class AgentCommands:
         :raises InvalidInput: it is neither.
         """
         try:
-            wanted = strutils.bool_from_string(enabled, strict=True)
+            enable = strutils.bool_from_string(enabled, strict=True)
         except ValueError as error:
             raise errors.InvalidInput(
                 f"enabled is {enabled!r}, and true or false was expected."
             ) from error
-        self._availability.set_by_operator(wanted, reason)
-        self._ask_for_a_pass("enabled" if wanted else "disabled")
+        self._availability.set_by_operator(enable, reason)
+        self._ask_for_a_pass("enabled" if enable else "disabled")
 
     def instance_claim(
         self, spec: Any, allocations: Any = None, mappings: Any = None
@@ -179,18 +179,18 @@ class AgentCommands:
         :returns: False if it is not marked as broken.
         :raises ComputeHostNotFound: no node of this agent has such a provider.
         """
-        node, found = self._find_provider(provider)
-        if UNHEALTHY not in found.traits:
+        node, device = self._find_provider(provider)
+        if UNHEALTHY not in device.traits:
             return False
-        self._parts.driver.clear_fault(found.uuid)
-        self._parts.ledger.change_faults(cleared=[found.uuid])
+        self._parts.driver.clear_fault(device.uuid)
+        self._parts.ledger.change_faults(cleared=[device.uuid])
         self._ask_for_a_pass("fault cleared", node)
         return True
 
     def announcement(self, sequence: int) -> dict[str, Any]:
         """Return what is announced on the bus."""
         document = self._parts.board.document()
-        wanted = (
+        status_keys = (
             *("uuid", "name", "enabled", "disabled_reason"),
             *("last_pass", "last_success", "reshape_pending"),
         )
@@ -203,7 +203,7 @@ class AgentCommands:
         return {
             "host": document["host"],
             "nodes": [
-                {key: node[key] for key in wanted} | same | self._announced_facts(node["name"])
+                {key: node[key] for key in status_keys} | same | self._announced_facts(node["name"])
                 for node in document["nodes"]
             ],
             "service_version": SERVICE_VERSION,
@@ -212,7 +212,7 @@ class AgentCommands:
         }
 
     def _announced_facts(self, node: str) -> dict[str, Any]:
-        """What schedulers compare besides: the hypervisor, its address, the NUMA cells."""
+        """Return what schedulers compare besides: the hypervisor, its address, the NUMA cells."""
         announced: dict[str, Any] = {"host_ip": self._conf.my_ip}
         try:
             facts = self._tracker.facts(node)
@@ -227,7 +227,7 @@ class AgentCommands:
         return announced
 
     def _instance_count(self) -> int | None:
-        """How many instances run here; None: unknown, which a host that is away must tell too."""
+        """Return how many instances run here; None: unknown, as while the hypervisor is away."""
         try:
             listed = self._parts.driver.list_instance_uuids()
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
@@ -239,7 +239,7 @@ class AgentCommands:
         options = _Lines()
         self._conf.log_opt_values(options, logging.INFO)
         details = {
-            "passes at work": self._schedule.running(),
+            "running passes": self._schedule.running(),
             "seconds to the next pass": self._schedule.seconds_to_next(),
         }
         sys.stderr.write(state_dump.text(self._parts.board.document(), details, options.lines))
@@ -253,9 +253,9 @@ class AgentCommands:
         for node in self._tracker.started():
             tree, root = self._tracker.reported(node)
             if tree.exists(name_or_uuid):
-                found = tree.data(name_or_uuid)
-                if found.uuid in tree.get_provider_uuids(root):
-                    return node, found
+                data = tree.data(name_or_uuid)
+                if data.uuid in tree.get_provider_uuids(root):
+                    return node, data
         raise errors.ComputeHostNotFound(
             f"No node of this agent has a provider {name_or_uuid}; `compute-agent show` lists them."
             f"{told_of_waiting(self._tracker.in_startup())}"

@@ -1,4 +1,4 @@
-"""Which nodes there are: looking for them is scheduled as if it were the pass of a node."""
+"""List of the nodes: the search for them is scheduled as if it were the pass of a node."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The thread that sees to it that passes happen: by period, by trigger, at once after a signal.
 
 It starts passes in a small pool and waits for whatever comes first: a due time, a trigger, the end
-of a pass, a stop. systemd's watchdog is fed when a pass made progress or when none is at work, so a
-pass that hangs is noticed.
+of a pass, a stop. systemd's watchdog is fed when a pass made progress or when none is running, so
+a pass that hangs is noticed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PassLoop:
         self._wake.set()
 
     def stop(self) -> None:
-        """Start no pass any more; those at work are finished."""
+        """Start no pass any more; those that run are finished."""
         self._stopping.set()
         self._wake.set()
 

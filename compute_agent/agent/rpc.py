@@ -5,7 +5,7 @@
     drop_claim(instance, error, image), clear_fault(provider)
 
 and, every `report_interval` seconds, a cast to all that listen on topic ``compute-state``.
-Reporting to placement works without the bus, so a broker that is away is said once and waited for.
+Reporting to placement works without the bus, so an absent broker is logged once and waited for.
 """
 
 from __future__ import annotations

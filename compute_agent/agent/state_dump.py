@@ -1,4 +1,4 @@
-"""What is going on inside a running agent, as text: written on SIGUSR2, for bug reports."""
+"""State of a running agent as text: written on SIGUSR2, for bug reports."""
 
 from __future__ import annotations
 

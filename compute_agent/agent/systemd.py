@@ -20,25 +20,25 @@ class ServiceManager:
         self.watchdog_seconds = _watchdog_seconds(variables)
 
     def ready(self, status: str) -> None:
-        """The start is over."""
+        """Report that the start is over."""
         self._send("READY=1", f"STATUS={status}")
 
     def status(self, text: str) -> None:
-        """One line for ``systemctl status``."""
+        """Set the line that ``systemctl status`` shows."""
         self._send(f"STATUS={text}")
 
     def reloading(self) -> None:
-        """A reload begins; `ready` ends it."""
+        """Report that a reload begins; `ready` ends it."""
         # the time is required for Type=notify-reload; it must be CLOCK_MONOTONIC
         now = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
         self._send("RELOADING=1", f"MONOTONIC_USEC={now}")
 
     def stopping(self) -> None:
-        """The process is about to end."""
+        """Report that the process is about to end."""
         self._send("STOPPING=1", "STATUS=stopping")
 
     def watchdog(self) -> None:
-        """The agent is alive: to be sent more often than `watchdog_seconds`."""
+        """Report that the agent is alive: needed more often than `watchdog_seconds`."""
         self._send("WATCHDOG=1")
 
     def _send(self, *lines: str) -> None:
@@ -53,7 +53,7 @@ class ServiceManager:
             try:
                 notify.sendto("\n".join(lines).encode(), address)
             except OSError:
-                # it is gone; there is nobody to tell, and the agent serves on without it
+                # the manager is gone: nobody is left to notify, and the agent serves on without it
                 return
 
 

@@ -152,7 +152,7 @@ def test_sigterm_in_the_middle_of_a_flush_finishes_it_and_a_second_one_leaves_a_
     agent.start()
     eventually(reached.is_set, "a flush that has begun")
     agent.send(signal.SIGTERM)
-    eventually(lambda: "a pass at work is finished first" in agent.logged(), "the stop")
+    eventually(lambda: "a running pass is finished first" in agent.logged(), "the stop")
     if asked == 2:
         agent.send(signal.SIGTERM)
         assert agent.ended() == 0
