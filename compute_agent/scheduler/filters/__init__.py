@@ -1,4 +1,4 @@
-"""Filters: which hosts may take a request, beyond what placement can be asked.
+"""Filters of the hosts that may take a request, beyond what placement can be asked.
 
 One module per subject; `registry` names them all.
 """

@@ -1,4 +1,4 @@
-"""Contract of a filter: given a host and a request, may the host take it?"""
+"""Contract of a filter, which decides whether a host may take a request."""
 
 from __future__ import annotations
 

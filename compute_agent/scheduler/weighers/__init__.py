@@ -1,4 +1,4 @@
-"""Weighers: which of the hosts, and which of the candidates on one, is the best.
+"""Weighers, which order the hosts and the candidates on one, the best first.
 
 `order` puts hosts in order; `candidates` puts the candidates within a host in order.
 """
