@@ -117,7 +117,7 @@ def capture(
 
 
 def directory_of(sysfs_root: str, procfs_root: str) -> Path | None:
-    """The capture that both roots are parts of; None where they are not of one."""
+    """Return the capture that both roots belong to; None where they do not belong to one."""
     directory = Path(sysfs_root).parent
     roots = (directory / "sys", directory / "proc")
     if roots != (Path(sysfs_root), Path(procfs_root)):
@@ -126,11 +126,10 @@ def directory_of(sysfs_root: str, procfs_root: str) -> Path | None:
 
 
 def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = True) -> HostTopology:
-    """The topology of a captured machine.
+    """Read the topology of a captured machine.
 
     :param with_nvml: with what NVML reported of its GPUs.
-
-    Raises DiscoveryError (FactUnreadable, FactMalformed) when `directory` is not a whole capture.
+    :raises DiscoveryError: (FactUnreadable, FactMalformed) `directory` is not a whole capture.
     """
     description = _read_description(directory)
     source = discovery_of(directory, with_nvml=with_nvml)
@@ -147,7 +146,7 @@ def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = Tr
 
 
 def discovery_of(directory: Path, *, with_nvml: bool = True) -> Discovery:
-    """A `Discovery` that reads a captured machine. Raises as `replay` does."""
+    """Return a `Discovery` that reads a captured machine; raises as `replay` does."""
     return Discovery(
         str(directory / "sys"),
         str(directory / "proc"),
@@ -156,7 +155,7 @@ def discovery_of(directory: Path, *, with_nvml: bool = True) -> Discovery:
 
 
 def recorded_gpus(directory: Path) -> tuple[NvmlGpu, ...]:
-    """What the capture keeps of NVML."""
+    """Return the GPUs that the capture keeps of NVML."""
     description = _read_description(directory)
     return from_json(description.get("nvml", []), str(directory / DESCRIPTION))
 

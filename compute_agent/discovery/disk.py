@@ -9,13 +9,13 @@ from compute_agent.discovery.facts import DiskStore
 
 
 def discover(path: str) -> DiskStore:
-    """The size of the file system below `path`.
+    """Read the size of the file system below `path`.
 
-    Raises FactUnreadable when `path` does not exist: taking the file system that would hold it
-    would announce the size of / for a disk that is not mounted.
+    :raises FactUnreadable: `path` does not exist. Taking the file system that would hold it would
+        announce the size of / for a disk that is not mounted.
     """
     try:
-        found = os.statvfs(path)
+        status = os.statvfs(path)
     except OSError as error:
         raise FactUnreadable(path, error.strerror or str(error), error.errno) from error
-    return DiskStore(path, found.f_frsize * found.f_blocks)
+    return DiskStore(path, status.f_frsize * status.f_blocks)

@@ -102,7 +102,7 @@ def join_gpus(
     reading: NvmlReading,
     found_cells: tuple[NumaCell, ...],
 ) -> tuple[PhysicalGpu, ...]:
-    """The GPUs of sysfs with what NVML knows of the same addresses; lost ones are out."""
+    """Return the GPUs of sysfs with NVML's facts of the same addresses, without lost GPUs."""
     seen = {gpu.address: gpu for gpu in reading.gpus}
     for address in sorted(seen.keys() - {gpu.address for gpu in found}):
         machine.warn(f"NVML sees GPU {address}, sysfs does not; left out")
@@ -115,7 +115,7 @@ def join_gpus(
 
 
 def join_cells(found: tuple[NumaCell, ...], reading: NvmlReading) -> tuple[NumaCell, ...]:
-    """The cells, with those marked that are the memory of a GPU."""
+    """Return the cells, with those marked that are the memory of a GPU."""
     owner = {gpu.memory_cell: gpu.address for gpu in reading.gpus if gpu.memory_cell is not None}
     return tuple(replace(cell, gpu_memory_of=owner.get(cell.id)) for cell in found)
 

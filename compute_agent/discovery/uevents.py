@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 SUBSYSTEMS: Final = frozenset({"cpu", "mdev", "memory", "net", "node", "pci"})
-"""What a host's description is made from."""
+"""Subsystems that a host's description is made from."""
 PROTOCOL: Final = 15
 """NETLINK_KOBJECT_UEVENT of linux/netlink.h, which Python does not name."""
 KERNEL_GROUP: Final = 1

@@ -1,4 +1,4 @@
-"""Loads `pynvml` when it is first needed, and turns its answers and errors into ours."""
+"""Binding of NVML: `pynvml`, loaded when first needed, with its answers and errors as ours."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class NvmlStale(Exception):
 
 
 def load() -> Binding:
-    """The binding. Raises NvmlUnavailable, naming the extra that brings it."""
+    """Import the binding; raises NvmlUnavailable, which names the extra that brings it."""
     try:
         return importlib.import_module("pynvml")
     except ImportError as error:
@@ -37,7 +37,7 @@ class Nvml:
     """One started NVML, with calls that know which failures mean "not reported"."""
 
     def __init__(self, binding: Binding, warn: Callable[[str], None]) -> None:
-        """Starts NVML. Raises NvmlUnavailable when library or driver are not there."""
+        """Start NVML; raises NvmlUnavailable when the library or the driver is missing."""
         self.binding = binding
         self._warn = warn
         try:

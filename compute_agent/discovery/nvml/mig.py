@@ -13,13 +13,13 @@ PREFIX = "MIG "
 def profiles(nvml: Nvml, gpu: Any) -> tuple[MigProfile, ...]:
     """Return every shape that the GPU knows, by name."""
     count = getattr(nvml.binding, "NVML_GPU_INSTANCE_PROFILE_COUNT", 0)
-    found = []
+    shapes = []
     for number in range(count):
         shape = nvml.ask("nvmlDeviceGetGpuInstanceProfileInfo", gpu, number)
         if shape is None:
             continue
         name = _text(shape.name).removeprefix(PREFIX)
-        found.append(
+        shapes.append(
             MigProfile(
                 name=name or plain_name(shape.sliceCount, shape.memorySizeMB),
                 profile_id=shape.id,
@@ -28,18 +28,18 @@ def profiles(nvml: Nvml, gpu: Any) -> tuple[MigProfile, ...]:
                 max_instances=shape.instanceCount,
             )
         )
-    return tuple(sorted(found, key=lambda profile: (profile.name, profile.profile_id)))
+    return tuple(sorted(shapes, key=lambda profile: (profile.name, profile.profile_id)))
 
 
 def devices(nvml: Nvml, gpu: Any, known: tuple[MigProfile, ...]) -> tuple[MigDevice, ...]:
     """Return the pieces that exist, by GPU instance and compute instance."""
-    found = []
+    pieces = []
     for index in range(nvml.ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
         handle = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
         device = None if handle is None else _device(nvml, handle, known)
         if device is not None:
-            found.append(device)
-    return tuple(sorted(found, key=lambda piece: (piece.gpu_instance, piece.compute_instance)))
+            pieces.append(device)
+    return tuple(sorted(pieces, key=lambda piece: (piece.gpu_instance, piece.compute_instance)))
 
 
 def _device(nvml: Nvml, handle: Any, known: tuple[MigProfile, ...]) -> MigDevice | None:
@@ -59,7 +59,7 @@ def _device(nvml: Nvml, handle: Any, known: tuple[MigProfile, ...]) -> MigDevice
 
 
 def _profile_name(shape: Any, known: tuple[MigProfile, ...]) -> str:
-    """The profile's name from its shape, for drivers that do not put it in the device's name."""
+    """Derive the profile's name from its shape, for drivers that leave it out of the device's."""
     if shape is None:
         return "unknown"
     slices, memory = shape.gpuInstanceSliceCount, shape.memorySizeMB
@@ -73,7 +73,7 @@ def _profile_name(shape: Any, known: tuple[MigProfile, ...]) -> str:
 
 
 def plain_name(slices: int, memory_mib: int) -> str:
-    """A profile's name as NVIDIA forms it: the memory in whole GB, counted up."""
+    """Form a profile's name as NVIDIA does, with the memory in whole GB, rounded up."""
     return f"{slices}g.{-(-memory_mib // 1024)}gb"
 
 

@@ -73,7 +73,7 @@ class NvmlSource:
         self._lasting.clear()
 
     def forget(self, address: PciAddress) -> None:
-        """The GPU is well again: an Xid that it reported before does not count any more."""
+        """Forget the Xid that a GPU reported, because the GPU works again."""
         self._broken.pop(address, None)
 
     def _log_once(self, reason: str) -> None:
@@ -157,7 +157,7 @@ class NvmlSource:
 
 
 def _lasting(nvml: Nvml, handle: Any, gpu: NvmlGpu) -> NvmlGpu:
-    """What stays the same until NVML is started again or MIG is switched."""
+    """Read what stays the same until NVML is started again or MIG is switched."""
     capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
     own_memory = nvml.ask("nvmlDeviceGetNumaNodeId", handle)
     return replace(

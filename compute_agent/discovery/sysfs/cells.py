@@ -34,13 +34,13 @@ _NODE_DIRECTORY = re.compile(r"node(\d+)")
 def discover(machine: Machine, online: tuple[CpuId, ...], memory_kib: int) -> tuple[NumaCell, ...]:
     """Read the cells; `online` and `memory_kib` make the one cell where there are none."""
     nodes = _nodes(machine)
-    found = []
+    readable = []
     for node in nodes:
         try:
-            found.append(_cell(machine, node, nodes, online))
+            readable.append(_cell(machine, node, nodes, online))
         except DiscoveryError as error:
             machine.warn(f"{error}; NUMA node {node} left out")
-    cells = _each_cpu_once(machine, found, online)
+    cells = _each_cpu_once(machine, readable, online)
     if cells:
         _compare(machine, cells, memory_kib)
         return cells
@@ -119,8 +119,8 @@ def _distances(
 def _each_cpu_once(
     machine: Machine, cells: Collection[NumaCell], online: tuple[CpuId, ...]
 ) -> tuple[NumaCell, ...]:
-    """The cells, a CPU that two of them claim left with the first, and distances among them."""
-    kept = frozenset(cell.id for cell in cells)
+    """Return the cells with each CPU in the first that claims it, and distances among them."""
+    ids = frozenset(cell.id for cell in cells)
     taken: set[CpuId] = set()
     result = []
     for cell in cells:
@@ -132,7 +132,7 @@ def _each_cpu_once(
             )
         own = tuple(cpu for cpu in cell.cpus if cpu not in taken)
         taken.update(own)
-        distances = tuple(pair for pair in cell.distances if pair[0] in kept)
+        distances = tuple(pair for pair in cell.distances if pair[0] in ids)
         result.append(replace(cell, cpus=own, distances=distances))
     orphans = [cpu for cpu in online if cpu not in taken]
     if result and orphans:

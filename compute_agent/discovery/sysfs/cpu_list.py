@@ -11,11 +11,12 @@ LARGEST = 1 << 20
 
 
 def parse(text: str) -> tuple[int, ...]:
-    """The numbers of a list, ascending, each once.
+    """Return the numbers of a list, ascending, each once.
 
     Also takes the form with strides, `0-31:2/8` (of every 8 the first 2).
     Source: Documentation/admin-guide/kernel-parameters.rst, "cpu lists".
-    Raises ValueError when `text` is not such a list.
+
+    :raises ValueError: `text` is not such a list.
     """
     numbers: set[int] = set()
     for part in text.strip().split(","):

@@ -89,7 +89,7 @@ def _siblings(machine: Machine, cpu: CpuId, online: frozenset[CpuId]) -> tuple[C
 
 
 def _model(machine: Machine) -> tuple[CpuModel, int]:
-    """The model, and how many CPUs /proc/cpuinfo lists (as far as it was read)."""
+    """Read the model, and how many CPUs /proc/cpuinfo lists (as far as it was read)."""
     try:
         text = machine.proc.text(CPUINFO, CPUINFO_LIMIT)
         return model_from_cpuinfo(text, machine.proc.path(CPUINFO)), _count(text)
@@ -99,9 +99,9 @@ def _model(machine: Machine) -> tuple[CpuModel, int]:
 
 
 def model_from_cpuinfo(text: str, path: str = f"/proc/{CPUINFO}") -> CpuModel:
-    """The CPU model in the first block of /proc/cpuinfo, on any architecture.
+    """Read the CPU model from the first block of /proc/cpuinfo, on any architecture.
 
-    Raises FactMalformed when there is not one `name : value` line in it.
+    :raises FactMalformed: the text has not a single `name : value` line.
     """
     fields: dict[str, str] = {}
     for line in text.splitlines():
@@ -122,7 +122,7 @@ def model_from_cpuinfo(text: str, path: str = f"/proc/{CPUINFO}") -> CpuModel:
 
 
 def _arch(fields: dict[str, str], flags: tuple[str, ...]) -> str:
-    """The architecture by what its kernel writes, so that a captured file needs no `uname`."""
+    """Derive the architecture from what its kernel writes: a captured file needs no `uname`."""
     if "flags" in fields and "vendor_id" in fields:
         return "x86_64" if "lm" in flags else "i686"
     if "CPU implementer" in fields:

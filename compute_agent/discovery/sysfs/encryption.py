@@ -33,11 +33,11 @@ def _on(machine: Machine, path: str) -> bool:
 
 def _capacity(machine: Machine) -> tuple[tuple[str, int], ...]:
     lines = (machine.sys.optional_text(CAPACITY) or "").splitlines()
-    found = []
+    capacity = []
     for line in lines:
         name, _, number = line.partition(" ")
         if number.strip().isdecimal():
-            found.append((name, int(number)))
+            capacity.append((name, int(number)))
         else:
             machine.warn(f"{machine.sys.path(CAPACITY)} holds {line!r}, expected a name and number")
-    return tuple(sorted(found))
+    return tuple(sorted(capacity))

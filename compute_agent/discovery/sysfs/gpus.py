@@ -81,13 +81,13 @@ def _vf(
 ) -> GpuVf:
     device = vf.device
     if mdevs.VENDOR_VFIO in vf.entries:
-        offered, held = mdevs.vendor_types(machine, vf)
+        offered, devices = mdevs.vendor_types(machine, vf)
     else:
-        offered, held = mdevs.types(machine, vf), existing.get(device.address, ())
+        offered, devices = mdevs.types(machine, vf), existing.get(device.address, ())
     return GpuVf(
         address=device.address,
         index=index,
         numa_node=device.numa_node,
         mdev_types=offered,
-        mdevs=held,
+        mdevs=devices,
     )

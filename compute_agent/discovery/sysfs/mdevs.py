@@ -36,11 +36,11 @@ Mdevs = Mapping[PciAddress, tuple[Mdev, ...]]
 
 
 def existing(machine: Machine) -> Mdevs:
-    """The mediated devices of PCI functions, by parent, each parent's by uuid.
+    """Read the mediated devices of PCI functions, by parent, each parent's by uuid.
 
     Parents that are not PCI functions (samples of the kernel, crypto cards of s390) are left out.
     """
-    found: dict[PciAddress, list[Mdev]] = {}
+    by_parent: dict[PciAddress, list[Mdev]] = {}
     for uuid in machine.sys.names(MDEVS):
         target = machine.sys.link(f"{MDEVS}/{uuid}")
         type_id = machine.sys.link_name(f"{MDEVS}/{uuid}/{MDEV_TYPE}")
@@ -54,8 +54,8 @@ def existing(machine: Machine) -> Mdevs:
             parent = pci_address(target.split("/")[-2])
         except (ValueError, IndexError):
             continue
-        found.setdefault(parent, []).append(Mdev(type_id, uuid))
-    return {parent: tuple(mdevs) for parent, mdevs in found.items()}
+        by_parent.setdefault(parent, []).append(Mdev(type_id, uuid))
+    return {parent: tuple(mdevs) for parent, mdevs in by_parent.items()}
 
 
 def types(machine: Machine, function: PciFunction) -> tuple[MdevType, ...]:
@@ -77,9 +77,9 @@ def types(machine: Machine, function: PciFunction) -> tuple[MdevType, ...]:
 def vendor_types(
     machine: Machine, function: PciFunction
 ) -> tuple[tuple[MdevType, ...], tuple[Mdev, ...]]:
-    """What the vendor's VFIO driver offers on a VF, and the vGPU that the VF is, if it is one.
+    """Read what the vendor's VFIO driver offers on a VF, and the vGPU that the VF is, if any.
 
-    A VF is one vGPU at most: it has one instance of each creatable type while it is none.
+    A VF is one vGPU at most: until then it has one instance of each creatable type.
     """
     tree, here = machine.sys, function.directory
     current = tree.optional_integer(f"{here}/{CURRENT}") or 0
@@ -88,5 +88,5 @@ def vendor_types(
     lines = map(_CREATABLE_LINE.fullmatch, text.splitlines())
     numbers = sorted({int(line[1]) for line in lines if line})
     creatable = tuple(MdevType(f"{VENDOR_PREFIX}{number}", free) for number in numbers)
-    held = (Mdev(f"{VENDOR_PREFIX}{current}", None),) if current else ()
-    return creatable, held
+    vgpus = (Mdev(f"{VENDOR_PREFIX}{current}", None),) if current else ()
+    return creatable, vgpus

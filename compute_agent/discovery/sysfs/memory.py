@@ -38,7 +38,7 @@ def discover(machine: Machine) -> int:
 
 
 def huge_pages(machine: Machine, directory: str) -> tuple[HugePages, ...]:
-    """The pools below a `hugepages` directory, by page size; unreadable ones are left out."""
+    """Read the pools below a `hugepages` directory, by page size, without unreadable ones."""
     pools = []
     for name in machine.sys.names(directory):
         match = _SIZE.fullmatch(name)

@@ -84,7 +84,7 @@ def speed_mbps(machine: Machine, here: str) -> int | None:
 
 
 def mac(machine: Machine, here: str) -> tuple[str | None, bool]:
-    """The MAC address, lower case, and whether it is burnt into the card."""
+    """Return the MAC address, lower case, and whether it is burnt into the card."""
     address = machine.sys.optional_text(f"{here}/{ADDRESS}")
     if address is None or not address.strip("0:"):
         return None, False

@@ -59,7 +59,7 @@ PciFunctions = Mapping[PciAddress, PciFunction]
 def discover(machine: Machine, cells: tuple[NumaCell, ...]) -> dict[PciAddress, PciFunction]:
     """Read every PCI function, by address; one that cannot be read is left out with a warning."""
     locality = Locality(machine, cells)
-    found: dict[PciAddress, PciFunction] = {}
+    functions: dict[PciAddress, PciFunction] = {}
     for name in machine.sys.names(DEVICES):
         try:
             address = pci_address(name)
@@ -67,11 +67,11 @@ def discover(machine: Machine, cells: tuple[NumaCell, ...]) -> dict[PciAddress, 
             machine.warn(f"{machine.sys.path(DEVICES)}: {error}; left out")
             continue
         try:
-            found[address] = _function(machine, address, f"{DEVICES}/{name}", locality)
+            functions[address] = _function(machine, address, f"{DEVICES}/{name}", locality)
         except DiscoveryError as error:
             machine.warn(f"{error}; PCI device {address} left out")
-    ordered = sorted(found, key=order)
-    return {address: _with_vfs(machine, found[address], found) for address in ordered}
+    ordered = sorted(functions, key=order)
+    return {address: _with_vfs(machine, functions[address], functions) for address in ordered}
 
 
 def order(address: PciAddress) -> tuple[int, ...]:
@@ -144,7 +144,7 @@ def _physfn(machine: Machine, here: str) -> PciAddress | None:
 def _with_vfs(
     machine: Machine, function: PciFunction, found: Mapping[PciAddress, PciFunction]
 ) -> PciFunction:
-    """The function with its VFs: the links that resolve, not `sriov_numvfs`.
+    """Return the function with its VFs: the links that resolve, not `sriov_numvfs`.
 
     The links are what guests can have; while the number is being changed the two differ.
     """

@@ -72,14 +72,14 @@ class Tree:
     # -- what must be there ---------------------------------------------------------------
 
     def text(self, relative: str, limit: int = ATTRIBUTE_LIMIT) -> str:
-        """The file's text without surrounding white space.
+        """Read the file's text without surrounding white space.
 
-        Raises FactMissing, FactUnreadable.
+        :raises FactUnreadable: as `data`.
         """
         return self.data(relative, limit).decode("utf-8", "replace").strip()
 
     def data(self, relative: str, limit: int = ATTRIBUTE_LIMIT) -> bytes:
-        """The file's bytes. Raises FactMissing, FactUnreadable."""
+        """Read the file's bytes; raises FactMissing or FactUnreadable."""
         path = f"{self.root}/{relative}"
         try:
             return self._read(path, limit)
@@ -87,16 +87,17 @@ class Tree:
             raise _unreadable(path, error) from error
 
     def count(self, relative: str) -> int:
-        """The file's number, 0 or more. Raises FactMissing, FactUnreadable, FactMalformed."""
+        """Read the file's number, 0 or more; raises as `text`, and FactMalformed."""
         text = self.text(relative)
         if not _COUNT.fullmatch(text):
             raise FactMalformed(self.path(relative), text, "a number that is not negative")
         return int(text)
 
     def hexadecimal(self, relative: str, digits: int) -> str:
-        """A number written 0x..., as lower-case hex of that many digits without the 0x.
+        """Read a number written 0x..., as lower-case hex of that many digits without the 0x.
 
-        Raises FactMissing, FactUnreadable, FactMalformed.
+        :raises FactUnreadable: as `data`.
+        :raises FactMalformed: the text is not such a number.
         """
         text = self.text(relative)
         match = _HEXADECIMAL.fullmatch(text)
@@ -107,7 +108,7 @@ class Tree:
     # -- what may be there ----------------------------------------------------------------
 
     def optional_text(self, relative: str, limit: int = ATTRIBUTE_LIMIT) -> str | None:
-        """The file's text; None when it has none. Warns when that is for an unusual reason."""
+        """Read the file's text; None when it has none, with a warning if the reason is unusual."""
         try:
             return self.text(relative, limit) or None
         except FactUnreadable as error:
@@ -128,7 +129,7 @@ class Tree:
             return None
 
     def names(self, relative: str) -> tuple[str, ...]:
-        """What a directory holds, sorted; () when it does not exist. Warns if it is shut."""
+        """List a directory, sorted; () when it does not exist, or with a warning cannot be read."""
         path = f"{self.root}/{relative}"
         try:
             return tuple(sorted(os.listdir(path)))

@@ -33,7 +33,7 @@ class SerialNumbers:
         self._known: dict[tuple[str, ...], str | None] = {}
 
     def of(self, machine: Machine, device: PciDevice, directory: str) -> str | None:
-        """The card's serial number; None when it has none or this process may not read it."""
+        """Return the card's serial number; None when it has none or it may not be read."""
         key = (machine.sys.root, device.address, device.vendor_id, device.product_id)
         if key not in self._known:
             self._known[key] = _read(machine, f"{directory}/{VPD}")
@@ -49,7 +49,7 @@ def _read(machine: Machine, path: str) -> str | None:
 
 
 def serial_number(data: bytes) -> str | None:
-    """The serial number in vital product data; None when there is none or the data is damaged."""
+    """Return the serial number in vital product data; None without one or in damaged data."""
     position = 0
     while position + 3 <= len(data):
         tag = data[position]
