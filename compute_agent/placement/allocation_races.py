@@ -23,8 +23,8 @@ def repeating_races(
 ) -> Response:
     """Return the answer to a write of allocations, repeated while placement loses races inside.
 
-    Somebody else changing the consumer is no such race and is answered at once; so is the last of
-    the races where it was lost every time.
+    A change of the consumer by another client is not such a race and is answered at once; so is
+    the last of the races where all were lost.
 
     :param attempt: sends the request.
     :param doing: what it is for, as the beginning of a sentence.

@@ -71,7 +71,7 @@ class Exchange:
         raise responses.failure(errors.AllocationMoveFailed, doing, "POST", _PATH, response)
 
     def _version(self, records: Mapping[str, Record]) -> Microversion:
-        typed = all(one.get("consumer_type", UNTYPED) != UNTYPED for one in records.values())
+        typed = all(record.get("consumer_type", UNTYPED) != UNTYPED for record in records.values())
         newest = self._connection.newest(CONSUMER_TYPE)
         if newest >= CONSUMER_TYPE and not typed:
             newest = MAPPINGS

@@ -31,7 +31,7 @@ from compute_agent.placement.responses import age_of
 from compute_agent.placement.transport import Microversion, Response
 
 UNTYPED: Final = "unknown"
-"""What placement shows as the type of a consumer that has none; it cannot be written."""
+"""Type that placement shows for a consumer without one; it cannot be written."""
 
 MAPPINGS: Final[Microversion] = (1, 34)
 
@@ -122,13 +122,14 @@ class Allocations:
         if at >= CONSUMER_TYPE:
             record["consumer_type"] = consumer_type
         if mode == "add_to":
-            held = self.get_allocs_for_consumer(consumer)
-            if held.get("consumer_generation") != consumer_generation:
+            current = self.get_allocs_for_consumer(consumer)
+            if current.get("consumer_generation") != consumer_generation:
                 raise errors.AllocationUpdateFailed(
                     f"Adding to the allocations of {consumer} failed: they are at generation "
-                    f"{held.get('consumer_generation')}, not {consumer_generation}. Read them again"
+                    f"{current.get('consumer_generation')}, not {consumer_generation}. "
+                    "Read them again"
                 )
-            record["allocations"] = as_request(add(of_record(held), of_record(record)))
+            record["allocations"] = as_request(add(of_record(current), of_record(record)))
         return self._claim(consumer, record, at, mode)
 
     def _claim(
@@ -140,10 +141,10 @@ class Allocations:
             return Claimed(consumer)
         if responses.is_consumer_conflict(response):
             if mode == "new":
-                held = self.get_allocs_for_consumer(consumer)
-                if held["allocations"]:
-                    same = of_record(held) == of_record(record)
-                    return Claimed(consumer) if same else AlreadyClaimed(consumer, held)
+                current = self.get_allocs_for_consumer(consumer)
+                if current["allocations"]:
+                    same = of_record(current) == of_record(record)
+                    return Claimed(consumer) if same else AlreadyClaimed(consumer, current)
                 if not last:
                     # It was there and is gone again: now it is new.
                     return self._claim(consumer, record, at, mode, last=True)
@@ -156,14 +157,14 @@ class Allocations:
     # -- one consumer ------------------------------------------------------------------------
 
     def get_allocs_for_consumer(self, consumer: str) -> Record:
-        """The consumer's record; ``{"allocations": {}}`` and nothing else when it holds nothing.
+        """Read the consumer's record; just ``{"allocations": {}}`` when it holds nothing.
 
         :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
         """
         return self.read_consumer(consumer)[0]
 
     def nature_of_consumer(self, consumer: str) -> ConsumerNature:
-        """What a consumer is and how old its allocations are.
+        """Read what a consumer is and how old its allocations are.
 
         :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
         """
@@ -172,9 +173,9 @@ class Allocations:
     def read_consumer(
         self, consumer: str, clock: Callable[[], float] = time.time
     ) -> tuple[Record, ConsumerNature]:
-        """A consumer's record, and what it is.
+        """Read a consumer's record, and what it is.
 
-        :param clock: tells the time where placement does not.
+        :param clock: gives the time where placement does not.
         :raises errors.ConsumerAllocationRetrievalFailed: it could not be read.
         """
         doing, path = f"Reading the allocations of consumer {consumer}", _path(consumer)
@@ -254,10 +255,10 @@ class Allocations:
         kind = errors.AllocationDeleteFailed
         if force:
             return self._connection.delete(path, doing, kind)
-        held = self.get_allocs_for_consumer(consumer)
-        if not held["allocations"]:
+        current = self.get_allocs_for_consumer(consumer)
+        if not current["allocations"]:
             return False
-        body, version = self._writable([{**held, "allocations": {}}])
+        body, version = self._writable([{**current, "allocations": {}}])
         response = self._put(consumer, body[0], version, doing)
         if response.status == 204:
             return True
@@ -318,16 +319,16 @@ class Allocations:
 
     def _change(self, consumer: str, verb: str, change: Callable[[Amounts], Amounts]) -> None:
         doing = f"{verb} the allocations of consumer {consumer}"
-        held = self.get_allocs_for_consumer(consumer)
-        if not held["allocations"]:
+        current = self.get_allocs_for_consumer(consumer)
+        if not current["allocations"]:
             raise errors.AllocationUpdateFailed(f"{doing} failed: it holds nothing")
-        wanted = change(of_record(held))
-        bodies, version = self._writable([{**held, "allocations": as_request(wanted)}])
+        changed = change(of_record(current))
+        bodies, version = self._writable([{**current, "allocations": as_request(changed)}])
         response = self._put(consumer, bodies[0], version, doing)
         if response.status == 204:
             return
         conflict = responses.is_consumer_conflict(response)
-        if conflict and of_record(self.get_allocs_for_consumer(consumer)) == wanted:
+        if conflict and of_record(self.get_allocs_for_consumer(consumer)) == changed:
             return
         raise responses.failure(
             errors.AllocationUpdateFailed, doing, "PUT", _path(consumer), response
@@ -340,7 +341,7 @@ class Allocations:
         return repeating_races(self._connection, attempt, doing)
 
     def _writable(self, records: list[Mapping[str, Any]]) -> tuple[list[Record], Microversion]:
-        """Records in the form of a write, and the microversion for it.
+        """Return records in the form of a write, and the microversion for it.
 
         Types are written only when every record has one that can be: older writes keep them.
         """
@@ -358,10 +359,10 @@ class Allocations:
 
 
 def no_capacity(response: Response) -> NoCapacity:
-    """What a 409 that is no conflict says about provider and class."""
+    """Read provider and class from a 409 that is not a conflict."""
     detail = responses.explanation(response)
-    found = _NO_CAPACITY.search(detail)
-    return NoCapacity(found["rp"] if found else None, found["rc"] if found else None, detail)
+    match = _NO_CAPACITY.search(detail)
+    return NoCapacity(match["rp"] if match else None, match["rc"] if match else None, detail)
 
 
 def _path(consumer: str) -> str:

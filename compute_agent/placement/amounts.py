@@ -49,9 +49,9 @@ def shortfalls(amounts: Amounts, part: Amounts) -> Iterator[Shortfall]:
     """Yield every amount of a part that is larger than the one of its provider and class."""
     for provider, resources in part.items():
         for resource_class, amount in resources.items():
-            held = amounts.get(provider, {}).get(resource_class, 0)
-            if held < amount:
-                yield Shortfall(provider, resource_class, amount, held)
+            available = amounts.get(provider, {}).get(resource_class, 0)
+            if available < amount:
+                yield Shortfall(provider, resource_class, amount, available)
 
 
 def covers(amounts: Amounts, part: Amounts) -> bool:

@@ -1,5 +1,6 @@
-"""One conversation with placement: versions, request ids, repetition and counting around a
-transport.
+"""One conversation with placement over a transport.
+
+It settles versions, sends request ids, repeats requests and counts them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ RESHAPE_TIMEOUT: Final[Timeout] = (10.0, 300.0)
 
 
 def new_global_request_id() -> str:
-    """An id under which placement logs every request of one errand."""
+    """Make an id under which placement logs every request of one errand."""
     return f"req-{uuidlib.uuid4()}"
 
 
@@ -61,7 +62,7 @@ def version_text(version: Microversion) -> str:
 def parse_version(text: str) -> Microversion:
     """``1.39`` as a pair.
 
-    :raises ValueError: the text is no microversion.
+    :raises ValueError: the text is not a microversion.
     """
     major, _, minor = text.partition(".")
     return int(major), int(minor)
@@ -152,7 +153,6 @@ class Connection:
             answer; None: unless it is a POST, which may have happened though its answer was lost.
         :raises errors.PlacementError: as :func:`answers.raise_unless_answered`.
         """
-
         request = Request(method, path, version, json, timeout=timeout, extended=extended)
 
         def attempt() -> Response:
@@ -275,17 +275,18 @@ class Connection:
         return self._versions
 
     def versions(self) -> OfferedVersions:
-        """What placement offers; asked once, and again after it could not be reached."""
-        # whoever is let in by stepping aside would wait here for the one who stepped aside
+        """Return what placement offers; asked once, and again after it could not be reached."""
+        # a thread let in by stepping aside would wait here for the thread that stepped aside
         with self._discovering, stepping_aside(nullcontext):
             offered = self._versions or self._discover()
             self._versions = offered
         return offered
 
     def ask_again(self) -> OfferedVersions:
-        """What placement offers, asked anew and once: whether it answers at all.
+        """Ask placement again what it offers, and once only: the question is whether it answers.
 
-        Whoever waits for the end of an outage waits longer each time, and needs no second try here.
+        A caller that waits for the end of an outage waits longer each time, so no second try is
+        needed here.
         """
         self._versions = None
         with self._discovering:
@@ -293,7 +294,7 @@ class Connection:
         return offered
 
     def newest(self, at_most: Microversion = NEWEST) -> Microversion:
-        """The newest version both sides know."""
+        """Return the newest version both sides know."""
         return min(self.versions().maximum, at_most)
 
     def understands_extensions(self) -> bool:

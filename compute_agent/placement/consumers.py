@@ -1,4 +1,4 @@
-"""What placement has about consumers: who holds what, since when, and of which type."""
+"""Consumers as placement has them: what each holds, since when, and of which type."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Consumers:
         :raises PlacementError: they cannot be read.
         """
         ordered = sorted(providers)
-        found = self._all(
+        consumers_by_provider = self._all(
             "reading allocations of providers", [partial(self._on_one, uuid) for uuid in ordered]
         )
         holders: dict[str, set[str]] = {}
-        for uuid, consumers in zip(ordered, found, strict=True):
+        for uuid, consumers in zip(ordered, consumers_by_provider, strict=True):
             for consumer in consumers:
                 holders.setdefault(consumer, set()).add(uuid)
-        return {consumer: frozenset(held) for consumer, held in sorted(holders.items())}
+        return {consumer: frozenset(uuids) for consumer, uuids in sorted(holders.items())}
 
     def read(self, uuids: Iterable[str]) -> list[Consumer]:
         """Consumers that still hold something.
@@ -92,7 +92,7 @@ class Consumers:
         # asked once here and not by every thread
         self.placement.connection.versions()
         read = self._all("reading consumers", [partial(self._read_one, uuid) for uuid in uuids])
-        return [each for each in read if each is not None]
+        return [consumer for consumer in read if consumer is not None]
 
     def last_written(self, provider: str) -> float | None:
         """Seconds since a provider was last written; None where placement does not tell."""

@@ -31,9 +31,9 @@ class InProcessTransport:
 
     @classmethod
     def from_config_files(cls, config_files: Sequence[str]) -> InProcessTransport:
-        """The server as its own configuration file describes it, without its authentication.
+        """Make the server as its configuration file describes it, without its authentication.
 
-        Whoever can read that file holds the database anyway.
+        A process that can read that file can reach the database anyway.
 
         :raises errors.InvalidConfiguration: the server is not installed, or cannot use the file.
         :raises errors.PlacementUnavailable: its database cannot be used.

@@ -1,6 +1,4 @@
-"""The transport over HTTP: keystoneauth1 with the ``[placement]`` options every OpenStack service
-has.
-"""
+"""Transport over HTTP: keystoneauth1 with the usual ``[placement]`` options of OpenStack."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ NOTHING_TO_ASK_WITH: Final = (
 )
 
 MISREAD: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-"""What keystoneauth1 raises where a token or a catalogue is JSON of another shape than it takes for
-granted.
-"""
+"""Errors of keystoneauth1 where a token or a catalogue is JSON of an unexpected shape."""
 
 
 class NoAuth(ka_noauth.NoAuth):  # type: ignore[misc]
@@ -186,13 +182,13 @@ class KeystoneTransport:
 
 
 def refused_answer(error: ka_exc.ConnectionError) -> AnswerRefused | None:
-    """The reason, where a request failed because its answer breaks a bound."""
+    """Return the reason, where a request failed because its answer breaks a bound."""
     original = getattr(error, "original", None)
     return original if isinstance(original, AnswerRefused) else None
 
 
 def load_adapter(conf: Any, group: str = "placement") -> Any:
-    """A keystoneauth1 adapter from the options of ``group``, whose answers are bounded.
+    """Make a keystoneauth1 adapter from the options of ``group``, whose answers are bounded.
 
     :raises keystoneauth1.exceptions.ClientException: the options do not make one.
     """

@@ -1,4 +1,4 @@
-"""Which resource providers there are, whose trees they belong to, and which are hosts."""
+"""Directory of the resource providers, with their trees and which of them are hosts."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class ProviderDirectory:
     hosts: frozenset[str]
 
     def name(self, uuid: str) -> str:
-        """The provider's name, or its uuid where it is not in the listing."""
+        """Return the provider's name, or its uuid where it is not in the listing."""
         return self.providers[uuid].name if uuid in self.providers else uuid
 
     def root(self, uuid: str) -> str:
-        """The root of the provider's tree; a provider that is not in the listing is its own."""
+        """Return the root of the provider's tree; an unlisted provider is its own root."""
         return self.providers[uuid].root if uuid in self.providers else uuid
 
     def is_shared(self, uuid: str) -> bool:
@@ -49,7 +49,7 @@ class ProviderDirectory:
 
     @property
     def roots(self) -> list[ListedProvider]:
-        return [each for each in self.providers.values() if each.root == each.uuid]
+        return [listed for listed in self.providers.values() if listed.root == listed.uuid]
 
 
 def read(placement: PlacementApi) -> ProviderDirectory:
@@ -72,7 +72,7 @@ def read(placement: PlacementApi) -> ProviderDirectory:
 
 
 def members_of(placement: PlacementApi, aggregate: str) -> list[str]:
-    """The providers that are in an aggregate.
+    """Return the providers that are in an aggregate.
 
     :raises PlacementError: placement cannot be used.
     """

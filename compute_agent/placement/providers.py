@@ -54,7 +54,7 @@ class Providers:
         return self._list(f"in_tree={uuid}", f"Reading the provider tree of {uuid}")
 
     def listed(self, query: str, doing: str) -> list[Mapping[str, Any]]:
-        """Providers that a query finds, each with the root of its tree.
+        """List the providers that a query finds, each with the root of its tree.
 
         :param query: quoted, without its question mark; empty: all.
         """
@@ -64,30 +64,30 @@ class Providers:
         return cast("list[Mapping[str, Any]]", body["resource_providers"])
 
     def by_name(self, name: str) -> PlacementProvider | None:
-        """The provider of this name, None when there is none."""
+        """Return the provider of this name, None when there is none."""
         found = self._list(f"name={quote(name, safe='')}", f"Looking for a provider named {name}")
         return found[0] if found else None
 
     def get(self, uuid: str) -> PlacementProvider | None:
-        """The provider of this uuid, None when placement says there is none."""
+        """Return the provider of this uuid, None when placement has none."""
         doing, path = f"Reading provider {uuid}", f"/resource_providers/{uuid}"
         kind = errors.ResourceProviderRetrievalFailed
         shape = response_schemas.ROOTED_PROVIDER
         try:
-            found = self._connection.get(path, doing, shape, kind, refusals=NOT_FOUND)
+            provider = self._connection.get(path, doing, shape, kind, refusals=NOT_FOUND)
         except errors.ResourceProviderNotFound:
             return None
-        return cast(PlacementProvider, found)
+        return cast(PlacementProvider, provider)
 
     def sharing(self, aggregates: Collection[str]) -> list[PlacementProvider]:
-        """Providers that share their inventory through any of these aggregates."""
-        found: dict[str, PlacementProvider] = {}
+        """Return the providers that share their inventory through any of these aggregates."""
+        by_uuid: dict[str, PlacementProvider] = {}
         for some in _batches(sorted(aggregates), self._max_listed):
             query = f"member_of=in:{','.join(some)}&required={SHARING_TRAIT}"
             doing = f"Looking for sharing providers in {len(some)} aggregate(s)"
             for provider in self._list(query, doing):
-                found[provider["uuid"]] = provider
-        return list(found.values())
+                by_uuid[provider["uuid"]] = provider
+        return list(by_uuid.values())
 
     def inventories(self, uuid: str, name: str) -> AtGeneration[FrozenRecord]:
         kind = errors.ResourceProviderInventoryRetrievalFailed
@@ -117,7 +117,7 @@ class Providers:
     # -- writing -----------------------------------------------------------------------------
 
     def create(self, uuid: str, name: str, parent_uuid: str | None) -> AtGeneration[bool]:
-        """Create a provider; ``content`` tells whether it was not there before.
+        """Create a provider; ``content`` is whether it was not there before.
 
         A lost answer is looked up, never asked again blindly.
 
@@ -136,17 +136,17 @@ class Providers:
             try:
                 response = self._connection.call("POST", path, doing, json=body)
             except errors.PlacementUnavailable:
-                found = self.get(uuid)
-                if found is None:
+                existing = self.get(uuid)
+                if existing is None:
                     raise
-                return self._adopt(found, name, parent_uuid, doing)
+                return self._adopt(existing, name, parent_uuid, doing)
             if response.status == 409:
-                found = self.get(uuid)
-                if found is None:
+                existing = self.get(uuid)
+                if existing is None:
                     failure = responses.failure(kind, doing, "POST", path, response)
                     self._name_holder(failure, name)
                     raise failure
-                return self._adopt(found, name, parent_uuid, doing)
+                return self._adopt(existing, name, parent_uuid, doing)
             if response.status == 400 and NO_PARENT in responses.explanation(response):
                 raise responses.failure(
                     errors.ResourceProviderNotFound, doing, "POST", path, response
@@ -182,7 +182,7 @@ class Providers:
             raise
 
     def delete(self, uuid: str, name: str) -> None:
-        """Delete a provider; one that is not there is no error.
+        """Delete a provider; one that is not there is not an error.
 
         :raises errors.ResourceProviderInUse: it has allocations or children.
         """
@@ -239,7 +239,10 @@ class Providers:
         return known
 
     def create_trait(self, name: str) -> None:
-        """:raises errors.TraitCreationFailed: placement refuses the name."""
+        """Create a trait, unless it exists.
+
+        :raises errors.TraitCreationFailed: placement refuses the name.
+        """
         try:
             self._create_name(
                 f"/traits/{quote(name, safe='')}",
@@ -251,7 +254,10 @@ class Providers:
             raise
 
     def create_resource_class(self, name: str) -> None:
-        """:raises errors.InvalidResourceClass: placement refuses the name."""
+        """Create a custom resource class, unless it exists.
+
+        :raises errors.InvalidResourceClass: placement refuses the name.
+        """
         self._create_name(
             f"/resource_classes/{quote(name, safe='')}",
             f"Creating resource class {name}",
@@ -265,7 +271,7 @@ class Providers:
         if response.status in (201, 204):
             return
         if response.status < 300:
-            # not placement's: what it has made, or had, it says with one of those two
+            # not placement's: it answers with one of those two where the name exists now
             responses.raise_malformed(response, kind, doing, "PUT", path, "an empty 201 or 204")
         raise responses.failure(kind, doing, "PUT", path, response)
 
@@ -308,7 +314,7 @@ class Providers:
 
 
 def inventory_body(generation: int, inventory: Inventory) -> dict[str, Any]:
-    """A whole inventory as PUT inventories and the reshaper take it."""
+    """Return a whole inventory as PUT inventories and the reshaper take it."""
     return {
         "resource_provider_generation": generation,
         "inventories": {rc: dict(record) for rc, record in inventory.items()},

@@ -32,10 +32,10 @@ class Workers:
         tasks: Sequence[Callable[[], T]],
         ends_all: Callable[[errors.ComputeAgentError], bool] = lambda _error: False,
     ) -> list[T | errors.ComputeAgentError]:
-        """What each task returned or raised, in the order of the tasks.
+        """Return what each task returned or raised, in the order of the tasks.
 
-        :param ends_all: says of an error that nothing further is worth starting; it is then raised
-            once what already runs has ended.
+        :param ends_all: whether after this error nothing further is worth starting; it is then
+            raised once what already runs has ended.
         """
         stopped: list[errors.ComputeAgentError] = []
 
@@ -62,6 +62,6 @@ class Workers:
         return results
 
     def results(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
-        """What each task returned; the first error is raised, and nothing is started after it."""
+        """Return what each task returned; raise the first error, and start nothing after it."""
         done = self.outcomes(tasks, lambda _error: True)
         return [result for result in done if not isinstance(result, errors.ComputeAgentError)]

@@ -1,4 +1,4 @@
-"""What an answer of placement means, as a typed error.
+"""Meaning of an answer of placement, as a typed error.
 
 Placement explains itself in ``{"errors": [{"status", "title", "detail", "code",
 "request_id"}]}``.  A body that is not that comes from something in between (a proxy, a load
@@ -104,7 +104,7 @@ def is_about_providers(error: errors.PlacementError) -> bool:
 
 
 def failure(kind: type[E], doing: str, method: str, path: str, response: Response) -> E:
-    """An error of type ``kind`` about this answer.
+    """Make an error of type ``kind`` about this answer.
 
     :param doing: what was attempted, as the beginning of a sentence ("Replacing the traits of
         ...").
@@ -159,9 +159,10 @@ def raise_unless_answered(
 def body_of(
     response: Response, kind: type[E], doing: str, method: str, path: str, shape: Shape
 ) -> Any:
-    """The JSON body of a good answer, which is all that ``shape`` says.
+    """Return the JSON body of a good answer, checked against ``shape``.
 
-    :raises kind: it is not (a login page with status 200, a truncated body, another service ...).
+    :raises kind: the body has another shape (a login page with status 200, a truncated body, an
+        answer of another service ...).
     """
     misfit = shape.misfit(response.json)
     if misfit is not None:

@@ -1,9 +1,9 @@
-"""When a request is repeated and how long to wait before: one place, with clock and chance handed
-in.
+"""Repetition of requests, and the waits before, with clock and chance handed in.
 
-    what                                        tries   waits before each further try
-    placement cannot answer (GET, PUT, DELETE)  3       0.5 s, 1 s, each +-25 %; Retry-After if
-    longer generation conflict, lost race              4       uniform in [0, 2 x try]
+Tries, with the waits before each further one:
+
+    placement cannot answer (GET, PUT, DELETE)  3   0.5 s, 1 s, each +-25 %; Retry-After if longer
+    generation conflict, lost race              4   uniform in [0, 2 x try]
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from compute_agent import errors
 UNAVAILABLE_TRIES: Final = 3
 CONFLICT_TRIES: Final = 4
 LONGEST_WAIT: Final = 5.0
-"""A longer Retry-After is left to whoever planned the pass: no request sleeps for minutes."""
+"""A longer Retry-After is left to the planner of the pass: no request sleeps for minutes."""
 
 T = TypeVar("T")
 Aside = Callable[[], AbstractContextManager[None]]

@@ -82,7 +82,7 @@ class Names:
         for trait in sorted(unseen - known):
             if not trait.startswith(CUSTOM_PREFIX):
                 refused[trait] = (
-                    f"it is no trait this placement knows and has no {CUSTOM_PREFIX} prefix"
+                    f"it is not a trait this placement knows and has no {CUSTOM_PREFIX} prefix"
                 )
                 continue
             try:
@@ -107,7 +107,7 @@ class Names:
         try:
             if not resource_class.startswith(CUSTOM_PREFIX):
                 raise errors.InvalidResourceClass(
-                    f"{resource_class} is no resource class this placement knows", status=400
+                    f"{resource_class} is not a resource class this placement knows", status=400
                 )
             self._providers.create_resource_class(resource_class)
         except errors.InvalidResourceClass as exc:

@@ -1,4 +1,4 @@
-"""How one request reaches placement: over HTTP with keystoneauth1, in process, or only recorded.
+"""Transports of one request to placement: over HTTP, in process, or only recorded.
 
 A transport returns whatever was answered, whatever its status, and raises only when there was no
 answer: ``PlacementAPIConnectFailure`` (refused, reset, timed out) or ``PlacementUnauthorized`` (no
@@ -95,7 +95,7 @@ class Transport(Protocol):
 
 
 def make_response(status: int, headers: Iterable[tuple[str, str]], text: str) -> Response:
-    """An answer as the transports return it; a body that is not JSON is no error here."""
+    """Make an answer as the transports return it; a body may be other than JSON."""
     lowered = {name.lower(): value for name, value in headers}
     body = None
     if text:
