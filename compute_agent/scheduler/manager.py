@@ -118,18 +118,18 @@ class Scheduler:
         found_hosts = self._search.find(spec, claims.carried)
         held_candidates: dict[str, Candidate] = {}
         chosen: list[_Claimed] = []
-        left = list(found_hosts.hosts)
+        remaining_hosts = list(found_hosts.hosts)
         try:
             for instance in instance_uuids:
-                claimed_host, left = self._place(
-                    spec, instance, left, found_hosts, held_candidates, claims
+                claimed_host, remaining_hosts = self._place(
+                    spec, instance, remaining_hosts, found_hosts, held_candidates, claims
                 )
                 chosen.append(claimed_host)
                 spec = _with_group_host(spec, claimed_host.host.name)
         except BaseException:
             claims.give_back(held_candidates)
             raise
-        spare = self._alternates(spec, left, chosen) if alternates else []
+        spare = self._alternates(spec, remaining_hosts, chosen) if alternates else []
         return [
             [selection_of(claimed.host, claimed.candidate, found_hosts.microversion)]
             + [

@@ -38,11 +38,13 @@ class ImagePropertiesFilter(HostFilter):
                 for kind in supported
             )
         architecture = wanted_values[0]
-        known = [name for name in host.traits if name.startswith(_ARCHITECTURE_TRAITS)]
-        if architecture is None or not known:
+        architecture_traits = [
+            name for name in host.traits if name.startswith(_ARCHITECTURE_TRAITS)
+        ]
+        if architecture is None or not architecture_traits:
             return True
         suffix = architecture.upper().replace("-", "_")
-        return any(name.removeprefix(_prefix(name)) == suffix for name in known)
+        return any(name.removeprefix(_prefix(name)) == suffix for name in architecture_traits)
 
 
 def _prefix(name: str) -> str:

@@ -34,13 +34,13 @@ class NUMATopologyFilter(HostFilter):
                 if self._flat_fits(host, numa, spec):
                     yield host
                 continue
-            left = tuple(
+            fitting_candidates = tuple(
                 candidate
                 for candidate in host.candidates
                 if self._fits(candidate, host, numa, spec)
             )
-            if left:
-                yield replace(host, candidates=left)
+            if fitting_candidates:
+                yield replace(host, candidates=fitting_candidates)
 
     def _fits(
         self, candidate: Candidate, host: HostState, numa: GuestNuma, spec: RequestSpec

@@ -87,12 +87,14 @@ class MoveClaims:
     ) -> ClaimRefusal | None:
         """See `Claims`."""
         move, there = self._progress.move, candidate.allocations
-        left: Amounts = {}
+        source_amounts: Amounts = {}
         if move.migration:
-            left = left_on_source(move.source, there, self._sharing)
+            source_amounts = left_on_source(move.source, there, self._sharing)
         else:
             there = both_places(self._held.allocations, there, self._sharing)
-        move = replace(move, destination_root=candidate.root, destination=there, left=left)
+        move = replace(
+            move, destination_root=candidate.root, destination=there, left=source_amounts
+        )
         self._progress.trying(move)
         wanted_holdings = {
             instance: replace(
@@ -100,7 +102,9 @@ class MoveClaims:
             )
         }
         if move.migration:
-            wanted_holdings[move.migration] = wanted_of(move, Holding({}, {}), left, MIGRATION)
+            wanted_holdings[move.migration] = wanted_of(
+                move, Holding({}, {}), source_amounts, MIGRATION
+            )
         return self._progress.write(wanted_holdings)
 
     def give_back(self, candidates: Mapping[str, Candidate]) -> None:

@@ -301,13 +301,15 @@ class Mover:
         source = set(self._placement.tree(move.source_root))
         if not source & set(holding.allocations):
             return
-        left = {uuid: n for uuid, n in holding.allocations.items() if uuid not in source}
-        if not set(left) - self._placement.sharing(tuple(left)):
+        remaining_amounts = {
+            uuid: n for uuid, n in holding.allocations.items() if uuid not in source
+        }
+        if not set(remaining_amounts) - self._placement.sharing(tuple(remaining_amounts)):
             raise MoveRefused(
                 f"Taking the source {move.source_root} from {move.instance} was refused: it is on "
                 "no other host."
             )
-        wanted_holdings = {move.instance: wanted_of(move, holding, left, INSTANCE)}
+        wanted_holdings = {move.instance: wanted_of(move, holding, remaining_amounts, INSTANCE)}
         _raise_refusal(move, self._placement.exchange(wanted_holdings))
 
 

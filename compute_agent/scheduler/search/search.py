@@ -218,16 +218,16 @@ class Search:
         return announced is not None and announced.service_version >= PINNED.needs
 
     def _guest_numa(self, spec: RequestSpec, request: CandidateRequest) -> GuestNuma:
-        known: Collection[str] = ()
+        page_size_traits: Collection[str] = ()
         if spec.setting("hw:mem_page_size") == "large":
-            known = self._placement.traits_beginning(PAGE_SIZE_PREFIX)
+            page_size_traits = self._placement.traits_beginning(PAGE_SIZE_PREFIX)
         resources = request.group(UNSUFFIXED).resources
         return guest_numa(
             spec,
             resources.get("VCPU", 0),
             resources.get("PCPU", 0),
             resources.get("MEMORY_MB", 0),
-            known,
+            page_size_traits,
         )
 
     def _host_states(
@@ -356,13 +356,13 @@ def run_filters(
     filters: Sequence[HostFilter], found_hosts: Sequence[HostState], spec: RequestSpec
 ) -> tuple[list[HostState], list[FilterCause]]:
     """Return the hosts that pass all filters, and what each filter left; stops at none left."""
-    left, causes = list(found_hosts), []
+    remaining_hosts, causes = list(found_hosts), []
     for host_filter in filters:
-        if not left:
+        if not remaining_hosts:
             break
-        before = len(left)
-        left = list(host_filter.filter_all(left, spec))
-        names = tuple(host.name for host in left[:SHOWN_HOSTS])
-        causes.append(FilterCause(host_filter.name, before, len(left), names))
-        LOG.debug("%s left %d of %d hosts", host_filter.name, len(left), before)
-    return left, causes
+        before = len(remaining_hosts)
+        remaining_hosts = list(host_filter.filter_all(remaining_hosts, spec))
+        names = tuple(host.name for host in remaining_hosts[:SHOWN_HOSTS])
+        causes.append(FilterCause(host_filter.name, before, len(remaining_hosts), names))
+        LOG.debug("%s left %d of %d hosts", host_filter.name, len(remaining_hosts), before)
+    return remaining_hosts, causes

@@ -33,17 +33,17 @@ class Carried:
         Where nothing more is needed of a pool, the host must be one that the pool shares with.
         """
         group = request.group(UNSUFFIXED)
-        left, member_of = dict(group.resources), set(request.root_member_of)
+        remaining_amounts, member_of = dict(group.resources), set(request.root_member_of)
         for pool, amounts in self.held.items():
-            for name in amounts.keys() & left.keys():
-                more = left.pop(name) - amounts[name]
+            for name in amounts.keys() & remaining_amounts.keys():
+                more = remaining_amounts.pop(name) - amounts[name]
                 if more > 0:
-                    left[name] = more
+                    remaining_amounts[name] = more
                 else:
                     member_of.add(self.aggregates.get(pool, frozenset()))
-        if left == dict(group.resources) or frozenset() in member_of:
+        if remaining_amounts == dict(group.resources) or frozenset() in member_of:
             return None
-        lessened = request.with_group(UNSUFFIXED, group.with_resources(left))
+        lessened = request.with_group(UNSUFFIXED, group.with_resources(remaining_amounts))
         return replace(lessened, root_member_of=frozenset(member_of))
 
     def completed(self, answer: Answer, request: CandidateRequest) -> Answer:

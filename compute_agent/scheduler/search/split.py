@@ -82,12 +82,12 @@ def _choices(
 def _parts(chosen: Sequence[ProviderSummary], needs: dict[str, int]) -> MutableAmounts:
     parts: MutableAmounts = {cell.uuid: {} for cell in chosen}
     for name, amount in needs.items():
-        left = amount
+        remaining_amount = amount
         for index, cell in enumerate(chosen):
             later = len(chosen) - index - 1
-            part = min(cell.free(name), left - later)
+            part = min(cell.free(name), remaining_amount - later)
             parts[cell.uuid][name] = part
-            left -= part
+            remaining_amount -= part
     return parts
 
 

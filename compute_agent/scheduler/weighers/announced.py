@@ -18,10 +18,10 @@ class MetricsWeigher(HostWeigher):
 
     def weigh(self, host: HostState, _spec: RequestSpec) -> float:
         """Return the sum."""
-        ratios, known = self.options.metric_ratios, host.metrics
-        if not ratios.keys() <= known.keys():
+        ratios, metrics = self.options.metric_ratios, host.metrics
+        if not ratios.keys() <= metrics.keys():
             return 0.0 if self.options.metrics_required else self.options.weight_of_unavailable
-        return sum(ratio * known[name] for name, ratio in ratios.items())
+        return sum(ratio * metrics[name] for name, ratio in ratios.items())
 
 
 class ImagePropertiesWeigher(HostWeigher):

@@ -29,10 +29,10 @@ def _cost(
     for uuid, resources in candidate.allocations.items():
         provider = providers[uuid]
         for name, amount in resources.items():
-            left = provider.free(name) - amount
+            remainder = provider.free(name) - amount
             if name in _SHARED_OUT:
-                emptiest = min(emptiest, left / max(provider.capacity.get(name, 0), 1))
+                emptiest = min(emptiest, remainder / max(provider.capacity.get(name, 0), 1))
             else:
                 untouched += provider.used.get(name, 0) == 0
-                left_over += left
+                left_over += remainder
     return untouched, left_over, len(candidate.allocations), -emptiest

@@ -53,10 +53,12 @@ def make(paths: Sequence[str], options: WeigherOptions | None = None) -> tuple[H
             weighers += [weigher_class() for weigher_class in BUILT_IN]
             continue
         module_name, _, name = path.rpartition(".")
-        known = [weigher_class for weigher_class in BUILT_IN if weigher_class.__name__ == name]
+        matching_classes = [
+            weigher_class for weigher_class in BUILT_IN if weigher_class.__name__ == name
+        ]
         try:
             if path.startswith(_REFERENCE_PREFIX):
-                weighers.append(known[0]())
+                weighers.append(matching_classes[0]())
             else:
                 weighers.append(getattr(importlib.import_module(module_name), name)())
         except (ImportError, AttributeError, ValueError, IndexError) as error:
