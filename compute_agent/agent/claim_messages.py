@@ -66,13 +66,13 @@ def _needs(fields: Mapping[str, Any]) -> dict[str, int]:
 
 def _resources(uuid: str, record: Any) -> dict[str, int]:
     where = f"allocations.{uuid}.resources"
-    given = _mapping(where, _mapping(f"allocations.{uuid}", record).get("resources"))
-    for resource_class, amount in given.items():
+    resources = _mapping(where, _mapping(f"allocations.{uuid}", record).get("resources"))
+    for resource_class, amount in resources.items():
         if isinstance(amount, bool) or not isinstance(amount, int) or amount < 1:
             raise _unusable(f"{where}.{resource_class}", amount, "a whole number above 0")
-    if not given:
-        raise _unusable(where, given, "at least one class")
-    return dict(given)
+    if not resources:
+        raise _unusable(where, resources, "at least one class")
+    return dict(resources)
 
 
 def _mapping(where: str, value: Any) -> Mapping[str, Any]:

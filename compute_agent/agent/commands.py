@@ -127,7 +127,7 @@ class AgentCommands:
         return None if devices is None else asdict(devices)
 
     def set_host_enabled(self, enabled: Any, reason: str = "") -> None:
-        """Enable or disable the host, over restarts, and tell placement at once.
+        """Enable or disable the host, over restarts, and write it to placement at once.
 
         :param enabled: a truth value, or a word for one ("false", "off", "0", ...).
         :raises InvalidInput: it is neither.

@@ -114,7 +114,7 @@ class _Handler(socketserver.StreamRequestHandler):
     server: _Server
 
     def setup(self) -> None:
-        # without a bound a client that says nothing would keep a thread for ever
+        # without a bound a client that sends nothing would keep a thread for ever
         self.request.settimeout(self.server.read_timeout)
         super().setup()
 
@@ -142,7 +142,7 @@ class _Handler(socketserver.StreamRequestHandler):
             return {"error": str(error)}
         except Exception as error:
             LOG.exception("The command %s of the status socket failed.", name)
-            return {"error": f"The agent failed unexpectedly ({error!r}); its log says more."}
+            return {"error": f"The agent failed unexpectedly ({error!r}); see its log."}
 
 
 def ask(path: Path, command: str, timeout: float, **arguments: Any) -> Any:
@@ -159,8 +159,8 @@ def ask(path: Path, command: str, timeout: float, **arguments: Any) -> Any:
             reply = connection.makefile("rb").readline()
         except TimeoutError as error:
             raise errors.ComputeAgentError(
-                f"The agent did not answer on {path} within {timeout:g} s. Its log says what it "
-                "waits for."
+                f"The agent did not answer on {path} within {timeout:g} s. Its log shows "
+                "what it waits for."
             ) from error
         except OSError as error:
             raise AgentNotRunning(

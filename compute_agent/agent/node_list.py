@@ -68,12 +68,12 @@ class NodeList:
         return PassResult(completed=True, next_in=self._parts.options().period)
 
     def _take_in(self, nodes: Mapping[str, str], first_due: float) -> None:
-        known = self._tracker.nodes()
+        known_nodes = self._tracker.nodes()
         # all at once: each would be written for itself by the first pass of its node
         self._parts.ledger.remember_providers(added=nodes.values())
         for name, uuid in nodes.items():
             self._tracker.add_node(name, uuid)
-        for name in known.keys() - nodes.keys():
+        for name in known_nodes.keys() - nodes.keys():
             self._tracker.drop_node(name)
         self._schedule.set_nodes([NODE_LIST, *nodes], first_due=first_due)
         self.departures.settle(nodes)

@@ -27,7 +27,7 @@ class PassLoop:
 
     :param run_pass: runs the pass of one node, named, with the triggers it answers.
     :param before_each: called in the loop's thread whenever it wakes, before passes are started.
-    :param on_fatal: called with the result of a pass that says that the process must end.
+    :param on_fatal: called with the result of a pass after which the process must end.
     :param workers: how many passes `run_pass` works on at once. It is called for some more, which
         wait in it: for their turn, or for another try.
     :param watchdog_seconds: how often `feed` must be called at least, None if nobody watches.

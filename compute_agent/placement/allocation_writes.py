@@ -31,7 +31,7 @@ class Exchange:
         self._allocations = allocations
 
     def write(self, records: Mapping[str, Record]) -> NoCapacity | None:
-        """Let each consumer hold just what its record says; return what was lacking, if anything.
+        """Let each consumer hold just what is in its record; return what was lacking, if anything.
 
         An answer that is lost is looked for before the request is repeated, so that calling this
         again with the same records does nothing twice.

@@ -72,7 +72,7 @@ class ConsumerNature:
     """What a consumer is.
 
     :ivar type: None where it has none, or placement knows no types.
-    :ivar age: seconds since its allocations were last written; None where placement does not tell.
+    :ivar age: seconds since its allocations were last written; None where it is not reported.
     """
 
     type: str | None = None

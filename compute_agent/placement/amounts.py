@@ -61,11 +61,11 @@ def covers(amounts: Amounts, part: Amounts) -> bool:
 
 def without_zeros(amounts: Amounts) -> MutableAmounts:
     """Return amounts without those of 0, and without providers of which nothing is left."""
-    left = {
+    positive_amounts = {
         provider: {name: amount for name, amount in resources.items() if amount}
         for provider, resources in amounts.items()
     }
-    return {provider: resources for provider, resources in left.items() if resources}
+    return {provider: resources for provider, resources in positive_amounts.items() if resources}
 
 
 def of_record(record: Mapping[str, Any]) -> MutableAmounts:

@@ -60,7 +60,7 @@ def version_text(version: Microversion) -> str:
 
 
 def parse_version(text: str) -> Microversion:
-    """``1.39`` as a pair.
+    """Return ``1.39`` as a pair.
 
     :raises ValueError: the text is not a microversion.
     """
@@ -70,7 +70,7 @@ def parse_version(text: str) -> Microversion:
 
 @dataclass(frozen=True, slots=True)
 class OfferedVersions:
-    """What the version document says."""
+    """Content of the version document."""
 
     minimum: Microversion
     maximum: Microversion
@@ -256,7 +256,7 @@ class Connection:
             response = self.transport.send(replace(request, global_request_id=global_id))
             status = response.status
         except errors.PlacementUnavailable:
-            # Whoever answers next may be another placement.
+            # The next answer may come from another placement.
             self._versions = None
             raise
         finally:

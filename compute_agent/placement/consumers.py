@@ -33,7 +33,7 @@ class Consumer:
 
     :ivar type: None where it has none.
     :ivar resources: provider uuid to class to amount.
-    :ivar age: seconds since its allocations were last written; None where placement does not tell.
+    :ivar age: seconds since its allocations were last written; None where it is not reported.
     :ivar record: as placement gave it, to be written back.
     """
 
@@ -70,7 +70,7 @@ class Consumers:
         self._workers.close()
 
     def on(self, providers: Collection[str]) -> dict[str, frozenset[str]]:
-        """Consumer uuid to those of `providers` that it holds something of.
+        """Return consumer uuid to those of `providers` that it holds something of.
 
         :raises PlacementError: they cannot be read.
         """
@@ -85,7 +85,7 @@ class Consumers:
         return {consumer: frozenset(uuids) for consumer, uuids in sorted(holders.items())}
 
     def read(self, uuids: Iterable[str]) -> list[Consumer]:
-        """Consumers that still hold something.
+        """Read the consumers that still hold something.
 
         :raises PlacementError: they cannot be read.
         """
@@ -95,7 +95,7 @@ class Consumers:
         return [consumer for consumer in read if consumer is not None]
 
     def last_written(self, provider: str) -> float | None:
-        """Seconds since a provider was last written; None where placement does not tell."""
+        """Return the seconds since a provider was last written; None where it is not reported."""
         doing, path = f"Reading provider {provider}", f"/resource_providers/{provider}"
         response = self.placement.connection.call("GET", path, doing)
         return age_of(response.headers, self._clock)

@@ -48,7 +48,7 @@ class NoAuth(ka_noauth.NoAuth):  # type: ignore[misc]
 class SteadySession(BoundedSession):
     """A bounded HTTP session that looks at the environment once per server, not at every request.
 
-    What the environment says of proxies and certificates is that of the process's start; going
+    Proxies and certificates are those of the environment at the start of the process; going
     through all of it for every request is a sixth of what a request costs the agent.
     """
 
@@ -141,7 +141,7 @@ class KeystoneTransport:
                 f"{request} was not sent, keystone answered: {exc}", method=method, path=path
             ) from exc
         except OSError as exc:
-            # The HTTP library says in this way that a file named by the options is not there.
+            # The HTTP library reports in this way that a file named by the options is not there.
             self._forget_adapter()
             raise errors.PlacementUnauthorized(
                 f"{request} was not sent: {exc}. Check cafile, certfile and keyfile of [placement]",

@@ -107,7 +107,7 @@ class Providers:
         return AtGeneration(body["resource_provider_generation"], frozenset(body["aggregates"]))
 
     def allocations(self, uuid: str, name: str) -> dict[str, dict[str, Any]]:
-        """Consumer uuid -> ``resources`` and ``consumer_generation`` on this provider."""
+        """Return consumer uuid -> ``resources`` and ``consumer_generation`` on this provider."""
         doing = f"Reading the allocations on {name} ({uuid})"
         path = f"/resource_providers/{uuid}/allocations"
         kind = errors.ResourceProviderAllocationRetrievalFailed
@@ -229,14 +229,16 @@ class Providers:
     # -- names -------------------------------------------------------------------------------
 
     def known_traits(self, names: Collection[str]) -> set[str]:
-        """Those of ``names`` that placement knows."""
-        known: set[str] = set()
+        """Return those of ``names`` that placement knows."""
+        known_names: set[str] = set()
         for some in _batches(sorted(names), self._max_listed):
             quoted = ",".join(quote(name, safe="") for name in some)
             path, doing = f"/traits?name=in:{quoted}", "Asking which traits exist"
             kind = errors.TraitRetrievalFailed
-            known.update(self._connection.get(path, doing, response_schemas.TRAITS, kind)["traits"])
-        return known
+            known_names.update(
+                self._connection.get(path, doing, response_schemas.TRAITS, kind)["traits"]
+            )
+        return known_names
 
     def create_trait(self, name: str) -> None:
         """Create a trait, unless it exists.

@@ -48,7 +48,7 @@ _HOLDER = object_of(
 
 
 def _consumer(value: Any) -> str | None:
-    # of a consumer that it does not know, placement says that it holds nothing, and nothing else
+    # for a consumer that it does not know, placement returns empty allocations and nothing else
     if type(value) is dict and value.get("allocations") == {}:
         return None
     return _HOLDER(value)

@@ -27,7 +27,7 @@ PROVIDER_IN_USE: Final = "placement.resource_provider.inuse"
 CANNOT_DELETE_PARENT: Final = "placement.resource_provider.cannot_delete_parent"
 
 CONSUMER_CONFLICT_TEXT: Final = "consumer generation conflict"
-"""A consumer's and a provider's generation share one code; only this text tells them apart."""
+"""A consumer's and a provider's generation share one code; only this text distinguishes them."""
 
 SHOWN: Final = 500
 """Characters of a foreign body that go into a message."""
@@ -173,7 +173,7 @@ def body_of(
 def raise_malformed(
     response: Response, kind: type[E], doing: str, method: str, path: str, expected: str
 ) -> NoReturn:
-    """Raise for an answer with a good status that says nothing, or something else.
+    """Raise for an answer with a good status and no body, or another one.
 
     :param expected: what it should have been.
     :raises kind: always.
@@ -195,7 +195,7 @@ def retry_after(response: Response) -> float | None:
 
 
 def age_of(headers: Mapping[str, str], clock: Callable[[], float] = time.time) -> float | None:
-    """Return the seconds since what was read was last written; None: placement does not tell.
+    """Return the seconds since what was read was last written; None: not reported.
 
     :param headers: of the answer, names in lower case.
     """

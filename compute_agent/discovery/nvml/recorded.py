@@ -43,18 +43,18 @@ def from_json(objects: Any, path: str) -> tuple[NvmlGpu, ...]:
 
 
 def _gpu(recorded: Mapping[str, Any]) -> NvmlGpu:
-    known = _known(NvmlGpu, recorded)
-    memory_cell, capability = known.get("memory_cell"), known.get("compute_capability")
-    known.update(
-        address=pci_address(known["address"]),
-        near_cells=tuple(CellId(cell) for cell in known.get("near_cells") or ()),
+    gpu_fields = _known(NvmlGpu, recorded)
+    memory_cell, capability = gpu_fields.get("memory_cell"), gpu_fields.get("compute_capability")
+    gpu_fields.update(
+        address=pci_address(gpu_fields["address"]),
+        near_cells=tuple(CellId(cell) for cell in gpu_fields.get("near_cells") or ()),
         memory_cell=None if memory_cell is None else CellId(memory_cell),
         compute_capability=None if capability is None else tuple(capability),
-        mig_profiles=_all(MigProfile, known.get("mig_profiles")),
-        mig_devices=_all(MigDevice, known.get("mig_devices")),
-        vgpu_types=_all(VgpuType, known.get("vgpu_types")),
+        mig_profiles=_all(MigProfile, gpu_fields.get("mig_profiles")),
+        mig_devices=_all(MigDevice, gpu_fields.get("mig_devices")),
+        vgpu_types=_all(VgpuType, gpu_fields.get("vgpu_types")),
     )
-    return NvmlGpu(**known)
+    return NvmlGpu(**gpu_fields)
 
 
 def _all(kind: type[Fact], recorded: Iterable[Mapping[str, Any]] | None) -> tuple[Fact, ...]:

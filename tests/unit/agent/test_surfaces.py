@@ -96,7 +96,7 @@ def test_arguments_that_a_command_does_not_take_are_told_and_a_defect_inside_is_
     with pytest.raises(errors.ComputeAgentError, match="unexpected keyword argument 'a'"):
         local_socket.ask(served, "fail", 10, a=1)
     assert not caplog.records
-    with pytest.raises(errors.ComputeAgentError, match="its log says more"):
+    with pytest.raises(errors.ComputeAgentError, match="see its log"):
         local_socket.ask(served, "mistake", 10)
     assert "The command mistake of the status socket failed" in caplog.text
 
