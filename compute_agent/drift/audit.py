@@ -32,7 +32,7 @@ MISSING = "missing"
 DIFFERING = "differing"
 
 SUSPECTED_TYPES = frozenset({"INSTANCE", "MIGRATION", None})
-"""Types of consumers that belong to hosts; None: placement does not tell. Others are not ours."""
+"""Types of consumers of hosts; None: placement does not report it. Others are not ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,14 +265,14 @@ class Auditor:
         self.on_drift(name, uuid, drift)
 
     def healed(self, name: str, uuid: str, consumers: frozenset[str]) -> None:
-        """Take note of consumers about which there is agreement again; from any thread."""
+        """Record the consumers about which there is agreement again; from any thread."""
         with self._lock:
             if name in self._audits and self._board.node(name) is not None:
-                left = self._audits[name].without(consumers)
-                self._show(name, uuid, left)
+                remaining_drift = self._audits[name].without(consumers)
+                self._show(name, uuid, remaining_drift)
 
     def _show(self, name: str, uuid: str, drift: Drift) -> None:
-        """Put it into the status; that orphans cannot be found out is logged once."""
+        """Put drift into the status; log once that orphans cannot be found."""
         why = cannot_tell(self._driver) if drift.orphans_unknown else ""
         node = self._board.node(name)
         if why and (node is None or node.orphans_unknown != why):
@@ -294,16 +294,16 @@ class Auditor:
     def _holders(self, root_uuid: str) -> dict[str, dict[str, dict[str, int]]]:
         tree = self._report.get_provider_tree(root_uuid)
         moving = frozenset(self._book.moving())
-        held: dict[str, dict[str, dict[str, int]]] = {}
+        holders: dict[str, dict[str, dict[str, int]]] = {}
         for uuid in tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else ():
             if tree.has_inventory(uuid):
                 consumers = self._report.get_allocations_for_provider(uuid)
-                held[uuid] = {
+                holders[uuid] = {
                     consumer: record["resources"]
                     for consumer, record in consumers.items()
                     if consumer not in moving
                 }
-        return held
+        return holders
 
     def _strangers(self, holders: Holders, here: Collection[str]) -> dict[str, ConsumerNature]:
         """Return what placement knows of the consumers that are not known to be here."""

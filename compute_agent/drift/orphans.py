@@ -1,4 +1,4 @@
-"""Whether a consumer is gone: a pure function of what placement has and what a source knows."""
+"""Judgement of a consumer as gone: a pure function of what placement has and a source knows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def judge(
     if consumer.type not in (INSTANCE, MIGRATION, None):
         return Judgement(Verdict.OTHER)
     if consumer.age is None:
-        return Judgement(Verdict.UNKNOWN, "placement does not tell when it was written")
+        return Judgement(Verdict.UNKNOWN, "placement does not report when it was written")
     if consumer.age < min_age:
         return Judgement(Verdict.YOUNG)
     if consumer.type == MIGRATION and not listing.knows_migrations:
@@ -57,7 +57,7 @@ def may_be_deleted(consumer: Consumer, listing: Listing) -> bool:
 
 
 def why_silent(roots: Collection[str], listing: Listing, directory: ProviderDirectory) -> str:
-    """Return why nobody can say what runs on these roots, by name: no agent, or one that cannot."""
+    """Return why it is unknown what runs on these roots, by name: no agent, or one that cannot."""
     names = sorted(directory.name(root) for root in roots if root not in listing.untold)
     reasons = [f"no agent answers for {_some(names)}"] if names else []
     untold: dict[str, list[str]] = {}
@@ -65,7 +65,7 @@ def why_silent(roots: Collection[str], listing: Listing, directory: ProviderDire
         if root in listing.untold:
             untold.setdefault(listing.untold[root], []).append(directory.name(root))
     for why, hosts in sorted(untold.items()):
-        reasons.append(f"the agent of {_some(sorted(hosts))} does not tell what runs there: {why}")
+        reasons.append(f"the agent of {_some(sorted(hosts))} does not list what runs there: {why}")
     return "; ".join(reasons)
 
 

@@ -99,11 +99,11 @@ class DriftHealing:
 
     def found(self, node: str, root: str, drift: Drift) -> None:
         """Take over what an audit found; what still waits for the same node is replaced."""
-        wanted = self._wanted()
+        enabled = self._wanted()
         work = _Work(
             root,
-            drift.orphaned if wanted.orphans else frozenset(),
-            drift.missing if wanted.missing else frozenset(),
+            drift.orphaned if enabled.orphans else frozenset(),
+            drift.missing if enabled.missing else frozenset(),
         )
         with self._changed:
             self._waiting.pop(node, None)
@@ -164,7 +164,7 @@ class DriftHealing:
                 self._tell(node, treated)
                 if treated.end is End.HEALED:
                     healed.add(treated.consumer)
-        except Exception as error:  # noqa: BLE001 - the other kind is treated all the same
+        except Exception as error:  # noqa: BLE001 - the other kind is treated anyway
             self._failed(f"Node {node}: {what}", error)
         else:
             self._say(f"Node {node}: {what}", "", "")

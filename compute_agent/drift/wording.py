@@ -1,4 +1,4 @@
-"""How the operators' tools say things."""
+"""Wording of the operators' tools."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from compute_agent.placement.amounts import Amounts
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: ``1 consumer``, ``2 consumers``."""
+    """Return a number of things: ``1 consumer``, ``2 consumers``."""
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def resources(amounts: Mapping[str, int]) -> str:
-    """Amounts by class: ``512 MEMORY_MB, 1 VCPU``."""
+    """Return amounts by class: ``512 MEMORY_MB, 1 VCPU``."""
     return ", ".join(f"{amount} {name}" for name, amount in sorted(amounts.items()))
 
 
 def allocations(held: Amounts, name_of: Callable[[str], str] = lambda uuid: uuid) -> str:
-    """Amounts by provider: ``1 DISK_GB of host; 512 MEMORY_MB, 1 VCPU of host_NUMA0``.
+    """Return amounts by provider: ``1 DISK_GB of host; 512 MEMORY_MB, 1 VCPU of host_NUMA0``.
 
     :param name_of: the name of the provider of a uuid.
     """

@@ -1,4 +1,4 @@
-"""What of an instance's need its allocations cover: a pure function of both."""
+"""Coverage of an instance's need by its allocations: a pure function of both."""
 
 from __future__ import annotations
 
@@ -48,28 +48,28 @@ def cover(
     :param may_serve: whether a provider has the traits that a group asks for; of several that
         could give it, one that has them is taken.
     """
-    left = copy_of(held)
+    remaining_amounts = copy_of(held)
     mappings: dict[str, str] = {}
     ordered = list(_hardest_first(need))
     # what nothing else asks for is a group's even where the provider has lost a trait since
-    for suffix, strict in [(each, True) for each in ordered] + [(each, False) for each in ordered]:
+    for suffix, strict in [(name, True) for name in ordered] + [(name, False) for name in ordered]:
         group, only = need.groups[suffix], (fixed or {}).get(suffix)
         if suffix in mappings:
             continue
         fitting = [
             provider
-            for provider in ([only] if only else sorted(left))
-            if _has(left.get(provider, {}), group.resources)
+            for provider in ([only] if only else sorted(remaining_amounts))
+            if _has(remaining_amounts.get(provider, {}), group.resources)
             and (not strict or may_serve(provider, group))
         ]
         if fitting:
-            mappings[suffix] = min(fitting, key=lambda one: sum(left[one].values()))
-            _take(mappings[suffix], group.resources, left)
-    lacking = _cover_unsuffixed(need.group(UNSUFFIXED).resources, left)
+            mappings[suffix] = min(fitting, key=lambda one: sum(remaining_amounts[one].values()))
+            _take(mappings[suffix], group.resources, remaining_amounts)
+    lacking = _cover_unsuffixed(need.group(UNSUFFIXED).resources, remaining_amounts)
     partly = lacking != dict(need.group(UNSUFFIXED).resources)
     return Coverage(
-        kept=subtract(held, left),
-        surplus=without_zeros(left),
+        kept=subtract(held, remaining_amounts),
+        surplus=without_zeros(remaining_amounts),
         mappings=mappings,
         missing=_missing(need, mappings, lacking, partly=partly),
         partly=partly,
@@ -127,17 +127,23 @@ def _missing(
         groups[UNSUFFIXED] = _only_storage_traits(group) if partly else group
     if not groups:
         return None
-    # a group without resources says something about those in one subtree with it
-    subtrees = {one for one in need.same_subtree if one & set(groups)}
+    # a group without resources restricts those in one subtree with it
+    subtrees = {suffixes for suffixes in need.same_subtree if suffixes & set(groups)}
     bare = {name for name, group in need.groups.items() if name and not group.resources}
     said = set().union(*subtrees) & bare
     groups |= {name: need.groups[name] for name in said}
-    kept = {one & set(groups) for one in subtrees}
-    return replace(need, groups=groups, same_subtree=frozenset(one for one in kept if len(one) > 1))
+    remaining_subtrees = {suffixes & set(groups) for suffixes in subtrees}
+    return replace(
+        need,
+        groups=groups,
+        same_subtree=frozenset(suffixes for suffixes in remaining_subtrees if len(suffixes) > 1),
+    )
 
 
 def _only_storage_traits(group: RequestGroup) -> RequestGroup:
     storage = {
-        one for one in group.required if all(name.startswith(STORAGE_PREFIX) for name in one)
+        alternatives
+        for alternatives in group.required
+        if all(name.startswith(STORAGE_PREFIX) for name in alternatives)
     }
     return replace(group, required=frozenset(storage), forbidden=frozenset())

@@ -1,4 +1,4 @@
-"""What a guest really holds, in terms of the providers of its host's tree."""
+"""Devices that a guest really holds, in terms of the providers of its host's tree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class GuestFacts:
         return all(self._allowed(named[uuid]) for uuid in providers if uuid in named)
 
     def of_cells(self, wanted: Mapping[str, int]) -> Amounts:
-        """The CPUs and memory of `wanted` on the cells where the guest has them.
+        """Return the CPUs and memory of `wanted` on the cells where the guest has them.
 
         Empty where that does not follow from the facts: unknown cells, CPUs of both kinds, or sums
         that are not those of the request.
@@ -39,28 +39,28 @@ class GuestFacts:
         cells = self.devices.cells
         if len(kinds) != 1 or not cells:
             return {}
-        if sum(one.vcpus for one in cells) != wanted[kinds[0]]:
+        if sum(cell.vcpus for cell in cells) != wanted[kinds[0]]:
             return {}
-        if sum(one.memory_mib for one in cells) != wanted.get("MEMORY_MB", 0):
+        if sum(cell.memory_mib for cell in cells) != wanted.get("MEMORY_MB", 0):
             return {}
         amounts: MutableAmounts = {}
-        for one in cells:
-            cpus = self.uuids.get(names.cell_name(self.root, one.cell))
-            memory = self.uuids.get(self._memory_name(one.cell))
+        for cell in cells:
+            cpus = self.uuids.get(names.cell_name(self.root, cell.cell))
+            memory = self.uuids.get(self._memory_name(cell.cell))
             if cpus is None or memory is None:
                 return {}
-            amounts.setdefault(cpus, {})[kinds[0]] = one.vcpus
-            amounts.setdefault(memory, {})["MEMORY_MB"] = one.memory_mib
+            amounts.setdefault(cpus, {})[kinds[0]] = cell.vcpus
+            amounts.setdefault(memory, {})["MEMORY_MB"] = cell.memory_mib
         return amounts
 
     def described(self) -> str:
         """Where the guest is, for a message."""
-        cells = [f"NUMA cell {one.cell}" for one in self.devices.cells]
+        cells = [f"NUMA cell {cell.cell}" for cell in self.devices.cells]
         return ", ".join([*cells, *sorted(self._addresses)])
 
     @property
     def _addresses(self) -> set[str]:
-        return {*self.devices.pci_addresses, *(one.parent for one in self.devices.mdevs)}
+        return {*self.devices.pci_addresses, *(mdev.parent for mdev in self.devices.mdevs)}
 
     def _memory_name(self, cell: int) -> str:
         size = self.devices.page_size_kib
@@ -70,11 +70,18 @@ class GuestFacts:
 
     def _allowed(self, name: str) -> bool:
         if names.is_cell(self.root, name):
-            own = {names.cell_name(self.root, one.cell) for one in self.devices.cells}
-            own |= {self._memory_name(one.cell) for one in self.devices.cells}
+            own = {names.cell_name(self.root, cell.cell) for cell in self.devices.cells}
+            own |= {self._memory_name(cell.cell) for cell in self.devices.cells}
             return not own or name in own
         address = names.device_address(self.root, name)
-        held = self._addresses
-        # a function that is no provider itself belongs to one that cannot be told from here
-        told = {names.device_address(self.root, each) for each in self.uuids}
-        return address is None or not held or not held <= told or address in held
+        held_addresses = self._addresses
+        # a function that is not a provider itself belongs to one that cannot be seen from here
+        known_addresses = {
+            names.device_address(self.root, provider_name) for provider_name in self.uuids
+        }
+        return (
+            address is None
+            or not held_addresses
+            or not held_addresses <= known_addresses
+            or address in held_addresses
+        )

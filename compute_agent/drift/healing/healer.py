@@ -103,14 +103,14 @@ class Healer:
         self._placing = placing
         self._ports = ports
         self._options = options
-        self._roots = {one.name: one.uuid for one in directory.roots}
+        self._roots = {provider.name: provider.uuid for provider in directory.roots}
 
     def name_of(self, provider: str) -> str:
-        """The name of a provider, or its uuid where it is not known."""
+        """Return the name of a provider, or its uuid where it is not known."""
         return self._directory.name(provider)
 
     def heal(self, instance: Instance, *, dry_run: bool) -> Outcome:
-        """Bring an instance's allocations to what it needs, or say why not.
+        """Bring an instance's allocations to what it needs, or report why not.
 
         :param dry_run: only find out what would be done.
         :raises PlacementUnavailable: placement cannot be asked.
@@ -152,19 +152,19 @@ class Healer:
         spec = self._spec(instance, ports)
         need = flavor.request_of(spec, self._options.request)
         record = self._report.placement.allocations.get_allocs_for_consumer(instance.uuid)
-        held = of_record(record)
-        here = {uuid: own for uuid, own in held.items() if self._is_here(uuid, root)}
+        held_amounts = of_record(record)
+        here = {uuid: own for uuid, own in held_amounts.items() if self._is_here(uuid, root)}
         fixed = {suffix: uuid for port in ports for suffix, uuid in port.bound.items()}
         covered = cover(need, here, fixed=fixed, may_serve=self._placing.may_serve)
-        elsewhere = {uuid: own for uuid, own in held.items() if uuid not in here}
+        elsewhere = {uuid: own for uuid, own in held_amounts.items() if uuid not in here}
         surplus = without_zeros(add(covered.surplus, elsewhere))
-        found = _Found(instance, ports, record, held, covered, surplus)
+        found_instance = _Found(instance, ports, record, held_amounts, covered, surplus)
         if covered.missing is None:
-            return self._settle(found, Placed(), dry_run=dry_run)
+            return self._settle(found_instance, Placed(), dry_run=dry_run)
         outcome = Outcome(instance, State.FAILED)
         places = self._placing.places(instance, spec, root, covered, fixed)
         for placed in islice(places, PLACES_TRIED):
-            outcome = self._settle(found, placed, dry_run=dry_run)
+            outcome = self._settle(found_instance, placed, dry_run=dry_run)
             if outcome.state is not State.FAILED:
                 break
         return outcome
@@ -238,29 +238,31 @@ class Healer:
     def _rolled_back(
         self, outcome: Outcome, state: State, detail: str, written: Sequence[Port]
     ) -> Outcome:
-        """The outcome after the ports have got back the profiles they had."""
+        """Give the ports back the profiles they had, and return the outcome."""
         failed = replace(outcome, state=state, detail=detail, after=outcome.before, bindings={})
-        left = {}
+        unrestored_ports = {}
         for port in written:
             try:
                 self._ports.bind(port, port.profile)
             except PortNotWritten as error:
-                left[port.uuid] = str(error)
-        if not left:
+                unrestored_ports[port.uuid] = str(error)
+        if not unrestored_ports:
             return failed
-        kept = {uuid: value for uuid, value in outcome.bindings.items() if uuid in left}
-        named = "; ".join(f"port {uuid}: {reason}" for uuid, reason in left.items())
+        kept_bindings = {
+            uuid: value for uuid, value in outcome.bindings.items() if uuid in unrestored_ports
+        }
+        named = "; ".join(f"port {uuid}: {reason}" for uuid, reason in unrestored_ports.items())
         detail = f"{detail}; and these ports have kept the new binding profile: {named}"
-        return replace(failed, state=State.ROLL_BACK_FAILED, detail=detail, bindings=kept)
+        return replace(failed, state=State.ROLL_BACK_FAILED, detail=detail, bindings=kept_bindings)
 
     def _profiles(
         self, found: _Found, mappings: Mapping[str, str]
     ) -> list[tuple[Port, dict[str, Any]]]:
-        """The ports whose binding profile does not name their providers, with one that does."""
-        given = {suffix: [uuid] for suffix, uuid in mappings.items()}
+        """Return the ports whose profile does not name their providers, with one that does."""
+        providers_of = {suffix: [uuid] for suffix, uuid in mappings.items()}
         profiles = []
         for port in found.ports:
-            allocation = binding_allocation(port.uuid, port.resource_request, given)
+            allocation = binding_allocation(port.uuid, port.resource_request, providers_of)
             if port.profile.get(PORT_ALLOCATION) != allocation:
                 profiles.append((port, {**port.profile, PORT_ALLOCATION: allocation}))
         return profiles
@@ -273,8 +275,10 @@ class Healer:
         if self._options.request.pci_aliases is not None:
             return spec
         # devices by alias are not counted in placement, so nothing is to be held for them
-        kept = {name: text for name, text in spec.flavor.extra_specs.items() if name != _ALIAS}
-        return replace(spec, flavor=replace(spec.flavor, extra_specs=kept), pci_requests=())
+        extra_specs = {
+            name: text for name, text in spec.flavor.extra_specs.items() if name != _ALIAS
+        }
+        return replace(spec, flavor=replace(spec.flavor, extra_specs=extra_specs), pci_requests=())
 
 
 @dataclass(frozen=True, slots=True)

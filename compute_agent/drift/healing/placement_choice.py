@@ -1,4 +1,4 @@
-"""Where on its host an instance gets what it lacks."""
+"""Choice of the providers of its host from which an instance gets what it lacks."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class Placed:
 
 
 class Placing:
-    """Asks placement, and whoever knows guests, where missing resources come from.
+    """Asks placement, and the agent of the host, where missing resources come from.
 
-    :param devices_of: what a guest really holds; None where nobody can tell.
+    :param devices_of: what a guest really holds; None where it is not known.
     :param overcommit: offer also what exceeds the capacity of providers, for placement to refuse.
     """
 
@@ -76,8 +76,8 @@ class Placing:
         self._overcommit = overcommit
         self._trees: dict[str, ProviderTree] = {}
         self._names: dict[str, dict[str, str]] = {}
-        for one in directory.providers.values():
-            self._names.setdefault(one.root, {})[one.name] = one.uuid
+        for provider in directory.providers.values():
+            self._names.setdefault(provider.root, {})[provider.name] = provider.uuid
         self.knows_types = report.connect().maximum >= CONSUMER_TYPE
 
     def may_serve(self, provider: str, group: RequestGroup) -> bool:
@@ -86,7 +86,10 @@ class Placing:
             return True
         tree = self._tree(self._directory.root(provider))
         traits = tree.data(provider).traits if tree.exists(provider) else frozenset()
-        return all(one & traits for one in group.required) and not group.forbidden & traits
+        return (
+            all(alternatives & traits for alternatives in group.required)
+            and not group.forbidden & traits
+        )
 
     def places(
         self,
@@ -106,27 +109,33 @@ class Placing:
         if missing is None:
             return
         facts = self._facts(instance, root)
-        given = _cells_given(missing, facts)
-        missing = _without_cells(missing) if given else missing
+        cell_amounts = _cells_given(missing, facts)
+        missing = _without_cells(missing) if cell_amounts else missing
         if not missing.groups:
-            yield Placed(given)
+            yield Placed(cell_amounts)
             return
-        part = given or covered.partly
+        part = cell_amounts or covered.partly
         answer = self._search.on_host(_without_numa(spec) if part else spec, missing, root)
-        found = [one for one in answer.candidates if _is_fixed(one, fixed)]
-        allowed = [one for one in found if facts is None or facts.allows(one.allocations)]
+        candidates = [candidate for candidate in answer.candidates if _is_fixed(candidate, fixed)]
+        allowed = [
+            candidate
+            for candidate in candidates
+            if facts is None or facts.allows(candidate.allocations)
+        ]
         if allowed:
-            for one in _in_order(allowed, answer, covered):
-                mappings = {suffix: uuids[0] for suffix, uuids in one.mappings.items() if uuids}
-                yield Placed(without_zeros(add(given, one.allocations)), mappings)
+            for candidate in _in_order(allowed, answer, covered):
+                mappings = {
+                    suffix: uuids[0] for suffix, uuids in candidate.mappings.items() if uuids
+                }
+                yield Placed(without_zeros(add(cell_amounts, candidate.allocations)), mappings)
             return
         best = roomiest(missing, self._providers(root))
         disk_only = set(missing.resources) == {"DISK_GB"} and UNSUFFIXED in missing.groups
         # a candidate of shared disk alone is on no host, so that none is offered for this one
         if best.complete and ((disk_only and not best.obstacles) or self._overcommit):
-            yield Placed(without_zeros(add(given, best.amounts)), best.mappings)
+            yield Placed(without_zeros(add(cell_amounts, best.amounts)), best.mappings)
             return
-        raise NotPlaced(self._reason(instance, missing, best, found, facts, fixed))
+        raise NotPlaced(self._reason(instance, missing, best, candidates, facts, fixed))
 
     def _reason(
         self,
@@ -192,7 +201,7 @@ def _without_cells(request: CandidateRequest) -> CandidateRequest:
 
 
 def _without_numa(spec: RequestSpec) -> RequestSpec:
-    """The specification without NUMA nodes, to which a part of it does not add up."""
+    """Return the specification without NUMA nodes, to which a part of it does not add up."""
     flavor, image = spec.flavor, spec.image
     specs = {key: text for key, text in flavor.extra_specs.items() if not key.startswith(_NUMA)}
     properties = {
@@ -210,6 +219,6 @@ def _is_fixed(candidate: Candidate, fixed: Mapping[str, str]) -> bool:
 
 
 def _in_order(candidates: list[Candidate], answer: Answer, covered: Coverage) -> list[Candidate]:
-    """The best first: those that stay on the providers the instance is on already."""
+    """Return the best first: those that stay on the providers the instance is on already."""
     ordered = candidate_order.in_order(candidates, answer.providers)
     return sorted(ordered, key=lambda one: len(set(one.allocations) - set(covered.kept)))

@@ -1,4 +1,4 @@
-"""What heals drift on one host: deletes what is proved to be gone, allocates for what runs."""
+"""Remedies for drift on one host: delete what is proved to be gone, allocate for what runs."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Heals(Protocol):
     """What gives one instance its allocations."""
 
     def heal(self, instance: Instance, *, dry_run: bool) -> Outcome:
-        """Bring an instance's allocations to what it needs, or say why not."""
+        """Bring an instance's allocations to what it needs, or report why not."""
 
     def name_of(self, provider: str) -> str:
-        """The name of a provider."""
+        """Return the name of a provider."""
 
 
 class OrphanRemedy:
     """Deletes what suspects hold that do not exist any more.
 
-    :param open_source: opens the source, once there is a suspect that it could say something about.
+    :param open_source: opens the source, once there is a suspect that it could know of.
     :param min_age: seconds, at the moment; a consumer written more recently is left alone.
     :param judges_migrations: whether the source knows them; otherwise only instances are judged.
     :param here: who is known to be on this host, at the moment.
@@ -88,7 +88,7 @@ class OrphanRemedy:
                 yield Treated(
                     consumer.uuid,
                     End.LEFT,
-                    "keeps its allocations: the driver of this host cannot tell what runs here, "
+                    "keeps its allocations: the driver of this host cannot list what runs here, "
                     f"and the source of instances ({source.name}) knows it from its agent only",
                 )
             else:
@@ -103,7 +103,7 @@ class OrphanRemedy:
                 "instances knows nothing: its allocations are left alone"
             )
         if consumer.age is None:
-            return "has allocations of an age that placement does not tell: they are left alone"
+            return "has allocations of an age that placement does not report: they are left alone"
         return "was written too recently to be judged" if consumer.age < min_age else ""
 
     def _treated(
@@ -161,11 +161,13 @@ class NovaByUuid:
         :raises ServiceUnusable: they cannot be listed.
         """
         migrations = self._compute.unfinished_migrations()
-        known = {str(one[key]) for one in migrations for key in ("uuid", "instance_uuid")}
-        return Listing(frozenset(known), complete=True, knows_migrations=True)
+        moving_uuids = {
+            str(migration[key]) for migration in migrations for key in ("uuid", "instance_uuid")
+        }
+        return Listing(frozenset(moving_uuids), complete=True, knows_migrations=True)
 
     def is_gone(self, uuid: str) -> bool:
-        """Whether there is no server of a uuid.
+        """Return whether no server of a uuid exists.
 
         :raises ServiceUnusable: it is not known.
         """
@@ -201,14 +203,16 @@ class MissingRemedy:
             return Treated(uuid, End.FAILED, f"gets no allocations: {reason}")
         if instance.provider_name != node:
             where = instance.provider_name or "no host"
-            reason = f"the source of instances says that it is on {where}"
+            reason = f"the source of instances reports that it is on {where}"
             return Treated(uuid, End.FAILED, f"gets no allocations: {reason}")
         if self._healer is None:
             self._healer = self._make_healer()
         outcome = self._healer.heal(instance, dry_run=False)
         if outcome.state is State.HEALED:
-            given = allocations(outcome.after, self._healer.name_of)
-            return Treated(uuid, End.HEALED, f"runs here and held nothing; now it holds {given}.")
+            new_amounts = allocations(outcome.after, self._healer.name_of)
+            return Treated(
+                uuid, End.HEALED, f"runs here and held nothing; now it holds {new_amounts}."
+            )
         if outcome.state is State.WHOLE:
             return Treated(uuid, End.HEALED, "has its allocations by now.")
         end = End.LEFT if outcome.state is State.SKIPPED else End.FAILED

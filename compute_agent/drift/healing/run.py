@@ -49,11 +49,11 @@ class HealResult:
     @property
     def counts(self) -> Counter[State]:
         """How many of the reported instances came to each end."""
-        return Counter(one.state for one in self.outcomes)
+        return Counter(outcome.state for outcome in self.outcomes)
 
     def having(self, state: State) -> list[Outcome]:
-        """The outcomes of one kind."""
-        return [one for one in self.outcomes if one.state is state]
+        """Return the outcomes of one kind."""
+        return [outcome for outcome in self.outcomes if outcome.state is state]
 
 
 class Heal:

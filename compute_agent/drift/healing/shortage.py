@@ -1,4 +1,4 @@
-"""Why a host cannot give what an instance needs, and where it would come from all the same."""
+"""Shortage of a host: why it cannot give what an instance needs, and where most of it is left."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class HostProvider:
     used: Mapping[str, int] = field(default_factory=dict)
 
     def free(self, resource_class: str) -> int:
-        """What is left of a class; below 0 where more is used than there is."""
+        """Return what is left of a class; below 0 where more is used than there is."""
         return self.capacity.get(resource_class, 0) - self.used.get(resource_class, 0)
 
 
@@ -40,7 +40,7 @@ class Roomiest:
 
 
 def roomiest(request: CandidateRequest, providers: list[HostProvider]) -> Roomiest:
-    """Find the best provider for each group, and say what each lacks."""
+    """Find the best provider for each group, and report what each lacks."""
     search = _Search(providers)
     for suffix, group in sorted(request.groups.items()):
         if suffix and group.resources:
@@ -59,16 +59,24 @@ class _Search:
         self.complete = True
 
     def place(self, suffix: str, group: RequestGroup, wanted: dict[str, int]) -> None:
-        having = [one for one in self._providers if all(name in one.capacity for name in wanted)]
+        having = [
+            provider
+            for provider in self._providers
+            if all(name in provider.capacity for name in wanted)
+        ]
         classes = " and ".join(sorted(wanted))
         if not having:
             self.complete = False
             self.obstacles.append(f"no provider of the host has {classes}")
             return
         # the unsuffixed group's traits may be on any provider that serves it
-        able = [one for one in having if not suffix or _has_traits(one, group)] or having
-        if suffix and not any(_has_traits(one, group) for one in able):
-            traits = ", ".join(sorted(" or ".join(sorted(one)) for one in group.required))
+        able = [
+            provider for provider in having if not suffix or _has_traits(provider, group)
+        ] or having
+        if suffix and not any(_has_traits(provider, group) for provider in able):
+            traits = ", ".join(
+                sorted(" or ".join(sorted(alternatives)) for alternatives in group.required)
+            )
             self.obstacles.append(f"no provider that has {classes} has the traits {traits}")
         best = max(able, key=lambda one: (min(self._room(one, wanted)), one.uuid))
         self.obstacles.extend(self._lacks(best, wanted))
@@ -91,6 +99,6 @@ class _Search:
 
 
 def _has_traits(provider: HostProvider, group: RequestGroup) -> bool:
-    return all(one & provider.traits for one in group.required) and not (
+    return all(alternatives & provider.traits for alternatives in group.required) and not (
         group.forbidden & provider.traits
     )

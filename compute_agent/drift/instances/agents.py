@@ -80,12 +80,12 @@ class AgentsOnBus:
         )
 
     def devices(self, host: str, instance: str) -> Mapping[str, Any] | None:
-        """What of its host a guest really holds; None where nobody tells."""
+        """Return what of its host a guest really holds; None where no agent reports it."""
         try:
             told = self._client.prepare(server=host).call({}, "instance_devices", instance=instance)
         except Exception as error:  # noqa: BLE001 - the bus raises what the agent raised
             LOG.warning(
-                "The agent of host %s does not tell what instance %s holds: %s",
+                "The agent of host %s does not report what instance %s holds: %s",
                 *(host, instance, error),
             )
             return None
@@ -98,17 +98,17 @@ class AgentsOnBus:
         self._transport.cleanup()
 
     def _instances_of(self, host: str) -> frozenset[str] | str | None:
-        """Text: why the agent does not tell. None: it did not answer, or not with a list."""
+        """Text: why the agent does not list them. None: it did not answer, or not with a list."""
         try:
             listed = self._client.prepare(server=host).call({}, "list_instances")
-            return frozenset(str(uuidlib.UUID(each)) for each in listed)
+            return frozenset(str(uuidlib.UUID(uuid)) for uuid in listed)
         except (self._messaging.RemoteError, errors.ComputeAgentError) as error:
             # what the agent raised, whose text has its traceback as well where it came by a broker
             why = str(getattr(error, "value", error))
-            LOG.warning("The agent of host %s does not tell its instances: %s", host, why)
+            LOG.warning("The agent of host %s does not list its instances: %s", host, why)
             return why
         except Exception as error:  # noqa: BLE001 - the bus raises what the agent raised
-            LOG.warning("The agent of host %s does not tell its instances: %s", host, error)
+            LOG.warning("The agent of host %s does not list its instances: %s", host, error)
             return None
 
     def _check_bus(self) -> None:

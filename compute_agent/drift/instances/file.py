@@ -28,7 +28,7 @@ class InstanceFile:
         self._path = path
 
     def uuids(self) -> frozenset[str]:
-        """The uuid of every line.
+        """Return the uuid of every line.
 
         :raises InvalidConfiguration: the file cannot be read, or a line is neither form.
         """
@@ -37,7 +37,7 @@ class InstanceFile:
         )
 
     def instances(self, only: str | None = None) -> Iterator[Instance]:
-        """The instances that are described; a bare uuid says nothing of what it needs.
+        """Yield the instances that are described; a bare uuid does not describe its needs.
 
         :raises InvalidConfiguration: the file cannot be read, or a line is not understood.
         """
@@ -55,7 +55,7 @@ class InstanceFile:
                 described.append(instance_of(line))
             except (InvalidRequest, ValueError, TypeError) as error:
                 raise self._wrong(number, str(error)) from error
-        yield from (one for one in described if only in (None, one.uuid))
+        yield from (instance for instance in described if only in (None, instance.uuid))
 
     def _lines(self) -> Iterator[tuple[int, Line]]:
         try:

@@ -1,4 +1,4 @@
-"""What the Image API tells of images, where the Compute API does not."""
+"""Images as the Image API shows them, where the Compute API does not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from compute_agent.openstack.service import Service, ServiceUnusable
 
 KINDS: Final = ("hw_", "os_", "img_", "trait:", "traits_required")
-"""Beginnings of the properties that say something about a guest."""
+"""Beginnings of the properties that describe a guest."""
 
 
 class Images:
@@ -24,7 +24,7 @@ class Images:
         return cls(Service(conf, "glance", "Glance", version="/v2"))
 
     def properties(self, image: str) -> Mapping[str, str] | None:
-        """What an image says about a guest; None where there is no such image any more.
+        """Return the properties of an image that describe a guest; None where it is gone.
 
         :raises ServiceUnusable: it cannot be read.
         """

@@ -69,7 +69,7 @@ class Instance:
         return self.node or self.host
 
     def spec_with(self, ports: Iterable[Port]) -> RequestSpec:
-        """What it needs altogether.
+        """Return what it needs altogether.
 
         :raises InvalidRequest: a port asks in neither of the forms there are.
         """
@@ -101,7 +101,7 @@ class Ports(Protocol):
     writable: bool
 
     def of(self, instance: Instance) -> tuple[Port, ...]:
-        """The ports of an instance that need resources.
+        """Return the ports of an instance that need resources.
 
         :raises PortsUnreadable: it is not known which.
         """
@@ -127,7 +127,7 @@ class DescribedPorts:
     writable = False
 
     def of(self, instance: Instance) -> tuple[Port, ...]:
-        """The ports of the description."""
+        """Return the ports of the description."""
         return instance.ports
 
     def bind(self, port: Port, profile: Mapping[str, Any]) -> None:  # noqa: ARG002 - as above
@@ -139,7 +139,7 @@ class DescribedPorts:
 
 
 def instance_of(body: Mapping[str, Any]) -> Instance:
-    """The instance that a JSON object describes; `etc/instances.jsonl.sample` shows its fields.
+    """Return the instance of a JSON object; `etc/instances.jsonl.sample` shows its fields.
 
     :raises InvalidRequest: a field of the wrong type, or one that is missing.
     """
@@ -158,29 +158,29 @@ def instance_of(body: Mapping[str, Any]) -> Instance:
         spec=read_spec(body),
         unsettled=unsettled,
         cell=fields.text("cell"),
-        ports=tuple(_port(one) for one in fields.each("ports")),
+        ports=tuple(_port(port) for port in fields.each("ports")),
         devices=devices_of(body["devices"]) if fields.has("devices") else None,
     )
 
 
 def devices_of(body: Mapping[str, Any]) -> InstanceDevices:
-    """What a guest holds, from the JSON form in which agents tell it.
+    """Return what a guest holds, from the JSON form in which agents report it.
 
     :raises InvalidRequest: a field of the wrong type.
     """
     fields = Fields(body, "devices")
     return InstanceDevices(
-        pinned_cpus=tuple(int(each) for each in fields.list("pinned_cpus")),
-        floating_cpus=tuple(int(each) for each in fields.list("floating_cpus")),
+        pinned_cpus=tuple(int(cpu) for cpu in fields.list("pinned_cpus")),
+        floating_cpus=tuple(int(cpu) for cpu in fields.list("floating_cpus")),
         cells=tuple(
-            CellUse(one.number("cell"), one.number("vcpus"), one.number("memory_mib"))
-            for one in fields.each("cells")
+            CellUse(cell.number("cell"), cell.number("vcpus"), cell.number("memory_mib"))
+            for cell in fields.each("cells")
         ),
         page_size_kib=fields.number("page_size_kib") or None,
-        pci_addresses=tuple(pci_address(each) for each in fields.list("pci_addresses")),
+        pci_addresses=tuple(pci_address(address) for address in fields.list("pci_addresses")),
         mdevs=tuple(
-            MdevUse(one.text("uuid") or None, pci_address(one.text("parent")))
-            for one in fields.each("mdevs")
+            MdevUse(mdev.text("uuid") or None, pci_address(mdev.text("parent")))
+            for mdev in fields.each("mdevs")
         ),
     )
 
@@ -190,7 +190,7 @@ def _port(fields: Fields) -> Port:
 
 
 def port_of(body: Mapping[str, Any]) -> Port:
-    """A port as the Networking API shows it to an administrator.
+    """Return a port as the Networking API shows it to an administrator.
 
     :raises InvalidRequest: a field of the wrong type.
     """

@@ -1,4 +1,4 @@
-"""What the Networking API tells of ports that need resources."""
+"""Ports that need resources, as the Networking API shows them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NeutronPorts:
         return cls(Service(conf, "neutron", "Neutron", version="/v2.0"))
 
     def of(self, instance: Instance) -> tuple[Port, ...]:
-        """The ports of an instance that ask for resources.
+        """Return the ports of an instance that ask for resources.
 
         :raises PortsUnreadable: they cannot be read.
         """
@@ -41,12 +41,12 @@ class NeutronPorts:
             listed = list(
                 self._service.pages("/ports", "ports", doing, device_id=instance.uuid, limit="500")
             )
-            if any(PROFILE not in one for one in listed):
+            if any(PROFILE not in port for port in listed):
                 raise ServiceUnusable(
                     f"{doing} failed: Neutron does not show this user {PROFILE}. Give group "
                     "[neutron] the credential of an administrator of the whole cloud."
                 )
-            return tuple(port_of(one) for one in listed if one.get("resource_request"))
+            return tuple(port_of(port) for port in listed if port.get("resource_request"))
         except errors.ComputeAgentError as error:
             raise PortsUnreadable(str(error)) from error
 

@@ -1,4 +1,4 @@
-"""What the Compute API tells of servers and of migrations.
+"""Servers and migrations, as the Compute API shows them.
 
 Servers are read at the newest microversion both sides know, from 2.47 on, where a server carries
 its flavor, to 2.98, where it also carries the properties of its image. Before that the Image API is
@@ -41,7 +41,7 @@ class Compute:
         return cls(Service(conf, "nova", "Nova"))
 
     def servers(self) -> Iterator[Mapping[str, Any]]:
-        """The servers of all projects.
+        """Yield the servers of all projects.
 
         :raises ServiceUnusable: they cannot be read.
         """
@@ -69,7 +69,7 @@ class Compute:
         return _server(server)
 
     def unfinished_migrations(self) -> list[Mapping[str, Any]]:
-        """The migrations, resizes and evacuations that are under way, with those in error.
+        """Return the migrations, resizes and evacuations under way, with those in error.
 
         :raises ServiceUnusable: they cannot be read.
         """
@@ -77,10 +77,10 @@ class Compute:
         listed = self._service.pages(
             "/os-migrations", "migrations", "Listing the migrations", limit=PAGE
         )
-        return [one for one in listed if one.get("status") not in ENDED]
+        return [migration for migration in listed if migration.get("status") not in ENDED]
 
     def hypervisors(self) -> Iterator[Mapping[str, Any]]:
-        """The nodes of all compute services; the id of each is the uuid of its root provider.
+        """Return the nodes of all compute services; their ids are the uuids of root providers.
 
         :raises ServiceUnusable: they cannot be read.
         """
@@ -128,27 +128,28 @@ class NovaSource:
         """
         self._say("asking Nova for the servers and migrations of all projects")
         migrations = self._compute.unfinished_migrations()
-        moving = {_text(one, "instance_uuid") for one in migrations}
+        moving = {_text(migration, "instance_uuid") for migration in migrations}
         roots: dict[str, set[str]] = {}
         up: set[str] = set()
         for hypervisor in self._compute.hypervisors():
             uuid, host = _text(hypervisor, "id"), _text(hypervisor, "service", "host")
             roots.setdefault(host, set()).add(uuid)
             up.update([uuid] if hypervisor.get("state") == "up" else [])
-        known: set[str] = set()
+        known_uuids: set[str] = set()
         by_host: dict[str, set[str]] = {}
         for server in self._compute.servers():
-            known.add(_text(server, "id"))
+            known_uuids.add(_text(server, "id"))
             if not _unsettled(server, moving) and server[HOST] in roots:
                 by_host.setdefault(str(server[HOST]), set()).add(str(server["id"]))
         # one that ended in error is over as soon as its server is gone
-        known |= {
-            _text(one, "uuid")
-            for one in migrations
-            if one.get("status") != "error" or _text(one, "instance_uuid") in known
+        known_uuids |= {
+            _text(migration, "uuid")
+            for migration in migrations
+            if migration.get("status") != "error"
+            or _text(migration, "instance_uuid") in known_uuids
         }
         return Listing(
-            frozenset(known),
+            frozenset(known_uuids),
             by_host={host: frozenset(uuids) for host, uuids in by_host.items()},
             roots={host: frozenset(uuids) for host, uuids in roots.items()},
             silent=frozenset(directory.hosts - up),
@@ -157,7 +158,7 @@ class NovaSource:
         )
 
     def is_gone(self, uuid: str) -> bool:
-        """Whether there is no server of a uuid.
+        """Return whether no server of a uuid exists.
 
         A list leaves out servers of cells that are down, and those that a page break hides.
 
@@ -181,12 +182,12 @@ class NovaCatalogue:
         :raises ServiceUnusable: they cannot be read.
         """
         migrations = self._compute.unfinished_migrations()
-        moving = {_text(one, "instance_uuid") for one in migrations}
+        moving = {_text(migration, "instance_uuid") for migration in migrations}
         if only is None:
             servers: Iterator[Mapping[str, Any]] = self._compute.servers()
         else:
-            found = self._compute.server(only)
-            servers = iter(() if found is None else (found,))
+            found_server = self._compute.server(only)
+            servers = iter(() if found_server is None else (found_server,))
         for server in servers:
             yield self._instance(server, moving)
 
@@ -202,7 +203,7 @@ class NovaCatalogue:
 
 
 def _server(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An entry, if what is looked into below has the types that it has in the Compute API.
+    """Return an entry, if what is read below has the types that it has in the Compute API.
 
     :raises ServiceUnusable: it has others.
     """
@@ -246,16 +247,16 @@ def _instance(server: Mapping[str, Any], unsettled: str, properties: Mapping[str
 
 
 def _text(entry: Mapping[str, Any], *path: str) -> str:
-    """A text somewhere in an answer; without it nothing can be said of what exists.
+    """Return a text somewhere in an answer; without it nothing is known of what exists.
 
     :raises ServiceUnusable: it is not there.
     """
-    found: Any = entry
+    value: Any = entry
     for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    if not isinstance(found, str):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    if not isinstance(value, str):
         raise _not_understood(".".join(path), entry)
-    return found
+    return value
 
 
 def _not_understood(name: str, entry: Mapping[str, Any]) -> ServiceUnusable:
@@ -268,7 +269,7 @@ def _not_understood(name: str, entry: Mapping[str, Any]) -> ServiceUnusable:
 def _unsettled(server: Mapping[str, Any], moving: set[str]) -> str:
     """Why nothing is to be changed about a server now; empty where something may be."""
     if "flavor" not in server:
-        return "Nova cannot tell more of it: its cell is down"
+        return "Nova cannot show more of it: its cell is down"
     if HOST not in server:
         raise ServiceUnusable(
             "Nova does not show this user where servers run. Give group [nova] the credential of "

@@ -1,4 +1,4 @@
-"""Who says which instances exist: a file, or the agents that run them."""
+"""Sources of the instances that exist: a file, or the agents that run them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Listing:
     """What a source knew at one moment.
 
     :ivar known: consumers that exist.
-    :ivar by_host: host to the instances that run there; empty where the source does not tell.
+    :ivar by_host: host to the instances that run there; empty where the source does not know.
     :ivar roots: host to the root providers it answers for.
     :ivar silent: root providers for which nobody answered: what holds something there may exist.
-    :ivar untold: of these, the ones whose agent is there and does not tell, and why.
+    :ivar untold: of these, the ones whose agent is there and does not list instances, and why.
     :ivar complete: the source knows every consumer there is, wherever it runs.
     :ivar knows_migrations: it also knows the consumers that stand for unfinished migrations.
     """
@@ -44,7 +44,7 @@ class InstanceSource(Protocol):
     name: str
 
     def look(self, directory: ProviderDirectory) -> Listing:
-        """What exists now.
+        """Return what exists now.
 
         :raises ComputeAgentError: the source cannot be used.
         """
@@ -69,11 +69,11 @@ class FileSource:
 
         :raises InvalidConfiguration: it cannot be read, or a line is not understood.
         """
-        known = InstanceFile(self._path).uuids()
-        return Listing(known, complete=True, knows_migrations=True)
+        known_uuids = InstanceFile(self._path).uuids()
+        return Listing(known_uuids, complete=True, knows_migrations=True)
 
     def is_gone(self, uuid: str) -> bool:  # noqa: ARG002 - as the protocol has it
-        """The file has all there is."""
+        """Return True: the file has all there is."""
         return True
 
 
@@ -82,7 +82,7 @@ class Answers:
     """What agents said when they were asked for their instances.
 
     :ivar instances: host to the instances that are there.
-    :ivar refused: host to the reason of an agent that answered, and does not tell. A host in
+    :ivar refused: host to the reason of an agent that answered, and does not list them. A host in
         neither did not answer.
     """
 
@@ -114,7 +114,9 @@ class AgentsSource:
 
     def look(self, directory: ProviderDirectory) -> Listing:
         """Find the agents and ask each for its instances."""
-        roots = {each.uuid for each in directory.roots if not directory.is_shared(each.uuid)}
+        roots = {
+            provider.uuid for provider in directory.roots if not directory.is_shared(provider.uuid)
+        }
         self._say("waiting for the agents to announce themselves")
         announced = self._agents.hosts(directory.hosts)
         self._say(f"asking {len(announced)} agents for their instances")
