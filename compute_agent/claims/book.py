@@ -89,7 +89,7 @@ class ClaimBook:
 
     def moving(self) -> list[str]:
         """Return the migrations that hold something here for an instance on the move."""
-        return [each.consumer for each in self.claims() if each.consumer != each.instance]
+        return [claim.consumer for claim in self.claims() if claim.consumer != claim.instance]
 
     def claim(self, request: ClaimRequest) -> Claim:
         """Give an instance what was allocated for it. Asking again gives the same again.
@@ -102,13 +102,13 @@ class ClaimBook:
         node = self._node_of(request)
         with self._tracker.lock_of(node), self._report.tracing():
             tree, root = self._tracker.reported(node)
-            found = self._held(request, tree, root)
+            allocated = self._held(request, tree, root)
             try:
-                wanted = on_node(request, found.held, tree, root)
-                check_groups(request, found.held, tree)
-                return self._assign(request, node, wanted, tree, root)
+                amounts = on_node(request, allocated.held, tree, root)
+                check_groups(request, allocated.held, tree)
+                return self._assign(request, node, amounts, tree, root)
             except Exception:
-                if found.by_host and self._self_claim is not None:
+                if allocated.by_host and self._self_claim is not None:
                     self._self_claim.take_back(request.instance)
                 raise
 
@@ -182,7 +182,7 @@ class ClaimBook:
     def forget_stale(self, node: str) -> list[str]:
         """Drop claims of a node whose instance neither runs here nor holds anything of it.
 
-        Where the driver cannot tell what runs here, only those of instances that have moved.
+        Where the driver cannot list what runs here, only those of instances that have moved.
 
         :returns: the consumers.
         :raises PlacementError: placement could not be asked.
@@ -199,9 +199,9 @@ class ClaimBook:
             ]
             told = zip(gone, records, strict=True)
             gone = [claim for claim, record in told if has_moved(claim, record, own)]
-        # what was claimed anew meanwhile is another claim, and stays
-        kept = self._ledger.claims()
-        gone = [claim for claim in gone if kept.get(claim.consumer) == claim]
+        # what was claimed again meanwhile is another claim, and stays
+        current_claims = self._ledger.claims()
+        gone = [claim for claim in gone if current_claims.get(claim.consumer) == claim]
         self._ledger.change_claims(drop=[claim.consumer for claim in gone])
         for claim in gone:
             LOG.info(
@@ -235,8 +235,10 @@ class ClaimBook:
         if not suspects:
             return []
         asked = {uuid for claim in suspects for uuid in claim.amounts}
-        held = {uuid: self._report.get_allocations_for_provider(uuid) for uuid in sorted(asked)}
-        return stale(suspects, held, others=running | self._ledger.claims().keys())
+        held_amounts = {
+            uuid: self._report.get_allocations_for_provider(uuid) for uuid in sorted(asked)
+        }
+        return stale(suspects, held_amounts, others=running | self._ledger.claims().keys())
 
     def _node_of(self, request: ClaimRequest) -> str:
         nodes = self._tracker.nodes()
@@ -263,20 +265,20 @@ class ClaimBook:
         """Return what placement holds for an instance, after allocating it if need be."""
         consumer = request.instance
         record = self._report.placement.allocations.get_allocs_for_consumer(consumer)
-        found = Allocated(of_record(record))
-        if not found.held and self._self_claim is not None:
-            found = self._self_claim.allocate(request, tree, root)
-        if not found.held:
+        allocated = Allocated(of_record(record))
+        if not allocated.held and self._self_claim is not None:
+            allocated = self._self_claim.allocate(request, tree, root)
+        if not allocated.held:
             raise errors.ComputeResourcesUnavailable(
                 f"Placement holds no allocation for {consumer}: the scheduler claims before the "
                 "host is told. Schedule the instance again."
             )
-        if not found.held.keys() & set(tree.get_provider_uuids(root)):
+        if not allocated.held.keys() & set(tree.get_provider_uuids(root)):
             raise errors.ComputeResourcesUnavailable(
                 f"What placement holds for {consumer} is on other hosts: "
-                f"{', '.join(sorted(found.held))}. Nothing of node {tree.data(root).name} is."
+                f"{', '.join(sorted(allocated.held))}. Nothing of node {tree.data(root).name} is."
             )
-        return found
+        return allocated
 
     def _assign(
         self,
@@ -286,14 +288,16 @@ class ClaimBook:
         tree: ProviderTree,
         root: str,
     ) -> Claim:
-        known = self._ledger.claims().get(request.instance)
+        known_claim = self._ledger.claims().get(request.instance)
         moving = bool(request.migration)
-        if known is not None and moving and known.migration == request.migration:
+        if known_claim is not None and moving and known_claim.migration == request.migration:
             moving = False  # asked again: the answer was lost
         units = units_of(tree, root)
         cells = cells_of(self._tracker.facts(node))
         guests = self._guests() if units or cells else {}
-        own = frozenset(known.units) if known is not None and not moving else frozenset()
+        own = (
+            frozenset(known_claim.units) if known_claim is not None and not moving else frozenset()
+        )
         taken = self._taken(request.instance, units, guests, moving=moving)
         found, short = chosen(wanted, units, taken, own)
         if short:
@@ -301,8 +305,8 @@ class ClaimBook:
                 f"Node {node} cannot give {request.instance} what was allocated: "
                 f"{'; '.join(short)}. `compute-agent claims` shows who has them."
             )
-        if known is not None and not moving and known.amounts == wanted:
-            places = known.cells
+        if known_claim is not None and not moving and known_claim.amounts == wanted:
+            places = known_claim.cells
         else:
             others = self._cells_used(node, cells, guests, but="" if moving else request.instance)
             use = CellUse(cells, others, taken)
@@ -313,13 +317,17 @@ class ClaimBook:
             node=node,
             amounts=wanted,
             instance=request.instance,
-            claimed_at=known.claimed_at if known and not moving else self._clock(),
+            claimed_at=known_claim.claimed_at if known_claim and not moving else self._clock(),
             units=found,
             providers_of={group: tuple(uuids) for group, uuids in request.providers_of.items()},
-            migration=request.migration or (known.migration if known else ""),
+            migration=request.migration or (known_claim.migration if known_claim else ""),
             cells=places,
         )
-        old = [replace(known, consumer=request.migration, migration="")] if known and moving else []
+        old = (
+            [replace(known_claim, consumer=request.migration, migration="")]
+            if known_claim and moving
+            else []
+        )
         self._ledger.change_claims(add=[*old, claim])
         return claim
 
@@ -362,13 +370,13 @@ class ClaimBook:
         :param guests: what runs here.
         :param moving: what it has already is kept for the migration, and so taken as well.
         """
-        given: dict[str, set[AssignedUnit]] = {}
+        claimed_units: dict[str, set[AssignedUnit]] = {}
         for claim in self._ledger.claims().values():
             if claim.consumer != instance or moving:
-                given.setdefault(claim.instance, set()).update(claim.units)
-        holders = holdings(given, guests, units)
+                claimed_units.setdefault(claim.instance, set()).update(claim.units)
+        holders = holdings(claimed_units, guests, units)
         others = (held for holder, held in holders.items() if holder != instance)
-        return frozenset(given.get(instance, ())).union(*others)
+        return frozenset(claimed_units.get(instance, ())).union(*others)
 
     def _cells_used(
         self,
@@ -384,15 +392,15 @@ class ClaimBook:
         """
         claims = [c for c in self._ledger.claims().values() if c.node == node and c.consumer != but]
         used = [cell for claim in claims for cell in claim.cells]
-        known = {but, *(claim.instance for claim in claims if claim.cells)}
+        claimed_guests = {but, *(claim.instance for claim in claims if claim.cells)}
         for guest, devices in sorted(guests.items()):
-            if guest not in known:
+            if guest not in claimed_guests:
                 used += cells_of_guest(devices, cells)
         return used
 
     def _guests(self) -> dict[str, InstanceDevices]:
-        found = presence.guests(self._driver, self.claims())
-        return {uuid: devices for uuid, devices in found.items() if devices is not None}
+        guests = presence.guests(self._driver, self.claims())
+        return {uuid: devices for uuid, devices in guests.items() if devices is not None}
 
 
 def _preferred(

@@ -34,7 +34,7 @@ _OVERCOMMITTED = ("VCPU", "MEMORY_MB")
 
 @dataclass(frozen=True, slots=True)
 class CellPolicy:
-    """What the operator says about cells.
+    """What the operator configured about cells.
 
     :param networks: the cells that are near networks.
     :param packing: cells with the least room are taken first, instead of those with the most.
@@ -127,7 +127,7 @@ def _nested(
     use: CellUse,
     policy: CellPolicy,
 ) -> tuple[ClaimedCell, ...]:
-    given = _given(wanted, tree, cell_of, use)
+    given_cells = _given(wanted, tree, cell_of, use)
     if not needs.asked:
         return tuple(
             ClaimedCell(
@@ -137,16 +137,16 @@ def _nested(
                 pinned_cpus=cell.pinnable,
                 memory_mib=cell.memory_mib,
             )
-            for cell in given
+            for cell in given_cells
         )
     bound = {
         int(named[1]): cell_of[uuids[0]]
         for group, uuids in request.providers_of.items()
         if (named := _GUEST_NODE.fullmatch(group)) and uuids and uuids[0] in cell_of
     }
-    chosen = numa_fit.fit(needs, given, policy.networks, packing=policy.packing, bound=bound)
+    chosen = numa_fit.fit(needs, given_cells, policy.networks, packing=policy.packing, bound=bound)
     if chosen is None:
-        _refuse(request, needs, given, policy)
+        _refuse(request, needs, given_cells, policy)
     return chosen
 
 
@@ -154,14 +154,16 @@ def _given(
     wanted: Amounts, tree: ProviderTree, cell_of: Mapping[str, int], use: CellUse
 ) -> list[FreeCell]:
     """Return the cells that an allocation names, with no more than it has of them."""
-    known = {cell.id: cell for cell in use.cells}
-    given: dict[int, FreeCell] = {}
+    known_cells = {cell.id: cell for cell in use.cells}
+    given_cells: dict[int, FreeCell] = {}
     for uuid, classes in wanted.items():
         parent = tree.data(uuid).parent_uuid or ""
         number = cell_of.get(uuid, cell_of.get(parent))
-        if number is None or number not in known:
+        if number is None or number not in known_cells:
             continue
-        cell = given.setdefault(number, FreeCell(number, known[number].shared_cpus, 0, (), 0))
+        cell = given_cells.setdefault(
+            number, FreeCell(number, known_cells[number].shared_cpus, 0, (), 0)
+        )
         if uuid in cell_of:
             free = _free_cpus(tree, uuid, use)[: classes.get(PCPU, 0)]
             memory = classes.get("MEMORY_MB", 0)
@@ -169,8 +171,8 @@ def _given(
         elif (pages := _PAGES.search(tree.data(uuid).name)) is not None:
             in_pages = {int(pages[1]): classes.get("MEMORY_MB", 0)}
             cell = replace(cell, pages_mib={**cell.pages_mib, **in_pages})
-        given[number] = cell
-    return [given[number] for number in sorted(given) if _has_any(given[number])]
+        given_cells[number] = cell
+    return [given_cells[number] for number in sorted(given_cells) if _has_any(given_cells[number])]
 
 
 def _has_any(cell: FreeCell) -> bool:
@@ -187,7 +189,10 @@ def _free_cpus(tree: ProviderTree, uuid: str, use: CellUse) -> tuple[int, ...]:
 def _refuse(
     request: ClaimRequest, needs: GuestNeeds, cells: Sequence[FreeCell], policy: CellPolicy
 ) -> NoReturn:
-    """:raises ComputeResourcesUnavailable: always, with what is in the way."""
+    """Refuse a guest that fits on no cells.
+
+    :raises ComputeResourcesUnavailable: always, with what is in the way.
+    """
     anywhere = replace(needs, physnets=frozenset(), tunneled=False)
     away = numa_fit.fit(anywhere, cells, policy.networks) is not None
     reason = (

@@ -1,4 +1,4 @@
-"""Whether a claim agrees with what placement holds and with what this host has. Pure."""
+"""Checks of a claim against what placement holds and what this host has. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMED = 5
 
 
 def told_of_waiting(nodes: Sequence[str]) -> str:
-    """Say, after something was not found, on which nodes it may be all the same; "" = on none.
+    """Return, after something was not found, on which nodes it may still be; "" = on none.
 
     :param nodes: those whose first pass has not completed.
     """
@@ -53,20 +53,28 @@ def stale(
         )
 
     consumers = {consumer for per in held.values() for consumer in per}
-    return [claim for claim in suspects if not any(stands_behind(one, claim) for one in consumers)]
+    return [
+        claim
+        for claim in suspects
+        if not any(stands_behind(consumer, claim) for consumer in consumers)
+    ]
 
 
 def has_moved(claim: Claim, record: Mapping[str, Any], own: Collection[str]) -> bool:
     """Whether the instance of a claim holds on another host what it was given here.
 
-    Shared resources alone say nothing: they are no part of a claim.
+    Shared resources alone prove nothing: they are not part of a claim.
 
     :param record: of the instance, as placement has it.
     :param own: the providers of this node.
     """
-    given = {resource_class for amounts in claim.amounts.values() for resource_class in amounts}
-    held = of_record(record)
-    return held.keys().isdisjoint(own) and any(given & classes.keys() for classes in held.values())
+    given_classes = {
+        resource_class for amounts in claim.amounts.values() for resource_class in amounts
+    }
+    held_amounts = of_record(record)
+    return held_amounts.keys().isdisjoint(own) and any(
+        given_classes & classes.keys() for classes in held_amounts.values()
+    )
 
 
 def on_node(request: ClaimRequest, held: Amounts, tree: ProviderTree, root: str) -> Amounts:
@@ -98,7 +106,7 @@ def on_node(request: ClaimRequest, held: Amounts, tree: ProviderTree, root: str)
 def check_groups(request: ClaimRequest, held: Amounts, tree: ProviderTree) -> None:
     """Check that every group is served by providers that the instance holds something of.
 
-    A group that asks for no resources is served by a provider of the host all the same.
+    A group that asks for no resources is served by a provider of the host anyway.
     """
     wrong = sorted(
         f"{uuid} (group {group!r})"

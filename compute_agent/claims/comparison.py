@@ -1,4 +1,4 @@
-"""Whether what an instance has on this host is what it holds in placement. Pure."""
+"""Comparison of what an instance has on this host with what it holds in placement. Pure."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ def differences(
     units = units_of(tree, root)
     described = {uuid: devices for uuid, devices in guests.items() if devices is not None}
     seen = holdings({}, described, units)
-    given = {claim.consumer: claim for claim in claims}
-    found: dict[str, str] = {}
+    claim_of = {claim.consumer: claim for claim in claims}
+    differences: dict[str, str] = {}
     for instance in sorted(guests):
-        held = {
+        held_amounts = {
             uuid: consumers[instance]
             for uuid, consumers in holders.items()
             if instance in consumers
         }
-        if not held:
+        if not held_amounts:
             continue  # that is another kind of drift
-        sentences = list(_beyond(tree, given.get(instance), held))
+        sentences = list(_beyond(tree, claim_of.get(instance), held_amounts))
         if instance in described:
-            sentences += _other_units(tree, units, seen.get(instance, frozenset()), held)
-            sentences += _other_cells(tree, root, described[instance], held)
+            sentences += _other_units(tree, units, seen.get(instance, frozenset()), held_amounts)
+            sentences += _other_cells(tree, root, described[instance], held_amounts)
         if sentences:
-            found[instance] = "; ".join(dict.fromkeys(sentences))
-    return found
+            differences[instance] = "; ".join(dict.fromkeys(sentences))
+    return differences
 
 
 def _beyond(tree: ProviderTree, claim: Claim | None, held: Amounts) -> Iterator[str]:
-    """What a claim gave and placement does not hold: somebody else may get it as well."""
+    """Yield what a claim gave and placement does not hold: somebody else may get it as well."""
     for uuid, resource_class, amount, holds in sorted(
         shortfalls(held, claim.amounts if claim else {})
     ):

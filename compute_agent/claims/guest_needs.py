@@ -38,12 +38,12 @@ def guest_needs(
         return GuestNeeds((whole,))
     read, numa = _read(instance, spec, page_sizes)
     networks = read.requested_networks
-    physnets = frozenset(one.physnet for one in networks if one.physnet)
-    tunneled = any(one.tunneled for one in networks)
+    physnets = frozenset(network.physnet for network in networks if network.physnet)
+    tunneled = any(network.tunneled for network in networks)
     if not numa.asked:
         return GuestNeeds((whole,), physnets=physnets, tunneled=tunneled)
     sizes = _sizes(numa)
-    nodes = [GuestNode(one.vcpu, one.pcpu, one.memory_mb, sizes) for one in numa.nodes]
+    nodes = [GuestNode(node.vcpu, node.pcpu, node.memory_mb, sizes) for node in numa.nodes]
     return GuestNeeds(
         _as_allocated(instance, nodes, whole), asked=True, physnets=physnets, tunneled=tunneled
     )
@@ -60,11 +60,11 @@ def _read(
     from compute_agent.request.spec_reader import read_spec
 
     said = {name: spec[name] for name in READ_FIELDS if spec.get(name) is not None}
-    known = [f"{PAGE_SIZE_PREFIX}{size}" for size in sorted(page_sizes)]
+    known_traits = [f"{PAGE_SIZE_PREFIX}{size}" for size in sorted(page_sizes)]
     try:
         read = read_spec({**said, "project_id": "-", "user_id": "-"})
         shared, pinned = flavor_settings.pinned_cpus(read, read.flavor.vcpus)
-        return read, guest_numa(read, shared, pinned, read.flavor.memory_mb, known)
+        return read, guest_numa(read, shared, pinned, read.flavor.memory_mb, known_traits)
     except SchedulerError as error:
         raise errors.InvalidInput(f"The flavor of {instance} cannot be read: {error}") from error
 

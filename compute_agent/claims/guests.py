@@ -1,6 +1,6 @@
-"""Who is known to be on this host: what the driver lists, and what was claimed here.
+"""Guests known to be on this host: what the driver lists, and what was claimed here.
 
-A driver that cannot tell its guests is not one without guests: what it is silent of may run here,
+A driver that cannot list its guests is not one without guests: what it is silent of may run here,
 and what was claimed here counts as being here until its claim is dropped.
 """
 
@@ -57,9 +57,9 @@ def guests(driver: ComputeDriver, claims: Iterable[Claim]) -> dict[str, Instance
     listed = driver.list_instance_uuids()
     if listed is None:
         return {c.instance: driver.get_instance_devices(c.instance) for c in claims}
-    found = {uuid: driver.get_instance_devices(uuid) for uuid in listed}
+    devices_of = {uuid: driver.get_instance_devices(uuid) for uuid in listed}
     # one without devices ended since it was listed
-    return {uuid: devices for uuid, devices in found.items() if devices is not None}
+    return {uuid: devices for uuid, devices in devices_of.items() if devices is not None}
 
 
 def cannot_tell(driver: ComputeDriver) -> str:

@@ -41,7 +41,7 @@ class FreeCell:
 
 
 def cells_of(facts: Mapping[str, Any]) -> tuple[HostCell, ...]:
-    """Return the cells in the facts of a driver; empty where it does not tell what guests get."""
+    """Return the cells in the facts of a driver; empty where it does not report what guests get."""
     told = facts.get("numa_topology")
     cells = json.loads(told) if isinstance(told, str) else told
     return tuple(

@@ -27,7 +27,7 @@ LOG = logging.getLogger(__name__)
 
 DISK: Final = "DISK_GB"
 FLAVOR_FIELDS: Final = ("flavor", "image", "is_bfv", "numa_topology")
-"""Fields of a request specification that say what a flavor comes to."""
+"""Fields of a request specification that determine what a flavor comes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class SelfClaim:
     def allocate(self, request: ClaimRequest, tree: ProviderTree, root: str) -> Allocated:
         """Allocate for an instance, unless somebody was faster.
 
-        :raises ComputeResourcesUnavailable: the request does not say what is needed, or there is
+        :raises ComputeResourcesUnavailable: the request does not name what is needed, or there is
             not enough.
         :raises InvalidInput: the flavor cannot be read.
         :raises PlacementError: placement could not be asked, or refused.
         """
-        wanted = request.amounts or _on_root(request.instance, needs_of(request), tree, root)
-        if not wanted:
+        amounts = request.amounts or _on_root(request.instance, needs_of(request), tree, root)
+        if not amounts:
             raise errors.ComputeResourcesUnavailable(
                 f"Placement holds no allocation for {request.instance}, and the request names "
                 "neither allocations nor a flavor that this host could give something of. Send "
@@ -64,7 +64,7 @@ class SelfClaim:
             )
         result = self._report.placement.allocations.claim_resources(
             request.instance,
-            {"allocations": as_request(wanted)},
+            {"allocations": as_request(amounts)},
             request.project,
             request.user,
             min(self._report.connect().maximum, CONSUMER_TYPE),
@@ -77,8 +77,8 @@ class SelfClaim:
         if isinstance(result, AlreadyClaimed):
             # the scheduler was late; what it claimed counts
             return Allocated(of_record(result.record))
-        LOG.info("Allocated %s for %s, which no scheduler did.", wanted, request.instance)
-        return Allocated(wanted, by_host=True)
+        LOG.info("Allocated %s for %s, which no scheduler did.", amounts, request.instance)
+        return Allocated(amounts, by_host=True)
 
     def take_back(self, instance: str) -> None:
         """Remove what was allocated for an instance that the host cannot take after all.
@@ -128,22 +128,22 @@ def _on_root(instance: str, needs: Mapping[str, int], tree: ProviderTree, root: 
 
     :raises ComputeResourcesUnavailable: the root has nothing of a class.
     """
-    wanted: MutableAmounts = {}
+    amounts: MutableAmounts = {}
     lacking = []
     for resource_class, amount in needs.items():
         if resource_class in tree.data(root).inventory:
-            wanted.setdefault(root, {})[resource_class] = amount
+            amounts.setdefault(root, {})[resource_class] = amount
         elif resource_class != DISK:
             lacking.append(resource_class)
         elif (pool := _pool_of(tree, root)) is not None:
-            wanted.setdefault(pool, {})[resource_class] = amount
+            amounts.setdefault(pool, {})[resource_class] = amount
     if lacking:
         raise errors.ComputeResourcesUnavailable(
             f"{instance} came without an allocation, and the root provider "
             f"{tree.data(root).name} ({root}) has no {', '.join(sorted(lacking))} to give: on a "
             "host with NUMA cells or devices of its own the caller must name the allocations."
         )
-    return wanted
+    return amounts
 
 
 def _pool_of(tree: ProviderTree, root: str) -> str | None:
@@ -151,9 +151,11 @@ def _pool_of(tree: ProviderTree, root: str) -> str | None:
     aggregates = tree.data(root).aggregates
     return next(
         (
-            one.uuid
-            for one in tree.roots
-            if SHARING_TRAIT in one.traits and DISK in one.inventory and one.aggregates & aggregates
+            provider.uuid
+            for provider in tree.roots
+            if SHARING_TRAIT in provider.traits
+            and DISK in provider.inventory
+            and provider.aggregates & aggregates
         ),
         None,
     )

@@ -1,4 +1,4 @@
-"""Which cell of the host each NUMA node of a guest gets. Pure.
+"""Fit of a guest's NUMA nodes on the cells of the host. Pure.
 
 Every node gets a cell of its own that has its CPUs and its memory, and one of the cells must be
 near each network of the guest that is near some cell at all.
@@ -54,9 +54,9 @@ class HostNetworks:
 
     def reached(self, cells: Collection[int], needs: GuestNeeds) -> bool:
         """Whether a guest on `cells` is near each of its networks that is near some cell."""
-        wanted = [self.physnets.get(name, frozenset()) for name in needs.physnets]
-        wanted += [self.tunneled] if needs.tunneled else []
-        return all(not near or not near.isdisjoint(cells) for near in wanted)
+        near_cells = [self.physnets.get(name, frozenset()) for name in needs.physnets]
+        near_cells += [self.tunneled] if needs.tunneled else []
+        return all(not near or not near.isdisjoint(cells) for near in near_cells)
 
 
 def fit(

@@ -1,4 +1,4 @@
-"""What the host is asked to give to an instance."""
+"""Request to the host for what it is to give to an instance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which named units of a host are free: pure functions of what there is and who holds what.
+"""Named units of a host that are free: pure functions of what there is and who holds what.
 
 A provider may count things of which a guest gets certain ones: CPUs of its own, PCI functions,
 places for mediated devices (``0000:84:00.0/3``). They are in the provider's `resources`.
@@ -34,7 +34,7 @@ def holdings(
 ) -> dict[str, frozenset[AssignedUnit]]:
     """Return the units that each instance holds: what it was given, and what it is seen to have.
 
-    A mediated device does not say which place it took: it counts as one that its guest was given,
+    A mediated device does not show which place it took: it counts as one that its guest was given,
     or else as any that is free.
 
     :param claimed: by instance.
@@ -42,24 +42,24 @@ def holdings(
     :param units: every unit of the node.
     """
     ordered = sorted(units, key=_by_number)
-    held = {instance: set(given) for instance, given in claimed.items()}
+    held_units = {instance: set(given) for instance, given in claimed.items()}
     for instance, devices in guests.items():
         cpus = {str(cpu) for cpu in devices.pinned_cpus}
         functions = {str(address) for address in devices.pci_addresses}
-        held.setdefault(instance, set()).update(
+        held_units.setdefault(instance, set()).update(
             unit
             for unit in ordered
             if unit.name in (cpus if unit.resource_class == PCPU else functions)
         )
-    taken = {unit for given in held.values() for unit in given}
+    taken = {unit for given in held_units.values() for unit in given}
     for instance, devices in sorted(guests.items()):
         for parent, amount in sorted(Counter(str(mdev.parent) for mdev in devices.mdevs).items()):
             places = [unit for unit in ordered if unit.name.partition("/")[0] == parent]
-            missing = amount - sum(unit in held[instance] for unit in places)
+            missing = amount - sum(unit in held_units[instance] for unit in places)
             more = [unit for unit in places if unit not in taken][: max(missing, 0)]
-            held[instance].update(more)
+            held_units[instance].update(more)
             taken.update(more)
-    return {instance: frozenset(given) for instance, given in held.items()}
+    return {instance: frozenset(given) for instance, given in held_units.items()}
 
 
 def chosen(
@@ -74,7 +74,7 @@ def chosen(
     :param preferred: what the consumer has already, chosen first.
     :returns: the units, and one sentence for each class of which too few are free.
     """
-    found: list[AssignedUnit] = []
+    found_units: list[AssignedUnit] = []
     short: list[str] = []
     for provider, resource_class, amount in _amounts(wanted):
         there = [
@@ -90,8 +90,8 @@ def chosen(
                 f"{amount} {resource_class} of provider {provider} were asked for and {len(free)} "
                 f"of {len(there)} are free"
             )
-        found += free[:amount]
-    return tuple(sorted(found)), tuple(short)
+        found_units += free[:amount]
+    return tuple(sorted(found_units)), tuple(short)
 
 
 def _amounts(wanted: Amounts) -> Iterator[tuple[str, str, int]]:
