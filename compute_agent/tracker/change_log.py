@@ -1,4 +1,4 @@
-"""What a pass says about the changes that it wrote: how many, which, and whose work they undo."""
+"""Log of the changes that a pass wrote: how many, which, and whose work they undo."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def log_changes(node: str, done: Sequence[Operation], left: ProviderTree | None)
     for operation in done:
         LOG.debug("Node %s: %s", node, describe(operation))
     for change in _inventory_changes(done):
-        known = left is not None and left.exists(change.uuid)
-        before = left.data(change.uuid).inventory if left is not None and known else _NOTHING
+        was_known = left is not None and left.exists(change.uuid)
+        before = left.data(change.uuid).inventory if left is not None and was_known else _NOTHING
         for told in _overwritten(before, change.before, change.after):
             LOG.warning(
                 "Node %s: somebody changed the inventory of %s (%s) in placement: %s. The agent "
@@ -57,7 +57,7 @@ def _inventory_changes(done: Sequence[Operation]) -> Iterator[SetInventory]:
 
 
 def _overwritten(left: Inventory, found: Inventory, after: Inventory) -> Iterator[str]:
-    """What was found to differ from what was left, and is as it was left again."""
+    """Yield what was found to differ from what was left, and is as it was left again."""
     for resource_class in sorted(left.keys() & after.keys()):
         ours, theirs = left[resource_class], found.get(resource_class)
         if not equal_records(ours, after[resource_class]):

@@ -1,6 +1,6 @@
-"""What to do after something happened in a pass: a pure function of state and event.
+"""Decision on what to do after an event in a pass: a pure function of state and event.
 
-A start and a period are told apart here and nowhere else. No I/O, no clock, no randomness: the
+A start and a period are distinguished here and nowhere else. No I/O, no clock, no randomness: the
 time is part of the event and a wait is an upper bound that the caller draws from.
 
     event                       at start                        in a period
@@ -87,7 +87,7 @@ class Action(Enum):
 class Event:
     """Something that happened at `at` (seconds of a monotonic clock).
 
-    `subject` tells apart two faults of the same kind, so that a new one is logged while an old
+    `subject` distinguishes two faults of the same kind, so that a new one is logged while an old
     one lasts. `retry_after` is what placement asked for, in seconds.
     """
 

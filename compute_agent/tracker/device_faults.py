@@ -77,26 +77,26 @@ class DeviceFaults:
 
         :param base: the tree as placement has it.
         """
-        known = self._ledger.reserves()
+        known_uuids = self._ledger.reserves()
         new = {
             uuid: {rc: _reserve_of(base, uuid, rc) for rc in tree.data(uuid).inventory}
             for uuid in tree.get_provider_uuids(root_uuid)
-            if uuid not in known and UNHEALTHY in tree.data(uuid).traits
+            if uuid not in known_uuids and UNHEALTHY in tree.data(uuid).traits
         }
         self._ledger.change_faults(reserved=new)
 
     def remember(self, tree: ProviderTree, root_uuid: str, taken_off: frozenset[str]) -> None:
-        """Take note of the marks on a tree that placement has now.
+        """Record the marks on a tree that placement has now.
 
         :param taken_off: what `take_off` returned for it.
         """
         marks = self._ledger.faults()
-        known = marks.keys() | self._ledger.reserves().keys()
+        known_uuids = marks.keys() | self._ledger.reserves().keys()
         members = tree.get_provider_uuids(root_uuid)
         marked = [uuid for uuid in members if UNHEALTHY in tree.data(uuid).traits]
         self._ledger.change_faults(
             seen={uuid: self._boot for uuid in marked if uuid not in marks or uuid in taken_off},
-            forgotten=[uuid for uuid in members if uuid in known and uuid not in marked],
+            forgotten=[uuid for uuid in members if uuid in known_uuids and uuid not in marked],
         )
 
 

@@ -1,4 +1,4 @@
-"""Which nodes this agent has and who they are: the driver's list and the identity of the host."""
+"""Nodes of this agent and their identity: the driver's list and the identity of the host."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LOG = logging.getLogger(__name__)
 
 
 class NodeSetup:
-    """Initialises the driver once and tells the nodes it manages, with their uuids.
+    """Initialises the driver once and returns the nodes it manages, with their uuids.
 
     :param host: name of the service, for the driver.
     :param places: directories that may hold an identity file.
     :param adopt_asked: the operator confirmed that a provider of this host's name is this host.
     :param write: False leaves the state directory as it is, for commands that only look.
-    :param checking: surrounds what checks options, to say more about those that are wrong.
+    :param checking: surrounds what checks options, to report more about those that are wrong.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class NodeSetup:
             )
 
     def identity_file(self) -> Path | None:
-        """Return the file that says who this node is; None: the driver does, or nothing yet."""
+        """Return the file that identifies this node; None: the driver does, or nothing yet."""
         return None if self._driver.several_nodes else identity.file_in(self._places)
 
     def nodes(self) -> dict[str, str]:
         """Return the nodes managed now, name to uuid.
 
-        :raises InvalidNodeConfiguration: the host cannot tell who it is.
+        :raises InvalidNodeConfiguration: the host cannot determine who it is.
         :raises VirtDriverNotReady: the driver cannot list its nodes yet.
         :raises PlacementError: an identity has to be found in placement, which did not answer.
         """
@@ -96,7 +96,7 @@ class NodeSetup:
         return {name: self._uuid}
 
     def registered(self, uuid: str, name: str) -> None:
-        """The first pass of a node has completed: from now on a lost identity is an error."""
+        """Record the first completed pass of a node: from now on a lost identity is an error."""
         if self._write and not self._driver.several_nodes:
             identity.write_marker(self._state_path, Marker(uuid, name))
 
@@ -107,13 +107,13 @@ class NodeSetup:
             self._initialised = False
 
     def _steady_name(self, name: str) -> str:
-        """A name that changes while the agent runs is followed at the next start only."""
+        """Warn of a name that changes while the agent runs: it is followed at the next start."""
         if self._name is None:
             self._name = name
         elif name not in (self._name, self._new_name):
             self._new_name = name
             LOG.error(
-                "The hypervisor now says that this host is named %s. The name %s is kept until "
+                "The hypervisor now reports that this host is named %s. The name %s is kept until "
                 "the agent is restarted.",
                 name,
                 self._name,

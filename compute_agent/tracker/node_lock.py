@@ -32,7 +32,7 @@ class FairLock:
         turn.wait()
 
     def release(self) -> None:
-        """Hand the lock to whoever has waited longest."""
+        """Hand the lock to the thread that has waited longest."""
         with self._mutex:
             if not self._held:
                 raise RuntimeError("The lock of a node is released by a thread not holding it.")

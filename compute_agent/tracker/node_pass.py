@@ -137,24 +137,24 @@ class NodePass:
         self._report.connect()
         base = self._base(target, fresh=reshape)
         self._check_root(base, target)
-        wanted = base.snapshot()
-        if not wanted.exists(target.uuid):
-            wanted.new_root(target.name, target.uuid)
-        self._follow_name(wanted, target)
-        over = self._faults.take_off(wanted, target.uuid)
+        wanted_tree = base.snapshot()
+        if not wanted_tree.exists(target.uuid):
+            wanted_tree.new_root(target.name, target.uuid)
+        self._follow_name(wanted_tree, target)
+        over = self._faults.take_off(wanted_tree, target.uuid)
         before, allocations = None, None
         if reshape:
             before = self._report.get_allocations_for_provider_tree(target.uuid)
             allocations = reshape_check.editable(before)
-        self._ask_driver(wanted, target, allocations)
-        self._add_what_is_ours(base, wanted, target)
-        merged = self._merger.merge(base, wanted, target.uuid)
-        problems = [*merged.problems, *self._normalised(wanted, target)]
+        self._ask_driver(wanted_tree, target, allocations)
+        self._add_what_is_ours(base, wanted_tree, target)
+        merged = self._merger.merge(base, wanted_tree, target.uuid)
+        problems = [*merged.problems, *self._normalised(wanted_tree, target)]
         if before is not None and allocations is not None:
-            reshape_check.check(base, wanted, before, allocations, target.uuid)
+            reshape_check.check(base, wanted_tree, before, allocations, target.uuid)
         return Proposal(
             base,
-            wanted,
+            wanted_tree,
             allocations,
             before,
             merged,
@@ -185,8 +185,8 @@ class NodePass:
         )
         self._merger.after_flush(proposal.merged)
         self._faults.remember(proposal.wanted, proposal.root_uuid, proposal.faults_over)
-        kept = {provider.uuid for provider in done.kept}
-        self._ledger.remember_providers(added=(), removed=had - has - kept)
+        kept_uuids = {provider.uuid for provider in done.kept}
+        self._ledger.remember_providers(added=(), removed=had - has - kept_uuids)
         return [op for op in done.operations if not isinstance(op, KeepProvider)]
 
     def operations(self, proposal: Proposal) -> list[Operation]:
@@ -283,7 +283,7 @@ class NodePass:
     def _add_what_is_ours(self, base: ProviderTree, wanted: ProviderTree, target: Target) -> None:
         is_ours = self._owner_of(base)
         made = {uuid for uuid in wanted.get_provider_uuids() if not base.exists(uuid)}
-        kept = {
+        kept_uuids = {
             uuid
             for uuid in wanted.get_provider_uuids(target.uuid)
             if base.exists(uuid) and is_ours(uuid)
@@ -293,7 +293,7 @@ class NodePass:
             target.uuid,
             capabilities=self._driver.capabilities_as_traits(),
             enabled=target.enabled,
-            owned=made | kept | {target.uuid},
+            owned=made | kept_uuids | {target.uuid},
         )
 
     def _normalised(self, wanted: ProviderTree, target: Target) -> list[Exception]:
@@ -313,16 +313,16 @@ class NodePass:
     def _name_taken(self, target: Target, holder_uuid: str) -> errors.InvalidNodeConfiguration:
         """Return the error for a root whose name another provider has, and what that one has."""
         holder = self._report.find_provider(holder_uuid)
-        held = self._report.get_allocations_for_provider_tree(holder_uuid) if holder else {}
+        consumers = self._report.get_allocations_for_provider_tree(holder_uuid) if holder else {}
         self._report.drop_cache(holder_uuid)  # not a tree of this agent
         classes = len(holder.inventory) if holder else 0
         has = (
             f"{f'inventory of {classes} classes' if classes else 'no inventory'} and "
-            f"{f'allocations of {len(held)} consumer(s)' if held else 'no allocations'}"
+            f"{f'allocations of {len(consumers)} consumer(s)' if consumers else 'no allocations'}"
         )
         other = (
             "Otherwise give one of the two hosts another name"
-            if held
+            if consumers
             else "If it is a leftover, delete it; otherwise give one of the two hosts another name"
         )
         return errors.InvalidNodeConfiguration(

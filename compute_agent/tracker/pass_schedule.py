@@ -1,4 +1,4 @@
-"""When which node gets its next pass: periods, triggers, and no pass that is run twice.
+"""Schedule of the passes of nodes: periods, triggers, and no pass that is run twice.
 
 A trigger that arrives while a pass of the node runs is merged, with all others that arrive then,
 into one more pass after it. The clock is handed in, nothing here waits.
@@ -41,11 +41,11 @@ class PassSchedule:
         :returns: the nodes that are no longer managed.
         """
         with self._mutex:
-            wanted = dict.fromkeys(nodes)
-            gone = [node for node in self._turns if node not in wanted]
+            wanted_nodes = dict.fromkeys(nodes)
+            gone = [node for node in self._turns if node not in wanted_nodes]
             for node in gone:
                 del self._turns[node]
-            for node in wanted:
+            for node in wanted_nodes:
                 self._turns.setdefault(node, _Turn(due=first_due))
             return gone
 
@@ -56,10 +56,10 @@ class PassSchedule:
         """
         with self._mutex:
             turns = self._turns.values() if node is None else [self._turns.get(node)]
-            known = [turn for turn in turns if turn is not None]
-            for turn in known:
+            known_turns = [turn for turn in turns if turn is not None]
+            for turn in known_turns:
                 turn.reasons.add(reason)
-            return bool(known)
+            return bool(known_turns)
 
     def take_due(self) -> list[tuple[str, frozenset[str]]]:
         """Return the nodes whose pass is to run now, with the triggers it answers.
@@ -79,7 +79,7 @@ class PassSchedule:
         return taken
 
     def finished(self, node: str, next_due: float) -> None:
-        """The pass of a node ended; the next is due at `next_due`, or earlier if triggered."""
+        """Record the end of a pass; the next is due at `next_due`, or earlier if triggered."""
         with self._mutex:
             turn = self._turns.get(node)
             if turn is not None:
@@ -98,7 +98,7 @@ class PassSchedule:
             if asked is None:
                 return False
             asked.reasons.add("report")
-            # a pass at work may have read before the question was asked, so it does not count
+            # a running pass may have read before the question was asked, so it does not count
             answer = asked.begun + 1
             return (
                 self._mutex.wait_for(
@@ -117,6 +117,6 @@ class PassSchedule:
             return max(0.0, min((turn.due for turn in idle), default=NEVER) - now)
 
     def running(self) -> list[str]:
-        """Return the nodes with a pass at work."""
+        """Return the nodes with a running pass."""
         with self._mutex:
             return [node for node, turn in self._turns.items() if turn.running]

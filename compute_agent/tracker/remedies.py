@@ -1,4 +1,4 @@
-"""What a failed pass is called, what tells it from others, and what an operator can do about it."""
+"""Remedies for a failed pass: its name, its difference from others, and what an operator can do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ REMEDIES = {
 
 
 def as_one(problems: Sequence[Exception]) -> Exception:
-    """Return one error that says everything that is wrong with parts of a tree.
+    """Return one error that names everything that is wrong with parts of a tree.
 
     Whoever mends one thing per start needs as many starts as there are things.
 
@@ -56,7 +56,7 @@ def kind_of(error: Exception | None, problems: Sequence[Exception]) -> EventKind
 
 
 def subject_of(error: Exception) -> str:
-    """Return what tells this fault apart from another of its kind.
+    """Return what distinguishes this fault from another of its kind.
 
     Not the whole message: that holds request ids, which differ each time.
     """

@@ -62,17 +62,17 @@ class Departures:
         if not self._driver.several_nodes:
             return
         here = {uuid: name for name, uuid in nodes.items()}
-        known = self._ledger.nodes()
-        kept = {}
-        for uuid, name in known.items():
+        known_nodes = self._ledger.nodes()
+        kept_nodes = {}
+        for uuid, name in known_nodes.items():
             if uuid in here:
                 continue
             if self._is_settled(name, uuid):
                 self._report.drop_cache(uuid)
                 self._ledger.change_claims(drop=self._claimed_on(name))
             else:
-                kept[uuid] = name
-        self._ledger.remember_nodes({**kept, **here})
+                kept_nodes[uuid] = name
+        self._ledger.remember_nodes({**kept_nodes, **here})
 
     def _claimed_on(self, name: str) -> list[str]:
         claims = self._ledger.claims()

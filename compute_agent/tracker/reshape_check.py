@@ -1,4 +1,4 @@
-"""Whether a reshape proposed by a driver loses nothing and fits, before anything is sent.
+"""Check that a reshape proposed by a driver loses nothing and fits, before anything is sent.
 
 Placement checks the same, but answers with one conflict for the whole request; here the operator
 is told which consumer and which class. Pure functions on trees and allocations.

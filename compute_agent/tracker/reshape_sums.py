@@ -1,4 +1,4 @@
-"""Whether a consumer holds after a reshape what it held before, class by class.
+"""Sums of what a consumer holds before and after a reshape, compared class by class.
 
 A unit stays a unit of its class, with two exceptions:
 
@@ -66,14 +66,14 @@ class Exchanges:
         :param was, now: what one consumer holds on this tree.
         """
         before, after = _sums(was), _sums(now)
-        found = _sums(_within(now, self.newly_counted))
+        found_sums = _sums(_within(now, self.newly_counted))
         left, arrived = _sums(_within(was, self.going)), _sums(_within(now, self.coming))
         grouped = {rc for group in self.groups for rc in group}
         alone = (frozenset({rc}) for rc in {*before, *after} - grouped)
         faulty: set[str] = set()
         for group in (*self.groups, *alone):
             total = sum(after[rc] for rc in group)
-            healed = total - sum(found[rc] for rc in group)
+            healed = total - sum(found_sums[rc] for rc in group)
             renamed = group != CPUS and len(group) > 1
             if sum(before[rc] for rc in group) not in (total, healed) or (
                 renamed

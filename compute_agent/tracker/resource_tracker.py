@@ -95,7 +95,7 @@ class _Attempt:
 class ResourceTracker:
     """The nodes of this agent and their passes. Safe for several threads.
 
-    :param workers: how many passes are at work at once, those that wait not counted.
+    :param workers: how many passes are running at once, those that wait not counted.
     :param clock: seconds, monotonic.
     :param wait: waits the given seconds; True if the agent is to stop, so that nothing goes on.
     :param is_enabled: whether the host may be scheduled to.
@@ -143,15 +143,17 @@ class ResourceTracker:
 
     def add_node(self, name: str, uuid: str) -> None:
         """Take a node in; one that is known under the same uuid keeps its state."""
-        known = self._nodes.get(name)
-        if known is None or known.uuid != uuid:
+        known_node = self._nodes.get(name)
+        if known_node is None or known_node.uuid != uuid:
             node = _Node(name, uuid, NodeState(started_at=self._started_at))
             self._nodes = {**self._nodes, name: node}
             self._board.set_node(name, uuid)
 
     def drop_node(self, name: str) -> None:
         """Forget a node that is not managed here any more; placement keeps its providers."""
-        self._nodes = {known: node for known, node in self._nodes.items() if known != name}
+        self._nodes = {
+            node_name: node for node_name, node in self._nodes.items() if node_name != name
+        }
         self._board.forget_node(name)
 
     def nodes(self) -> dict[str, str]:
@@ -258,8 +260,13 @@ class ResourceTracker:
 
         The machine is read once in it, also where a reshape makes a second proposal.
         """
-        held = InOrder(self._turns, node.lock)
-        with node.at_work, held, stepping_aside(Lent(held)), self._pass.one_reading(node.name):
+        held_lock = InOrder(self._turns, node.lock)
+        with (
+            node.at_work,
+            held_lock,
+            stepping_aside(Lent(held_lock)),
+            self._pass.one_reading(node.name),
+        ):
             yield
 
     def _turn_after_outage(self, node: _Node) -> float | None:

@@ -83,7 +83,7 @@ class SharedDisk:
         self._troubles: dict[str, str] = {}
 
     def measured(self, node: str, facts: Mapping[str, Any]) -> None:
-        """Take in what the driver says of a node."""
+        """Take in what the driver reports of a node."""
         self._measured[node] = int(facts["local_gb"])
 
     def after_pass(self, node: str, root: str) -> None:
@@ -118,7 +118,7 @@ class SharedDisk:
         return provider if shares and provider.aggregates & tree.data(root).aggregates else None
 
     def _total(self, provider: ProviderData) -> int | None:
-        """The newest total that is known: a tree may be older than the last look."""
+        """Return the newest total that is known: a tree may be older than the last look."""
         generation, total = self._seen
         if provider.generation is not None and provider.generation > generation:
             return _total_of(provider.inventory.get(DISK))
@@ -154,15 +154,15 @@ class SharedDisk:
 
     def _write_if_it_differs(self, node: str) -> None:
         providers, measured = self._report.placement.providers, self._measured[node]
-        found = providers.inventories(self._uuid, self._uuid)
-        record = found.content.get(DISK)
+        stored = providers.inventories(self._uuid, self._uuid)
+        record = stored.content.get(DISK)
         total = _total_of(record)
-        self._seen = (found.generation, total)
+        self._seen = (stored.generation, total)
         if not differs(measured, total):
             LOG.debug("The disk of provider %s is right: another agent wrote it.", self._uuid)
             return
-        wanted = {**found.content, DISK: with_total(record, measured)}
-        written = providers.put_inventories(self._uuid, self._uuid, found.generation, wanted)
+        records = {**stored.content, DISK: with_total(record, measured)}
+        written = providers.put_inventories(self._uuid, self._uuid, stored.generation, records)
         self._seen = (written.generation, measured)
         LOG.info(
             "Provider %s shares %d GiB of disk now, as node %s measured; it said %s.",
@@ -170,7 +170,7 @@ class SharedDisk:
         )
 
     def _trouble(self, topic: str, about: str, text: str, *, defect: bool = False) -> None:
-        """Log a condition when it begins; what it is about tells it from another."""
+        """Log a condition when it begins; what it is about distinguishes it from another."""
         before, self._troubles[topic] = self._troubles.get(topic), about
         if before != about:
             LOG.error("%s", text, exc_info=defect)

@@ -1,4 +1,4 @@
-"""What the running agent says about itself: one document for people, RPC, socket and metrics."""
+"""Status of the running agent: one document for people, RPC, socket and metrics."""
 
 from __future__ import annotations
 
@@ -99,10 +99,10 @@ class StatusBoard:
     def set_node(self, name: str, uuid: str, **changes: Any) -> None:
         """Change what is said about a node; the first mention makes it known."""
         with self._mutex:
-            known = self._nodes.get(name)
-            if known is None:
-                known = NodeStatus(name=name, uuid=uuid, **self._availability)
-            self._nodes[name] = replace(known, uuid=uuid, **changes)
+            known_status = self._nodes.get(name)
+            if known_status is None:
+                known_status = NodeStatus(name=name, uuid=uuid, **self._availability)
+            self._nodes[name] = replace(known_status, uuid=uuid, **changes)
 
     def set_availability(self, *, enabled: bool, reason: str) -> None:
         """Note whether the host may be scheduled to: for the nodes known, and those to come."""
@@ -113,7 +113,7 @@ class StatusBoard:
             }
 
     def forget_node(self, name: str) -> None:
-        """The node is not managed here any more."""
+        """Remove a node that is not managed here any more."""
         with self._mutex:
             self._nodes.pop(name, None)
 
