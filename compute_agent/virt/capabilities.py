@@ -1,4 +1,4 @@
-"""What a hypervisor can do, as traits of the root provider."""
+"""Capabilities of a hypervisor, as traits of the root provider."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def capability_traits(
 
     :param excluded_image_types: that are not announced, whatever the driver can do.
     """
-    known = usable(CAPABILITY_TRAITS.values())
+    known_traits = usable(CAPABILITY_TRAITS.values())
     traits = {}
     for capability, trait in CAPABILITY_TRAITS.items():
         excluded = capability.removeprefix(_IMAGE_PREFIX) in excluded_image_types
-        if trait in known and (excluded or capability in capabilities):
+        if trait in known_traits and (excluded or capability in capabilities):
             traits[trait] = not excluded and bool(capabilities[capability])
     return dict(sorted(traits.items()))

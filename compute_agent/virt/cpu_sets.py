@@ -1,4 +1,4 @@
-"""Which host CPUs guests float on (VCPU) and which are given away one by one (PCPU)."""
+"""Sets of host CPUs: those guests float on (VCPU) and those given away one by one (PCPU)."""
 
 from __future__ import annotations
 

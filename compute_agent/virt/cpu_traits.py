@@ -101,10 +101,10 @@ def usable(traits: Iterable[str]) -> frozenset[str]:
 
     One refused name fails all the traits of a provider, so others are dropped with a DEBUG line.
     """
-    known = frozenset(t for t in traits if t.startswith("CUSTOM_") or t in standard_traits())
-    for trait in sorted(frozenset(traits) - known):
+    known_traits = frozenset(t for t in traits if t.startswith("CUSTOM_") or t in standard_traits())
+    for trait in sorted(frozenset(traits) - known_traits):
         LOG.debug("Trait %s is not a standard trait of the installed os-traits: left out", trait)
-    return known
+    return known_traits
 
 
 def cpu_traits(model: CpuModel, *, hyperthreading: bool) -> dict[str, bool]:
@@ -122,11 +122,11 @@ def cpu_traits(model: CpuModel, *, hyperthreading: bool) -> dict[str, bool]:
 
 
 def arch_traits(arch: str) -> dict[str, bool]:
-    """Say for every standard HW_ARCH_ trait whether it is this architecture's."""
-    wanted = f"HW_ARCH_{arch.upper()}"
-    if wanted not in standard_traits():
+    """Return for every standard HW_ARCH_ trait whether it is this architecture's."""
+    arch_trait = f"HW_ARCH_{arch.upper()}"
+    if arch_trait not in standard_traits():
         LOG.debug("There is no standard trait for architecture %s", arch)
-    return {t: t == wanted for t in sorted(standard_traits()) if t.startswith("HW_ARCH_")}
+    return {t: t == arch_trait for t in sorted(standard_traits()) if t.startswith("HW_ARCH_")}
 
 
 def _x86_traits(flags: frozenset[str], vendor: str | None) -> set[str]:
@@ -142,9 +142,9 @@ def _x86_traits(flags: frozenset[str], vendor: str | None) -> set[str]:
 def _known_cpu_traits() -> frozenset[str]:
     x86 = {name for names in X86_FLAGS.values() for name in names} | {"TSX"}
     x86.update(name for names in X86_VENDOR_FLAGS.values() for name in names.values())
-    known = {_X86_PREFIX + name for name in x86} | {HW_CPU_HYPERTHREADING}
-    known.update(_aarch64_trait(name) for name in AARCH64_FEATURES)
-    return usable(known)
+    known_traits = {_X86_PREFIX + name for name in x86} | {HW_CPU_HYPERTHREADING}
+    known_traits.update(_aarch64_trait(name) for name in AARCH64_FEATURES)
+    return usable(known_traits)
 
 
 def _aarch64_trait(feature: str) -> str:

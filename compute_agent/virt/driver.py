@@ -194,7 +194,7 @@ class ComputeDriver(ABC):
         return nodename in self.get_available_nodes() or nodename in self.get_available_nodes(True)
 
     def is_node_deleted(self, nodename: str) -> bool:  # noqa: ARG002 (contract)
-        """True only when the node is gone for good; False = merely not managed here now."""
+        """Return True only when the node is gone for good; False = merely not managed here now."""
         return False
 
     def capabilities_as_traits(self) -> dict[str, bool]:

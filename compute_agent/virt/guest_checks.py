@@ -1,4 +1,4 @@
-"""Whether options fit the guests that run already: what they hold must still be offered."""
+"""Checks of options against the guests that run already: what they hold must be offered."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def cpu_set_faults(guests: Mapping[str, InstanceDevices], sets: CpuSets) -> Iter
     if sets.dedicated is None:
         return
     for uuid, devices in sorted(guests.items()):
-        if left := frozenset(devices.pinned_cpus) - sets.dedicated:
+        if missing_cpus := frozenset(devices.pinned_cpus) - sets.dedicated:
             yield (
-                f"guest {uuid} is pinned to CPUs {format_cpu_set(left)}, which "
+                f"guest {uuid} is pinned to CPUs {format_cpu_set(missing_cpus)}, which "
                 "[compute]cpu_dedicated_set does not have"
             )
         if taken := frozenset(devices.floating_cpus) & sets.dedicated:
@@ -36,8 +36,8 @@ def mdev_type_faults(
     """Name guests that hold mediated devices of a type that is not enabled."""
     enabled = {mdev_type.type_id for mdev_type in types}
     for uuid, devices in sorted(guests.items()):
-        held = {mdev.type_id for mdev in devices.mdevs if mdev.type_id is not None}
-        for type_id in sorted(held - enabled):
+        held_types = {mdev.type_id for mdev in devices.mdevs if mdev.type_id is not None}
+        for type_id in sorted(held_types - enabled):
             yield (
                 f"guest {uuid} holds a mediated device of type {type_id}, which "
                 "[devices]enabled_mdev_types does not have"

@@ -33,7 +33,7 @@ from compute_agent.virt.settings import layout_options
 LOG = log.getLogger(__name__)
 
 OTHER_STORES = {"lvm": "the volume group", "rbd": "the pool"}
-"""Where the disks of guests are, by [libvirt]images_type, if not below [DEFAULT]instances_path."""
+"""Stores of guests' disks not below [DEFAULT]instances_path, by [libvirt]images_type."""
 
 _GIB = 1024**3
 
@@ -101,9 +101,9 @@ class TopologyDriver(ComputeDriver):
     def _reading(self, nodename: str) -> _Reading:
         """Return what this pass read of the node; outside a pass, read it. Raises as `topology`."""
         readings = self._pass.readings
-        known = None if readings is None else readings.get(nodename)
-        if known is not None:
-            return known
+        known_reading = None if readings is None else readings.get(nodename)
+        if known_reading is not None:
+            return known_reading
         reading = _Reading(self.topology(nodename), self.current_options())
         if readings is not None:
             readings[nodename] = reading
@@ -152,13 +152,15 @@ class TopologyDriver(ComputeDriver):
             def held(provider_uuid: str) -> Mapping[str, int]:
                 return sums.get(provider_uuid, {})
 
-        kept = apply_layout(provider_tree, proposal.layout, proposal.identities, ratios, held)
+        kept_records = apply_layout(
+            provider_tree, proposal.layout, proposal.identities, ratios, held
+        )
         self._log_once(
             nodename,
             kept=frozenset(
                 f"{k.provider} no longer has {k.resource_class}, of which {k.amount} are still "
                 "allocated: these stay, reserved, until they are released"
-                for k in kept
+                for k in kept_records
             ),
         )
 

@@ -88,9 +88,9 @@ class FakeDriver(FakeHypervisor):
         stored = tree.data(nodename).inventory
         inventory: dict[str, InventoryRecord] = {}
         for resource_class, (total, reserved) in totals.items():
-            known = stored.get(resource_class)
+            stored_record = stored.get(resource_class)
             ratio = options.ratios[resource_class].of(
-                None if known is None else known["allocation_ratio"]
+                None if stored_record is None else stored_record["allocation_ratio"]
             )
             inventory[resource_class] = {
                 "total": total,

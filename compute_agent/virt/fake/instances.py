@@ -70,7 +70,7 @@ class FakeInstances:
 
     @contextmanager
     def migrating(self, uuid: str) -> Iterator[threading.Event]:
-        """A live migration of a guest; the event is set when it is ended."""
+        """Run a live migration of a guest; the event is set when it is ended."""
         with self._mutex:
             if uuid not in self._instances:
                 raise GuestFailure(f"Guest {uuid} does not run on this host.")

@@ -188,13 +188,17 @@ def error_named(name: str) -> BaseException:
 
     :raises InvalidConfiguration: there is none of that name.
     """
-    found = getattr(errors, name, None) or getattr(builtins, name, None)
-    if not (isinstance(found, type) and issubclass(found, Exception)):
+    error_class = getattr(errors, name, None) or getattr(builtins, name, None)
+    if not (isinstance(error_class, type) and issubclass(error_class, Exception)):
         raise errors.InvalidConfiguration(
             f"[fake]failing_error = {name} is not an error of compute_agent.errors or Python."
         )
     message = f"{name}, raised because [fake]failing_error names it"
-    return found(error=message) if issubclass(found, errors.ReshapeFailed) else found(message)
+    return (
+        error_class(error=message)
+        if issubclass(error_class, errors.ReshapeFailed)
+        else error_class(message)
+    )
 
 
 class FakeSlowDriver(FakeNumaDriver):

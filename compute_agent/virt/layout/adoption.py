@@ -1,4 +1,4 @@
-"""Which provider of placement is which provider of a layout.
+"""Adoption of the providers that placement has by the providers of a layout.
 
 A child that placement has is taken over under the uuid it has there when it is the same by uuid,
 else by name, else by the PCI address at the end of its name. A host that another compute service
@@ -34,7 +34,7 @@ class Identities:
 def identify(tree: ProviderTree, root_uuid: str, layout: HostLayout) -> Identities:
     """Find the uuid of each provider of the layout; new ones get that derived from their key."""
     uuids = {ROOT: root_uuid}
-    known = {ROOT}
+    known_keys = {ROOT}
     free = {p.uuid: p for p in descendants(tree, root_uuid) if not p.traits & OTHER_OWNERS}
     pending = list(layout.children)
     for same in (_by_uuid, _by_name, _by_address):
@@ -46,11 +46,11 @@ def identify(tree: ProviderTree, root_uuid: str, layout: HostLayout) -> Identiti
             else:
                 del free[match]
                 uuids[wanted.key] = match
-                known.add(wanted.key)
+                known_keys.add(wanted.key)
         pending = waiting
     for wanted in pending:
         uuids[wanted.key] = child_uuid(root_uuid, wanted.key)
-    return Identities(uuids, frozenset(known))
+    return Identities(uuids, frozenset(known_keys))
 
 
 def descendants(tree: ProviderTree, root_uuid: str) -> Iterator[ProviderData]:

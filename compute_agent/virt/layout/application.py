@@ -68,8 +68,8 @@ class Ratios:
     ) -> float:
         if record.ratio is not None:
             return record.ratio
-        known = stored["allocation_ratio"] if stored else self.inherited.get(resource_class)
-        return self.options[resource_class].of(known)
+        stored_ratio = stored["allocation_ratio"] if stored else self.inherited.get(resource_class)
+        return self.options[resource_class].of(stored_ratio)
 
 
 def apply_layout(
@@ -84,16 +84,16 @@ def apply_layout(
     :param held: what consumers hold of a provider; asked only about what would be taken away.
     :returns: what stays because it is held, in the order of the tree.
     """
-    kept: list[Kept] = []
+    kept_records: list[Kept] = []
     _place_known(tree, layout, identities)
     for wanted in layout.providers:
         uuid = identities.uuids[wanted.key]
         if not tree.exists(uuid):
             name = _free_name(tree, wanted.name, wanted.key)
             tree.new_child(name, identities.uuids[wanted.parent], uuid=uuid)
-        kept.extend(_write(tree, uuid, wanted, ratios, held))
-    kept.extend(_take_away(tree, layout, identities, held))
-    return tuple(kept)
+        kept_records.extend(_write(tree, uuid, wanted, ratios, held))
+    kept_records.extend(_take_away(tree, layout, identities, held))
+    return tuple(kept_records)
 
 
 def _place_known(tree: ProviderTree, layout: HostLayout, identities: Identities) -> None:
@@ -101,8 +101,8 @@ def _place_known(tree: ProviderTree, layout: HostLayout, identities: Identities)
 
     Cards may have swapped their slots, so the names are all given up before they are given out.
     """
-    known = [w for w in layout.children if w.key in identities.known]
-    renamed = [w for w in known if tree.data(identities.uuids[w.key]).name != w.name]
+    known_providers = [w for w in layout.children if w.key in identities.known]
+    renamed = [w for w in known_providers if tree.data(identities.uuids[w.key]).name != w.name]
     olds = {w.key: tree.data(identities.uuids[w.key]).name for w in renamed}
     for wanted in renamed:
         tree.rename(identities.uuids[wanted.key], f"~{identities.uuids[wanted.key]}")
@@ -194,10 +194,10 @@ def _take_away(
     tree: ProviderTree, layout: HostLayout, identities: Identities, held: Held
 ) -> list[Kept]:
     """Remove owned providers that are no longer wanted, children first."""
-    kept: list[Kept] = []
-    wanted = set(identities.uuids.values())
+    kept_records: list[Kept] = []
+    wanted_uuids = set(identities.uuids.values())
     for provider in reversed(list(descendants(tree, identities.root))):
-        if provider.uuid in wanted or not is_owned(provider, layout.root.name):
+        if provider.uuid in wanted_uuids or not is_owned(provider, layout.root.name):
             continue
         leftover = {}
         if provider.inventory:
@@ -208,14 +208,14 @@ def _take_away(
         tree.update_inventory(provider.uuid, leftover)
         tree.update_resources(provider.uuid, {})
         tree.add_traits(provider.uuid, MISSING)
-        kept.extend(
+        kept_records.extend(
             Kept(provider.name, rc, int(record["total"])) for rc, record in leftover.items()
         )
-    return kept[::-1]
+    return kept_records[::-1]
 
 
 def _held_records(records: Inventory, held: Mapping[str, int]) -> dict[str, InventoryRecord]:
-    """Records shrunk to what is held, all of it reserved."""
+    """Return records shrunk to what is held, all of it reserved."""
     return {
         rc: {**record, "total": held[rc], "reserved": held[rc], "max_unit": held[rc]}
         for rc, record in records.items()

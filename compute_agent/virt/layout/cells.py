@@ -63,17 +63,17 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
     with CPUs but without memory is merged into the nearest one with memory, as no guest could use
     it alone.
     """
-    kept = [
+    kept_cells = [
         cell
         for cell in topology.cells
         if (cell.cpus or cell.memory_kib)
         and (cell.gpu_memory_of is None or options.gpu.report_memory_cells)
     ]
-    kept = kept or list(topology.cells[:1])
-    with_memory = [cell for cell in kept if cell.memory_kib]
+    kept_cells = kept_cells or list(topology.cells[:1])
+    with_memory = [cell for cell in kept_cells if cell.memory_kib]
     warnings = []
     provider_of: dict[int, int] = {}
-    for cell in kept:
+    for cell in kept_cells:
         target = cell
         if not cell.memory_kib and with_memory:
             target = _nearest(cell, with_memory)
@@ -82,9 +82,9 @@ def guest_cells(topology: HostTopology, cpus: GuestCpus, options: LayoutOptions)
                 f"they are counted with cell {target.id}"
             )
         provider_of[cell.id] = target.id
-    offered = _cpus_by_cell(cpus.shared | cpus.dedicated, kept)
+    offered = _cpus_by_cell(cpus.shared | cpus.dedicated, kept_cells)
     cells = []
-    for cell in kept:
+    for cell in kept_cells:
         if provider_of[cell.id] != cell.id:
             continue
         own = frozenset(
@@ -121,12 +121,12 @@ def reserved_memory(cells: Sequence[GuestCell], options: LayoutOptions) -> dict[
     if options.file_backed_memory_mib:
         return {cell.id: 0 for cell in cells}
     total = sum(cell.memory_mib for cell in cells)
-    wanted = options.reserved_memory_mib
-    if wanted >= total:
-        # more than there is: the check of reserve against total says so for each cell
-        return _excessive_reserve(cells, wanted, total)
-    reserved = {cell.id: wanted * cell.memory_mib // total for cell in cells}
-    rest = wanted - sum(reserved.values())
+    reserved_mib = options.reserved_memory_mib
+    if reserved_mib >= total:
+        # more than there is: the check of reserve against total reports it for each cell
+        return _excessive_reserve(cells, reserved_mib, total)
+    reserved = {cell.id: reserved_mib * cell.memory_mib // total for cell in cells}
+    rest = reserved_mib - sum(reserved.values())
     for cell in cells:
         added = min(rest, cell.memory_mib - reserved[cell.id])
         reserved[cell.id] += added
@@ -137,9 +137,9 @@ def reserved_memory(cells: Sequence[GuestCell], options: LayoutOptions) -> dict[
 def reserved_cpus(cells: Sequence[GuestCell], count: int) -> dict[int, int]:
     """Return CPUs kept for the host by cell, counted from the lowest numbered CPU upwards."""
     cell_of = {cpu: cell.id for cell in cells for cpu in cell.shared}
-    kept = sorted(cell_of)[:count]
+    kept_cpus = sorted(cell_of)[:count]
     reserved = {cell.id: 0 for cell in cells}
-    for cpu in kept:
+    for cpu in kept_cpus:
         reserved[cell_of[cpu]] += 1
     return reserved
 
@@ -189,17 +189,20 @@ def _nearest(cell: NumaCell, candidates: Sequence[NumaCell]) -> NumaCell:
 
 
 def _cpus_by_cell(cpus: frozenset[int], cells: Sequence[NumaCell]) -> dict[int, set[int]]:
-    """Say where each CPU is; one that is switched off is in no cell, and counts with its
-    neighbour by number.
+    """Return the CPUs of each cell.
+
+    One that is switched off is in no cell, and counts with its neighbour by number.
     """
     home: dict[int, CellId] = {cpu: cell.id for cell in cells for cpu in cell.cpus}
-    known = sorted(home)
+    known_cpus = sorted(home)
     by_cell: dict[int, set[int]] = {}
     for cpu in sorted(cpus):
-        if cpu not in home and not known:
+        if cpu not in home and not known_cpus:
             cell: int = cells[0].id
         else:
-            cell = home[cpu] if cpu in home else home[min(known, key=lambda k: (abs(k - cpu), k))]
+            cell = (
+                home[cpu] if cpu in home else home[min(known_cpus, key=lambda k: (abs(k - cpu), k))]
+            )
         by_cell.setdefault(cell, set()).add(cpu)
     return by_cell
 

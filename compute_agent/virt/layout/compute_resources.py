@@ -94,12 +94,12 @@ def check_reserves(
                 f"{written} {reserve.cell}, which has none of this size; its sizes in KiB are "
                 f"{', '.join(sizes) or 'none'}"
             )
-    known = {cell.id for cell in guest_cells.cells}
-    for unknown in sorted(options.reserved_memory_mib_per_cell.keys() - known):
+    known_ids = {cell.id for cell in guest_cells.cells}
+    for unknown in sorted(options.reserved_memory_mib_per_cell.keys() - known_ids):
         yield (
             f"[compute]reserved_host_memory_mb_per_numa names NUMA cell {unknown}, which has no "
             f"memory for guests on this machine; cells that have are "
-            f"{', '.join(map(str, sorted(known)))}"
+            f"{', '.join(map(str, sorted(known_ids)))}"
         )
 
 

@@ -180,7 +180,7 @@ def _vgpus(
 
 
 def _type_for(maker: Maker, types: Sequence[MdevTypeOptions]) -> MdevTypeOptions | None:
-    """A type that names the maker, else one that names its GPU, else the first if it names none."""
+    """Return a type that names the maker, else one of its GPU, else the first if it names none."""
     for address in (maker.address, maker.gpu):
         for mdev_type in types:
             if address in mdev_type.device_addresses:
@@ -204,7 +204,7 @@ def _count(maker: Maker, chosen: MdevTypeOptions) -> int | None:
 def _fitting(
     gpu: PhysicalGpu, offered: Mapping[PciAddress, tuple[MdevTypeOptions, int]]
 ) -> dict[PciAddress, tuple[MdevTypeOptions, int]]:
-    """What is left of an offer by what NVML says fits on the GPU, where it says so.
+    """Return what is left of an offer by what NVML reports to fit on the GPU, where it does.
 
     Each virtual function counts its own, and as many may be free as the card has functions. Those
     that have made vGPUs come first, then those with the lowest address.
@@ -214,10 +214,10 @@ def _fitting(
     fitting = dict(offered)
     for address in sorted(offered, key=lambda address: (-made[address], address)):
         chosen, count = offered[address]
-        left = room.get(chosen.type_id)
-        if gpu.vfs and left is not None:
-            fitting[address] = (chosen, min(count, left))
-            room[chosen.type_id] = left - min(count, left)
+        room_left = room.get(chosen.type_id)
+        if gpu.vfs and room_left is not None:
+            fitting[address] = (chosen, min(count, room_left))
+            room[chosen.type_id] = room_left - min(count, room_left)
     return fitting
 
 
@@ -285,8 +285,8 @@ def _gpu_provider(
     for address, (chosen, count) in offered.items():
         counts[chosen.resource_class] += fitting[address][1]
         # any of the functions may be the one that makes it
-        known = units.get(chosen.resource_class, ())
-        units[chosen.resource_class] = known + slots(address, count)
+        known_units = units.get(chosen.resource_class, ())
+        units[chosen.resource_class] = known_units + slots(address, count)
         if chosen.max_instances is not None:
             limits[chosen.resource_class] = chosen.max_instances
     totals = {rc: min(n, limits.get(rc, n)) for rc, n in sorted(counts.items())}

@@ -46,7 +46,7 @@ OFFLOADS: Mapping[str, str] = {
 """Features by libvirt's names, each a trait HW_NIC_OFFLOAD_..."""
 
 _ALWAYS_TOLD = frozenset({"rdma", "switchdev"})
-"""sysfs knows these two; only libvirt knows the others, so elsewhere their absence says nothing."""
+"""sysfs knows these two; only libvirt knows the others, so elsewhere absence proves nothing."""
 
 _VNIC_TYPES = ("DIRECT", "DIRECT_PHYSICAL", "MACVTAP", "VDPA")
 
@@ -58,7 +58,7 @@ def reports_nics(options: NicOptions, *, nested: bool) -> bool:
 
 
 def physnet_trait(network: str) -> str:
-    """The trait of a physical network, spelt as Neutron spells it."""
+    """Return the trait of a physical network, spelt as Neutron spells it."""
     return PHYSNET_PREFIX + re.sub(r"[^A-Z0-9_]", "_", network.upper())
 
 

@@ -1,4 +1,4 @@
-"""What an operator may choose about a layout, as values. Nothing here reads a configuration."""
+"""Options that an operator has for a layout, as values. Nothing here reads a configuration."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from compute_agent.virt.layout.device_spec import DeviceSpec
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Overcommit of one class: `fixed` (None = unset) wins over all, `initial` is for a new
-    record; otherwise what placement has is kept.
+    """Overcommit of one class.
+
+    `fixed` (None = unset) wins over all, `initial` is for a new record; otherwise what placement
+    has is kept.
     """
 
     fixed: float | None = None

@@ -1,4 +1,4 @@
-"""Which provider a device hangs under."""
+"""Parents of devices: the provider that a device is placed under."""
 
 from __future__ import annotations
 

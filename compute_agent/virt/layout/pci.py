@@ -175,7 +175,7 @@ def _provider(
         LIVE_MIGRATABLE: bool(spec.live_migratable),
         ONE_TIME_USE: spec.one_time_use,
     }
-    known = usable(flags)
+    known_traits = usable(flags)
     return WantedProvider(
         address,
         name,
@@ -185,8 +185,8 @@ def _provider(
                 len(group), keep_reserved=True, reserve_when_held=spec.one_time_use
             )
         },
-        traits=usable(spec.traits) | frozenset(t for t in known if flags[t]),
-        absent_traits=frozenset(t for t in known if not flags[t]),
+        traits=usable(spec.traits) | frozenset(t for t in known_traits if flags[t]),
+        absent_traits=frozenset(t for t in known_traits if not flags[t]),
         address=address,
         units={group[0].resource_class: tuple(sorted(claim.device.address for claim in group))},
     )

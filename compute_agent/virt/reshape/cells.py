@@ -28,8 +28,8 @@ def reasons(situation: Situation, pinned_guests: Callable[[], bool]) -> Iterator
         if moving:
             yield f"{', '.join(moving)} move from {root.name} to its NUMA cells"
     else:
-        found = {rc for provider in _cells(situation) for rc in provider.inventory}
-        moving = [rc for rc in CELL_CLASSES if rc in found]
+        stored_classes = {rc for provider in _cells(situation) for rc in provider.inventory}
+        moving = [rc for rc in CELL_CLASSES if rc in stored_classes]
         if moving:
             yield f"{', '.join(moving)} move from the NUMA cells of {root.name} to {root.name}"
     if _first_dedicated_cpus(situation) and pinned_guests():
@@ -78,11 +78,11 @@ def _dedicate(situation: Situation, allocations: Allocations, devices_of: Device
         if not any(held(record, Unit(uuid, "VCPU")) for uuid in providers):
             continue
         devices = devices_of(consumer)
-        left = len(devices.pinned_cpus) if devices else 0
+        cpus_left = len(devices.pinned_cpus) if devices else 0
         for uuid in providers:
-            amount = min(left, held(record, Unit(uuid, "VCPU")))
+            amount = min(cpus_left, held(record, Unit(uuid, "VCPU")))
             shift(record, Unit(uuid, "VCPU"), Unit(uuid, "PCPU"), amount)
-            left -= amount
+            cpus_left -= amount
 
 
 def _cells_to_root(situation: Situation, allocations: Allocations) -> None:
@@ -128,7 +128,7 @@ def _told(situation: Situation, misfits: tuple[Misfit, ...]) -> str:
 
 
 class _Pools:
-    """What cells have, as kinds the packing can tell apart.
+    """What cells have, as kinds the packing can distinguish.
 
     A kind is a resource class, or `MEMORY_MB in <KiB> KiB pages`, which is counted in pages (the
     provider gives out whole ones) and lives on a provider of its own below the cell.

@@ -117,13 +117,13 @@ class _View:
         }
 
     def obsolete_vfs(self, gpu: PhysicalGpu) -> list[ProviderData]:
-        """Providers of single VFs that the layout no longer has."""
-        wanted = set(self.situation.identities.uuids.values())
+        """Return the providers of single VFs that the layout no longer has."""
+        wanted_uuids = set(self.situation.identities.uuids.values())
         stored = (self.stored.get(vf.address) for vf in gpu.vfs)
-        return [provider for provider in stored if provider and provider.uuid not in wanted]
+        return [provider for provider in stored if provider and provider.uuid not in wanted_uuids]
 
     def obsolete_whole(self, gpu: PhysicalGpu) -> ProviderData | None:
-        """The provider that placement has for the GPU, if its VFs count for themselves now."""
+        """Return the provider that placement has for the GPU, if its VFs now count separately."""
         return self.stored.get(gpu.address) if self.wanted_vfs(gpu) else None
 
     def vf_sources(self, gpu: PhysicalGpu) -> list[str]:
@@ -141,7 +141,7 @@ class _View:
         return [*([stored.uuid] if stored else []), *self._lost([key])]
 
     def _lost(self, keys: Iterable[str]) -> list[str]:
-        """The uuids that a layout gives to these keys, of those that the tree has not."""
+        """Return the uuids that a layout gives to these keys, of those that the tree has not."""
         uuids = (child_uuid(self.situation.identities.root, key) for key in keys)
         return [uuid for uuid in uuids if not self.situation.tree.exists(uuid)]
 
@@ -232,9 +232,9 @@ def _whole_to_vfs(
             amount = min(held(record, source), max(free[address], 0))
             shift(record, source, unit, amount)
             free[address] -= amount
-        if left := held(record, source):
+        if units_left := held(record, source):
             raise errors.ReshapeFailed(
-                error=f"consumer {consumer} holds {left} more {source.resource_class} of "
+                error=f"consumer {consumer} holds {units_left} more {source.resource_class} of "
                 f"{view.situation.name_of(source.provider)} than its virtual functions "
                 "have; delete the consumer's allocation if it is stale, or set "
                 "[gpu]vf_providers = per_pf"
@@ -275,15 +275,15 @@ def _providers_of_mdevs(view: _View, consumer: str, devices_of: DevicesOf) -> Co
     whole_of = {vf.address: gpu.address for gpu in gpus for vf in gpu.vfs}
     targets: Counter[Unit] = Counter()
     for parent in _parents(consumer, devices_of):
-        wanted = view.counting.get(parent) or view.counting.get(whole_of.get(parent, parent))
-        if wanted is None:
+        vgpu_provider = view.counting.get(parent) or view.counting.get(whole_of.get(parent, parent))
+        if vgpu_provider is None:
             LOG.warning(
                 "Consumer %s has a mediated device on %s, for which no vGPUs are reported",
                 consumer,
                 parent,
             )
             continue
-        targets[view.unit(wanted)] += 1
+        targets[view.unit(vgpu_provider)] += 1
     return targets
 
 

@@ -66,11 +66,11 @@ def pack(demands: Sequence[Demand], room: Mapping[int, Amounts]) -> Packing:
         else:
             parts[demand.consumer] = _take(free, followed)
     for demand in sorted(floating, key=lambda d: (-d.size[0], -d.size[1], d.consumer)):
-        found = _whole(demand.amounts, free) or _split(demand.amounts, free)
-        if found is None:
+        found_parts = _whole(demand.amounts, free) or _split(demand.amounts, free)
+        if found_parts is None:
             misfits.append(Misfit(demand.consumer, _missing(demand.amounts, free)))
         else:
-            parts[demand.consumer] = _take(free, found)
+            parts[demand.consumer] = _take(free, found_parts)
     return Packing(parts, tuple(misfits))
 
 
@@ -90,7 +90,7 @@ def proportional(total: int, weights: Sequence[int], least: int = 0) -> list[int
 
 
 def _follow(demand: Demand) -> dict[int, dict[str, int]]:
-    """Divide what placement says is held as the guest really has it."""
+    """Divide what placement reports as held in the way the guest really has it."""
     cells = sorted(demand.place)
     parts: dict[int, dict[str, int]] = {cell: {} for cell in cells}
     for resource_class, amount in sorted(demand.amounts.items()):

@@ -19,7 +19,7 @@ from compute_agent.virt.reshape.moves import Situation, Unit, held
 LOG = log.getLogger(__name__)
 
 Guests = Callable[[], Mapping[str, InstanceDevices]]
-"""What each guest of the host holds, by uuid; asked only where it matters."""
+"""Holdings of each guest of the host, by uuid; asked only where it matters."""
 
 
 def reasons(situation: Situation, guests: Guests) -> Iterator[str]:
@@ -64,13 +64,13 @@ def heal(situation: Situation, allocations: Allocations, guests: Guests) -> None
 
 def no_longer_reported(situation: Situation) -> Iterator[tuple[ProviderData, frozenset[str]]]:
     """Yield providers of PCI devices in placement, with the classes the layout has not for them."""
-    wanted = {
-        situation.identities.uuids[each.key]: each.inventory.keys()
-        for each in situation.layout.providers
+    wanted_classes = {
+        situation.identities.uuids[wanted.key]: wanted.inventory.keys()
+        for wanted in situation.layout.providers
     }
     for provider in situation.owned:
         if MANAGED in provider.traits:
-            gone = provider.inventory.keys() - wanted.get(provider.uuid, frozenset())
+            gone = provider.inventory.keys() - wanted_classes.get(provider.uuid, frozenset())
             if gone:
                 yield provider, frozenset(gone)
 
@@ -90,9 +90,9 @@ def _new_units(situation: Situation) -> dict[str, Unit]:
 
 
 def _held_of(new: Mapping[str, Unit], guests: Guests) -> dict[str, Counter[Unit]]:
-    """What each guest holds of the new units, guests by uuid."""
-    found = {
+    """Return what each guest holds of the new units, guests by uuid."""
+    held_units = {
         uuid: Counter(new[address] for address in devices.pci_addresses if address in new)
         for uuid, devices in sorted(guests().items())
     }
-    return {uuid: amounts for uuid, amounts in found.items() if amounts}
+    return {uuid: amounts for uuid, amounts in held_units.items() if amounts}
