@@ -10,7 +10,7 @@ from importlib import import_module
 
 _CANNOT_START = 1
 _CANNOT_LOOK = 255
-"""What `placement-status` ends with where it could not look; 1 is a warning there."""
+"""Exit status of `placement-status` where it could not look; 1 is a warning there."""
 
 
 def placement_server() -> int:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 READ_TRIES: Final = 10
-"""How often a read is tried at most when the connection breaks."""
+"""Most tries of a read when the connection breaks."""
 
 RECORDED_AGAIN_AFTER: Final = changes.AWAITED_FOR.total_seconds() / 2
 """Seconds that a write may take before its change records are written again."""

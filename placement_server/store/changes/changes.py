@@ -22,7 +22,7 @@ __all__ = ["NAMES", "STRUCTURE", "USAGE", "prune", "record"]
 KEPT_ROWS: Final = 20_000
 KEPT_FOR: Final = timedelta(minutes=10)
 AWAITED_FOR: Final = timedelta(minutes=1)
-"""How long readers ask for an id that is missing."""
+"""Time for which readers ask for an id that is missing."""
 
 
 def record(tx: WriteTransaction, touched: Mapping[int, int]) -> None:
