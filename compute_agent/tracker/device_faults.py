@@ -68,7 +68,7 @@ class DeviceFaults:
             inventory = tree.data(uuid).inventory
             before = reserves.get(uuid, {})
             tree.update_inventory(
-                uuid, {rc: _given_back(one, before.get(rc)) for rc, one in inventory.items()}
+                uuid, {rc: _given_back(record, before.get(rc)) for rc, record in inventory.items()}
             )
         return over
 

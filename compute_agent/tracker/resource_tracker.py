@@ -394,7 +394,7 @@ class ResourceTracker:
     ) -> None:
         if decision.ended is not None:
             LOG.info(
-                "Node %s: it is over that %s, after %.0f s.",
+                "Node %s: resolved: %s (it lasted %.0f s).",
                 node.name,
                 decision.ended.kind.value,
                 self._clock() - decision.ended.since,

@@ -63,7 +63,7 @@ def cover(
             and (not strict or may_serve(provider, group))
         ]
         if fitting:
-            mappings[suffix] = min(fitting, key=lambda one: sum(remaining_amounts[one].values()))
+            mappings[suffix] = min(fitting, key=lambda uuid: sum(remaining_amounts[uuid].values()))
             _take(mappings[suffix], group.resources, remaining_amounts)
     lacking = _cover_unsuffixed(need.group(UNSUFFIXED).resources, remaining_amounts)
     partly = lacking != dict(need.group(UNSUFFIXED).resources)
@@ -103,7 +103,7 @@ def _cover_unsuffixed(wanted: Mapping[str, int], left: MutableAmounts) -> dict[s
     lacking = {}
     for name, amount in wanted.items():
         short = amount
-        for provider in sorted(left, key=lambda one: (-left[one].get(name, 0), one)):
+        for provider in sorted(left, key=lambda uuid: (-left[uuid].get(name, 0), uuid)):
             part = min(short, left[provider].get(name, 0))
             if part:
                 _take(provider, {name: part}, left)

@@ -173,7 +173,7 @@ class Placing:
                 uuid=data.uuid,
                 name=data.name,
                 traits=data.traits,
-                capacity={name: int(capacity(one)) for name, one in data.inventory.items()},
+                capacity={name: int(capacity(record)) for name, record in data.inventory.items()},
                 used=usage_of(self._report, data.uuid),
             )
             for data in map(tree.data, tree.get_provider_uuids())
@@ -221,4 +221,6 @@ def _is_fixed(candidate: Candidate, fixed: Mapping[str, str]) -> bool:
 def _in_order(candidates: list[Candidate], answer: Answer, covered: Coverage) -> list[Candidate]:
     """Return the best first: those that stay on the providers the instance is on already."""
     ordered = candidate_order.in_order(candidates, answer.providers)
-    return sorted(ordered, key=lambda one: len(set(one.allocations) - set(covered.kept)))
+    return sorted(
+        ordered, key=lambda candidate: len(set(candidate.allocations) - set(covered.kept))
+    )

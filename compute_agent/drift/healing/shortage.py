@@ -78,7 +78,7 @@ class _Search:
                 sorted(" or ".join(sorted(alternatives)) for alternatives in group.required)
             )
             self.obstacles.append(f"no provider that has {classes} has the traits {traits}")
-        best = max(able, key=lambda one: (min(self._room(one, wanted)), one.uuid))
+        best = max(able, key=lambda provider: (min(self._room(provider, wanted)), provider.uuid))
         self.obstacles.extend(self._lacks(best, wanted))
         self.amounts = add(self.amounts, {best.uuid: wanted})
         if suffix:

@@ -27,7 +27,7 @@ def test_placement_down_at_start_and_later_is_waited_for_and_told_once(tmp_path,
         eventually(lambda: agent.node()["trouble"] is None, "no trouble any more")
         warnings = [line for line in agent.logged().splitlines() if "WARNING" in line]
         assert 2 <= len(warnings) <= 3, "one for each outage, by node or by the search for nodes"
-        assert "it is over that placement cannot be reached" in agent.logged()
+        assert "resolved: placement cannot be reached" in agent.logged()
         assert agent.stop() == 0
     finally:
         placement.kill()
