@@ -41,7 +41,7 @@ def stale(
 
     :param suspects: claims of instances that do not run here.
     :param held: provider uuid to consumers with their ``resources`` there, as placement has it.
-    :param others: consumers that are known for themselves: they are no unknown migration.
+    :param others: consumers that are known for themselves: they are not unknown migrations.
     """
 
     def stands_behind(consumer: str, claim: Claim) -> bool:

@@ -65,6 +65,6 @@ def guests(driver: ComputeDriver, claims: Iterable[Claim]) -> dict[str, Instance
 def cannot_tell(driver: ComputeDriver) -> str:
     """Return the sentence about a driver that does not list its guests."""
     return (
-        f"the driver {type(driver).__name__} cannot tell which guests run on this host, so what "
-        "holds something of it is never taken for gone"
+        f"the driver {type(driver).__name__} cannot list the guests of this host, so what "
+        "holds something of it is never reported as gone"
     )

@@ -89,8 +89,8 @@ class SelfClaim:
             self._report.placement.allocations.delete_allocation(instance)
         except errors.PlacementError as error:
             LOG.error(
-                "What was allocated for %s, which is refused, could not be removed: %s. Whoever "
-                "asked must do it.",
+                "What was allocated for %s, which is refused, could not be removed: %s. The "
+                "caller must remove it.",
                 instance,
                 error,
             )

@@ -135,7 +135,7 @@ class DriftAudit:
         return drift
 
     def without(self, consumers: frozenset[str]) -> Drift:
-        """Take note that there is agreement about some consumers, and return what is left."""
+        """Record agreement about some consumers, and return what is left."""
         last = self._last
         self._last = replace(
             last, orphaned=last.orphaned - consumers, missing=last.missing - consumers

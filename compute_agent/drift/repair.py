@@ -44,7 +44,7 @@ class Treated:
 
 
 class Remedies(Protocol):
-    """Whoever knows which instances exist and what they need."""
+    """Source of the instances that exist and of what they need."""
 
     def delete_gone(self, root: str, suspects: Collection[str]) -> Iterable[Treated]:
         """Delete what those suspects hold that do not exist any more.

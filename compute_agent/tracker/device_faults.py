@@ -73,7 +73,7 @@ class DeviceFaults:
         return over
 
     def before_flush(self, base: ProviderTree, tree: ProviderTree, root_uuid: str) -> None:
-        """Take note of what is reserved of devices that are about to be taken out of use.
+        """Record what is reserved of devices that are about to be taken out of use.
 
         :param base: the tree as placement has it.
         """

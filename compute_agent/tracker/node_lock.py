@@ -89,7 +89,7 @@ class InOrder:
 class Lent:
     """A lock that is held, and given back while its holder waits: others come in meanwhile.
 
-    The holder may be several threads that work for one. It is lent as long as any of them waits,
+    The holder may be several threads that serve one. It is lent as long as any of them waits,
     and held again by all of them when none does any more.
     """
 

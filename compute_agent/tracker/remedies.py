@@ -36,7 +36,7 @@ REMEDIES = {
 def as_one(problems: Sequence[Exception]) -> Exception:
     """Return one error that names everything that is wrong with parts of a tree.
 
-    Whoever mends one thing per start needs as many starts as there are things.
+    An operator who mends one thing per start needs as many starts as there are things.
 
     :param problems: one at least; they are of the configuration, and so is the error.
     """

@@ -328,7 +328,7 @@ class TopologyDriver(ComputeDriver):
                     "Some of it is allocated on the host. For each consumer that `openstack "
                     f"resource provider show --allocations {root.uuid}` lists, set its allocations "
                     "again with the DISK_GB on the sharing provider (`openstack resource provider "
-                    "allocation set`), then the host's own record goes by itself"
+                    "allocation set`), then the host's own record is removed automatically"
                 }
             ),
         )

@@ -81,7 +81,7 @@ class Instance:
 
 
 class InstanceCatalogue(Protocol):
-    """Whoever knows instances with what they need."""
+    """Source of instances with what they need."""
 
     name: str
 
@@ -93,7 +93,7 @@ class InstanceCatalogue(Protocol):
 
 
 class Ports(Protocol):
-    """Whoever knows the ports of instances.
+    """Source of the ports of instances.
 
     :ivar writable: whether `bind` reaches the ports, so that one without providers is a fault.
     """

@@ -28,7 +28,7 @@ def test_no_orphan_is_named_and_status_says_why(agent, placement, node):
     with running(agent):
         claim(placement, placement.root(node)["uuid"], {"VCPU": 1})
         assert "orphaned" not in audited(agent)
-        why = "HostDriver cannot tell which guests run"
+        why = "HostDriver cannot list the guests"
         assert why in agent.node()["orphans_unknown"]
         assert f"drift, orphaned: unknown: the driver {why}" in agent.run("status").stdout
         assert agent.logged().count(why) == 1

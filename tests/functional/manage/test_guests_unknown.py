@@ -17,7 +17,7 @@ from tests.functional.manage.diagnoses import examine, told
 
 NOW = "--min-age=0"
 HOST_DRIVER = {"compute_driver": "host.HostDriver"}
-WHY = "HostDriver cannot tell which guests run"
+WHY = "HostDriver cannot list the guests"
 
 
 class HostAgent(AgentCommands):
@@ -110,7 +110,7 @@ def test_healing_deletes_nothing_on_the_word_of_agents_where_the_host_cannot_tel
     live = offline.placement.claim({agent.root: {"VCPU": 1}})
     (found,) = healed(offline, agent, live)
     assert found.end is End.LEFT
-    assert "cannot tell" in found.detail
+    assert "cannot list" in found.detail
     assert offline.placement.held(live)
 
 

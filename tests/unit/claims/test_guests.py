@@ -75,5 +75,5 @@ def test_an_agent_that_cannot_tell_its_instances_says_so_and_never_none(
     commands: AgentCommands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands._parts, "driver", driver(None))
-    with pytest.raises(errors.InstancesUnknown, match=r"cannot tell .*instance_source"):
+    with pytest.raises(errors.InstancesUnknown, match=r"cannot list .*instance_source"):
         commands.list_instances()
