@@ -114,7 +114,7 @@ def test_a_port_that_is_taken_is_named(start: Start) -> None:
         port = taken.getsockname()[1]
         dev = start("--once", "--port", str(port))
         assert dev.end() == 1
-    assert f"Port {port} of 127.0.0.1 is taken" in dev.stderr
+    assert f"Port {port} of 127.0.0.1 is in use by another process" in dev.stderr
     assert "Traceback" not in dev.stderr
 
 

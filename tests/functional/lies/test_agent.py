@@ -136,4 +136,4 @@ def test_a_long_retry_after_is_capped_at_the_period_and_the_cap_is_logged(
     told = [line for line in agent.logged()[before:].splitlines() if "Retry-After: 86400" in line]
     assert len(told) == 1
     assert "WARNING" in told[0]
-    assert "asked again after 1 s" in told[0]
+    assert "sent after 1 s, the longest wait" in told[0]

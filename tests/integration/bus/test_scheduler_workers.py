@@ -163,7 +163,7 @@ def test_moves_and_claims_are_served_by_any_worker_and_one_that_dies_is_replaced
     eventually(lambda: settled(pids[0]), log.read_text())
     os.kill(pids[0], signal.SIGKILL)
     eventually(lambda: said(log, "Serving topic scheduler") == 3, log.read_text())
-    assert said(log, "it is started again") == 1
+    assert said(log, "is started again") == 1
 
 
 def settled(pid: int) -> bool:
