@@ -26,29 +26,14 @@ from compute_agent.provider_tree.inventory import (
 )
 from compute_agent.provider_tree.provider import (
     ASPECTS,
-    MAX_NAME,
     SHARING_TRAIT,
     PlacementProvider,
     ProviderData,
     Resource,
     canonical,
-    child_uuid,
     frozen_resources,
     parents_first,
-    provider_name,
 )
-
-__all__ = [
-    "ASPECTS",
-    "MAX_NAME",
-    "SHARING_TRAIT",
-    "PlacementProvider",
-    "ProviderData",
-    "ProviderTree",
-    "Resource",
-    "child_uuid",
-    "provider_name",
-]
 
 
 class ProviderTree(ProviderForest):
