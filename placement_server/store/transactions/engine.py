@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import logging
 import math
+import sqlite3
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import tenacity
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.pool import StaticPool
@@ -135,7 +137,7 @@ def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -
         dbapi_connection.isolation_level = None
         cursor = dbapi_connection.cursor()
         if not in_memory:
-            cursor.execute("PRAGMA journal_mode = WAL")
+            _keep_write_ahead_log(cursor, options.lock_timeout)
             mode = "FULL" if options.sqlite_synchronous else "OFF"
             cursor.execute(f"PRAGMA synchronous = {mode}")
         cursor.execute("PRAGMA foreign_keys = ON")
@@ -153,6 +155,27 @@ def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -
         in_memory=in_memory,
         single=None if in_memory else engine.execution_options(store_begin=None),
     )
+
+
+def _keep_write_ahead_log(cursor: sqlite3.Cursor, lock_timeout: float) -> None:
+    """Set the journal mode that lets readers and a writer work at the same time.
+
+    SQLite calls no busy handler when a writer of a new database is in the way of the change, so
+    the wait for it is here.
+
+    :raises sqlite3.OperationalError: the database stayed locked for `lock_timeout` seconds.
+    """
+    tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_is_busy),
+        stop=tenacity.stop_after_delay(lock_timeout),
+        wait=tenacity.wait_random(0.005, 0.05),
+        reraise=True,
+    )(cursor.execute, "PRAGMA journal_mode = WAL")
+
+
+def _is_busy(error: BaseException) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return isinstance(error, sqlite3.OperationalError) and code == sqlite3.SQLITE_BUSY
 
 
 def _trace(engine: Engine) -> None:

@@ -1,0 +1,49 @@
+"""First connections to an SQLite database that another process is writing."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from placement_server.store.connection.options import StoreOptions
+from placement_server.store.transactions.engine import create_engines
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "placement.db"
+
+
+@pytest.fixture
+def writer(path: Path) -> Iterator[sqlite3.Connection]:
+    """Another process in its first write, before the write-ahead log is on."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("CREATE TABLE something (id INTEGER)")
+    connection.execute("BEGIN IMMEDIATE")
+    yield connection
+    connection.close()
+
+
+def test_a_first_connection_waits_for_the_writer(path: Path, writer: sqlite3.Connection) -> None:
+    engines = create_engines(f"sqlite:///{path}", StoreOptions())
+    with ThreadPoolExecutor(1) as pool:
+        connecting = pool.submit(engines.reader.connect)
+        with pytest.raises(TimeoutError):
+            connecting.result(0.3)
+        writer.execute("COMMIT")
+        with connecting.result(30) as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+    engines.dispose()
+
+
+@pytest.mark.usefixtures("writer")
+def test_a_first_connection_gives_up_after_the_lock_timeout(path: Path) -> None:
+    engines = create_engines(f"sqlite:///{path}", StoreOptions(lock_timeout=0.1))
+    with pytest.raises(OperationalError, match="database is locked"):
+        engines.reader.connect()
+    engines.dispose()
