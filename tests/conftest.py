@@ -30,5 +30,6 @@ pytest_plugins = [
     "tests.fixtures.placement",
     "tests.fixtures.keystone",
     "tests.fixtures.rabbitmq",
+    "tests.fixtures.libvirtd",
     "tests.fixtures.plain_installation",
 ]

@@ -3,7 +3,10 @@
     DiscoveryError
      ├ FactUnreadable        a file, directory or link could not be read
      │  └ FactMissing        ... because it is not there
-     └ FactMalformed         it was read, and is not what the kernel documents
+     ├ FactMalformed         it was read, and is not what the kernel documents
+     ├ HypervisorUnreachable no connection, or a call that does not return
+     └ CallFailed            the hypervisor rejected a call
+        └ CallUnsupported    ... because it does not have it
 
 A source raises these for what *must* be there. A finder of devices catches them for one device,
 leaves that device out with a warning, and goes on with the others.
@@ -38,3 +41,21 @@ class FactMalformed(DiscoveryError):
         self.path = path
         self.text = text
         self.expected = expected
+
+
+class HypervisorUnreachable(DiscoveryError):
+    """There is no connection to the hypervisor, or it was lost in the middle of a call."""
+
+
+class CallFailed(DiscoveryError):
+    """The hypervisor rejected a call; `code` is libvirt's, a VIR_ERR_ number."""
+
+    def __init__(self, call: str, reason: str, code: int | None = None) -> None:
+        super().__init__(f"{call} failed: {reason}")
+        self.call = call
+        self.reason = reason
+        self.code = code
+
+
+class CallUnsupported(CallFailed):
+    """The hypervisor does not have this call: the fact is unknown."""

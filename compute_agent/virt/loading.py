@@ -17,19 +17,13 @@ ENTRY_POINTS: Final = "compute_agent.drivers"
 def load_driver(name: str | None, conf: cfg.ConfigOpts) -> ComputeDriver:
     """Make the driver named in [DEFAULT]compute_driver.
 
-    :param name: host.HostDriver, fake.<Class>, a name of the entry point group, or the full path
-        of a class.
+    :param name: libvirt.LibvirtDriver, host.HostDriver, fake.<Class>, a name of the entry point
+        group, or the full path of a class.
     :raises InvalidConfiguration: there is no such driver; names what there is.
     """
     if not name:
         raise errors.InvalidConfiguration(
             f"[DEFAULT]compute_driver is not set. Set it to one of {_known_drivers()}."
-        )
-    if name in ("libvirt.LibvirtDriver", "compute_agent.virt.libvirt.driver.LibvirtDriver"):
-        raise errors.InvalidConfiguration(
-            f"[DEFAULT]compute_driver = {name}: this version has no libvirt driver. "
-            f"Use one of {_known_drivers()}; host.HostDriver reports the machine without a "
-            "hypervisor."
         )
     driver_class = _builtin(name) or _entry_point(name) or _by_path(name)
     if not (isinstance(driver_class, type) and issubclass(driver_class, ComputeDriver)):
@@ -44,6 +38,10 @@ def _builtin(name: str) -> object | None:
     module, _dot, class_name = name.rpartition(".")
     if module == "host":
         return getattr(importlib.import_module("compute_agent.virt.host"), class_name, None)
+    if module == "libvirt":
+        return getattr(
+            importlib.import_module("compute_agent.virt.libvirt.driver"), class_name, None
+        )
     if module == "fake":
         return getattr(importlib.import_module("compute_agent.virt.fake"), class_name, None)
     return None
@@ -64,7 +62,7 @@ def _entry_point(name: str) -> object | None:
 
 def _by_path(name: str) -> object:
     module, _dot, class_name = name.rpartition(".")
-    if not module or module in ("host", "fake"):
+    if not module or module in ("host", "libvirt", "fake"):
         raise errors.InvalidConfiguration(
             f"[DEFAULT]compute_driver = {name}: there is no such driver. Known are "
             f"{_known_drivers()}; a driver of your own is named by the full path of its class."
@@ -80,6 +78,10 @@ def _by_path(name: str) -> object:
 
 def _known_drivers() -> str:
     fakes = importlib.import_module("compute_agent.virt.fake")
-    names = {"host.HostDriver", *(f"fake.{class_name}" for class_name in fakes.__all__)}
+    names = {
+        "libvirt.LibvirtDriver",
+        "host.HostDriver",
+        *(f"fake.{class_name}" for class_name in fakes.__all__),
+    }
     names.update(point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS))
     return ", ".join(sorted(names))

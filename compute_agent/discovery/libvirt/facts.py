@@ -1,0 +1,194 @@
+"""Facts that libvirt reports, as values; see :mod:`compute_agent.discovery.facts` for the rules.
+
+HypervisorReading
+├ capabilities        ─ HostCapabilities: cells, CPUs, the host's CPU model, emulators
+├ domain_capabilities ─ DomainCapabilities for each (architecture, machine type)
+├ guest_features      ─ CPU features that a guest gets under the options
+├ encryption          ─ EncryptedGuests: how many guests with SEV, SEV-ES, SEV-SNP, TDX
+└ devices             ─ NodeDevices: PCI functions, network interfaces, mediated devices
+
+Guest ── a domain, running or not, with all of the host that it holds
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from compute_agent.discovery.facts import (
+    CellId,
+    Cpu,
+    CpuId,
+    MdevType,
+    NumaCell,
+    PciAddress,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """A program that runs guests of one architecture."""
+
+    arch: str
+    path: str | None
+    virt_types: tuple[str, ...]
+    """Of `<domain type>`: kvm, qemu, lxc, ..., sorted."""
+    machines: tuple[str, ...] = ()
+    """Canonical machine types, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostCapabilities:
+    """What `virConnectGetCapabilities` reports (https://libvirt.org/formatcaps.html)."""
+
+    arch: str
+    vendor: str | None
+    model: str | None
+    """Name of libvirt's CPU model that is nearest to the host's CPU."""
+    cpu_xml: str | None
+    """The element `host/cpu`, for a baseline."""
+    cells: tuple[NumaCell, ...]
+    """Empty: libvirt reports no topology."""
+    cpus: tuple[Cpu, ...]
+    emulators: tuple[Emulator, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainCapabilities:
+    """What guests of one machine type can have (https://libvirt.org/formatdomaincaps.html)."""
+
+    arch: str
+    machine: str | None
+    virt_type: str
+    host_model_features: tuple[str, ...] = ()
+    """Features of CPU mode host-model, those of its base model not included."""
+    host_model_xml: str | None = None
+    """The mode's element as a `<cpu>`, for a baseline."""
+    firmwares: tuple[str, ...] = ()
+    """Kinds libvirt finds images for: bios, efi."""
+    secure_boot: bool = False
+    disk_buses: tuple[str, ...] = ()
+    video_models: tuple[str, ...] = ()
+    tpm_models: tuple[str, ...] = ()
+    tpm_backends: tuple[str, ...] = ()
+    tpm_versions: tuple[str, ...] = ()
+    launch_security: tuple[str, ...] = ()
+    """Types of `launchSecurity`: sev, sev-snp, tdx, s390-pv."""
+    sev_guests: int | None = None
+    """How many guests with SEV; None = unsupported or not reported."""
+    sev_es_guests: int | None = None
+    tdx: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PciNodeDevice:
+    """A PCI function. Ids are lower-case hex without 0x."""
+
+    name: str
+    """libvirt's: pci_0000_81_00_0."""
+    address: PciAddress
+    vendor_id: str
+    product_id: str
+    class_code: str | None
+    numa_node: CellId | None = None
+    driver: str | None = None
+    iommu_group: int | None = None
+    physfn: PciAddress | None = None
+    max_vfs: int = 0
+    vfs: tuple[PciAddress, ...] = ()
+    mdev_types: tuple[MdevType, ...] = ()
+    serial: str | None = None
+    """Serial number of the vital product data."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetNodeDevice:
+    """A network interface of the host."""
+
+    interface: str
+    parent: str
+    """Name of the node device that it belongs to."""
+    mac: str | None = None
+    speed_mbps: int | None = None
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MdevNodeDevice:
+    """A mediated device that is active, defined, or both."""
+
+    name: str
+    uuid: str
+    type_id: str
+    parent: str
+    """Name of the node device that makes it."""
+    parent_address: PciAddress | None
+    """None: the parent is not a PCI function."""
+    active: bool = True
+    persistent: bool = False
+    autostart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDevices:
+    """Devices that libvirt lists, by name."""
+
+    pci: tuple[PciNodeDevice, ...] = ()
+    net: tuple[NetNodeDevice, ...] = ()
+    mdevs: tuple[MdevNodeDevice, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HypervisorReading:
+    """Everything about the host that libvirt reported in one look."""
+
+    hostname: str
+    hypervisor: str
+    """As `virConnectGetType` writes it: QEMU, LXC, TEST."""
+    hypervisor_version: int
+    """Major * 1,000,000 + minor * 1,000 + release."""
+    libvirt_version: int
+    memory_kib: int
+    online_cpus: tuple[CpuId, ...]
+    present_cpus: tuple[CpuId, ...]
+    capabilities: HostCapabilities
+    domain_capabilities: tuple[DomainCapabilities, ...] = ()
+    guest_features: tuple[str, ...] | None = None
+    """libvirt's names of the CPU features that a guest gets; None: libvirt cannot report them."""
+    devices: NodeDevices = field(default_factory=NodeDevices)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GuestMdev:
+    """A mediated device in a guest's description."""
+
+    uuid: str
+    type_id: str | None = None
+    """None: the device does not exist now."""
+    parent: PciAddress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A domain, running or not, made by Nova, virt-install or a script."""
+
+    uuid: str
+    name: str
+    running: bool
+    """It has a process that holds CPUs and memory; paused guests do too."""
+    vcpus: int
+    memory_kib: int
+    vcpu_pins: tuple[tuple[int, tuple[CpuId, ...]], ...] = ()
+    """vCPU -> host CPUs that it may run on; vCPUs that may run anywhere are left out."""
+    dedicated: bool = False
+    """Each vCPU is pinned to one CPU that is its own."""
+    numa_cells: tuple[tuple[CellId, int, int], ...] = ()
+    """(host cell, vCPUs, memory KiB) that it is bound to; empty = it floats."""
+    page_size_kib: int | None = None
+    """Size of the huge pages its memory is in; None = ordinary memory."""
+    pci_addresses: tuple[PciAddress, ...] = ()
+    """Host functions that are passed through, those of interfaces included, ascending."""
+    mdevs: tuple[GuestMdev, ...] = ()
+    encrypted: str | None = None
+    """Type of its launch security."""
+    pmem_paths: tuple[str, ...] = ()

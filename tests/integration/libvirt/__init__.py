@@ -1,0 +1,9 @@
+"""The libvirt driver and its sources on a real libvirt."""
+
+import pytest
+
+pytest.importorskip(
+    "libvirt",
+    reason="libvirt-python is not installed (pip install 'compute-agent[libvirt]')",
+    exc_type=ImportError,
+)
