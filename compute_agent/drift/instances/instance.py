@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from compute_agent import errors
 from compute_agent.discovery.facts import pci_address
+from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.fields import Fields
 from compute_agent.request.ports import groups_of_port
 from compute_agent.request.spec import RequestSpec
@@ -192,11 +193,14 @@ def _port(fields: Fields) -> Port:
 def port_of(body: Mapping[str, Any]) -> Port:
     """Return a port as the Networking API shows it to an administrator.
 
-    :raises InvalidRequest: a field of the wrong type.
+    :raises InvalidRequest: no id, or a field of the wrong type.
     """
     fields = Fields(body, "port")
+    uuid = fields.text("id")
+    if not uuid:
+        raise InvalidRequest(fields.name("id"), body.get("id"), "the uuid of a port")
     return Port(
-        uuid=fields.text("id"),
+        uuid=uuid,
         resource_request=fields.fields("resource_request").as_mapping(),
         profile=fields.fields("binding:profile").as_mapping(),
     )

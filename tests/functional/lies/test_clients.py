@@ -15,11 +15,15 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.cmd.manage import main as manage
+from compute_agent.drift.instances.glance import Images
+from compute_agent.drift.instances.instance import Instance, PortsUnreadable
+from compute_agent.drift.instances.neutron import NeutronPorts
 from compute_agent.drift.instances.nova import Compute
 from compute_agent.openstack.service import Service, ServiceUnusable
 from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transport import Request
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.placement_client import PlacementClient
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.lies.elsewhere import Elsewhere
@@ -27,6 +31,9 @@ from tests.functional.lies.menu import A_FEW, MENU, Entry, answer, says
 from tests.functional.report.conftest import FakeClock
 
 TOKEN = "a-token-of-the-cloud"
+INSTANCE = Instance(
+    "4b1c3e0e-0000-4000-8000-000000000001", "host", "node", RequestSpec("a-project", "a-user")
+)
 lies = pytest.mark.parametrize("lie", MENU.values(), ids=MENU)
 few_lies = pytest.mark.parametrize("lie", [MENU[name] for name in A_FEW], ids=A_FEW)
 
@@ -232,6 +239,51 @@ def test_a_nova_that_lies_is_a_service_that_cannot_be_used(
     proxy.lie(lie.tell, elsewhere.url)
     with pytest.raises(ServiceUnusable):
         list(Compute(service).servers())
+
+
+@few_lies
+def test_a_neutron_that_lies_leaves_ports_unread(
+    configured: Callable[..., Any], proxy: LyingProxy, elsewhere: Elsewhere, lie: Entry
+) -> None:
+    options = {"auth_type": "none", "endpoint_override": proxy.url, "timeout": lie.seconds}
+    service = Service(configured(neutron=options), "neutron", "Neutron", wait=lambda _seconds: None)
+    proxy.lie(lie.tell, elsewhere.url)
+    with pytest.raises(PortsUnreadable, match="Listing the ports of instance"):
+        NeutronPorts(service).of(INSTANCE)
+
+
+PORTS: dict[str, Any] = {
+    "a number": 5,
+    "texts": ["a"],
+    "without an id": [{"binding:profile": {}, "resource_request": {"request_groups": []}}],
+    "a profile that is text": [{"id": "p", "binding:profile": "{", "resource_request": {"a": 1}}],
+    "a request that is a number": [{"id": "p", "binding:profile": {}, "resource_request": 7}],
+}
+
+
+@pytest.mark.parametrize("ports", PORTS.values(), ids=PORTS)
+def test_ports_of_wrong_types_leave_ports_unread(
+    configured: Callable[..., Any], proxy: LyingProxy, ports: Any
+) -> None:
+    options = {"auth_type": "none", "endpoint_override": proxy.url}
+    service = Service(configured(neutron=options), "neutron", "Neutron", wait=lambda _seconds: None)
+    proxy.answer("GET", "^/ports", 200, {"ports": ports})
+    with pytest.raises(PortsUnreadable):
+        NeutronPorts(service).of(INSTANCE)
+
+
+@few_lies
+def test_a_glance_that_lies_gives_an_image_no_properties(
+    configured: Callable[..., Any], proxy: LyingProxy, elsewhere: Elsewhere, lie: Entry
+) -> None:
+    options = {"auth_type": "none", "endpoint_override": proxy.url, "timeout": lie.seconds}
+    service = Service(configured(glance=options), "glance", "Glance", wait=lambda _seconds: None)
+    proxy.lie(lie.tell, elsewhere.url)
+    images = Images(service)
+    try:
+        assert images.properties("an-image") == {}, "an object without properties of a guest"
+    except ServiceUnusable as error:
+        assert "Reading image an-image" in str(error)  # noqa: PT017 - either is right, by the lie
 
 
 VERSION = {"version": {"id": "v2.1", "version": "2.100"}}
