@@ -14,17 +14,6 @@ LOG = logging.getLogger(__name__)
 
 LIBVIRT_OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
-        "virt_type",
-        default="kvm",
-        choices=["kvm", "qemu", "lxc", "parallels"],
-        help="Without effect: there is no libvirt driver to choose a kind of guests for.",
-    ),
-    cfg.StrOpt(
-        "connection_uri",
-        default="",
-        help="Without effect: no libvirt is connected to.",
-    ),
-    cfg.StrOpt(
         "cpu_mode",
         choices=["host-model", "host-passthrough", "custom", "none"],
         help="Without effect: the CPU traits are those of the host's CPU.",

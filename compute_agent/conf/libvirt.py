@@ -1,8 +1,4 @@
-"""Options of group libvirt that apply to every driver with a layout.
-
-There is no libvirt driver; the options of the group that only such a driver could use are in
-:mod:`compute_agent.conf.accepted`.
-"""
+"""Options of group libvirt: of the libvirt driver, and of every driver with a layout."""
 
 from __future__ import annotations
 
@@ -11,6 +7,26 @@ from oslo_config import cfg
 GROUP = "libvirt"
 
 OPTS = [
+    cfg.StrOpt(
+        "virt_type",
+        default="kvm",
+        choices=["kvm", "qemu", "lxc", "parallels"],
+        help="""
+Kind of guests that are started on this host; decides what they can have, and which hypervisor is
+connected to where connection_uri is empty: qemu:///system for kvm and qemu (emulated CPUs),
+lxc:///, parallels:///system. Read by the libvirt driver.
+""",
+    ),
+    cfg.StrOpt(
+        "connection_uri",
+        default="",
+        help="""
+URI of the hypervisor that the libvirt driver describes, as qemu:///system or
+qemu+tls://host/system. Empty: the one of virt_type on this machine. Where it names another
+machine, or libvirt's test driver, libvirt alone describes the host: nothing is taken from the
+files below [host]sysfs_root.
+""",
+    ),
     cfg.BoolOpt(
         "cpu_power_management",
         default=False,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import threading
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from oslo_config import cfg
 from oslo_log import log
@@ -36,6 +36,7 @@ OTHER_STORES = {"lvm": "the volume group", "rbd": "the pool"}
 """Stores of guests' disks not below [DEFAULT]instances_path, by [libvirt]images_type."""
 
 _GIB = 1024**3
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,9 @@ class _Reading:
 
 
 class _Pass(threading.local):
-    """What the pass of this thread has read, by node; None outside a pass."""
+    """What the pass of this thread has read, by what it is; None outside a pass."""
 
-    readings: dict[str, _Reading] | None = None
+    readings: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +99,30 @@ class TopologyDriver(ComputeDriver):
         finally:
             self._pass.readings = None
 
+    @contextmanager
+    def same_reading(self) -> Iterator[None]:
+        """Cover several questions with one reading: that of the pass, or one of theirs."""
+        if self._pass.readings is not None:
+            yield
+            return
+        with self.one_reading(""):
+            yield
+
+    def once_per_pass(self, what: str, read: Callable[[], _Read]) -> _Read:
+        """Return what `read` returned in this pass; outside a pass, read. Raises as `read`."""
+        readings = self._pass.readings
+        if readings is None:
+            return read()
+        if what not in readings:
+            readings[what] = read()
+        known: _Read = readings[what]
+        return known
+
     def _reading(self, nodename: str) -> _Reading:
         """Return what this pass read of the node; outside a pass, read it. Raises as `topology`."""
-        readings = self._pass.readings
-        known_reading = None if readings is None else readings.get(nodename)
-        if known_reading is not None:
-            return known_reading
-        reading = _Reading(self.topology(nodename), self.current_options())
-        if readings is not None:
-            readings[nodename] = reading
-        return reading
+        return self.once_per_pass(
+            f"node {nodename}", lambda: _Reading(self.topology(nodename), self.current_options())
+        )
 
     def init_host(self, host: str) -> None:
         """Check the options against the machine.

@@ -14,13 +14,15 @@ def test_options_without_effect_are_named_where_a_file_sets_them(
 ) -> None:
     file = tmp_path / "nova.conf"
     file.write_text(
-        "[libvirt]\nvirt_type = qemu\nfile_backed_memory = 1024\n"
+        "[libvirt]\ncpu_power_governor_low = ondemand\nfile_backed_memory = 1024\n"
         "[compute]\nshutdown_retry_interval = 10\n"
     )
     accepted.warn_of_set(agent_conf.new_config(default_config_files=[str(file)]))
     [record] = caplog.records
     assert record.levelno == logging.WARNING
-    assert "[compute]shutdown_retry_interval, [libvirt]virt_type." in record.getMessage()
+    assert (
+        "[compute]shutdown_retry_interval, [libvirt]cpu_power_governor_low." in record.getMessage()
+    )
 
 
 def test_defaults_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:

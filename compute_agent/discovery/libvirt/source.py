@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compute_agent.discovery.facts import HostTopology
+from compute_agent.discovery.facts import CellId, CpuModel, HostTopology, NumaCell
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.facts import HostCapabilities, HypervisorReading
 
@@ -26,6 +26,21 @@ def read(connection: Connection) -> HypervisorReading:
     )
 
 
-def join(reading: HypervisorReading, topology: HostTopology) -> HostTopology:
-    """Return the topology with what libvirt reports of the same host."""
-    return replace(topology, hostname=reading.hostname)
+def join(reading: HypervisorReading, topology: HostTopology | None) -> HostTopology:
+    """Return the topology with what libvirt reports of the same host.
+
+    :param topology: of the machine by sysfs; None: the hypervisor is of another machine.
+    """
+    if topology is not None:
+        return replace(topology, hostname=reading.hostname)
+    host = reading.capabilities
+    return HostTopology(
+        hostname=reading.hostname,
+        cells=host.cells or (NumaCell(CellId(0), reading.online_cpus, reading.memory_kib),),
+        cpus=host.cpus,
+        online_cpus=reading.online_cpus,
+        present_cpus=reading.present_cpus,
+        cpu_model=CpuModel(host.arch, host.vendor, host.model, reading.guest_features or ()),
+        memory_kib=reading.memory_kib,
+        warnings=reading.warnings,
+    )

@@ -2,71 +2,169 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from oslo_config import cfg
 from oslo_log import log
 
 from compute_agent import errors, extras
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.facts import HostTopology
+from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt import guests, source
 from compute_agent.discovery.libvirt.connection import Connection
-from compute_agent.discovery.topology import Discovery
+from compute_agent.discovery.libvirt.facts import Emulator, Guest, HypervisorReading
 from compute_agent.virt.driver import InstanceDevices
+from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.libvirt.holdings import holdings
+from compute_agent.virt.libvirt.settings import LibvirtSettings, libvirt_settings
+from compute_agent.virt.local_machine import LocalMachine
 from compute_agent.virt.topology_driver import TopologyDriver
 
 LOG = log.getLogger(__name__)
 
-DEFAULT_URIS: Final = {
-    "kvm": "qemu:///system",
-    "qemu": "qemu:///system",
-    "lxc": "lxc:///",
-    "parallels": "parallels:///system",
-}
+_Answer = TypeVar("_Answer")
 
 
 class LibvirtDriver(TopologyDriver):
-    """One node: the host of one hypervisor, named as the hypervisor names it."""
+    """One node: the host of one hypervisor, named as the hypervisor names it.
 
-    hypervisor_type = "QEMU"
+    A hypervisor of another machine, or libvirt's test driver, is described by libvirt alone:
+    nothing of the machine that the agent runs on belongs to it.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
         extras.require("libvirt", "[DEFAULT]compute_driver = libvirt.LibvirtDriver", "libvirt")
-        self.connection = Connection(
-            conf.libvirt.connection_uri or DEFAULT_URIS[conf.libvirt.virt_type]
-        )
-        self._discovery = Discovery(conf.host.sysfs_root, conf.host.procfs_root)
+        self.settings: LibvirtSettings = libvirt_settings(conf)
+        self.connection = Connection(self.settings.uri)
+        self._machine = LocalMachine(conf) if self.settings.is_local else None
+        self._nodename: str | None = None
+        self._other_name: str | None = None
+        """Name that the hypervisor took on while the agent ran."""
+
+    def init_host(self, host: str) -> None:
+        """Connect, and check the options against hypervisor, machine and guests."""
+        self.get_available_nodes()
+        super().init_host(host)
+        if self._nodename != host:
+            LOG.info(
+                "The node is named %s, as its hypervisor is; the service is named %s, by "
+                "[DEFAULT]host.",
+                self._nodename,
+                host,
+            )
 
     def cleanup_host(self, host: str) -> None:
         super().cleanup_host(host)
+        if self._machine is not None:
+            self._machine.close()
         self.connection.close()
 
+    def watch(self, changed: Callable[[str], None]) -> None:
+        if self._machine is not None:
+            self._machine.watch(changed)
+
+    def forget_fault(self, address: PciAddress) -> None:
+        if self._machine is not None:
+            self._machine.forget_fault(address)
+
     def get_available_nodes(self, refresh: bool = False) -> list[str]:  # noqa: ARG002 (contract)
-        try:
-            return [self.connection.call("getHostname", lambda c: str(c.getHostname()))]
-        except DiscoveryError as error:
-            raise errors.VirtDriverNotReady(f"{error}.") from error
+        if self._nodename is None:
+            self._nodename = self._ask(
+                lambda: self.connection.call("getHostname", lambda c: str(c.getHostname()))
+            )
+        return [self._nodename]
 
     def topology(self, nodename: str) -> HostTopology:
-        try:
-            reading = source.read(self.connection)
-            return source.join(
-                reading, self._discovery.discover(self.conf.instances_path, hostname=nodename)
+        if nodename not in self.get_available_nodes():
+            raise errors.ComputeHostNotFound(
+                f"There is no node {nodename!r} here: the hypervisor at {self.settings.uri} is "
+                f"{self._nodename!r}."
             )
-        except DiscoveryError as error:
-            raise errors.VirtDriverNotReady(f"{error}.") from error
+        reading = self.hypervisor()
+        machine = None if self._machine is None else self._machine.read(nodename)
+        return replace(source.join(reading, machine), hostname=nodename)
 
-    def list_instance_uuids(self) -> list[str] | None:
+    def hypervisor(self) -> HypervisorReading:
+        """Return what libvirt reports of the host in this pass.
+
+        :raises VirtDriverNotReady: there is no answer now.
+        """
+        reading = self.once_per_pass(
+            "hypervisor", lambda: self._ask(lambda: source.read(self.connection))
+        )
+        self._notice_name(reading.hostname)
+        return reading
+
+    def guests(self) -> tuple[Guest, ...]:
+        """Return the guests of this pass, running or not.
+
+        :raises HypervisorUnavailable: they are unknown at the moment.
+        """
         try:
-            return [guest.uuid for guest in guests.read(self.connection)]
+            return self.once_per_pass("guests", lambda: guests.read(self.connection))
         except DiscoveryError as error:
             raise errors.HypervisorUnavailable(f"{error}.") from error
 
+    def current_options(self) -> LayoutOptions:
+        if self._machine is None:
+            return self.options
+        return replace(self.options, image_cache_bytes=self._machine.image_cache_bytes())
+
+    def get_available_resource(self, nodename: str) -> dict[str, Any]:
+        with self.same_reading():
+            facts = super().get_available_resource(nodename)
+            reading = self.hypervisor()
+            running_guests = [guest for guest in self.guests() if guest.running]
+        return {
+            **facts,
+            "hypervisor_type": reading.hypervisor,
+            "hypervisor_version": reading.hypervisor_version,
+            "vcpus_used": sum(guest.vcpus for guest in running_guests),
+            "memory_mb_used": sum(guest.memory_kib for guest in running_guests) // 1024,
+            "supported_instances": supported_instances(reading.capabilities.emulators),
+        }
+
+    def list_instance_uuids(self) -> list[str] | None:
+        return [guest.uuid for guest in self.guests()]
+
     def get_instance_devices(self, uuid: str) -> InstanceDevices | None:
-        for guest in guests.read(self.connection):
-            if guest.uuid == uuid:
-                return holdings(guest)
-        return None
+        return next((holdings(guest) for guest in self.guests() if guest.uuid == uuid), None)
+
+    def _guests(self) -> dict[str, InstanceDevices]:
+        return {guest.uuid: holdings(guest) for guest in self.guests()}
+
+    def _ask(self, question: Callable[[], _Answer]) -> _Answer:
+        try:
+            return question()
+        except DiscoveryError as error:
+            raise errors.VirtDriverNotReady(f"{error}.") from error
+
+    def _notice_name(self, hostname: str) -> None:
+        """Log once that the hypervisor has another name than at the start, which stays in use."""
+        if hostname == self._nodename:
+            self._other_name = None
+        elif hostname != self._other_name:
+            self._other_name = hostname
+            LOG.error(
+                "The hypervisor at %s now names its host %s. The node keeps its name %s until the "
+                "agent is started again, which renames it in placement.",
+                self.settings.uri,
+                hostname,
+                self._nodename,
+            )
+
+
+def supported_instances(emulators: Iterable[Emulator]) -> list[tuple[str, str, str]]:
+    """Return (architecture, kind of hypervisor, kind of guest) for all that can be run, sorted.
+
+    The kind of guest is `exe` for containers, else `hvm`: a whole machine.
+    """
+    kinds = {
+        (emulator.arch, virt_type, "exe" if virt_type == "lxc" else "hvm")
+        for emulator in emulators
+        for virt_type in emulator.virt_types
+    }
+    return sorted(kinds)

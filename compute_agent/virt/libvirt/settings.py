@@ -1,0 +1,49 @@
+"""From options of group libvirt to the values its driver works with; contradictions end a start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from oslo_config import cfg
+
+DEFAULT_URIS: Final = {
+    "kvm": "qemu:///system",
+    "qemu": "qemu:///system",
+    "lxc": "lxc:///",
+    "parallels": "parallels:///system",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LibvirtSettings:
+    """Options of the driver that are not options of a layout.
+
+    :ivar uri: of the hypervisor, as qemu:///system.
+    :ivar is_local: it manages the machine that the agent runs on.
+    """
+
+    uri: str
+    virt_type: str
+    is_local: bool
+
+
+def libvirt_settings(conf: cfg.ConfigOpts) -> LibvirtSettings:
+    """Return the options of the driver.
+
+    :raises InvalidConfiguration: an option that cannot be used, with its value and a way out.
+    """
+    virt_type = conf.libvirt.virt_type
+    uri = conf.libvirt.connection_uri or DEFAULT_URIS[virt_type]
+    return LibvirtSettings(uri, virt_type, is_local(uri))
+
+
+def is_local(uri: str) -> bool:
+    """Whether a URI names a hypervisor of this machine: no other host, not the test driver.
+
+    >>> is_local("qemu:///system"), is_local("qemu+tls://host2/system"), is_local("test:///default")
+    (True, False, False)
+    """
+    parts = urlsplit(uri)
+    return not parts.hostname and parts.scheme.partition("+")[0] != "test"

@@ -1,0 +1,113 @@
+"""The machine that the agent runs on, for every driver that describes this one or a capture."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from oslo_config import cfg
+from oslo_log import log
+
+from compute_agent import errors
+from compute_agent.discovery import capture
+from compute_agent.discovery.errors import DiscoveryError
+from compute_agent.discovery.facts import HostTopology, PciAddress
+from compute_agent.discovery.nvml.source import NvmlSource
+from compute_agent.discovery.sysfs.reader import SYSFS
+from compute_agent.discovery.topology import Discovery
+from compute_agent.discovery.uevents import HardwareEvents, kernel_socket
+
+LOG = log.getLogger(__name__)
+
+IMAGE_CACHE: Final = "_base"
+"""Directory of cached images below [DEFAULT]instances_path."""
+
+_BLOCK: Final = 512  # unit of st_blocks, whatever the file system's own is
+
+
+class LocalMachine:
+    """What Linux and NVIDIA's library report of the machine, and the events that it changed.
+
+    Where [host]sysfs_root and [host]procfs_root are the two parts of a capture, its disk and GPUs
+    are those that it recorded. NVML sees the machine that runs this, so it is asked only where
+    the machine is not one that was captured elsewhere.
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts) -> None:
+        self._conf = conf
+        self._mutex = threading.Lock()
+        sysfs_root, procfs_root = conf.host.sysfs_root, conf.host.procfs_root
+        self._capture = capture.directory_of(sysfs_root, procfs_root)
+        self._live = os.path.realpath(sysfs_root) == SYSFS
+        self._nvml = NvmlSource() if self._live and conf.gpu.nvml == "auto" else None
+        self._discovery = Discovery(sysfs_root, procfs_root, gpu_source=self._nvml)
+        self._events: HardwareEvents | None = None
+
+    def read(self, hostname: str) -> HostTopology:
+        """Read the machine, whatever was read before.
+
+        :param hostname: of the node, instead of the machine's own.
+        :raises VirtDriverNotReady: CPUs or memory cannot be read.
+        """
+        try:
+            with self._mutex:
+                return self._look(hostname)
+        except DiscoveryError as error:
+            raise errors.VirtDriverNotReady(
+                f"This machine cannot be described: {error}."
+            ) from error
+
+    def image_cache_bytes(self) -> int:
+        """Return what the cached images take up, 0 unless the options count them as reserved."""
+        if not self._conf.workarounds.reserve_disk_resource_for_image_cache:
+            return 0
+        return size_on_disk(os.path.join(self._conf.instances_path, IMAGE_CACHE))
+
+    def watch(self, changed: Callable[[str], None]) -> None:
+        """Report devices, CPUs and memory that come, go or change by the kernel's events."""
+        if not self._live:
+            return
+        try:
+            source = kernel_socket()
+        except OSError as error:
+            LOG.info("Changes of the hardware are found by period only: %s", error)
+            return
+        self._events = HardwareEvents(changed, source)
+        self._events.start()
+
+    def forget_fault(self, address: PciAddress) -> None:
+        """Forget the errors that a GPU reported."""
+        if self._nvml is not None:
+            with self._mutex:
+                self._nvml.forget(address)
+
+    def close(self) -> None:
+        """Stop watching, and close NVML."""
+        if self._events is not None:
+            self._events.stop()
+            self._events = None
+        if self._nvml is not None:
+            self._nvml.close()
+
+    def _look(self, hostname: str) -> HostTopology:
+        if self._capture is None:
+            return self._discovery.discover(self._conf.instances_path, hostname=hostname)
+        with_nvml = self._conf.gpu.nvml == "auto"
+        return capture.replay(self._capture, hostname, with_nvml=with_nvml)
+
+
+def size_on_disk(directory: str) -> int:
+    """Return the bytes a directory's files take up; 0 when there is no such directory.
+
+    A file that vanishes meanwhile counts nothing: caches are cleaned while they are looked at.
+    """
+    total = 0
+    for parent, _directories, files in os.walk(directory):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(parent, name)).st_blocks * _BLOCK
+            except FileNotFoundError:
+                continue
+    return total
