@@ -13,9 +13,11 @@ are then changed or taken out through `files` to make a machine odd or broken:
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 from pathlib import Path
+from typing import Any
 
 X86_FLAGS = (
     "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat clflush mmx fxsr sse sse2 ht"
@@ -36,11 +38,28 @@ class MachineBuilder:
 
     def __init__(self) -> None:
         self.files: dict[str, str | bytes | Link] = {}
+        self.description: dict[str, Any] = {}
+        """What is in neither /sys nor /proc; written as capture.json unless it is empty."""
         self._paths: dict[str, str] = {}
+        self._interfaces = 1  # the loopback interface
         self.memory(1 << 20)
         self.cpuinfo()
         self.proc("sys/kernel/hostname", "host.example.org")
         self.proc("sys/kernel/random/boot_id", "6b2a6d06-30a1-4a54-9ad8-2b3e1e1f0c11")
+
+    def describe(self, hostname: str) -> None:
+        """Name the machine, and make it a capture that is replayed with a disk of 2 TiB."""
+        self.proc("sys/kernel/hostname", hostname)
+        self.description = {
+            "format": 1,
+            "hostname": hostname,
+            "disk": {"path": "/var/lib/compute-agent/instances", "size_bytes": 2 * 1024**4},
+            "nvml": [],
+        }
+
+    def nvml(self, address: str, **facts: Any) -> None:
+        """Add what NVML reports of a GPU, in the fields of a capture."""
+        self.description["nvml"].append({"address": address, **facts})
 
     # -- files --------------------------------------------------------------------------
 
@@ -74,7 +93,28 @@ class MachineBuilder:
                 path.write_bytes(content)
             else:
                 path.write_text(content)
+        if self.description:
+            text = json.dumps(self.description, indent=1)
+            (directory / "capture.json").write_text(f"{text}\n")
         return directory
+
+    def product(self, vendor: str, name: str) -> None:
+        """What the firmware calls the machine."""
+        here = "devices/virtual/dmi/id"
+        for attribute, value in {
+            "sys_vendor": vendor,
+            "product_name": name,
+            "product_version": "01",
+            "product_serial": "CZ20450ABC",
+            "product_uuid": "30373237-3132-4d32-3234-353230304b4e",
+            "bios_vendor": vendor,
+            "bios_version": "2.14.2",
+            "bios_date": "03/21/2023",
+            "uevent": "MODALIAS=dmi:",
+        }.items():
+            self.sys(f"{here}/{attribute}", value)
+        self.link(f"{here}/subsystem", "class/dmi")
+        self.link("class/dmi/id", here)
 
     # -- CPUs and memory ----------------------------------------------------------------
 
@@ -84,13 +124,15 @@ class MachineBuilder:
     def cpuinfo(self, flags: str = X86_FLAGS, count: int = 1) -> None:
         block = (
             "processor\t: {}\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 106\n"
-            "model name\t: Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz\nflags\t\t: " + flags + "\n"
+            "model name\t: Intel(R) Xeon(R) Gold 6338 CPU @ 2.00GHz\ncpu MHz\t\t: 2000.000\n"
+            "flags\t\t: " + flags + "\naddress sizes\t: 46 bits physical, 57 bits virtual\n"
         )
         self.proc("cpuinfo", "\n".join(block.format(number) for number in range(count)))
 
     def cpus(self, online: str, present: str | None = None) -> None:
         self.sys("devices/system/cpu/online", online)
         self.sys("devices/system/cpu/present", present or online)
+        self.sys("devices/system/cpu/possible", present or online)
 
     def cpu(self, number: int, *, socket: int, core: int, siblings: str, die: int = 0) -> None:
         here = f"devices/system/cpu/cpu{number}/topology"
@@ -106,6 +148,9 @@ class MachineBuilder:
     def node(self, number: int, *, cpus: str, memory_kib: int, distance: str | None = None) -> None:
         here = f"devices/system/node/node{number}"
         self.sys(f"{here}/cpulist", cpus)
+        self.sys(f"{here}/cpumap", _cpu_map(cpus))
+        for cpu in _numbers(cpus):
+            self.link(f"{here}/cpu{cpu}", f"devices/system/cpu/cpu{cpu}")
         free = memory_kib // 2
         self.sys(
             f"{here}/meminfo",
@@ -154,6 +199,7 @@ class MachineBuilder:
             self.sys(f"{here}/numa_node", numa_node)
         self.sys(f"{here}/config", _config_space(vendor, product, class_code))
         self.sys(f"{here}/uevent", _uevent(address, vendor, product, class_code, driver))
+        self.link(f"{here}/subsystem", "bus/pci")
         if driver is not None:
             self.link(f"{here}/driver", f"bus/pci/drivers/{driver}")
             self.link(f"bus/pci/drivers/{driver}/{address}", here)
@@ -162,6 +208,19 @@ class MachineBuilder:
             self.link(f"kernel/iommu_groups/{iommu_group}/devices/{address}", here)
         self.link(f"bus/pci/devices/{address}", here)
         return here
+
+    def root_port(self, address: str, *, numa_node: int | None, iommu_group: int) -> str:
+        """A bridge for a card to sit behind; returns its address."""
+        self.pci(
+            address,
+            vendor="8086",
+            product="347a",
+            class_code="060400",
+            numa_node=numa_node,
+            driver="pcieport",
+            iommu_group=iommu_group,
+        )
+        return address
 
     def virtual_function(self, pf: str, index: int, vf: str) -> None:
         """Tie two functions together as PF and VF."""
@@ -199,7 +258,10 @@ class MachineBuilder:
         }
         for attribute, value in values.items():
             self.sys(f"{here}/{attribute}", value)
+        self._interfaces += 1
+        self.sys(f"{here}/uevent", f"INTERFACE={name}\nIFINDEX={self._interfaces}")
         self.link(f"{here}/device", self.device(address))
+        self.link(f"{here}/subsystem", "class/net")
         self.link(f"class/net/{name}", here)
         return here
 
@@ -307,11 +369,31 @@ class MachineBuilder:
         self.sys(f"{here}/description", "num_heads=4, frl_config=45, framebuffer=1024M")
         self.link(f"class/mdev_bus/{address}", self.device(address))
 
-    def mdev(self, address: str, uuid: str, type_id: str) -> None:
+    def mdev(self, address: str, uuid: str, type_id: str, iommu_group: int | None = None) -> None:
         """A mediated device that exists; the caller sets `available_instances`."""
         here = f"{self.device(address)}/{uuid}"
+        self.sys(f"{here}/uevent", "DRIVER=vfio_mdev\nMODALIAS=mdev:")
+        self.link(f"{here}/subsystem", "bus/mdev")
+        self.link(f"{here}/driver", "bus/mdev/drivers/vfio_mdev")
+        self.link(f"bus/mdev/drivers/vfio_mdev/{uuid}", here)
         self.link(f"{here}/mdev_type", f"{self.device(address)}/mdev_supported_types/{type_id}")
         self.link(f"bus/mdev/devices/{uuid}", here)
+        if iommu_group is not None:
+            self.link(f"{here}/iommu_group", f"kernel/iommu_groups/{iommu_group}")
+            self.link(f"kernel/iommu_groups/{iommu_group}/devices/{uuid}", here)
+
+
+def _numbers(text: str) -> list[int]:
+    """Return the numbers of a list as the kernel writes it: 0-3,8."""
+    ranges = [part.split("-") for part in text.split(",") if part]
+    return [number for part in ranges for number in range(int(part[0]), int(part[-1]) + 1)]
+
+
+def _cpu_map(cpus: str) -> str:
+    """Return the mask of a list: words of 32 CPUs, the highest first."""
+    mask = sum(1 << cpu for cpu in _numbers(cpus))
+    words = max(1, (mask.bit_length() + 31) // 32)
+    return ",".join(f"{mask >> (32 * word) & 0xFFFFFFFF:08x}" for word in reversed(range(words)))
 
 
 def _config_space(vendor: str, product: str, class_code: str) -> bytes:

@@ -7,7 +7,6 @@ screen, which is no GPU.
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -48,17 +47,27 @@ NICS = (
 
 def build() -> MachineBuilder:
     machine = MachineBuilder()
-    machine.proc("sys/kernel/hostname", "two-cells.example.org")
+    machine.describe("two-cells.example.org")
+    machine.product("Example", "Two Cells")
     _cpus_and_memory(machine)
     group = 10
-    for address, port, cell, _, _ in GPUS:
-        _root_port(machine, port, cell, group)
+    for address, port, cell, uuid, serial in GPUS:
+        machine.root_port(port, numa_node=cell, iommu_group=group)
         machine.gpu(address, numa_node=cell, below=port, iommu_group=group + 1)
         for type_id, name, available in VGPU_TYPES:
             machine.mdev_type(address, type_id, name, available)
+        machine.nvml(
+            address,
+            uuid=uuid,
+            serial=serial,
+            model="Tesla T4",
+            compute_capability=[7, 5],
+            near_cells=[cell],
+            mig_enabled=None,
+        )
         group += 20
     for address, port, name, cell, mac in NICS:
-        _root_port(machine, port, cell, group)
+        machine.root_port(port, numa_node=cell, iommu_group=group)
         machine.nic(
             address, name, vfs=8, numa_node=cell, mac=mac, below=port, iommu_group=group + 1
         )
@@ -84,43 +93,8 @@ def _cpus_and_memory(machine: MachineBuilder) -> None:
     machine.huge_pages(None, 1048576, total=8, free=8)
 
 
-def _root_port(machine: MachineBuilder, address: str, cell: int, group: int) -> None:
-    machine.pci(
-        address,
-        vendor="8086",
-        product="347a",
-        class_code="060400",
-        numa_node=cell,
-        driver="pcieport",
-        iommu_group=group,
-    )
-
-
-def nvml() -> list[dict[str, object]]:
-    """What NVML would add to the GPUs, as a capture holds it."""
-    return [
-        {
-            "address": address,
-            "uuid": uuid,
-            "serial": serial,
-            "model": "Tesla T4",
-            "compute_capability": [7, 5],
-            "near_cells": [cell],
-            "mig_enabled": None,
-        }
-        for address, _, cell, uuid, serial in GPUS
-    ]
-
-
 def write(directory: Path) -> None:
     build().write(directory)
-    description = {
-        "format": 1,
-        "hostname": "two-cells.example.org",
-        "disk": {"path": "/var/lib/compute-agent/instances", "size_bytes": 2 * 1024**4},
-        "nvml": nvml(),
-    }
-    (directory / "capture.json").write_text(json.dumps(description, indent=1) + "\n")
 
 
 if __name__ == "__main__":
