@@ -4,7 +4,6 @@ HypervisorReading
 ├ capabilities        ─ HostCapabilities: cells, CPUs, the host's CPU model, emulators
 ├ domain_capabilities ─ DomainCapabilities for each (architecture, machine type)
 ├ guest_features      ─ CPU features that a guest gets under the options
-├ encryption          ─ EncryptedGuests: how many guests with SEV, SEV-ES, SEV-SNP, TDX
 └ devices             ─ NodeDevices: PCI functions, network interfaces, mediated devices
 
 Guest ── a domain, running or not, with all of the host that it holds
@@ -50,6 +49,8 @@ class HostCapabilities:
     """Empty: libvirt reports no topology."""
     cpus: tuple[Cpu, ...]
     emulators: tuple[Emulator, ...]
+    cpu_features: tuple[str, ...] = ()
+    """Features of the host's CPU that its model does not include."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,67 @@
+"""Elements of libvirt's XML documents, and the errors that malformed ones raise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from compute_agent.discovery.errors import FactMalformed
+
+_BYTES: Final[Mapping[str, int]] = {
+    "b": 1,
+    "bytes": 1,
+    **{name: 1000**power for power, name in enumerate(("KB", "MB", "GB", "TB"), 1)},
+    **{name: 1024**power for power, name in enumerate(("k", "M", "G", "T"), 1)},
+    **{name: 1024**power for power, name in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)},
+}
+
+
+def document(text: str, name: str) -> Element:
+    """Return the root element of a document.
+
+    :param name: of the document or of the call that returned it, for the message.
+    :raises FactMalformed: `text` is not XML.
+    """
+    try:
+        return ElementTree.fromstring(text)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise FactMalformed(name, text, f"an XML document ({error})") from error
+
+
+def number(text: str | None, name: str) -> int:
+    """Return a decimal number.
+
+    :param name: of the element or attribute, for the message.
+    :raises FactMalformed: there is none, or something else.
+    """
+    stripped = (text or "").strip()
+    if not (stripped.isascii() and stripped.isdecimal()) or len(stripped) > 19:
+        raise FactMalformed(name, text or "", "a decimal number")
+    return int(stripped)
+
+
+def kib(element: Element, name: str) -> int:
+    """Return the size that an element with the attribute `unit` (KiB if absent) holds, in KiB.
+
+    :raises FactMalformed: it is not a number, or its unit is unknown.
+    """
+    unit = element.get("unit", "KiB")
+    if unit not in _BYTES:
+        raise FactMalformed(f"{name}@unit", unit, "a unit such as KiB")
+    return number(element.text, name) * _BYTES[unit] // 1024
+
+
+def values(parent: Element | None, enum: str) -> Iterator[str]:
+    """Yield the values of `<enum name='...'><value>...</value></enum>` below `parent`."""
+    if parent is None:
+        return
+    for element in parent.findall("enum"):
+        if element.get("name") == enum:
+            yield from (value.text.strip() for value in element.findall("value") if value.text)
+
+
+def supported(element: Element | None) -> bool:
+    """Whether an element with the attribute `supported` is there and supported."""
+    return element is not None and element.get("supported") == "yes"

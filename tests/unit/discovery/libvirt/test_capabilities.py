@@ -1,0 +1,100 @@
+"""The host as libvirt's capabilities describe it."""
+
+from __future__ import annotations
+
+import pytest
+
+from compute_agent.discovery.errors import FactMalformed
+from compute_agent.discovery.facts import CellId, Cpu, CpuId, HugePages, NumaCell
+from compute_agent.discovery.libvirt.capabilities import parse, restricted
+from compute_agent.discovery.libvirt.facts import Emulator
+from tests.fixtures.libvirt_documents import (
+    AARCH64_CAPABILITIES,
+    LXC_CAPABILITIES,
+    X86_CAPABILITIES,
+)
+
+
+def test_cells_keep_their_numbers_pages_and_distances() -> None:
+    cells = parse(X86_CAPABILITIES).cells
+    assert [cell.id for cell in cells] == [0, 2, 5]
+    assert cells[0] == NumaCell(
+        id=CellId(0),
+        cpus=tuple(map(CpuId, (0, 1, 4, 5))),
+        memory_kib=65536000,
+        huge_pages=(HugePages(2048, 512), HugePages(1048576, 3)),
+        distances=((CellId(0), 10), (CellId(2), 21), (CellId(5), 28)),
+    )
+
+
+def test_a_cell_of_memory_alone_has_neither_cpus_nor_huge_pages() -> None:
+    cell = parse(X86_CAPABILITIES).cells[2]
+    assert (cell.cpus, cell.huge_pages, cell.memory_kib) == ((), (), 33554432)
+
+
+def test_the_smallest_pages_of_the_machine_are_not_huge() -> None:
+    assert parse(AARCH64_CAPABILITIES).cells[0].huge_pages == (HugePages(524288, 2),)
+
+
+def test_memory_is_read_in_the_unit_it_is_written_in() -> None:
+    assert parse(AARCH64_CAPABILITIES).cells[0].memory_kib == 32 * 1024**2
+
+
+def test_threads_of_a_core_are_siblings() -> None:
+    cpus = {cpu.id: cpu.siblings for cpu in parse(X86_CAPABILITIES).cpus}
+    assert cpus[CpuId(0)] == (0, 4)
+    assert cpus[CpuId(11)] == (11,)
+
+
+def test_cpus_that_are_offline_leave_cells_and_siblings() -> None:
+    online = tuple(map(CpuId, (0, 1, 4, 10)))
+    capabilities = restricted(parse(X86_CAPABILITIES), online)
+    assert [cell.cpus for cell in capabilities.cells] == [(0, 1, 4), (10,), ()]
+    assert capabilities.cpus[1] == Cpu(CpuId(1), (CpuId(1),))
+    assert [cpu.id for cpu in capabilities.cpus] == list(online)
+
+
+def test_the_cpu_model_is_read_with_what_it_has_beyond_its_name() -> None:
+    capabilities = parse(X86_CAPABILITIES)
+    assert (capabilities.arch, capabilities.vendor) == ("x86_64", "Intel")
+    assert capabilities.model == "Skylake-Server-IBRS"
+    assert capabilities.cpu_features == ("md-clear", "vmx")
+    assert capabilities.cpu_xml is not None
+    assert capabilities.cpu_xml.startswith("<cpu>")
+
+
+def test_emulators_have_kinds_of_guests_and_the_machine_types_that_aliases_mean() -> None:
+    assert parse(X86_CAPABILITIES).emulators == (
+        Emulator("aarch64", "/usr/bin/qemu-system-aarch64", ("qemu",), ("virt-7.2",)),
+        Emulator(
+            "x86_64",
+            "/usr/bin/qemu-system-x86_64",
+            ("kvm", "qemu"),
+            ("pc-i440fx-7.2", "pc-q35-7.2"),
+        ),
+    )
+
+
+def test_a_host_of_containers_has_neither_topology_nor_model() -> None:
+    capabilities = parse(LXC_CAPABILITIES)
+    assert (capabilities.cells, capabilities.cpus, capabilities.model) == ((), (), None)
+    assert capabilities.emulators == (Emulator("x86_64", "/usr/libexec/libvirt_lxc", ("lxc",), ()),)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("<cell id='2'>", "<cell id='0'>", "each cell once"),
+        ("<cell id='2'>", "<cell id='-2'>", "a decimal number"),
+        ("<cpu id='11'/>", "<cpu id='0'/>", "each CPU on one cell"),
+        ("siblings='0,4'", "siblings='0-'", "a list of CPUs"),
+        ("unit='KiB'>65536000", "unit='furlong'>65536000", "a unit such as KiB"),
+        ("<arch>x86_64</arch>", "", "host/cpu/arch"),
+        ("</capabilities>", "", "an XML document"),
+    ],
+)
+def test_a_malformed_document_is_an_error_that_names_the_place(
+    old: str, new: str, message: str
+) -> None:
+    with pytest.raises(FactMalformed, match=message):
+        parse(X86_CAPABILITIES.replace(old, new))
