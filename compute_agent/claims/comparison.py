@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from typing import Final
 
 from compute_agent.claims.cell_choice import cell_providers
-from compute_agent.claims.units import holdings, units_of
+from compute_agent.claims.units import holdings, is_visible, units_of
 from compute_agent.placement.amounts import Amounts, shortfalls
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.claim import AssignedUnit, Claim
 from compute_agent.virt.driver import InstanceDevices
+from compute_agent.virt.layout.nics import VF_CLASS
 
 Holders = Mapping[str, Amounts]
 """Provider uuid to what each consumer holds of it, by consumer and class."""
+
+COUNTED_BY_SOME: Final = frozenset({VF_CLASS})
+"""Classes that some schedulers allocate and others do not, as Nova's does not: an instance that
+holds none of such a class, on any provider of the node, differs in nothing."""
 
 
 def differences(
@@ -70,9 +76,12 @@ def _other_units(
     seen: Collection[AssignedUnit],
     held: Amounts,
 ) -> Iterator[str]:
-    named = {(unit.provider_uuid, unit.resource_class) for unit in units}
+    named = {(unit.provider_uuid, unit.resource_class) for unit in units if is_visible(unit)}
+    counted = {resource_class for classes in held.values() for resource_class in classes}
     has = Counter((unit.provider_uuid, unit.resource_class) for unit in seen)
     for uuid, resource_class in sorted(named):
+        if resource_class in COUNTED_BY_SOME and resource_class not in counted:
+            continue
         holds = held.get(uuid, {}).get(resource_class, 0)
         if has[uuid, resource_class] != holds:
             yield (

@@ -1,7 +1,8 @@
 """Named units of a host that are free: pure functions of what there is and who holds what.
 
 A provider may count things of which a guest gets certain ones: CPUs of its own, PCI functions,
-places for mediated devices (``0000:84:00.0/3``). They are in the provider's `resources`.
+places for mediated devices (``0000:84:00.0/3``), slices of a GPU (``MIG-...``). They are in the
+provider's `resources`. Which slice a guest has no hypervisor reports: only its claim names it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
+from compute_agent.discovery.facts import is_pci_address
 from compute_agent.placement.amounts import Amounts
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.claim import AssignedUnit
@@ -34,8 +36,9 @@ def holdings(
 ) -> dict[str, frozenset[AssignedUnit]]:
     """Return the units that each instance holds: what it was given, and what it is seen to have.
 
-    A mediated device does not show which place it took: it counts as one that its guest was given,
-    or else as any that is free.
+    Where a hypervisor gave a guest another unit than its claim names, the guest holds the one that
+    it is seen to have, instead of the other. A mediated device does not show which place it took:
+    it counts as one that its guest was given, or else as any that is free.
 
     :param claimed: by instance.
     :param guests: what the instances that run here have.
@@ -46,11 +49,14 @@ def holdings(
     for instance, devices in guests.items():
         cpus = {str(cpu) for cpu in devices.pinned_cpus}
         functions = {str(address) for address in devices.pci_addresses}
-        held_units.setdefault(instance, set()).update(
+        seen = {
             unit
             for unit in ordered
             if unit.name in (cpus if unit.resource_class == PCPU else functions)
-        )
+        }
+        given = held_units.setdefault(instance, set())
+        given -= set(_replaced(given, seen))
+        given |= seen
     taken = {unit for given in held_units.values() for unit in given}
     for instance, devices in sorted(guests.items()):
         for parent, amount in sorted(Counter(str(mdev.parent) for mdev in devices.mdevs).items()):
@@ -60,6 +66,23 @@ def holdings(
             held_units[instance].update(more)
             taken.update(more)
     return {instance: frozenset(given) for instance, given in held_units.items()}
+
+
+def is_visible(unit: AssignedUnit) -> bool:
+    """Whether a driver can see a guest have the unit: a CPU, a function, a mediated device."""
+    return unit.resource_class == PCPU or is_pci_address(unit.name.partition("/")[0])
+
+
+def _replaced(
+    given: Iterable[AssignedUnit], seen: Iterable[AssignedUnit]
+) -> Iterator[AssignedUnit]:
+    """Yield units that were given and in whose place the guest is seen to have others."""
+    others = Counter((unit.provider_uuid, unit.resource_class) for unit in set(seen) - set(given))
+    for unit in sorted(set(given) - set(seen), key=_by_number, reverse=True):
+        kind = unit.provider_uuid, unit.resource_class
+        if others[kind]:
+            others[kind] -= 1
+            yield unit
 
 
 def chosen(

@@ -40,6 +40,7 @@ _PCI_ADDRESS = re.compile(
     r"(?:(?P<domain>[0-9a-fA-F]{1,8}):)?"
     r"(?P<bus>[0-9a-fA-F]{1,2}):(?P<device>[0-9a-fA-F]{1,2})\.(?P<function>[0-7])"
 )
+_NORMALISED = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 def pci_address(text: str) -> PciAddress:
@@ -52,6 +53,11 @@ def pci_address(text: str) -> PciAddress:
         raise ValueError(f"{text!r} is not a PCI address such as 0000:81:00.0")
     domain, bus, device, function = (int(part or "0", 16) for part in match.groups())
     return PciAddress(f"{domain:04x}:{bus:02x}:{device:02x}.{function}")
+
+
+def is_pci_address(text: str) -> bool:
+    """Whether this is a PCI address as `pci_address` writes it."""
+    return _NORMALISED.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -4,6 +4,9 @@
      ├ <root>_0000:18:00.0       SRIOV_NET_VF              CUSTOM_PHYSNET_..., HW_NIC_...
      └ <root>_0000:18:00.1       SRIOV_NET_VF
 
+The units of SRIOV_NET_VF are the addresses of the functions that guests can have: all but the
+host's own, which are in the total and reserved.
+
 Bandwidth providers of Neutron's agents (<host>:NIC Switch agent:<interface>) are theirs.
 """
 
@@ -13,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from compute_agent.discovery.facts import HostTopology, NicCard, NicPort, PciAddress
+from compute_agent.discovery.facts import HostTopology, NicCard, NicPort, NicVf, PciAddress
 from compute_agent.virt.cpu_traits import standard_traits
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.options import NicOptions
@@ -92,14 +95,10 @@ def lay_out_nics(
         for address in card.ports:
             port = ports[address]
             whole = claims.get(address)
-            inventory: dict[str, WantedRecord] = {}
+            vfs: tuple[NicVf, ...] = ()
             if whole is None and counts_vfs:
-                inventory |= _vf_inventory(port, claims)
-            if options.report_bandwidth:
-                inventory |= _bandwidth(port, options.bandwidth_share)
-            yield _port(
-                root_name, keys[card.address], port, inventory, options, whole, pci_physnets
-            )
+                vfs = tuple(vf for vf in port.vfs if vf.address not in claims)
+            yield _port(root_name, keys[card.address], port, vfs, options, whole, pci_physnets)
 
 
 def _card_keys(cards: Sequence[NicCard]) -> dict[PciAddress, str]:
@@ -119,7 +118,7 @@ def _port(
     root_name: str,
     parent: str,
     port: NicPort,
-    inventory: dict[str, WantedRecord],
+    vfs: Sequence[NicVf],
     options: NicOptions,
     whole: PciClaim | None,
     pci_physnets: Mapping[PciAddress, str],
@@ -133,21 +132,22 @@ def _port(
         networks = {pci_physnets[f] for f in functions if f in pci_physnets}
     present = {trait for trait, has in traits.items() if has}
     present.update(physnet_trait(network) for network in networks)
+    bandwidth = _bandwidth(port, options.bandwidth_share) if options.report_bandwidth else {}
     return WantedProvider(
         port.address,
         names.pci_name(root_name, port.address),
         parent=parent,
-        inventory=inventory,
+        inventory=_vf_inventory(vfs) | bandwidth,
         traits=frozenset(present),
         absent_traits=frozenset({MANAGED, *(t for t, has in traits.items() if not has)}),
         # without a mapping an operator may have put the network there by hand
         absent_prefixes=(PHYSNET_PREFIX,) if networks else (),
         address=port.address,
+        units={VF_CLASS: tuple(vf.address for vf in vfs if not vf.in_use_by_host)} if vfs else {},
     )
 
 
-def _vf_inventory(port: NicPort, claims: Mapping[PciAddress, PciClaim]) -> dict[str, WantedRecord]:
-    vfs = [vf for vf in port.vfs if vf.address not in claims]
+def _vf_inventory(vfs: Sequence[NicVf]) -> dict[str, WantedRecord]:
     if not vfs:
         return {}
     return {VF_CLASS: WantedRecord(len(vfs), sum(vf.in_use_by_host for vf in vfs))}

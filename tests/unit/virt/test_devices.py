@@ -297,6 +297,8 @@ class TestNics:
         assert (card.inventory, card.traits, card.parent) == ({}, {"CUSTOM_NIC_ROOT"}, "numa:0")
         assert named(layout, PF0).parent == card.key
         assert totals(layout, PF0) == {"SRIOV_NET_VF": 8}
+        functions = tuple(vf.address for vf in nic_host().nics[0].vfs)
+        assert named(layout, PF0).units == {"SRIOV_NET_VF": functions}
         assert {"HW_NIC_SRIOV", "CUSTOM_VNIC_TYPE_DIRECT"} <= named(layout, PF0).traits
 
     def test_a_flat_host_has_no_cards_unless_asked_for(self) -> None:
@@ -314,8 +316,11 @@ class TestNics:
         port = facts.nics[0]
         used = tuple(replace(vf, in_use_by_host=vf.index < 3) for vf in port.vfs)
         facts = replace(facts, nics=(replace(port, vfs=used), *facts.nics[1:]))
-        record = named(lay_out("host1", facts, self.NESTED), PF0).inventory["SRIOV_NET_VF"]
+        provider = named(lay_out("host1", facts, self.NESTED), PF0)
+        record = provider.inventory["SRIOV_NET_VF"]
         assert (record.total, record.reserved) == (8, 3)
+        free = tuple(vf.address for vf in port.vfs[3:])
+        assert provider.units == {"SRIOV_NET_VF": free}, "what the host has no guest gets"
 
     def test_a_port_without_functions_is_there_for_its_traits(self) -> None:
         layout = lay_out("host1", nic_host(vfs_per_pf=0), self.NESTED)
