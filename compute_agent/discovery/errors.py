@@ -4,6 +4,7 @@
      ├ FactUnreadable        a file, directory or link could not be read
      │  └ FactMissing        ... because it is not there
      ├ FactMalformed         it was read, and is not what the kernel documents
+     ├ CallHangs             a call did not return in time
      ├ HypervisorUnreachable no connection, or a call that does not return
      └ CallFailed            the hypervisor rejected a call
         └ CallUnsupported    ... because it does not have it
@@ -41,6 +42,10 @@ class FactMalformed(DiscoveryError):
         self.path = path
         self.text = text
         self.expected = expected
+
+
+class CallHangs(DiscoveryError):
+    """A call did not return in time, or an earlier one to the same source has not returned."""
 
 
 class HypervisorUnreachable(DiscoveryError):

@@ -1,73 +1,270 @@
-"""A connection to libvirt whose calls come back: each returns, fails, or is given up."""
+"""A connection to libvirt whose calls come back: each returns, fails, or is given up.
+
+    not connected ──open──► open ──lost (daemon ended, keepalive unanswered)──► not connected
+        └── failed: not tried again before the back-off is over
+
+libvirt's event loop runs in a thread of its own, one for the process. It answers the keepalive and
+calls back when a connection is lost; nothing that could block runs in it.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from compute_agent.discovery.errors import CallFailed, CallUnsupported, HypervisorUnreachable
+from compute_agent.discovery.bounded_calls import TIMEOUT, BoundedCalls, step
+from compute_agent.discovery.errors import (
+    CallFailed,
+    CallHangs,
+    CallUnsupported,
+    HypervisorUnreachable,
+)
 
 if TYPE_CHECKING:
     import libvirt
 
+LOG = logging.getLogger(__name__)
+
 _Result = TypeVar("_Result")
 
-CALL_TIMEOUT: Final = 60.0
+CALL_TIMEOUT: Final = TIMEOUT
+FIRST_BACK_OFF: Final = 0.5
+LONGEST_BACK_OFF: Final = 10.0
+CLOSING: Final = 5.0
+"""Seconds in which a connection is closed, or left as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    """Probes that show that a daemon hangs, `interval * (count + 1)` seconds after it did.
+
+    :ivar interval: seconds without traffic before a probe is sent.
+    :ivar count: probes without an answer after which the connection is lost.
+    """
+
+    interval: int = 5
+    count: int = 3
 
 
 class Connection:
     """One connection, opened when it is first needed and again after it was lost.
+
+    Safe for threads. Objects that a call returned (domains, devices) are used within a call: any
+    method of theirs may ask the daemon.
 
     :param uri: of libvirt, as `qemu:///system`.
     :param read_only: for a program that changes nothing.
     :param timeout: seconds for one call.
     """
 
-    def __init__(self, uri: str, *, read_only: bool = False, timeout: float = CALL_TIMEOUT) -> None:
+    def __init__(
+        self,
+        uri: str,
+        *,
+        read_only: bool = False,
+        timeout: float = CALL_TIMEOUT,
+        keepalive: Keepalive = Keepalive(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.uri = uri
+        self.calls = BoundedCalls(f"libvirt at {uri}", timeout)
         self._read_only = read_only
-        self._timeout = timeout
+        self._keepalive = keepalive
+        self._clock = clock
         self._mutex = threading.Lock()
+        """Held while a connection is opened; never taken in the thread of the event loop."""
         self._connection: libvirt.virConnect | None = None
+        self._failure = ""
+        self._back_off = 0.0
+        self._next_try = clock()
+        self._on_open: list[Callable[[libvirt.virConnect], None]] = []
+        self._on_loss: list[Callable[[str], None]] = []
 
     def call(self, name: str, function: Callable[[libvirt.virConnect], _Result]) -> _Result:
         """Return what `function` returns for the open connection.
 
+        It runs in another thread, which is given up when it does not return in time.
+
         :param name: of the call, for messages and the status: getCapabilities, XMLDesc of ...
-        :raises HypervisorUnreachable: there is no connection, it was lost, or the call did not
-            return in time.
+        :raises HypervisorUnreachable: there is no connection, it was lost, or the call (or an
+            earlier one) did not return in time.
         :raises CallUnsupported: the hypervisor does not have the call.
         :raises CallFailed: it rejected the call.
         """
         import libvirt
 
+        def ask() -> _Result:
+            connection = self._opened()
+            step(name)
+            try:
+                return function(connection)
+            except libvirt.libvirtError as error:
+                if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
+                    raise CallUnsupported(name, str(error), error.get_error_code()) from error
+                if not connection.isAlive():
+                    raise HypervisorUnreachable(f"{name} at {self.uri}: {error}") from error
+                raise CallFailed(name, str(error), error.get_error_code()) from error
+
         try:
-            return function(self._open())
-        except libvirt.libvirtError as error:
-            if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
-                raise CallUnsupported(name, str(error), error.get_error_code()) from error
-            if self._connection is None or not self._connection.isAlive():
-                raise HypervisorUnreachable(f"{name} at {self.uri}: {error}") from error
-            raise CallFailed(name, str(error), error.get_error_code()) from error
+            return self.calls.run(name, ask)
+        except CallHangs as error:
+            raise HypervisorUnreachable(str(error)) from error
+
+    def watch(
+        self,
+        *,
+        opened: Callable[[libvirt.virConnect], None],
+        lost: Callable[[str], None],
+    ) -> None:
+        """Call `opened` for each connection from the next one on, and `lost` when one is lost.
+
+        :param opened: called before the first call on the connection; registers events.
+        :param lost: called with the reason in the thread of libvirt's event loop: it must neither
+            wait nor call libvirt.
+        """
+        self._on_open.append(opened)
+        self._on_loss.append(lost)
+
+    def is_open(self) -> bool:
+        """Whether there is a connection that was not lost; nothing is asked."""
+        connection = self._connection
+        return connection is not None and bool(connection.isAlive())
 
     def close(self) -> None:
-        """Close the connection, if it is open."""
+        """Close the connection, if it is open; the next call opens another."""
+        try:
+            self.calls.run("close", self._close, timeout=CLOSING)
+        except CallHangs as error:
+            LOG.warning("The connection is not closed, it ends with the process: %s.", error)
+
+    def _close(self) -> None:
         with self._mutex:
-            if self._connection is not None:
-                self._connection.close()
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                _let_go(connection)
+
+    def _opened(self) -> libvirt.virConnect:
+        """Return the connection, opened if necessary.
+
+        :raises HypervisorUnreachable: it cannot be opened, or could not a moment ago.
+        """
+        connection = self._connection
+        if connection is not None and connection.isAlive():
+            return connection
+        step("open")
+        with self._mutex:
+            connection = self._connection
+            if connection is not None:
+                if connection.isAlive():
+                    return connection
                 self._connection = None
+                _let_go(connection)
+            if self._clock() < self._next_try:
+                raise HypervisorUnreachable(self._failure)
+            self._connection = self._open()
+            return self._connection
 
     def _open(self) -> libvirt.virConnect:
         import libvirt
 
+        _prepare()
+        flags = libvirt.VIR_CONNECT_RO if self._read_only else 0
+        try:
+            connection = libvirt.openAuth(self.uri, _without_asking(), flags)
+        except libvirt.libvirtError as error:
+            self._failure = f"cannot connect to libvirt at {self.uri}: {error}"
+            self._back_off = min(max(FIRST_BACK_OFF, 2.0 * self._back_off), LONGEST_BACK_OFF)
+            self._next_try = self._clock() + self._back_off
+            raise HypervisorUnreachable(self._failure) from error
+        self._back_off = 0.0
+        self._equip("keepalive", lambda: self._probe(connection))
+        self._equip(
+            "close callback", lambda: connection.registerCloseCallback(_closed, self._on_loss)
+        )
+        for opened in self._on_open:
+            self._equip("events", partial(opened, connection))
+        return connection
+
+    def _probe(self, connection: libvirt.virConnect) -> None:
+        connection.setKeepAlive(self._keepalive.interval, self._keepalive.count)
+
+    def _equip(self, what: str, add: Callable[[], object]) -> None:
+        """Add something to a new connection that notices its loss, or changes, early."""
+        import libvirt
+
+        try:
+            add()
+        except libvirt.libvirtError as error:
+            LOG.debug("The connection to libvirt at %s has no %s: %s", self.uri, what, error)
+
+
+class _EventLoop:
+    """libvirt's own event loop, begun once in a process and never ended."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._begun = False
+
+    def begin(self) -> None:
+        """Begin, before the first connection is opened."""
+        import libvirt
+
         with self._mutex:
-            if self._connection is None or not self._connection.isAlive():
-                open_it = libvirt.openReadOnly if self._read_only else libvirt.open
-                try:
-                    self._connection = open_it(self.uri)
-                except libvirt.libvirtError as error:
-                    raise HypervisorUnreachable(
-                        f"cannot connect to libvirt at {self.uri}: {error}"
-                    ) from error
-            return self._connection
+            if self._begun:
+                return
+            # every error is raised as well; libvirt would also print it
+            libvirt.registerErrorHandler(lambda _context, _error: None, None)
+            libvirt.virEventRegisterDefaultImpl()
+            threading.Thread(target=self._run, name="libvirt events", daemon=True).start()
+            self._begun = True
+
+    def _run(self) -> None:
+        import libvirt
+
+        pause = threading.Event()
+        while True:
+            try:
+                libvirt.virEventRunDefaultImpl()
+            except Exception:
+                LOG.exception("libvirt's event loop failed; it goes on.")
+                pause.wait(1.0)
+
+
+_prepare: Final = _EventLoop().begin
+
+
+def _closed(_connection: libvirt.virConnect, reason: int, listeners: Any) -> None:
+    """Pass on that a connection was lost, in the thread of the event loop."""
+    import libvirt
+
+    why = {
+        libvirt.VIR_CONNECT_CLOSE_REASON_ERROR: "an error of the connection",
+        libvirt.VIR_CONNECT_CLOSE_REASON_EOF: "the daemon ended the connection",
+        libvirt.VIR_CONNECT_CLOSE_REASON_KEEPALIVE: "the daemon does not answer",
+    }
+    for lost in tuple(listeners):
+        lost(why.get(reason, f"reason {reason}"))
+
+
+def _without_asking() -> list[Any]:
+    """Return the credentials of `openAuth`: those of libvirt's auth.conf, nobody is prompted."""
+    import libvirt
+
+    kinds = [libvirt.VIR_CRED_AUTHNAME, libvirt.VIR_CRED_PASSPHRASE]
+    return [kinds, lambda _credentials, _data: -1, None]
+
+
+def _let_go(connection: libvirt.virConnect) -> None:
+    """Close a connection. A registered callback would keep it, and its memory."""
+    import libvirt
+
+    for end in (connection.unregisterCloseCallback, connection.close):
+        try:
+            end()
+        except libvirt.libvirtError as error:
+            LOG.debug("Closing a connection to libvirt: %s", error)

@@ -1,0 +1,244 @@
+"""Calls that may hang: each runs in a thread that is given up after a deadline.
+
+A file of a dead device or of a dead server, a driver of the vendor, a daemon that stopped: none of
+them can be interrupted from outside. The thread is left behind and the caller gets an error.
+
+    running ──► returned
+       └──► given up ──► returned late (its result is dropped)
+
+While a call is given up and has not returned, no other call to the same source is begun, so that
+threads do not pile up; the first call after it returned is made again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeVar
+
+from compute_agent.discovery.errors import CallHangs
+
+LOG = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+TIMEOUT: Final = 60.0
+"""Seconds that a call, or one step of it, may take."""
+NOTICEABLE: Final = 5.0
+"""Seconds after which a call that runs is shown as one that hangs."""
+IDLE: Final = 120.0
+"""Seconds after which a thread without work ends: a period of passes and more."""
+
+
+@dataclass(frozen=True, slots=True)
+class HungCall:
+    """A call that has not returned; `since` in seconds since the epoch."""
+
+    source: str
+    call: str
+    since: float
+
+    def __str__(self) -> str:
+        since = datetime.fromtimestamp(self.since, UTC).isoformat(timespec="seconds")
+        return f"{self.source}: {self.call} has not returned since {since}"
+
+
+class _Call:
+    """One call, in the hands of the thread that waits for it and of the one that runs it."""
+
+    def __init__(self, owner: BoundedCalls, name: str, function: Callable[[], Any]) -> None:
+        self.owner = owner
+        self.function: Callable[[], Any] | None = function
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.given_up = False
+        self.wake = threading.Lock()
+        """Free: there is something to look at for the caller."""
+        self.wake.acquire()
+        self.step(name)
+
+    def step(self, name: str) -> None:
+        self.name = name
+        self.began = time.monotonic()
+        self.wall = time.time()
+
+    def seen(self) -> HungCall:
+        return HungCall(self.owner.source, self.name, self.wall)
+
+
+class _Thread(threading.local):
+    """What the thread runs."""
+
+    call: _Call | None = None
+
+
+_this_thread = _Thread()
+
+
+def step(name: str) -> None:
+    """Name what the call of this thread does from now on, which gets a deadline of its own.
+
+    Without effect in a thread that runs no bounded call.
+    """
+    call = _this_thread.call
+    if call is not None:
+        call.step(name)
+
+
+class BoundedCalls:
+    """Calls to one source. Safe for threads.
+
+    :param source: in words, for messages: "libvirt at qemu:///system", "this machine".
+    :param timeout: seconds that a call, or one step of it, may take.
+    :param one_at_a_time: the source is not made for several threads; a call waits for others.
+    """
+
+    def __init__(
+        self, source: str, timeout: float = TIMEOUT, *, one_at_a_time: bool = False
+    ) -> None:
+        self.source = source
+        self._timeout = timeout
+        self._one_at_a_time = one_at_a_time
+        self._changed = threading.Condition()
+        self._running: dict[_Call, None] = {}
+        self._idle: list[SimpleQueue[_Call]] = []
+
+    def run(
+        self, name: str, function: Callable[[], _Result], *, timeout: float | None = None
+    ) -> _Result:
+        """Return what `function` returns, or raise what it raises.
+
+        A call inside another one to the same source is a step of that.
+
+        :param timeout: where it differs from that of all calls.
+        :raises CallHangs: it did not return in time, or an earlier one has not returned.
+        """
+        outer = _this_thread.call
+        if outer is not None and outer.owner is self:
+            outer.step(name)
+            return function()
+        call = _Call(self, name, function)
+        self._begin(call, timeout)
+        while not self._is_over(call):
+            left = call.began + self._limit(timeout) - time.monotonic()
+            if left <= 0.0:
+                self._give_up(call)
+            else:
+                call.wake.acquire(timeout=left)
+        if call.error is not None:
+            try:
+                raise call.error
+            finally:
+                # the traceback refers to this frame, and this frame to the error
+                del call
+        result: _Result = call.result
+        return result
+
+    def hanging(self) -> tuple[HungCall, ...]:
+        """Return the calls that have not returned for a noticeable time, the oldest first."""
+        now = time.monotonic()
+        with self._changed:
+            return tuple(
+                call.seen()
+                for call in self._running
+                if call.given_up or now - call.began >= NOTICEABLE
+            )
+
+    def stop_waiting(self) -> None:
+        """Give calls up that hang noticeably, from now on: the process is to end."""
+        with self._changed:
+            self._timeout = min(self._timeout, NOTICEABLE)
+            for call in self._running:
+                _wake(call)
+            self._changed.notify_all()
+
+    def _limit(self, timeout: float | None) -> float:
+        return self._timeout if timeout is None else min(timeout, self._timeout)
+
+    def _begin(self, call: _Call, timeout: float | None) -> None:
+        """Hand the call to a thread, when it is its turn."""
+        with self._changed:
+            while True:
+                hung_call = next((other for other in self._running if other.given_up), None)
+                if hung_call is not None:
+                    raise CallHangs(str(hung_call.seen()))
+                if not (self._one_at_a_time and self._running):
+                    break
+                left = call.began + self._limit(timeout) - time.monotonic()
+                if left <= 0.0:
+                    raise CallHangs(str(next(iter(self._running)).seen()))
+                self._changed.wait(left)
+            self._running[call] = None
+            call.step(call.name)
+            inbox = self._idle.pop() if self._idle else None
+        if inbox is None:
+            inbox = SimpleQueue()
+            threading.Thread(
+                target=self._work, args=(inbox,), name=f"calls to {self.source}", daemon=True
+            ).start()
+        inbox.put(call)
+
+    def _is_over(self, call: _Call) -> bool:
+        """Whether the call has returned.
+
+        :raises CallHangs: it was given up.
+        """
+        with self._changed:
+            if call.given_up:
+                raise CallHangs(str(call.seen()))
+            return call not in self._running
+
+    def _give_up(self, call: _Call) -> None:
+        with self._changed:
+            if call in self._running and not call.given_up:
+                call.given_up = True
+                LOG.error("%s; it is not waited for any longer.", call.seen())
+                self._changed.notify_all()
+
+    def _work(self, inbox: SimpleQueue[_Call]) -> None:
+        """Run calls in this thread, until there are none for some time."""
+        while True:
+            try:
+                call = inbox.get(timeout=IDLE)
+            except Empty:
+                with self._changed:
+                    if inbox in self._idle:
+                        self._idle.remove(inbox)
+                        return
+                continue
+            _this_thread.call = call
+            try:
+                assert call.function is not None
+                call.result = call.function()
+            except BaseException as error:  # noqa: BLE001 - it is the caller's
+                call.error = error
+            _this_thread.call = None
+            call.function = None
+            self._end(call, inbox)
+            del call
+
+    def _end(self, call: _Call, inbox: SimpleQueue[_Call]) -> None:
+        with self._changed:
+            del self._running[call]
+            self._idle.append(inbox)
+            if call.given_up:
+                LOG.info(
+                    "%s: %s returned after %.0f s; calls are made again.",
+                    *(self.source, call.name, time.monotonic() - call.began),
+                )
+                # nobody takes them, and they may hold what only this thread should let go
+                call.result = call.error = None
+            if self._one_at_a_time or call.given_up:
+                self._changed.notify_all()
+            _wake(call)
+
+
+def _wake(call: _Call) -> None:
+    """Make the caller look; the mutex of the source is held."""
+    if call.wake.locked():
+        call.wake.release()
