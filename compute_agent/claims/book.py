@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.claims import comparison
-from compute_agent.claims import guests as presence
+from compute_agent.claims import guests as running_guests
 from compute_agent.claims.cell_choice import (
     CellPolicy,
     CellUse,
@@ -153,7 +153,7 @@ class ClaimBook:
         tree, root = self._tracker.reported(node)
         claims = self.claims()
         here = [claim for claim in claims if claim.node == node]
-        guests = presence.guests(self._driver, here)
+        guests = running_guests.guests(self._driver, here)
         return comparison.differences(tree, root, holders, guests, claims)
 
     def check_assigned(self, node: str) -> None:
@@ -399,7 +399,7 @@ class ClaimBook:
         return used
 
     def _guests(self) -> dict[str, InstanceDevices]:
-        guests = presence.guests(self._driver, self.claims())
+        guests = running_guests.guests(self._driver, self.claims())
         return {uuid: devices for uuid, devices in guests.items() if devices is not None}
 
 

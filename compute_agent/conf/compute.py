@@ -111,8 +111,8 @@ traits COMPUTE_IMAGE_TYPE_* of these are taken off.
         default=10,
         min=0,
         help="""
-Instances in a row whose build failed on this host, as whoever dropped their claims said, after
-which the agent disables the host. Failures of one image alone do not count. 0: never.
+Instances in a row whose build failed on this host, as reported when their claims were dropped,
+after which the agent disables the host. Failures of one image alone do not count. 0: never.
 """,
     ),
     cfg.BoolOpt(

@@ -131,8 +131,8 @@ With nova, groups nova and neutron say how these services are reached.
         "instance_file",
         help="""
 The file of all instances and unfinished migrations of the cloud where instance_source is file:
-one uuid or one JSON object per line, replaced as a whole by whoever writes it. The agent takes
-nothing for gone that was written to placement after the file, or less than audit_grace before.
+one uuid or one JSON object per line, replaced as a whole when it changes. The agent takes nothing
+for gone that was written to placement after the file, or less than audit_grace before.
 """,
     ),
 ]

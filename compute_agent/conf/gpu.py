@@ -20,7 +20,7 @@ gpu_opts = [
 Whether NVIDIA's management library (NVML) adds to what sysfs says of a GPU.
 
 It gives model, memory, stable uuid, compute capability and MIG. Set never where the library hangs
-or is unwanted; the GPUs are reported all the same.
+or is unwanted; the GPUs are still reported.
 """,
     ),
     cfg.StrOpt(

@@ -105,7 +105,7 @@ def _add_commands(subparsers: Any) -> None:
             f"{AUDIT_NEEDS_A_PERSON} something is wrong that needs a decision."
         ),
     )
-    check.add_argument("--repair", action="store_true", help="compute derived data anew")
+    check.add_argument("--repair", action="store_true", help="compute derived data again")
     check.set_defaults(run=_audit)
 
 

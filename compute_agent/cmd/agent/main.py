@@ -108,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     drop.add_argument("consumer", metavar="UUID", help="of the instance, or of the migration")
     _command(commands, "enable", _enable, "let the host be scheduled to")
     disable = _command(commands, "disable", _disable, "let nothing new be scheduled to the host")
-    disable.add_argument("--reason", default="", help="shown to whoever asks why")
+    disable.add_argument("--reason", default="", help="shown with the status of the host")
     fault = _command(commands, "clear-fault", _clear_fault, "give a broken device out again")
     fault.add_argument("provider", help="uuid or name of the device's resource provider")
     doctor = _command(commands, "doctor", _doctor, "check what could be wrong; changes nothing")

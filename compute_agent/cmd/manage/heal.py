@@ -116,7 +116,7 @@ def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--force-overcommit",
         action="store_true",
-        help="where a host is full, ask placement all the same; no allocation ratio is raised, so "
+        help="where a host is full, ask placement anyway; no allocation ratio is raised, so "
         "placement refuses what exceeds its capacity and the refusal is reported",
     )
 
