@@ -54,12 +54,10 @@ def guests(driver: ComputeDriver, claims: Iterable[Claim]) -> dict[str, Instance
 
     Where the driver does not list its guests, those with a claim are asked for.
     """
-    listed = driver.list_instance_uuids()
+    listed = driver.get_devices_of_instances()
     if listed is None:
         return {c.instance: driver.get_instance_devices(c.instance) for c in claims}
-    devices_of = {uuid: driver.get_instance_devices(uuid) for uuid in listed}
-    # one without devices ended since it was listed
-    return {uuid: devices for uuid, devices in devices_of.items() if devices is not None}
+    return dict(listed)
 
 
 def cannot_tell(driver: ComputeDriver) -> str:

@@ -214,8 +214,26 @@ class ComputeDriver(ABC):
         return None
 
     def get_instance_devices(self, uuid: str) -> InstanceDevices | None:  # noqa: ARG002 (contract)
-        """Return what of the host a guest holds; None = no guest of that name runs here."""
+        """Return what of the host a guest holds; None = no guest with that uuid is here.
+
+        :raises HypervisorUnavailable: unknown at the moment. A guest that may hold something of
+            which nothing is known is never taken for one that holds nothing.
+        """
         return None
+
+    def get_devices_of_instances(self) -> dict[str, InstanceDevices] | None:
+        """Return what of the host each guest holds, by uuid; None: the driver does not list guests.
+
+        A driver that can look at all guests at once does so here.
+
+        :raises HypervisorUnavailable: as the two calls that it stands for.
+        """
+        listed = self.list_instance_uuids()
+        if listed is None:
+            return None
+        devices_of = {uuid: self.get_instance_devices(uuid) for uuid in listed}
+        # one without devices ended since it was listed
+        return {uuid: devices for uuid, devices in devices_of.items() if devices is not None}
 
     def watch(self, changed: Callable[[str], None]) -> None:  # noqa: B027
         """Report changes from now on, until `cleanup_host`: the agent looks again at once.

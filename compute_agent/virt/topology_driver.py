@@ -108,6 +108,11 @@ class TopologyDriver(ComputeDriver):
         with self.one_reading(""):
             yield
 
+    @property
+    def in_pass(self) -> bool:
+        """Whether this thread reads for a pass, and each thing once."""
+        return self._pass.readings is not None
+
     def once_per_pass(self, what: str, read: Callable[[], _Read]) -> _Read:
         """Return what `read` returned in this pass; outside a pass, read. Raises as `read`."""
         readings = self._pass.readings
@@ -367,12 +372,8 @@ class TopologyDriver(ComputeDriver):
             )
 
     def _guests(self) -> dict[str, InstanceDevices]:
-        """Return what the guests hold that are known to run here."""
-        return {
-            uuid: devices
-            for uuid in self.list_instance_uuids() or ()
-            if (devices := self.get_instance_devices(uuid)) is not None
-        }
+        """Return what the guests hold that are known to be here."""
+        return self.get_devices_of_instances() or {}
 
     def _has_pinned_guests(self) -> bool:
         return any(devices.pinned_cpus for devices in self._guests().values())

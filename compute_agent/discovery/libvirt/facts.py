@@ -176,19 +176,26 @@ class Guest:
     uuid: str
     name: str
     running: bool
-    """It has a process that holds CPUs and memory; paused guests do too."""
+    """It has a process that holds CPUs and memory; a paused guest has one too."""
     vcpus: int
+    """At most: those that are unplugged now are counted."""
     memory_kib: int
     vcpu_pins: tuple[tuple[int, tuple[CpuId, ...]], ...] = ()
-    """vCPU -> host CPUs that it may run on; vCPUs that may run anywhere are left out."""
-    dedicated: bool = False
-    """Each vCPU is pinned to one CPU that is its own."""
+    """vCPU -> host CPUs that it alone is pinned to, as they are now while it runs."""
+    cpuset: tuple[CpuId, ...] = ()
+    """Host CPUs for the vCPUs without a pin; empty = all."""
+    emulator_cpus: tuple[CpuId, ...] = ()
+    """Host CPUs for the threads that are not vCPUs; empty = as the vCPUs."""
     numa_cells: tuple[tuple[CellId, int, int], ...] = ()
     """(host cell, vCPUs, memory KiB) that it is bound to; empty = it floats."""
     page_size_kib: int | None = None
-    """Size of the huge pages its memory is in; None = ordinary memory."""
+    """Size of the huge pages that all its memory is in; None = ordinary memory."""
     pci_addresses: tuple[PciAddress, ...] = ()
-    """Host functions that are passed through, those of interfaces included, ascending."""
+    """Host functions that are passed through, those of interfaces and disks included, ascending."""
+    host_interfaces: tuple[str, ...] = ()
+    """Network interfaces of the host that only this guest sends through, by name."""
+    vdpa_devices: tuple[str, ...] = ()
+    """Paths of character devices, as /dev/vhost-vdpa-0."""
     mdevs: tuple[GuestMdev, ...] = ()
     encrypted: str | None = None
     """Type of its launch security."""

@@ -2,22 +2,103 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
+from compute_agent.discovery.facts import CpuId
+from compute_agent.discovery.libvirt import domain
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.facts import Guest
 
+if TYPE_CHECKING:
+    import libvirt
 
-def read(connection: Connection) -> tuple[Guest, ...]:
-    """Return every domain of the hypervisor, running or not, by uuid.
+
+@dataclass(frozen=True, slots=True)
+class GuestReading:
+    """One look at all guests.
+
+    :ivar guests: by uuid.
+    :ivar unread: by uuid, why the description of a guest that is here cannot be had or understood:
+        it may hold anything.
+    """
+
+    guests: Mapping[str, Guest] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
+
+
+def uuids(connection: Connection) -> list[str]:
+    """Return the uuids of all domains, running or not.
 
     :raises DiscoveryError: libvirt does not list them now.
     """
-    return tuple(
-        Guest(
-            uuid=domain.UUIDString(),
-            name=domain.name(),
-            running=bool(domain.isActive()),
-            vcpus=int(domain.maxVcpus()),
-            memory_kib=int(domain.maxMemory()),
-        )
-        for domain in connection.call("listAllDomains", lambda c: c.listAllDomains())
-    )
+    return sorted(handle.UUIDString() for handle in _handles(connection))
+
+
+def read(connection: Connection) -> GuestReading:
+    """Describe every domain, running or not. One that ends meanwhile is left out.
+
+    :raises DiscoveryError: libvirt does not list them now, or the connection is lost.
+    """
+    guests: dict[str, Guest] = {}
+    unread: dict[str, str] = {}
+    for handle in _handles(connection):
+        uuid = str(handle.UUIDString())
+        try:
+            guest = _described(connection, uuid, handle)
+        except (CallFailed, FactMalformed) as error:
+            unread[uuid] = str(error)
+            continue
+        if guest is not None:
+            guests[uuid] = guest
+    return GuestReading(guests, unread)
+
+
+def read_one(connection: Connection, uuid: str) -> Guest | None:
+    """Describe a domain; None: there is none with that uuid.
+
+    :raises FactMalformed: its description cannot be understood.
+    :raises DiscoveryError: it cannot be had.
+    """
+    try:
+        handle = connection.call(f"lookup of guest {uuid}", lambda c: c.lookupByUUIDString(uuid))
+    except CallFailed as error:
+        if not _is_gone(error):
+            raise
+        return None
+    return _described(connection, uuid, handle)
+
+
+def online_cpus(connection: Connection) -> tuple[CpuId, ...]:
+    """Return the CPUs that a guest without a CPU set may run on; empty = unknown.
+
+    :raises DiscoveryError: libvirt does not report them now.
+    """
+    try:
+        _count, is_online, _online = connection.call("getCPUMap", lambda c: c.getCPUMap())
+    except CallUnsupported:
+        return ()
+    return tuple(CpuId(cpu) for cpu, online in enumerate(is_online) if online)
+
+
+def _handles(connection: Connection) -> list[libvirt.virDomain]:
+    handles = connection.call("listAllDomains", lambda c: list(c.listAllDomains()))
+    return sorted(handles, key=lambda handle: str(handle.UUIDString()))
+
+
+def _described(connection: Connection, uuid: str, handle: libvirt.virDomain) -> Guest | None:
+    try:
+        xml = connection.call(f"XMLDesc of guest {uuid}", lambda _: str(handle.XMLDesc()))
+    except CallFailed as error:
+        if not _is_gone(error):
+            raise
+        return None
+    return domain.parse(xml)
+
+
+def _is_gone(error: CallFailed) -> bool:
+    import libvirt
+
+    return error.code == int(libvirt.VIR_ERR_NO_DOMAIN)

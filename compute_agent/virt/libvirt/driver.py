@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt import guests, source
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.facts import Emulator, Guest, HypervisorReading
+from compute_agent.discovery.libvirt.guests import GuestReading
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.libvirt.holdings import holdings
@@ -98,15 +99,14 @@ class LibvirtDriver(TopologyDriver):
         self._notice_name(reading.hostname)
         return reading
 
-    def guests(self) -> tuple[Guest, ...]:
+    def guests(self) -> GuestReading:
         """Return the guests of this pass, running or not.
 
         :raises HypervisorUnavailable: they are unknown at the moment.
         """
-        try:
-            return self.once_per_pass("guests", lambda: guests.read(self.connection))
-        except DiscoveryError as error:
-            raise errors.HypervisorUnavailable(f"{error}.") from error
+        return self.once_per_pass(
+            "guests", lambda: self._ask_for_guests(lambda: guests.read(self.connection))
+        )
 
     def current_options(self) -> LayoutOptions:
         if self._machine is None:
@@ -117,7 +117,7 @@ class LibvirtDriver(TopologyDriver):
         with self.same_reading():
             facts = super().get_available_resource(nodename)
             reading = self.hypervisor()
-            running_guests = [guest for guest in self.guests() if guest.running]
+            running_guests = [guest for guest in self.guests().guests.values() if guest.running]
         return {
             **facts,
             "hypervisor_type": reading.hypervisor,
@@ -128,13 +128,44 @@ class LibvirtDriver(TopologyDriver):
         }
 
     def list_instance_uuids(self) -> list[str] | None:
-        return [guest.uuid for guest in self.guests()]
+        if self.in_pass:
+            return sorted([*self.guests().guests, *self.guests().unread])
+        return self._ask_for_guests(lambda: guests.uuids(self.connection))
 
     def get_instance_devices(self, uuid: str) -> InstanceDevices | None:
-        return next((holdings(guest) for guest in self.guests() if guest.uuid == uuid), None)
+        if self.in_pass:
+            reading = self.guests()
+            self._refuse_unread({uuid: reading.unread[uuid]} if uuid in reading.unread else {})
+            guest = reading.guests.get(uuid)
+        else:
+            guest = self._ask_for_guests(lambda: guests.read_one(self.connection, uuid))
+        return None if guest is None else self._holdings(guest)
 
-    def _guests(self) -> dict[str, InstanceDevices]:
-        return {guest.uuid: holdings(guest) for guest in self.guests()}
+    def get_devices_of_instances(self) -> dict[str, InstanceDevices] | None:
+        with self.same_reading():
+            reading = self.guests()
+            self._refuse_unread(reading.unread)
+            return {uuid: self._holdings(guest) for uuid, guest in reading.guests.items()}
+
+    def _holdings(self, guest: Guest) -> InstanceDevices:
+        online = self.once_per_pass(
+            "online CPUs", lambda: self._ask_for_guests(lambda: guests.online_cpus(self.connection))
+        )
+        return holdings(guest, self.options.cpu_sets, online)
+
+    def _refuse_unread(self, unread: Mapping[str, str]) -> None:
+        if unread:
+            reasons = "; ".join(f"guest {uuid}: {why}" for uuid, why in sorted(unread.items()))
+            raise errors.HypervisorUnavailable(
+                f"What guests of the hypervisor at {self.settings.uri} hold cannot be seen: "
+                f"{reasons}. Look at them with `virsh dumpxml UUID`."
+            )
+
+    def _ask_for_guests(self, question: Callable[[], _Answer]) -> _Answer:
+        try:
+            return question()
+        except DiscoveryError as error:
+            raise errors.HypervisorUnavailable(f"{error}.") from error
 
     def _ask(self, question: Callable[[], _Answer]) -> _Answer:
         try:

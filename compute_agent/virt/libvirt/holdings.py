@@ -1,11 +1,67 @@
-"""What of the host a guest holds, in the terms of the contract with drivers."""
+"""What of the host a guest holds, in the terms of the contract with drivers.
+
+A guest that is shut off holds what a running one does, since nobody else may get it: its
+allocations remain until it is deleted, and it starts with the same CPUs, cells and devices. It
+floats nowhere, though: the CPUs that it may run on are chosen when it starts.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
+from typing import Final
+
 from compute_agent.discovery.libvirt.facts import Guest
-from compute_agent.virt.driver import InstanceDevices
+from compute_agent.virt.cpu_sets import CpuSets
+from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
+
+NO_SETS: Final = CpuSets()
+_KIB_PER_MIB: Final = 1024
 
 
-def holdings(guest: Guest) -> InstanceDevices:
-    """Return what the guest holds exclusively, and where it floats."""
-    return InstanceDevices(pci_addresses=guest.pci_addresses)
+def holdings(
+    guest: Guest, sets: CpuSets = NO_SETS, online: Collection[int] = ()
+) -> InstanceDevices:
+    """Return what the guest holds exclusively, and where it floats.
+
+    A vCPU has a CPU of its own if it is pinned to that one alone and no other vCPU of the guest is:
+    so a guest that Nova pins is described, the dedicated part of one with mixed CPUs, and one that
+    a script pinned. A range of CPUs, or one CPU for all vCPUs, is a place to float on.
+
+    :param sets: a dedicated CPU on which a guest with CPUs of its own runs its emulator threads is
+        its own as well, if none of its vCPUs has it.
+    :param online: CPUs for a guest that may run anywhere; empty = unknown.
+    """
+    alone = Counter(cpus[0] for _vcpu, cpus in guest.vcpu_pins if len(cpus) == 1)
+    own = {
+        vcpu: cpus[0] for vcpu, cpus in guest.vcpu_pins if len(cpus) == 1 and alone[cpus[0]] == 1
+    }
+    pinned: set[int] = set(own.values())
+    if pinned:
+        pinned.update((sets.dedicated or frozenset()).intersection(guest.emulator_cpus))
+    return InstanceDevices(
+        pinned_cpus=tuple(sorted(pinned)),
+        floating_cpus=_floating_cpus(guest, own, online),
+        cells=tuple(
+            CellUse(cell, vcpus, memory_kib // _KIB_PER_MIB)
+            for cell, vcpus, memory_kib in guest.numa_cells
+        ),
+        page_size_kib=guest.page_size_kib,
+        pci_addresses=guest.pci_addresses,
+        mdevs=tuple(
+            MdevUse(mdev.uuid, mdev.parent, mdev.type_id)
+            for mdev in guest.mdevs
+            if mdev.parent is not None
+        ),
+    )
+
+
+def _floating_cpus(guest: Guest, own: Collection[int], online: Collection[int]) -> tuple[int, ...]:
+    if not guest.running:
+        return ()
+    pins = dict(guest.vcpu_pins)
+    cpus: set[int] = set()
+    for vcpu in range(guest.vcpus):
+        if vcpu not in own:
+            cpus.update(pins.get(vcpu) or guest.cpuset or online)
+    return tuple(sorted(cpus))

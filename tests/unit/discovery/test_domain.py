@@ -1,0 +1,185 @@
+"""A domain's description is read as a guest with all of the host that it holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from compute_agent.discovery.errors import FactMalformed
+from compute_agent.discovery.libvirt.domain import parse
+
+from .domain_xml import GUEST_ADDRESS, NOVA_PINNED, UUID, domain_xml, source_address
+
+
+def test_a_guest_that_nova_pins_has_its_cpus_its_cell_and_its_pages() -> None:
+    guest = parse(domain_xml(*NOVA_PINNED, id=3))
+    assert (guest.uuid, guest.name, guest.running) == (UUID, "a-guest", True)
+    assert (guest.vcpus, guest.memory_kib) == (4, 4 << 20)
+    assert guest.vcpu_pins == ((0, (5,)), (1, (13,)), (2, (6,)), (3, (14,)))
+    assert guest.emulator_cpus == (5, 6, 13, 14)
+    assert guest.numa_cells == ((1, 4, 4 << 20),)
+    assert guest.page_size_kib == 1048576
+
+
+def test_a_guest_without_any_of_it_floats_in_ordinary_memory() -> None:
+    guest = parse(domain_xml())
+    assert not guest.running
+    assert (guest.vcpu_pins, guest.cpuset, guest.numa_cells) == ((), (), ())
+    assert guest.page_size_kib is None
+    assert guest.pci_addresses == ()
+
+
+def test_the_common_cpu_set_is_that_of_vcpus_without_a_pin() -> None:
+    guest = parse(domain_xml(vcpu="<vcpu placement='static' cpuset='0-2,8' current='2'>4</vcpu>"))
+    assert guest.cpuset == (0, 1, 2, 8)
+    assert guest.vcpus == 4
+
+
+@pytest.mark.parametrize(
+    ("numatune", "guest_cells", "expected"),
+    [
+        (
+            "<memory mode='strict' nodeset='0-1'/><memnode cellid='0' mode='strict' nodeset='1'/>"
+            "<memnode cellid='1' mode='strict' nodeset='0'/>",
+            "<cell id='0' cpus='0-2' memory='3145728' unit='KiB'/>"
+            "<cell id='1' cpus='3' memory='1048576' unit='KiB'/>",
+            ((0, 1, 1 << 20), (1, 3, 3 << 20)),
+        ),
+        ("<memory mode='strict' nodeset='1'/>", "", ((1, 4, 4 << 20),)),
+        ("<memory mode='restrictive' nodeset='1'/>", "", ((1, 4, 4 << 20),)),
+        ("<memory mode='preferred' nodeset='1'/>", "", ()),
+        ("<memory mode='strict' nodeset='0-1'/>", "", ()),
+        ("<memory mode='strict' placement='auto'/>", "", ()),
+        (
+            "<memnode cellid='0' mode='strict' nodeset='1'/>",
+            "<cell id='0' cpus='0-1' memory='2097152' unit='KiB'/>"
+            "<cell id='1' cpus='2-3' memory='2097152' unit='KiB'/>",
+            (),
+        ),
+        (
+            "<memory mode='strict' nodeset='1'/>",
+            "<cell id='0' cpus='0-1' memory='2097152' unit='KiB'/>"
+            "<cell id='1' cpus='2-3' memory='2097152' unit='KiB'/>",
+            ((1, 4, 4 << 20),),
+        ),
+        (
+            "<memory mode='strict' nodeset='1'/>",
+            "<cell id='0' cpus='0-3' memory='2097152' unit='KiB'/>"
+            "<cell id='1' memory='2097152' unit='KiB'/>",
+            ((1, 4, 4 << 20),),
+        ),
+    ],
+    ids=[
+        "a cell of the host for each of the guest",
+        "a guest without cells",
+        "by the control group alone",
+        "only preferred",
+        "any of several cells",
+        "chosen by numad",
+        "a part that floats",
+        "all cells of the guest on one",
+        "a cell of memory alone",
+    ],
+)
+def test_a_guest_is_bound_to_cells_that_its_memory_cannot_leave(
+    numatune: str, guest_cells: str, expected: object
+) -> None:
+    cpu = f"<cpu><numa>{guest_cells}</numa></cpu>" if guest_cells else ""
+    assert parse(domain_xml(f"<numatune>{numatune}</numatune>", cpu)).numa_cells == expected
+
+
+TWO_CELLS = (
+    "<cpu><numa><cell id='0' cpus='0-1' memory='2097152' unit='KiB'/>"
+    "<cell id='1' cpus='2-3' memory='2097152' unit='KiB'/></numa></cpu>"
+)
+
+
+@pytest.mark.parametrize(
+    ("pages", "expected"),
+    [
+        ("<page size='1048576' unit='KiB'/>", 1048576),
+        ("", 2048),
+        ("<page size='2048' unit='KiB' nodeset='0-1'/>", 2048),
+        ("<page size='2048' unit='KiB' nodeset='1'/>", None),
+        (
+            "<page size='2048' unit='KiB' nodeset='0'/>"
+            "<page size='1048576' unit='KiB' nodeset='1'/>",
+            None,
+        ),
+    ],
+    ids=["for all", "size left open", "for each cell", "for a part", "several sizes"],
+)
+def test_pages_have_one_size_or_none_is_reported(pages: str, expected: int | None) -> None:
+    backing = f"<memoryBacking><hugepages>{pages}</hugepages></memoryBacking>"
+    assert parse(domain_xml(backing, TWO_CELLS)).page_size_kib == expected
+
+
+def test_functions_are_those_of_the_host_however_they_are_passed_through() -> None:
+    devices = (
+        f"<hostdev mode='subsystem' type='pci' managed='yes'>"
+        f"{source_address(0x82, 0x10, 3)}{GUEST_ADDRESS}</hostdev>"
+        f"<hostdev mode='subsystem' type='pci' managed='no'>"
+        f"{source_address(0xE1, domain=0x10000)}</hostdev>"
+        f"<interface type='hostdev' managed='yes'>"
+        f"{source_address(0x18, 2, 1)}{GUEST_ADDRESS}</interface>"
+        f"<disk type='nvme' device='disk'><source type='pci' managed='yes' namespace='1'>"
+        f"<address domain='0x0000' bus='0x01' slot='0x00' function='0x0'/></source>"
+        f"{GUEST_ADDRESS}</disk>"
+        f"<interface type='bridge'><source bridge='br0'/>{GUEST_ADDRESS}</interface>"
+        "<hostdev mode='subsystem' type='usb'><source><address bus='1' device='2'/></source>"
+        "</hostdev>"
+    )
+    assert parse(domain_xml(devices=devices)).pci_addresses == (
+        "0000:01:00.0",
+        "0000:18:02.1",
+        "0000:82:10.3",
+        "10000:e1:00.0",
+    )
+
+
+def test_an_interface_of_a_pool_shows_the_function_that_it_has_while_it_runs() -> None:
+    chosen = f"<interface type='hostdev'>{source_address(0x18, 2, 4)}{GUEST_ADDRESS}</interface>"
+    at_rest = "<interface type='network'><source network='vf-pool'/></interface>"
+    assert parse(domain_xml(devices=chosen, id=1)).pci_addresses == ("0000:18:02.4",)
+    assert parse(domain_xml(devices=at_rest)).pci_addresses == ()
+
+
+def test_mediated_devices_interfaces_of_the_host_and_memory_of_its_own_are_named() -> None:
+    mdev = "3627463d-b7f0-4fea-b468-f1da537d301b"
+    guest = parse(
+        domain_xml(
+            "<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>",
+            devices=f"<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
+            f"<source><address uuid='{mdev}'/></source></hostdev>"
+            "<interface type='direct'><source dev='ens1f0v2' mode='passthrough'/></interface>"
+            "<interface type='direct'><source dev='ens1f1' mode='bridge'/></interface>"
+            "<interface type='vdpa'><source dev='/dev/vhost-vdpa-0'/></interface>"
+            "<memory model='nvdimm'><source><path>/dev/dax0.1</path><pmem/></source></memory>"
+            "<memory model='dimm'/>",
+        )
+    )
+    assert [device.uuid for device in guest.mdevs] == [mdev]
+    assert guest.host_interfaces == ("ens1f0v2",)
+    assert guest.vdpa_devices == ("/dev/vhost-vdpa-0",)
+    assert guest.pmem_paths == ("/dev/dax0.1",)
+    assert guest.encrypted == "sev"
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        "<domain",
+        "<network/>",
+        "<domain><name>x</name></domain>",
+        domain_xml("<cputune><vcpupin vcpu='0' cpuset='a'/></cputune>"),
+        domain_xml(vcpu="<vcpu>many</vcpu>"),
+        domain_xml().replace("4194304", "lots"),
+        domain_xml().replace("KiB", "furlong"),
+        domain_xml(
+            devices="<hostdev type='pci'><source><address bus='x'/></source></hostdev>",
+        ),
+        domain_xml("<numatune><memory nodeset='-1'/></numatune>"),
+    ],
+)
+def test_a_description_that_is_not_understood_wholly_is_not_taken_in_part(xml: str) -> None:
+    with pytest.raises(FactMalformed):
+        parse(xml)
