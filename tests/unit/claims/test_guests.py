@@ -10,7 +10,7 @@ from compute_agent import errors
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.claims.guests import guests, presence
 from compute_agent.state.claim import Claim
-from compute_agent.virt.driver import InstanceDevices
+from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 
 NOW = 1_000_000.0
 RUNS, BUILT, OLD, MOVE = (str(uuid.UUID(int=number)) for number in range(1, 5))
@@ -23,11 +23,30 @@ def claim(consumer: str, age: float, instance: str = "") -> Claim:
 CLAIMS = [claim(BUILT, 60), claim(OLD, 7200), claim(MOVE, 60, RUNS)]
 
 
-def driver(listed: list[str] | None) -> Any:
-    return SimpleNamespace(
-        list_instance_uuids=lambda: listed,
-        get_instance_devices=lambda each: InstanceDevices((1,)) if each == RUNS else None,
-    )
+class ListingDriver(ComputeDriver):
+    """Lists guests, or cannot."""
+
+    def __init__(self, listed: list[str] | None) -> None:
+        self.listed = listed
+
+    def list_instance_uuids(self) -> list[str] | None:
+        return self.listed
+
+    def get_instance_devices(self, uuid: str) -> InstanceDevices | None:
+        return InstanceDevices((1,)) if uuid == RUNS else None
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        raise NotImplementedError
+
+    def get_available_resource(self, nodename: str) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def update_provider_tree(self, *_: Any) -> None:  # type: ignore[override]
+        raise NotImplementedError
+
+
+def driver(listed: list[str] | None) -> ComputeDriver:
+    return ListingDriver(listed)
 
 
 def test_where_the_driver_lists_guests_a_claim_counts_for_the_time_of_a_build() -> None:
