@@ -25,6 +25,7 @@ pytest_plugins = [
     "pytester",
     "tests.fixtures.needs",
     "tests.fixtures.programs",
+    "tests.fixtures.stand_ins",
     "tests.fixtures.run_parts",
     "tests.fixtures.databases",
     "tests.fixtures.placement",

@@ -30,12 +30,6 @@ LIBVIRT_OPTS: list[cfg.Opt] = [
         help="Without effect: the CPU traits are those of the host's CPU.",
     ),
     cfg.StrOpt(
-        "cpu_power_management_strategy",
-        default="cpu_state",
-        choices=["cpu_state", "governor"],
-        help="Without effect: this agent switches no CPU off; see cpu_power_management.",
-    ),
-    cfg.StrOpt(
         "cpu_power_governor_low",
         default="powersave",
         help="Without effect: this agent sets no governor.",
@@ -49,24 +43,6 @@ LIBVIRT_OPTS: list[cfg.Opt] = [
         "pmem_namespaces",
         default=[],
         help="Without effect: persistent memory is not reported.",
-    ),
-    cfg.StrOpt(
-        "images_volume_group",
-        help="Without effect: DISK_GB is never read from a volume group.",
-    ),
-    cfg.StrOpt(
-        "images_rbd_pool",
-        default="rbd",
-        help="Without effect: DISK_GB is never read from a Ceph pool.",
-    ),
-    cfg.StrOpt(
-        "images_rbd_ceph_conf",
-        default="",
-        help="Without effect: DISK_GB is never read from a Ceph pool.",
-    ),
-    cfg.StrOpt(
-        "rbd_user",
-        help="Without effect: DISK_GB is never read from a Ceph pool.",
     ),
     cfg.BoolOpt(
         "swtpm_enabled",

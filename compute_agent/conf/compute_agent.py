@@ -168,7 +168,7 @@ Start even if a CPU that was taken out of the CPU sets is still held by an insta
 UUID of the resource provider that holds the DISK_GB of a storage pool shared by several hosts.
 It is made by an operator, with trait MISC_SHARES_VIA_AGGREGATE and in an aggregate of the hosts'
 root providers; a host connected to such a provider reports no DISK_GB of its own. Set: this host
-keeps the provider's total equal to the size of the pool below instances_path. It writes only when
+keeps the provider's total equal to the store of [libvirt]images_type. It writes only when
 they differ by more than 1 %, after a random delay, so that one host writes for all.
 """,
     ),

@@ -31,8 +31,17 @@ files below [host]sysfs_root.
         "cpu_power_management",
         default=False,
         help="""
-Idle dedicated CPUs are switched off or slowed down, so that a dedicated CPU counts when it is
-present, also while it is offline.
+Idle dedicated CPUs are switched off (or slowed down: cpu_power_management_strategy) by the software
+that starts guests, so that a dedicated CPU counts when it is present, also while it is offline.
+""",
+    ),
+    cfg.StrOpt(
+        "cpu_power_management_strategy",
+        default="cpu_state",
+        choices=["cpu_state", "governor"],
+        help="""
+With cpu_state an idle dedicated CPU is switched off, so that an offline one counts. With governor
+it is only slowed down, so that an offline one is missing, as it is without cpu_power_management.
 """,
     ),
     cfg.IntOpt(
@@ -56,9 +65,37 @@ How many guests with Intel TDX the host can run. Unset: what the kernel says.
         default="default",
         choices=["raw", "flat", "qcow2", "lvm", "rbd", "ploop", "default"],
         help="""
-Where the guests' disks are kept. DISK_GB is the file system below [DEFAULT]instances_path, whatever
-is set: this version measures neither volume groups nor pools, and warns where one is set and
-DISK_GB does not come from a provider that shares it.
+Where the guests' disks are kept, whose size is DISK_GB: lvm is the volume group
+images_volume_group, measured by vgs; rbd the pool images_rbd_pool of Ceph, measured by ceph; any
+other the file system below [DEFAULT]instances_path. Where it cannot be measured no DISK_GB is
+reported, with a warning.
+""",
+    ),
+    cfg.StrOpt(
+        "images_volume_group",
+        help="""
+Volume group of the guests' disks; needed with images_type lvm.
+""",
+    ),
+    cfg.StrOpt(
+        "images_rbd_pool",
+        default="rbd",
+        help="""
+Pool of Ceph that holds the guests' disks, with images_type rbd.
+""",
+    ),
+    cfg.StrOpt(
+        "images_rbd_ceph_conf",
+        default="",
+        help="""
+Path of the configuration file of Ceph. Empty: where the program ceph looks by itself.
+""",
+    ),
+    cfg.StrOpt(
+        "rbd_user",
+        help="""
+Client of Ceph that asks for the size of the pool, without its type: nova for client.nova. Unset:
+what the program ceph takes by itself.
 """,
     ),
 ]

@@ -17,8 +17,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from compute_agent.discovery import disk
-from compute_agent.discovery.errors import DiscoveryError, FactMalformed, FactUnreadable
+from compute_agent.discovery.disk import DiskSource, measured
+from compute_agent.discovery.errors import FactMalformed, FactUnreadable
 from compute_agent.discovery.facts import DiskStore, HostTopology
 from compute_agent.discovery.nvml.facts import NvmlGpu
 from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json, to_json
@@ -82,7 +82,7 @@ def capture(
     *,
     sysfs_root: str = SYSFS,
     procfs_root: str = PROCFS,
-    instances_path: str | None = None,
+    disk_source: DiskSource | None = None,
     hostname: str | None = None,
     gpu_source: GpuSource | None = None,
 ) -> Path:
@@ -101,7 +101,7 @@ def capture(
     for name in PROC_FILES:
         copy.tree(f"{procfs_root}/{name}", directory / "proc" / name, limit=1 << 22)
     reading = gpu_source.read() if gpu_source else None
-    found_disk, reason = _disk(instances_path)
+    found_disk, reason = measured(disk_source) if disk_source else (None, None)
     _write_description(
         directory,
         {
@@ -223,15 +223,6 @@ def _is_ethernet(directory: str) -> bool:
         return read_file(f"{directory}/class", 64).startswith(b"0x0200")
     except OSError:
         return False
-
-
-def _disk(instances_path: str | None) -> tuple[DiskStore | None, str | None]:
-    if instances_path is None:
-        return None, None
-    try:
-        return disk.discover(instances_path), None
-    except DiscoveryError as error:
-        return None, str(error)
 
 
 def _write_description(directory: Path, description: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@
      │  └ FactMissing        ... because it is not there
      ├ FactMalformed         it was read, and is not what the kernel documents
      ├ CallHangs             a call did not return in time
+     ├ ProgramFailed         a program that describes a part of it is missing or failed
      ├ HypervisorUnreachable no connection, or a call that does not return
      └ CallFailed            the hypervisor rejected a call
         └ CallUnsupported    ... because it does not have it
@@ -46,6 +47,15 @@ class FactMalformed(DiscoveryError):
 
 class CallHangs(DiscoveryError):
     """A call did not return in time, or an earlier one to the same source has not returned."""
+
+
+class ProgramFailed(DiscoveryError):
+    """`command`, as one would type it, did not do its work."""
+
+    def __init__(self, command: str, reason: str) -> None:
+        super().__init__(f"{command} failed: {reason}")
+        self.command = command
+        self.reason = reason
 
 
 class HypervisorUnreachable(DiscoveryError):

@@ -288,9 +288,10 @@ class PhysicalGpu:
 
 @dataclass(frozen=True, slots=True)
 class DiskStore:
-    """The file system that holds the guests' disks."""
+    """The file system, volume group or pool that holds the guests' disks."""
 
     path: str
+    """Of the file system, or what it is: `volume group nova`, `pool vms`."""
     size_bytes: int
 
 
@@ -324,6 +325,8 @@ class HostTopology:
     nic_cards: tuple[NicCard, ...] = ()
     gpus: tuple[PhysicalGpu, ...] = ()
     disk: DiskStore | None = None
+    disk_fault: str | None = None
+    """Why no disk was found where one was looked for, and what to do."""
     memory_encryption: MemoryEncryption = field(default_factory=MemoryEncryption)
     warnings: tuple[str, ...] = ()
     """What was left out or guessed, one sentence each, naming the path and the reason."""

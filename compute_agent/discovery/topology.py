@@ -6,11 +6,9 @@ import socket
 from dataclasses import replace
 from typing import Protocol
 
-from compute_agent.discovery import disk
-from compute_agent.discovery.errors import FactUnreadable
+from compute_agent.discovery.disk import DiskSource, measured
 from compute_agent.discovery.facts import (
     CellId,
-    DiskStore,
     HostTopology,
     NumaCell,
     PhysicalGpu,
@@ -48,11 +46,11 @@ class Discovery:
         self._serials = SerialNumbers()
 
     def discover(
-        self, instances_path: str | None = None, hostname: str | None = None
+        self, disk_source: DiskSource | None = None, hostname: str | None = None
     ) -> HostTopology:
         """Look at the whole machine.
 
-        `instances_path`: directory of the guests' disks; None = no disk is looked for.
+        `disk_source`: measures the store of the guests' disks; None = no disk is looked for.
         `hostname`: instead of the kernel's.
 
         Raises DiscoveryError when CPUs or memory of the host cannot be read. One device that
@@ -65,6 +63,7 @@ class Discovery:
         functions = pci.discover(machine, found_cells)
         ports = nics.discover(machine, functions, self._serials)
         reading = self._gpu_source.read() if self._gpu_source else NvmlReading()
+        found_disk, disk_fault = measured(disk_source) if disk_source else (None, None)
         found_gpus = join_gpus(machine, gpus.discover(machine, functions), reading, found_cells)
         return HostTopology(
             hostname=hostname or machine.proc.optional_text(HOSTNAME) or socket.gethostname(),
@@ -78,7 +77,8 @@ class Discovery:
             nics=ports,
             nic_cards=nics.cards(ports),
             gpus=found_gpus,
-            disk=_disk(machine, instances_path),
+            disk=found_disk,
+            disk_fault=disk_fault,
             memory_encryption=encryption.discover(machine),
             warnings=(*machine.warnings, *reading.warnings),
         )
@@ -87,13 +87,13 @@ class Discovery:
 def discover(
     sysfs_root: str = SYSFS,
     procfs_root: str = PROCFS,
-    instances_path: str | None = None,
+    disk_source: DiskSource | None = None,
     hostname: str | None = None,
     gpu_source: GpuSource | None = None,
 ) -> HostTopology:
     """Look at a machine once; see `Discovery.discover`."""
     discovery = Discovery(sysfs_root, procfs_root, gpu_source=gpu_source)
-    return discovery.discover(instances_path, hostname)
+    return discovery.discover(disk_source, hostname)
 
 
 def join_gpus(
@@ -137,13 +137,3 @@ def _with_nvml(gpu: PhysicalGpu, seen: NvmlGpu, ids: frozenset[CellId]) -> Physi
         vgpu_types=seen.vgpu_types,
         critical_xid=seen.critical_xid,
     )
-
-
-def _disk(machine: Machine, instances_path: str | None) -> DiskStore | None:
-    if instances_path is None:
-        return None
-    try:
-        return disk.discover(instances_path)
-    except FactUnreadable as error:
-        machine.warn(f"{error}; no disk is reported. Create or mount [DEFAULT]instances_path")
-        return None

@@ -12,12 +12,14 @@ from oslo_log import log
 
 from compute_agent import errors
 from compute_agent.discovery import capture
+from compute_agent.discovery.disk import FileSystem
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.nvml.source import NvmlSource
 from compute_agent.discovery.sysfs.reader import SYSFS
 from compute_agent.discovery.topology import Discovery
 from compute_agent.discovery.uevents import HardwareEvents, kernel_socket
+from compute_agent.virt.settings import disk_source
 
 LOG = log.getLogger(__name__)
 
@@ -43,6 +45,7 @@ class LocalMachine:
         self._live = os.path.realpath(sysfs_root) == SYSFS
         self._nvml = NvmlSource() if self._live and conf.gpu.nvml == "auto" else None
         self._discovery = Discovery(sysfs_root, procfs_root, gpu_source=self._nvml)
+        self._disk = disk_source(conf)
         self._events: HardwareEvents | None = None
 
     def read(self, hostname: str) -> HostTopology:
@@ -60,8 +63,12 @@ class LocalMachine:
             ) from error
 
     def image_cache_bytes(self) -> int:
-        """Return what the cached images take up, 0 unless the options count them as reserved."""
-        if not self._conf.workarounds.reserve_disk_resource_for_image_cache:
+        """Return what cached images take up of the guests' disk, where the options reserve that.
+
+        They are files, so they take nothing of a volume group or a pool.
+        """
+        reserves = self._conf.workarounds.reserve_disk_resource_for_image_cache
+        if not reserves or not isinstance(self._disk, FileSystem):
             return 0
         return size_on_disk(os.path.join(self._conf.instances_path, IMAGE_CACHE))
 
@@ -93,7 +100,7 @@ class LocalMachine:
 
     def _look(self, hostname: str) -> HostTopology:
         if self._capture is None:
-            return self._discovery.discover(self._conf.instances_path, hostname=hostname)
+            return self._discovery.discover(self._disk, hostname=hostname)
         with_nvml = self._conf.gpu.nvml == "auto"
         return capture.replay(self._capture, hostname, with_nvml=with_nvml)
 

@@ -13,6 +13,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from compute_agent import errors
+from compute_agent.discovery.disk import CephPool, DiskSource, FileSystem, VolumeGroup
 from compute_agent.discovery.facts import PciAddress, pci_address
 from compute_agent.virt.cpu_sets import CpuSets, parse_cpu_set
 from compute_agent.virt.layout.device_spec import parse_device_specs
@@ -55,7 +56,9 @@ def layout_options(conf: cfg.ConfigOpts) -> LayoutOptions:
     return LayoutOptions(
         nested=conf.compute.enable_numa_reporting_to_placement,
         cpu_sets=cpu_sets,
-        cpu_power_management=conf.libvirt.cpu_power_management,
+        # only this strategy switches CPUs off, and on again when they are needed
+        cpu_power_management=conf.libvirt.cpu_power_management
+        and conf.libvirt.cpu_power_management_strategy == "cpu_state",
         reserved_cpus=conf.reserved_host_cpus,
         reserved_memory_mib=conf.reserved_host_memory_mb,
         reserved_memory_mib_per_cell=dict(_memory_per_cell(conf)),
@@ -75,6 +78,24 @@ def layout_options(conf: cfg.ConfigOpts) -> LayoutOptions:
             parse_device_specs(conf.pci.device_spec, report=conf.pci.report_in_placement),
         ),
     )
+
+
+def disk_source(conf: cfg.ConfigOpts) -> DiskSource:
+    """Return what measures the store of the guests' disks, by [libvirt]images_type.
+
+    :raises InvalidConfiguration: the store has no name.
+    """
+    options = conf.libvirt
+    if options.images_type == "lvm":
+        if not options.images_volume_group:
+            raise errors.InvalidConfiguration(
+                "[libvirt]images_type is lvm and [libvirt]images_volume_group is not set. Name the "
+                "volume group that holds the disks of guests."
+            )
+        return VolumeGroup(options.images_volume_group)
+    if options.images_type == "rbd":
+        return CephPool(options.images_rbd_pool, options.images_rbd_ceph_conf, options.rbd_user)
+    return FileSystem(conf.instances_path)
 
 
 def _cpu_sets(conf: cfg.ConfigOpts) -> CpuSets:

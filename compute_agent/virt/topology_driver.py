@@ -32,9 +32,6 @@ from compute_agent.virt.settings import layout_options
 
 LOG = log.getLogger(__name__)
 
-OTHER_STORES = {"lvm": "the volume group", "rbd": "the pool"}
-"""Stores of guests' disks not below [DEFAULT]instances_path, by [libvirt]images_type."""
-
 _GIB = 1024**3
 _Read = TypeVar("_Read")
 
@@ -243,19 +240,6 @@ class TopologyDriver(ComputeDriver):
     def caveats(self, nodename: str) -> tuple[str, ...]:
         return self._caveats.get(nodename, ())
 
-    def _of_other_disk(self, layout: HostLayout) -> Iterator[str]:
-        """Tell where DISK_GB is not the disk that guests get: nothing here measures that one."""
-        kind = self.conf.libvirt.images_type
-        store = OTHER_STORES.get(kind)
-        if store is not None and "DISK_GB" in layout.root.inventory:
-            yield (
-                f"[libvirt]images_type is {kind}, and this version does not measure {store}: the "
-                f"DISK_GB of {layout.root.name} is that of the file system below "
-                f"[DEFAULT]instances_path ({self.conf.instances_path}). Make a resource provider "
-                f"that shares the DISK_GB of {store} with this host, which then reports none of "
-                "its own; if the disks of guests are files there after all, correct images_type"
-            )
-
     def clear_fault(self, provider_uuid: str) -> None:
         address = self._gpu_of.get(provider_uuid)
         if address is not None:
@@ -302,17 +286,12 @@ class TopologyDriver(ComputeDriver):
         topology, options = reading.topology, reading.options
         root = stored.data(nodename)
         names = frozenset(stored.data(u).name for u in stored.get_provider_uuids(root.uuid)[1:])
-        layout = lay_out(
-            nodename,
-            topology,
-            options,
-            existing_names=names,
-            shared_disk=self._disk_is_shared(stored, root),
-        )
+        shared_disk = self._disk_is_shared(stored, root)
+        layout = lay_out(nodename, topology, options, existing_names=names, shared_disk=shared_disk)
         self._log_once(
             nodename, warnings=frozenset(layout.warnings), errors=frozenset(layout.errors)
         )
-        self._caveats[nodename] = tuple(self._of_other_disk(layout))
+        self._caveats[nodename] = tuple(_caveats(layout, topology, shared_disk=shared_disk))
         self._log_once(nodename, caveats=frozenset(self._caveats[nodename]))
         self._has_remote_managed = has_remote_managed(topology, options.pci)
         identities = identify(tree, root.uuid, layout)
@@ -387,6 +366,12 @@ class TopologyDriver(ComputeDriver):
             log_it = LOG.error if topic in ("errors", "disk", "kept") else LOG.warning
             for sentence in sorted(sentences - before):
                 log_it("%s", sentence)
+
+
+def _caveats(layout: HostLayout, topology: HostTopology, *, shared_disk: bool) -> Iterator[str]:
+    """Yield what of the node is not reported although it should be."""
+    if topology.disk_fault is not None and not shared_disk:
+        yield f"{layout.root.name} reports no DISK_GB: {topology.disk_fault}"
 
 
 def _gpus(

@@ -12,6 +12,7 @@ from compute_agent import errors
 from compute_agent.discovery import capture
 from compute_agent.discovery.nvml.source import NvmlSource
 from compute_agent.discovery.sysfs.reader import SYSFS
+from compute_agent.virt.settings import disk_source
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -28,7 +29,7 @@ def run(conf: cfg.ConfigOpts, directory: str) -> int:
             target,
             sysfs_root=conf.host.sysfs_root,
             procfs_root=conf.host.procfs_root,
-            instances_path=conf.instances_path,
+            disk_source=disk_source(conf),
             hostname=socket.getfqdn(),
             gpu_source=_nvml(conf),
         )

@@ -10,6 +10,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from compute_agent import errors, extras
+from compute_agent.discovery.disk import measured
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt import guests, source
@@ -19,7 +20,11 @@ from compute_agent.discovery.libvirt.guests import GuestReading
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.libvirt.holdings import holdings
-from compute_agent.virt.libvirt.settings import LibvirtSettings, libvirt_settings
+from compute_agent.virt.libvirt.settings import (
+    LibvirtSettings,
+    disk_seen_from_elsewhere,
+    libvirt_settings,
+)
 from compute_agent.virt.local_machine import LocalMachine
 from compute_agent.virt.topology_driver import TopologyDriver
 
@@ -41,6 +46,7 @@ class LibvirtDriver(TopologyDriver):
         self.settings: LibvirtSettings = libvirt_settings(conf)
         self.connection = Connection(self.settings.uri)
         self._machine = LocalMachine(conf) if self.settings.is_local else None
+        self._disk = disk_seen_from_elsewhere(conf)
         self._nodename: str | None = None
         self._other_name: str | None = None
         """Name that the hypervisor took on while the agent ran."""
@@ -85,8 +91,11 @@ class LibvirtDriver(TopologyDriver):
                 f"{self._nodename!r}."
             )
         reading = self.hypervisor()
-        machine = None if self._machine is None else self._machine.read(nodename)
-        return replace(source.join(reading, machine), hostname=nodename)
+        if self._machine is not None:
+            return replace(source.join(reading, self._machine.read(nodename)), hostname=nodename)
+        disk, disk_fault = measured(self._disk)
+        topology = source.join(reading, None)
+        return replace(topology, hostname=nodename, disk=disk, disk_fault=disk_fault)
 
     def hypervisor(self) -> HypervisorReading:
         """Return what libvirt reports of the host in this pass.

@@ -8,6 +8,11 @@ from urllib.parse import urlsplit
 
 from oslo_config import cfg
 
+from compute_agent.discovery.disk import CephPool, DiskSource
+from compute_agent.discovery.errors import DiscoveryError
+from compute_agent.discovery.facts import DiskStore
+from compute_agent.virt.settings import disk_source
+
 DEFAULT_URIS: Final = {
     "kvm": "qemu:///system",
     "qemu": "qemu:///system",
@@ -37,6 +42,27 @@ def libvirt_settings(conf: cfg.ConfigOpts) -> LibvirtSettings:
     virt_type = conf.libvirt.virt_type
     uri = conf.libvirt.connection_uri or DEFAULT_URIS[virt_type]
     return LibvirtSettings(uri, virt_type, is_local(uri))
+
+
+class _OutOfReach:
+    """Files or a volume group of another machine, which nothing here can measure."""
+
+    remedy = (
+        "run the agent on that machine, or let a provider with the trait "
+        "MISC_SHARES_VIA_AGGREGATE give the disk"
+    )
+
+    def measure(self) -> DiskStore:
+        raise DiscoveryError("the disks of guests are on the hypervisor's own machine")
+
+
+def disk_seen_from_elsewhere(conf: cfg.ConfigOpts) -> DiskSource:
+    """Return what measures the store of guests' disks on another machine: a pool of Ceph, or none.
+
+    :raises InvalidConfiguration: the store has no name.
+    """
+    source = disk_source(conf)
+    return source if isinstance(source, CephPool) else _OutOfReach()
 
 
 def is_local(uri: str) -> bool:

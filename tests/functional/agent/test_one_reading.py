@@ -15,6 +15,7 @@ from compute_agent.discovery.sysfs.reader import read_file
 from compute_agent.discovery.topology import Discovery
 from compute_agent.virt.driver import ComputeDriver
 from compute_agent.virt.host import HostDriver
+from compute_agent.virt.settings import disk_source
 from tests.data.machine_builder import MachineBuilder
 from tests.functional.agent.in_process import Node, placement_app
 
@@ -28,7 +29,7 @@ class CountingHost(HostDriver):
         self._counted = Discovery(conf.host.sysfs_root, conf.host.procfs_root, read=self._open)
 
     def topology(self, nodename: str) -> HostTopology:
-        return self._counted.discover(self.conf.instances_path, nodename)
+        return self._counted.discover(disk_source(self.conf), nodename)
 
     def _open(self, path: str, limit: int) -> bytes:
         self.opened += 1

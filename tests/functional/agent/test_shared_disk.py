@@ -86,16 +86,19 @@ def placement_is_asked(proxy, request, agents):
     return request in proxy.requests
 
 
-def test_a_pool_that_is_not_measured_is_said_at_the_start_and_in_the_status(
+def test_a_disk_that_cannot_be_measured_is_said_at_the_start_and_in_the_status(
     placement, new_agent, node, tmp_path
 ):
     agent = new_agent(
         placement.url,
-        DEFAULT={"compute_driver": "fake.FakeNumaDriver", "host": node},
-        libvirt={"images_type": "rbd"},
+        DEFAULT={
+            "compute_driver": "host.HostDriver",
+            "host": node,
+            "instances_path": tmp_path / "not-mounted",
+        },
     )
     with running(agent):
         [caveat] = agent.node()["caveats"]
-        assert "images_type is rbd" in caveat
+        assert caveat.startswith(f"{node} reports no DISK_GB: cannot read {tmp_path}/not-mounted")
         assert agent.logged().count(caveat) == 1
         assert f"warning: {caveat}" in agent.run("status").stdout

@@ -4,6 +4,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -166,12 +167,13 @@ def test_a_reshape_that_is_due_is_a_warning(online: Operator) -> None:
     assert "reshape" in result.out
 
 
-def test_a_store_of_disks_that_is_not_measured_is_a_warning_until_it_is_set_right(
-    online: Operator,
+def test_a_store_of_disks_that_cannot_be_measured_is_a_warning_until_it_is_set_right(
+    online: Operator, tmp_path: Path
 ) -> None:
-    online.configure(libvirt={"images_type": "rbd"})
+    missing = tmp_path / "not-mounted"
+    online.configure(DEFAULT={"compute_driver": "host.HostDriver", "instances_path": str(missing)})
     result = examine(online, "--json")
     assert result.status == 1
-    assert "images_type is rbd" in told(result, "warning")["layout"]
-    online.configure(libvirt={"images_type": "default"})
-    assert examine(online, "--json").status == 0
+    assert f"reports no DISK_GB: cannot read {missing}" in told(result, "warning")["layout"]
+    missing.mkdir()
+    assert "reports no DISK_GB" not in examine(online, "--json").out

@@ -9,6 +9,7 @@ import pytest
 
 from compute_agent.discovery import capture as capture_module
 from compute_agent.discovery.capture import capture, replay
+from compute_agent.discovery.disk import FileSystem
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import MigDevice, MigProfile, VgpuType
 from compute_agent.discovery.nvml.facts import NvmlGpu
@@ -39,10 +40,10 @@ def test_replaying_a_capture_gives_the_machine_it_was_taken_from(tmp_path: Path)
         tmp_path / "copy",
         sysfs_root=sysfs,
         procfs_root=procfs,
-        instances_path=str(tmp_path),
+        disk_source=FileSystem(str(tmp_path)),
         gpu_source=source,
     )
-    there = Discovery(sysfs, procfs, gpu_source=source).discover(str(tmp_path))
+    there = Discovery(sysfs, procfs, gpu_source=source).discover(FileSystem(str(tmp_path)))
     assert replay(tmp_path / "copy") == there
     assert there.gpus[0].mig_devices == WHOLE.mig_devices
 
@@ -76,8 +77,8 @@ def test_serial_numbers_come_along(tmp_path: Path) -> None:
 
 
 def test_this_very_machine_can_be_captured(tmp_path: Path) -> None:
-    capture(tmp_path / "copy", instances_path="/")
-    here, there = Discovery().discover("/"), replay(tmp_path / "copy")
+    capture(tmp_path / "copy", disk_source=FileSystem("/"))
+    here, there = Discovery().discover(FileSystem("/")), replay(tmp_path / "copy")
     assert there.cells == here.cells
     assert there.cpus == here.cpus
     assert there.pci_devices == here.pci_devices

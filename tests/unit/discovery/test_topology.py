@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent.discovery.disk import FileSystem
 from compute_agent.discovery.facts import MemoryEncryption
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
 from compute_agent.discovery.nvml.recorded import RecordedGpus
@@ -65,7 +66,7 @@ def test_every_file_is_read_at_most_once(tmp_path: Path) -> None:
 
 def test_the_live_machine_is_the_same_twice() -> None:
     discovery = Discovery()
-    first, second = discovery.discover("/"), discovery.discover("/")
+    first, second = discovery.discover(FileSystem("/")), discovery.discover(FileSystem("/"))
     assert first == second
     assert hash(first) == hash(second)
     assert first.memory_kib > 0
@@ -83,21 +84,22 @@ def test_a_given_host_name_goes_before_the_kernels(
     assert named.hostname == "cmp1"
 
 
-def test_a_missing_instances_path_is_no_disk_and_a_warning(
+def test_a_missing_instances_path_is_no_disk_and_a_fault(
     machine: MachineBuilder, tmp_path: Path
 ) -> None:
     machine.write(tmp_path)
     topology = discover(
-        str(tmp_path / "sys"), str(tmp_path / "proc"), instances_path=str(tmp_path / "not-mounted")
+        str(tmp_path / "sys"), str(tmp_path / "proc"), FileSystem(str(tmp_path / "not-mounted"))
     )
     assert topology.disk is None
-    assert "not-mounted" in topology.warnings[0]
-    assert "instances_path" in topology.warnings[0]
+    assert topology.disk_fault is not None
+    assert "not-mounted" in topology.disk_fault
+    assert "instances_path" in topology.disk_fault
 
 
 def test_the_disk_is_the_size_of_the_file_system(machine: MachineBuilder, tmp_path: Path) -> None:
     machine.write(tmp_path)
-    topology = discover(str(tmp_path / "sys"), str(tmp_path / "proc"), instances_path=str(tmp_path))
+    topology = discover(str(tmp_path / "sys"), str(tmp_path / "proc"), FileSystem(str(tmp_path)))
     assert topology.disk is not None
     assert topology.disk.size_bytes >= 1 << 20
 

@@ -14,6 +14,7 @@ from compute_agent.virt.host import HostDriver
 from compute_agent.virt.host.driver import kernel_version
 from compute_agent.virt.local_machine import size_on_disk
 from tests.data.machine_builder import MachineBuilder
+from tests.fixtures.stand_ins import StandIn
 
 from .conftest import MakeConf
 
@@ -140,13 +141,18 @@ def test_dedicated_cpus_the_machine_lacks_end_the_start(make_conf: MakeConf) -> 
         driver.init_host("host1")
 
 
-def test_without_a_directory_for_instances_no_disk_is_reported(
-    make_conf: MakeConf, tmp_path: Path
-) -> None:
-    # without its description it is no capture, so that the disk is looked for here
+@pytest.fixture
+def uncaptured(tmp_path: Path) -> str:
+    """Options for a machine without the description of a capture, so that disk is looked for."""
     for name in ("sys", "proc"):
         shutil.copytree(f"tests/data/two-cells/{name}", tmp_path / "m" / name, symlinks=True)
-    conf = make_conf(f"[host]\nsysfs_root = {tmp_path}/m/sys\nprocfs_root = {tmp_path}/m/proc\n")
+    return f"[host]\nsysfs_root = {tmp_path}/m/sys\nprocfs_root = {tmp_path}/m/proc\n"
+
+
+def test_without_a_directory_for_instances_no_disk_is_reported(
+    make_conf: MakeConf, uncaptured: str, tmp_path: Path
+) -> None:
+    conf = make_conf(uncaptured)
     (tmp_path / "instances").rmdir()
     driver = HostDriver(conf)
     assert "DISK_GB" not in tree_of(driver).data(ROOT).inventory
@@ -199,18 +205,54 @@ def test_a_capture_is_replayed_with_the_disk_and_gpus_it_recorded(
     assert not any("MIG" in line for line in drawn(tree_of(without)))
 
 
-@pytest.mark.parametrize(("kind", "store"), [("lvm", "volume group"), ("rbd", "pool")])
-def test_a_disk_of_guests_that_is_not_measured_is_warned_of_once(
-    make_conf: MakeConf, caplog: pytest.LogCaptureFixture, kind: str, store: str
+STORES = {
+    "lvm": ("images_volume_group = nova", "vgs"),
+    "rbd": ("images_rbd_pool = vms", "ceph"),
+}
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_a_store_that_cannot_be_measured_is_no_disk_and_warned_of_once(
+    make_conf: MakeConf, uncaptured: str, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
-    driver = HostDriver(make_conf(f"{CAPTURED}[libvirt]\nimages_type = {kind}\n"))
+    option, program = STORES[kind]
+    driver = HostDriver(make_conf(f"{uncaptured}[libvirt]\nimages_type = {kind}\n{option}\n"))
     tree = tree_of(driver)
     tree_of(driver)
-    assert "DISK_GB" in tree.data("host1").inventory
+    assert "DISK_GB" not in tree.data("host1").inventory
     [caveat] = driver.caveats("host1")
-    for part in (f"[libvirt]images_type is {kind}", store, "[DEFAULT]instances_path", "shares"):
-        assert part in caveat
+    assert caveat.startswith(f"host1 reports no DISK_GB: {program} ")
+    assert option.partition(" ")[0] in caveat
     assert [r.levelname for r in caplog.records if r.getMessage() == caveat] == ["WARNING"]
+
+
+def test_a_volume_group_is_what_is_reported_of_disk(
+    make_conf: MakeConf, uncaptured: str, stand_in: StandIn
+) -> None:
+    stand_in("vgs", "  107374182400\n")
+    options = "[libvirt]\nimages_type = lvm\nimages_volume_group = nova\n"
+    driver = HostDriver(make_conf(f"{uncaptured}{options}"))
+    assert tree_of(driver).data(ROOT).inventory["DISK_GB"]["total"] == 100
+    assert driver.caveats("host1") == ()
+
+
+def test_a_volume_group_without_a_name_ends_the_start(make_conf: MakeConf) -> None:
+    with pytest.raises(errors.InvalidConfiguration, match="images_volume_group is not set"):
+        HostDriver(make_conf("[libvirt]\nimages_type = lvm\n"))
+
+
+def test_an_image_cache_takes_nothing_of_a_volume_group(
+    make_conf: MakeConf, uncaptured: str, stand_in: StandIn, tmp_path: Path
+) -> None:
+    stand_in("vgs", "  107374182400\n")
+    conf = make_conf(
+        f"{uncaptured}[libvirt]\nimages_type = lvm\nimages_volume_group = nova\n"
+        "[workarounds]\nreserve_disk_resource_for_image_cache = True\n"
+    )
+    cache = tmp_path / "instances" / "_base"
+    cache.mkdir()
+    (cache / "image").write_bytes(b"x" * 100_000)
+    assert tree_of(HostDriver(conf)).data(ROOT).inventory["DISK_GB"]["reserved"] == 0
 
 
 @pytest.mark.parametrize("kind", ["default", "raw", "qcow2", "flat", "ploop"])

@@ -109,3 +109,15 @@ def test_a_second_type_without_devices_is_warned_about(
 ) -> None:
     layout_options(make_conf("[devices]\nenabled_mdev_types = a,b"))
     assert "b have no device_addresses" in caplog.text
+
+
+@pytest.mark.parametrize(("strategy", "may_be_offline"), [("cpu_state", True), ("governor", False)])
+def test_only_a_strategy_that_switches_cpus_off_lets_dedicated_ones_be_offline(
+    make_conf: MakeConf, strategy: str, may_be_offline: bool
+) -> None:
+    options = layout_options(
+        make_conf(
+            f"[libvirt]\ncpu_power_management = True\ncpu_power_management_strategy = {strategy}\n"
+        )
+    )
+    assert options.cpu_power_management is may_be_offline

@@ -1,0 +1,1 @@
+"""Discovery by programs of the operating system, which tests replace with stand-ins."""
