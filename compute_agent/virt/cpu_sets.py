@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from compute_agent import errors
+from compute_agent.discovery.sysfs import cpu_list
 
 MAX_CPU_ID = 65535
 """Far above what Linux supports; bounds the memory a mistyped range may take."""
@@ -56,13 +57,7 @@ def parse_cpu_set(text: str, option: str) -> frozenset[int]:
 
 def format_cpu_set(cpus: Iterable[int]) -> str:
     """Write CPUs as `0-3,8`."""
-    ranges: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if ranges and cpu == ranges[-1][1] + 1:
-            ranges[-1][1] = cpu
-        else:
-            ranges.append([cpu, cpu])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return cpu_list.write(cpus)
 
 
 def guest_cpus(

@@ -130,12 +130,23 @@ class MdevNodeDevice:
 
 
 @dataclass(frozen=True, slots=True)
+class VdpaNodeDevice:
+    """A vDPA device."""
+
+    vdpa: str
+    """The kernel's name: vdpa0."""
+    parent: str
+    """Name of the node device that it is made from."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeDevices:
     """Devices that libvirt lists, by name."""
 
     pci: tuple[PciNodeDevice, ...] = ()
     net: tuple[NetNodeDevice, ...] = ()
     mdevs: tuple[MdevNodeDevice, ...] = ()
+    vdpa: tuple[VdpaNodeDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

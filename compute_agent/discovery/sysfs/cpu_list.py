@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+)(?::(\d+)/(\d+))?)?")
 
@@ -23,6 +24,17 @@ def parse(text: str) -> tuple[int, ...]:
         if part.strip():
             numbers.update(_range(part.strip()))
     return tuple(sorted(numbers))
+
+
+def write(numbers: Iterable[int]) -> str:
+    """Write numbers as `0-3,8`."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def _range(part: str) -> list[int]:

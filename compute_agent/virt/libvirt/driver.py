@@ -17,6 +17,7 @@ from compute_agent.discovery.libvirt import guests, source
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.facts import Emulator, Guest, HypervisorReading
 from compute_agent.discovery.libvirt.guests import GuestReading
+from compute_agent.discovery.libvirt.join import join
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.libvirt.holdings import holdings
@@ -92,9 +93,9 @@ class LibvirtDriver(TopologyDriver):
             )
         reading = self.hypervisor()
         if self._machine is not None:
-            return replace(source.join(reading, self._machine.read(nodename)), hostname=nodename)
+            return replace(join(reading, self._machine.read(nodename)), hostname=nodename)
         disk, disk_fault = measured(self._disk)
-        topology = source.join(reading, None)
+        topology = join(reading, None)
         return replace(topology, hostname=nodename, disk=disk, disk_fault=disk_fault)
 
     def hypervisor(self) -> HypervisorReading:

@@ -1,0 +1,190 @@
+"""A host as libvirt alone describes it: node devices into NICs, GPUs and cells."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from compute_agent.discovery.facts import (
+    Cpu,
+    CpuModel,
+    GpuVf,
+    HostTopology,
+    Mdev,
+    NicPort,
+    NicVf,
+    PciAddress,
+    PciDevice,
+    PhysicalGpu,
+)
+from compute_agent.discovery.libvirt.facts import (
+    HypervisorReading,
+    NetNodeDevice,
+    NodeDevices,
+    PciNodeDevice,
+)
+from compute_agent.discovery.sysfs.gpus import DISPLAY_CLASSES, NO_GPU_VENDORS
+from compute_agent.discovery.sysfs.nics import cards
+from compute_agent.discovery.sysfs.pci import ETHERNET, order
+
+UNCLASSIFIED: Final = "000000"
+"""PCI's class of a function that names none."""
+
+
+def describe(reading: HypervisorReading) -> HostTopology:
+    """Return what libvirt reports, without cells where it reports no topology.
+
+    The cell that a device names need not be one of the cells.
+    """
+    host = reading.capabilities
+    online = frozenset(reading.online_cpus) or frozenset(cpu.id for cpu in host.cpus)
+    functions = _functions(reading.devices)
+    vdpa = {device.parent: device.vdpa for device in reading.devices.vdpa}
+    pci_devices = tuple(
+        _device(device, functions, vdpa.get(device.name)) for device in functions.values()
+    )
+    interfaces = _interfaces(reading.devices)
+    ports = tuple(_ports(pci_devices, functions, interfaces))
+    return HostTopology(
+        hostname=reading.hostname,
+        cells=tuple(
+            replace(cell, cpus=tuple(cpu for cpu in cell.cpus if cpu in online))
+            for cell in host.cells
+        ),
+        cpus=tuple(
+            Cpu(cpu.id, tuple(sibling for sibling in cpu.siblings if sibling in online))
+            for cpu in host.cpus
+            if cpu.id in online
+        ),
+        online_cpus=tuple(sorted(online)),
+        present_cpus=reading.present_cpus,
+        cpu_model=CpuModel(host.arch, host.vendor, host.model, reading.guest_features or ()),
+        memory_kib=reading.memory_kib,
+        pci_devices=pci_devices,
+        nics=ports,
+        nic_cards=cards(ports),
+        gpus=tuple(_gpus(pci_devices, functions, _mdevs(reading.devices))),
+        warnings=reading.warnings,
+    )
+
+
+_Functions = Mapping[PciAddress, PciNodeDevice]
+
+
+def _functions(devices: NodeDevices) -> dict[PciAddress, PciNodeDevice]:
+    return {device.address: device for device in sorted(devices.pci, key=_order)}
+
+
+def _order(device: PciNodeDevice) -> tuple[int, ...]:
+    return order(device.address)
+
+
+def _device(device: PciNodeDevice, functions: _Functions, vdpa: str | None) -> PciDevice:
+    return PciDevice(
+        address=device.address,
+        vendor_id=device.vendor_id,
+        product_id=device.product_id,
+        class_code=device.class_code or UNCLASSIFIED,
+        numa_node=device.numa_node,
+        physfn=device.physfn,
+        total_vfs=device.max_vfs,
+        vfs=tuple(vf for vf in device.vfs if vf in functions),
+        vdpa=vdpa,
+    )
+
+
+def _interfaces(devices: NodeDevices) -> dict[str, list[NetNodeDevice]]:
+    """Return the interfaces by the node device that they belong to."""
+    by_parent: dict[str, list[NetNodeDevice]] = defaultdict(list)
+    for net in sorted(devices.net, key=lambda net: net.interface):
+        by_parent[net.parent].append(net)
+    return by_parent
+
+
+def _ports(
+    pci_devices: tuple[PciDevice, ...],
+    functions: _Functions,
+    interfaces: Mapping[str, list[NetNodeDevice]],
+) -> Iterator[NicPort]:
+    by_address = {device.address: device for device in pci_devices}
+    for device in pci_devices:
+        if device.is_vf or not device.class_code.startswith(ETHERNET):
+            continue
+        function = functions[device.address]
+        own = interfaces.get(function.name, [])
+        features = {feature for net in own for feature in net.features}
+        yield NicPort(
+            address=device.address,
+            vendor_id=device.vendor_id,
+            product_id=device.product_id,
+            numa_node=device.numa_node,
+            name=own[0].interface if own else None,
+            names=tuple(net.interface for net in own),
+            mac=own[0].mac if own else None,
+            mac_permanent=False,  # libvirt does not report where an address comes from
+            speed_mbps=own[0].speed_mbps if own else None,
+            switchdev="switchdev" in features,
+            rdma="rdma" in features,
+            is_pf=device.is_pf,
+            vfs=tuple(
+                _nic_vf(index, by_address[vf], interfaces.get(functions[vf].name, []))
+                for index, vf in enumerate(device.vfs)
+            ),
+            serial=function.serial,
+            features=tuple(sorted(features)),
+        )
+
+
+def _nic_vf(index: int, vf: PciDevice, own: list[NetNodeDevice]) -> NicVf:
+    return NicVf(
+        address=vf.address,
+        index=index,
+        netdev=own[0].interface if own else None,
+        in_use_by_host=False,  # libvirt does not report who has an interface
+        vdpa=vf.vdpa,
+    )
+
+
+_Mdevs = Mapping[PciAddress, tuple[Mdev, ...]]
+
+
+def _mdevs(devices: NodeDevices) -> _Mdevs:
+    """Return the mediated devices that take up a part of their parent: those that are active."""
+    by_parent: dict[PciAddress, list[Mdev]] = defaultdict(list)
+    for mdev in sorted(devices.mdevs, key=lambda mdev: mdev.uuid):
+        if mdev.active and mdev.parent_address is not None:
+            by_parent[mdev.parent_address].append(Mdev(mdev.type_id, mdev.uuid))
+    return {parent: tuple(mdevs) for parent, mdevs in by_parent.items()}
+
+
+def _gpus(
+    pci_devices: tuple[PciDevice, ...], functions: _Functions, mdevs: _Mdevs
+) -> Iterator[PhysicalGpu]:
+    for device in pci_devices:
+        family = (device.address, *device.vfs)
+        makes_mdevs = any(functions[member].mdev_types or member in mdevs for member in family)
+        is_gpu = (
+            device.class_code.startswith(DISPLAY_CLASSES) and device.vendor_id not in NO_GPU_VENDORS
+        )
+        if device.physfn in functions or not (is_gpu or makes_mdevs):
+            continue
+        yield PhysicalGpu(
+            address=device.address,
+            vendor_id=device.vendor_id,
+            product_id=device.product_id,
+            numa_node=device.numa_node,
+            vfs=tuple(
+                GpuVf(
+                    address=vf,
+                    index=index,
+                    numa_node=functions[vf].numa_node,
+                    mdev_types=functions[vf].mdev_types,
+                    mdevs=mdevs.get(vf, ()),
+                )
+                for index, vf in enumerate(device.vfs)
+            ),
+            mdev_types=functions[device.address].mdev_types,
+            mdevs=mdevs.get(device.address, ()),
+        )

@@ -1,0 +1,313 @@
+"""One topology of a host from two sources: libvirt, and sysfs with NVML.
+
+libvirt goes first in what it reports: guests get CPUs, memory and devices through it. sysfs adds
+what it does not report (who uses a VF, MAC addresses that are permanent, vGPUs without mediated
+devices), by the address of the device. Nothing that only one of them has is left out, other than
+cells that libvirt does not know; each difference is a sentence in the warnings, with both values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from compute_agent.discovery.facts import (
+    CellId,
+    GpuVf,
+    HostTopology,
+    Mdev,
+    MdevType,
+    NicPort,
+    NicVf,
+    NumaCell,
+    PciAddress,
+    PciDevice,
+    PhysicalGpu,
+)
+from compute_agent.discovery.libvirt.described import describe
+from compute_agent.discovery.libvirt.facts import HypervisorReading
+from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.discovery.sysfs.cells import TOLERANCE
+from compute_agent.discovery.sysfs.nics import cards
+from compute_agent.discovery.sysfs.pci import order
+
+NAMED: Final = 8
+"""So many devices are named in one sentence."""
+
+_Device = TypeVar("_Device", PciDevice, NicPort, PhysicalGpu)
+_Placed = TypeVar("_Placed", PciDevice, NicPort, PhysicalGpu, GpuVf)
+_Fact = TypeVar("_Fact")
+
+
+def join(reading: HypervisorReading, topology: HostTopology | None) -> HostTopology:
+    """Return the host with the facts of both sources.
+
+    :param topology: the same machine by sysfs; None: the hypervisor is of another machine.
+    """
+    described = describe(reading)
+    joined = described if topology is None else _join(described, topology)
+    if not joined.cells:
+        distance = ((CellId(0), 10),)
+        cell = NumaCell(CellId(0), joined.online_cpus, joined.memory_kib, distances=distance)
+        joined = replace(joined, cells=(cell,))
+    return _on_known_cells(joined)
+
+
+def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
+    functions = _joined(libvirt.pci_devices, sysfs.pci_devices, _function)
+    # a function that sysfs shows and takes neither for a port nor for a GPU is not one: lost GPUs
+    shown = frozenset(device.address for device in sysfs.pci_devices)
+    ports = _joined(libvirt.nics, sysfs.nics, _port, shown)
+    return replace(
+        sysfs,
+        hostname=libvirt.hostname,
+        cells=_cells(libvirt, sysfs),
+        cpus=libvirt.cpus or sysfs.cpus,
+        online_cpus=libvirt.online_cpus or sysfs.online_cpus,
+        present_cpus=sysfs.present_cpus,
+        memory_kib=libvirt.memory_kib,
+        pci_devices=functions,
+        nics=ports,
+        nic_cards=cards(ports),
+        gpus=_each_once(_joined(libvirt.gpus, sysfs.gpus, _gpu, shown)),
+        warnings=_once((*sysfs.warnings, *libvirt.warnings, *_differences(libvirt, sysfs))),
+    )
+
+
+def _cells(libvirt: HostTopology, sysfs: HostTopology) -> tuple[NumaCell, ...]:
+    if not libvirt.cells:
+        return sysfs.cells
+    known = {cell.id: cell for cell in sysfs.cells}
+    return tuple(
+        replace(
+            cell,
+            huge_pages=cell.huge_pages or known[cell.id].huge_pages,
+            distances=cell.distances or known[cell.id].distances,
+            gpu_memory_of=known[cell.id].gpu_memory_of,
+        )
+        if cell.id in known
+        else cell
+        for cell in libvirt.cells
+    )
+
+
+# -- devices ----------------------------------------------------------------------------------
+
+
+def _joined(
+    libvirt: tuple[_Device, ...],
+    sysfs: tuple[_Device, ...],
+    both: Callable[[_Device, _Device], _Device],
+    shown: frozenset[PciAddress] = frozenset(),
+) -> tuple[_Device, ...]:
+    """Return the devices of both sources, each once, by address.
+
+    :param shown: functions of which libvirt's word alone does not make such a device.
+    """
+    devices = {device.address: device for device in sysfs}
+    for device in libvirt:
+        known = devices.get(device.address)
+        if known is not None:
+            devices[device.address] = both(device, known)
+        elif device.address not in shown:
+            devices[device.address] = device
+    return tuple(devices[address] for address in sorted(devices, key=order))
+
+
+def _each_once(gpus: tuple[PhysicalGpu, ...]) -> tuple[PhysicalGpu, ...]:
+    """Leave out VFs that stand for themselves in one source and are with their PF in the other."""
+    members = frozenset(vf.address for gpu in gpus for vf in gpu.vfs)
+    return tuple(gpu for gpu in gpus if gpu.address not in members)
+
+
+def _function(libvirt: PciDevice, sysfs: PciDevice) -> PciDevice:
+    return replace(
+        sysfs,
+        numa_node=_either(libvirt.numa_node, sysfs.numa_node),
+        physfn=_either(libvirt.physfn, sysfs.physfn),
+        total_vfs=libvirt.total_vfs or sysfs.total_vfs,
+        vfs=_once((*sysfs.vfs, *libvirt.vfs)),
+        vdpa=_either(libvirt.vdpa, sysfs.vdpa),
+    )
+
+
+def _port(libvirt: NicPort, sysfs: NicPort) -> NicPort:
+    return replace(
+        sysfs,
+        numa_node=_either(libvirt.numa_node, sysfs.numa_node),
+        name=_either(sysfs.name, libvirt.name),
+        names=sysfs.names or libvirt.names,
+        mac=_either(sysfs.mac, libvirt.mac),
+        speed_mbps=_either(sysfs.speed_mbps, libvirt.speed_mbps),
+        switchdev=sysfs.switchdev or libvirt.switchdev,
+        rdma=sysfs.rdma or libvirt.rdma,
+        is_pf=sysfs.is_pf or libvirt.is_pf,
+        vfs=_vfs(sysfs.vfs, libvirt.vfs),
+        serial=_either(libvirt.serial, sysfs.serial),
+        features=tuple(sorted({*sysfs.features, *libvirt.features})),
+    )
+
+
+def _gpu(libvirt: PhysicalGpu, sysfs: PhysicalGpu) -> PhysicalGpu:
+    described = {vf.address: vf for vf in libvirt.vfs}
+    own = tuple(
+        _gpu_vf(described[vf.address], vf) if vf.address in described else vf for vf in sysfs.vfs
+    )
+    return replace(
+        sysfs,
+        numa_node=_either(libvirt.numa_node, sysfs.numa_node),
+        vfs=_vfs(own, libvirt.vfs),
+        mdev_types=_types(libvirt.mdev_types, sysfs.mdev_types),
+        mdevs=_mdevs(libvirt.mdevs, sysfs.mdevs),
+    )
+
+
+def _gpu_vf(libvirt: GpuVf, sysfs: GpuVf) -> GpuVf:
+    return replace(
+        sysfs,
+        numa_node=_either(libvirt.numa_node, sysfs.numa_node),
+        mdev_types=_types(libvirt.mdev_types, sysfs.mdev_types),
+        mdevs=_mdevs(libvirt.mdevs, sysfs.mdevs),
+    )
+
+
+_Vf = TypeVar("_Vf", NicVf, GpuVf)
+
+
+def _vfs(sysfs: tuple[_Vf, ...], libvirt: tuple[_Vf, ...]) -> tuple[_Vf, ...]:
+    """Return the VFs of sysfs, then those that only libvirt lists, which get the next numbers."""
+    vfs = list(sysfs)
+    known = {vf.address for vf in sysfs}
+    number = max((vf.index for vf in sysfs), default=-1)
+    for vf in libvirt:
+        if vf.address not in known:
+            number += 1
+            vfs.append(replace(vf, index=number))
+    return tuple(vfs)
+
+
+def _types(libvirt: tuple[MdevType, ...], sysfs: tuple[MdevType, ...]) -> tuple[MdevType, ...]:
+    """Return the types of both, with what libvirt reports to be left of them."""
+    types = {kind.id: kind for kind in (*sysfs, *libvirt)}
+    return tuple(types[kind] for kind in sorted(types))
+
+
+def _mdevs(libvirt: tuple[Mdev, ...], sysfs: tuple[Mdev, ...]) -> tuple[Mdev, ...]:
+    """Return the devices of both; a vGPU without a uuid is one that libvirt does not list."""
+    known = {mdev.uuid for mdev in libvirt}
+    return (*libvirt, *(mdev for mdev in sysfs if mdev.uuid is None or mdev.uuid not in known))
+
+
+def _on_known_cells(host: HostTopology) -> HostTopology:
+    """Take the cell from each device that names one which the host does not have."""
+    ids = frozenset(cell.id for cell in host.cells)
+    named = {device.address: device.numa_node for device in host.pci_devices}
+    named |= {gpu.address: gpu.numa_node for gpu in host.gpus if gpu.numa_node is not None}
+    unknown = {
+        address: node for address, node in named.items() if node is not None and node not in ids
+    }
+    if not unknown:
+        return host
+
+    def placed(device: _Placed) -> _Placed:
+        return device if device.numa_node in ids else replace(device, numa_node=None)
+
+    ports = tuple(placed(port) for port in host.nics)
+    sentences = (
+        f"PCI device {address} names NUMA node {node}, which this host does not have; the device's"
+        " cell is unknown"
+        for address, node in unknown.items()
+    )
+    return replace(
+        host,
+        pci_devices=tuple(placed(device) for device in host.pci_devices),
+        nics=ports,
+        nic_cards=cards(ports),
+        gpus=tuple(
+            replace(placed(gpu), vfs=tuple(placed(vf) for vf in gpu.vfs)) for gpu in host.gpus
+        ),
+        warnings=_once((*host.warnings, *sentences)),
+    )
+
+
+# -- differences ------------------------------------------------------------------------------
+
+
+def _differences(libvirt: HostTopology, sysfs: HostTopology) -> Iterator[str]:
+    if abs(libvirt.memory_kib - sysfs.memory_kib) * TOLERANCE > sysfs.memory_kib:
+        yield (
+            f"libvirt reports {libvirt.memory_kib} KiB of memory of the host, /proc/meminfo "
+            f"{sysfs.memory_kib} KiB; libvirt's is used"
+        )
+    if libvirt.online_cpus and libvirt.online_cpus != sysfs.online_cpus:
+        yield (
+            f"libvirt reports CPUs {cpu_list.write(libvirt.online_cpus)} online, sysfs "
+            f"{cpu_list.write(sysfs.online_cpus)}; libvirt's are used"
+        )
+    if libvirt.cells:
+        yield from _cell_differences(libvirt.cells, sysfs.cells)
+    if libvirt.pci_devices:
+        yield from _device_differences(libvirt, sysfs)
+
+
+def _cell_differences(libvirt: tuple[NumaCell, ...], sysfs: tuple[NumaCell, ...]) -> Iterator[str]:
+    ours, theirs = ({cell.id: cell for cell in cells} for cells in (sysfs, libvirt))
+    if ours.keys() != theirs.keys():
+        yield (
+            f"libvirt reports NUMA cells {cpu_list.write(theirs)}, sysfs {cpu_list.write(ours)}; "
+            "libvirt's are used"
+        )
+    for cell_id in sorted(ours.keys() & theirs.keys()):
+        cell, other = theirs[cell_id], ours[cell_id]
+        if cell.memory_kib != other.memory_kib:
+            yield (
+                f"libvirt reports {cell.memory_kib} KiB of memory of NUMA cell {cell_id}, sysfs "
+                f"{other.memory_kib} KiB; libvirt's is used"
+            )
+        if cell.cpus != other.cpus:
+            yield (
+                f"libvirt reports CPUs {cpu_list.write(cell.cpus) or 'none'} of NUMA cell "
+                f"{cell_id}, sysfs {cpu_list.write(other.cpus) or 'none'}; libvirt's are used"
+            )
+
+
+def _device_differences(libvirt: HostTopology, sysfs: HostTopology) -> Iterator[str]:
+    ours, theirs = (
+        {device.address: device for device in host.pci_devices} for host in (sysfs, libvirt)
+    )
+    if missing := theirs.keys() - ours.keys():
+        yield f"libvirt lists PCI devices {_named(missing)}, which sysfs does not; they are kept"
+    if missing := ours.keys() - theirs.keys():
+        yield f"sysfs lists PCI devices {_named(missing)}, which libvirt does not; they are kept"
+    for address in sorted(ours.keys() & theirs.keys(), key=order):
+        node, other = theirs[address].numa_node, ours[address].numa_node
+        if None not in (node, other) and node != other:
+            yield (
+                f"libvirt reports NUMA node {node} of PCI device {address}, sysfs {other}; "
+                "libvirt's is used"
+            )
+    mdevs, other_mdevs = (_mdev_uuids(host) for host in (libvirt, sysfs))
+    for uuid in sorted(mdevs ^ other_mdevs):
+        seeing, blind = ("libvirt", "sysfs") if uuid in mdevs else ("sysfs", "libvirt")
+        yield f"{seeing} lists mediated device {uuid}, which {blind} does not; it is kept"
+
+
+def _mdev_uuids(host: HostTopology) -> frozenset[str]:
+    mdevs = [mdev for gpu in host.gpus for mdev in gpu.mdevs]
+    mdevs += [mdev for gpu in host.gpus for vf in gpu.vfs for mdev in vf.mdevs]
+    return frozenset(mdev.uuid for mdev in mdevs if mdev.uuid is not None)
+
+
+def _named(addresses: Iterable[PciAddress]) -> str:
+    names = sorted(addresses, key=order)
+    further = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + further
+
+
+def _either(first: _Fact | None, second: _Fact | None) -> _Fact | None:
+    return second if first is None else first
+
+
+def _once(items: tuple[_Fact, ...]) -> tuple[_Fact, ...]:
+    return tuple(dict.fromkeys(items))

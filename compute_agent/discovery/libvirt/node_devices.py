@@ -1,0 +1,274 @@
+"""Node devices: PCI functions, network interfaces, mediated and vDPA devices as libvirt lists them.
+
+    computer
+    └ pci_0000_81_00_0                       a PF, with the addresses of its VFs
+      ├ net_ens1f0_b4_96_91_00_00_01         its interface, with the offloads
+      └ pci_0000_81_02_0                     a VF
+        └ vdpa_vdpa0
+    pci_0000_84_00_0                         a GPU, with its types of mediated devices
+    └ mdev_3627463d_b7f0_4fea_b468_f1da537d301b_0000_84_00_0
+
+A mediated device is named after its uuid, from libvirt 7.7 on after its uuid and its parent.
+
+Source: https://libvirt.org/formatnode.html.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, TypeVar
+from xml.etree import ElementTree
+
+from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
+from compute_agent.discovery.facts import CellId, MdevType, PciAddress, pci_address
+from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.facts import (
+    MdevNodeDevice,
+    NetNodeDevice,
+    NodeDevices,
+    PciNodeDevice,
+    VdpaNodeDevice,
+)
+from compute_agent.discovery.sysfs.netdevs import NO_SPEED
+
+if TYPE_CHECKING:
+    import libvirt
+
+NodeDevice = PciNodeDevice | NetNodeDevice | MdevNodeDevice | VdpaNodeDevice
+
+KINDS: Final = ("PCI_DEV", "NET", "MDEV", "VDPA")
+"""Of VIR_CONNECT_LIST_NODE_DEVICES_CAP_."""
+
+_MDEV_NAME = re.compile(
+    r"mdev_([0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12})(?:_.*)?"
+)
+_PCI_NAME = re.compile(r"pci_([0-9a-f]+)_([0-9a-f]{2})_([0-9a-f]{2})_([0-7])")
+
+_Result = TypeVar("_Result")
+
+
+def read(connection: Connection) -> tuple[NodeDevices, tuple[str, ...]]:
+    """List the node devices, and describe each; returns them with a warning for each left out.
+
+    A hypervisor that lists no node devices has none here.
+
+    :raises HypervisorUnreachable: the connection is lost.
+    :raises CallFailed: the devices cannot be listed now.
+    """
+    try:
+        handles = connection.call("listAllDevices", _list)
+    except CallUnsupported:
+        return NodeDevices(), ()
+    devices: list[NodeDevice] = []
+    warnings = []
+    for handle in sorted(handles, key=_name):
+        try:
+            device = _read_one(connection, handle)
+        except (CallFailed, FactMalformed) as error:
+            warnings.append(f"{error}; node device {handle.name()} left out")
+            continue
+        if device is not None:
+            devices.append(device)
+    return of(devices), tuple(warnings)
+
+
+def of(devices: list[NodeDevice]) -> NodeDevices:
+    """Sort devices by kind, and each kind by name."""
+    return NodeDevices(
+        pci=_of_kind(devices, PciNodeDevice),
+        net=_of_kind(devices, NetNodeDevice),
+        mdevs=_of_kind(devices, MdevNodeDevice),
+        vdpa=_of_kind(devices, VdpaNodeDevice),
+    )
+
+
+def parse(xml: str) -> NodeDevice | None:
+    """Return the device that `xml` describes; None: it is of another kind.
+
+    :raises FactMalformed: it is not the description of a node device.
+    """
+    try:
+        root = ElementTree.fromstring(xml)
+    except (ElementTree.ParseError, ValueError) as error:
+        raise FactMalformed("a node device", xml, f"well-formed XML ({error})") from error
+    name, capability = root.findtext("name"), root.find("capability")
+    if root.tag != "device" or name is None or capability is None:
+        raise FactMalformed("a node device", xml, "<device> with <name> and <capability>")
+    parser = _PARSERS.get(capability.get("type", ""))
+    try:
+        return None if parser is None else parser(name, root, capability)
+    except (ValueError, TypeError) as error:
+        raise FactMalformed(name, xml, f"a whole description ({error})") from error
+
+
+def address_of(name: str) -> PciAddress | None:
+    """Return the address in the name of a PCI device; None: it is the name of another device."""
+    match = _PCI_NAME.fullmatch(name)
+    return pci_address(f"{match[1]}:{match[2]}:{match[3]}.{match[4]}") if match else None
+
+
+def name_of(address: PciAddress) -> str:
+    """Return libvirt's name of the PCI device at an address."""
+    return "pci_" + re.sub("[:.]", "_", address)
+
+
+# -- one call each ----------------------------------------------------------------------------
+
+
+def _list(connection: libvirt.virConnect) -> list[libvirt.virNodeDevice]:
+    import libvirt
+
+    flags = 0
+    for kind in KINDS:
+        flags |= getattr(libvirt, f"VIR_CONNECT_LIST_NODE_DEVICES_CAP_{kind}", 0)
+    return list(connection.listAllDevices(flags))
+
+
+def _name(handle: libvirt.virNodeDevice) -> str:
+    return str(handle.name())
+
+
+def _read_one(connection: Connection, handle: libvirt.virNodeDevice) -> NodeDevice | None:
+    name = _name(handle)
+    device = parse(connection.call(f"XMLDesc of {name}", lambda _: str(handle.XMLDesc(0))))
+    if not isinstance(device, MdevNodeDevice):
+        return device
+
+    def ask(attribute: str, unknown: bool) -> bool:
+        with suppress(CallUnsupported, AttributeError):
+            method = getattr(handle, attribute)
+            return connection.call(f"{attribute} of {name}", lambda _: bool(method()))
+        return unknown
+
+    persistent = ask("isPersistent", unknown=False)
+    return MdevNodeDevice(
+        name=device.name,
+        uuid=device.uuid,
+        type_id=device.type_id,
+        parent=device.parent,
+        parent_address=device.parent_address,
+        active=ask("isActive", unknown=True),
+        persistent=persistent,
+        autostart=persistent and ask("autostart", unknown=False),
+    )
+
+
+# -- one kind each ----------------------------------------------------------------------------
+
+
+def _pci(name: str, root: ElementTree.Element, pci: ElementTree.Element) -> PciNodeDevice:
+    numa = pci.find("numa")
+    node = None if numa is None else int(numa.get("node", "-1"))
+    group = pci.find("iommuGroup")
+    vfs = pci.find("capability[@type='virt_functions']")
+    physfn = pci.find("capability[@type='phys_function']/address")
+    return PciNodeDevice(
+        name=name,
+        address=_own_address(pci),
+        vendor_id=_id(pci, "vendor"),
+        product_id=_id(pci, "product"),
+        class_code=_class(pci),
+        numa_node=None if node is None or node < 0 else CellId(node),
+        driver=root.findtext("driver/name"),
+        iommu_group=None if group is None else int(group.get("number", "")),
+        physfn=None if physfn is None else _address(physfn),
+        max_vfs=0 if vfs is None else int(vfs.get("maxCount", "0")),
+        vfs=() if vfs is None else tuple(map(_address, vfs.iterfind("address"))),
+        mdev_types=_mdev_types(pci),
+        serial=_text(pci, "capability[@type='vpd']/fields[@access='readonly']/serial_number"),
+    )
+
+
+def _net(_: str, root: ElementTree.Element, net: ElementTree.Element) -> NetNodeDevice:
+    link = net.find("link")
+    up = link is not None and link.get("state") == "up"
+    speed = int(link.get("speed", "0")) if link is not None and up else 0
+    mac = _text(net, "address")
+    features = {feature.get("name") for feature in net.iterfind("feature")}
+    return NetNodeDevice(
+        interface=_required(net, "interface"),
+        parent=_required(root, "parent"),
+        mac=None if mac is None else mac.lower(),
+        speed_mbps=None if speed in NO_SPEED or speed < 0 else speed,
+        features=tuple(sorted(feature for feature in features if feature)),
+    )
+
+
+def _mdev(name: str, root: ElementTree.Element, mdev: ElementTree.Element) -> MdevNodeDevice:
+    parent = _required(root, "parent")
+    kind = mdev.find("type")
+    type_id = None if kind is None else kind.get("id")
+    if not type_id:
+        raise ValueError("no type")
+    uuid = _text(mdev, "uuid")
+    if uuid is None:
+        match = _MDEV_NAME.fullmatch(name)
+        if match is None:
+            raise ValueError("no uuid")
+        uuid = match[1].replace("_", "-")
+    address = address_of(parent)
+    if address is None:
+        with suppress(ValueError):  # a channel or a matrix of s390
+            address = pci_address(_text(mdev, "parent_addr") or "")
+    return MdevNodeDevice(name, uuid.lower(), type_id, parent, address)
+
+
+def _vdpa(name: str, root: ElementTree.Element, _: ElementTree.Element) -> VdpaNodeDevice:
+    return VdpaNodeDevice(name.removeprefix("vdpa_"), _required(root, "parent"))
+
+
+_PARSERS: Final[
+    dict[str, Callable[[str, ElementTree.Element, ElementTree.Element], NodeDevice]]
+] = {"pci": _pci, "net": _net, "mdev": _mdev, "vdpa": _vdpa}
+
+
+# -- elements ---------------------------------------------------------------------------------
+
+
+def _text(element: ElementTree.Element, path: str) -> str | None:
+    return (element.findtext(path) or "").strip() or None
+
+
+def _required(element: ElementTree.Element, path: str) -> str:
+    text = _text(element, path)
+    if text is None:
+        raise ValueError(f"no {path}")
+    return text
+
+
+def _own_address(pci: ElementTree.Element) -> PciAddress:
+    domain, bus, slot, function = (
+        int(_required(pci, part)) for part in ("domain", "bus", "slot", "function")
+    )
+    return pci_address(f"{domain:04x}:{bus:02x}:{slot:02x}.{function}")
+
+
+def _address(element: ElementTree.Element) -> PciAddress:
+    domain, bus, slot, function = (
+        int(element.get(part, ""), 16) for part in ("domain", "bus", "slot", "function")
+    )
+    return pci_address(f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}")
+
+
+def _id(pci: ElementTree.Element, path: str) -> str:
+    element = pci.find(path)
+    return f"{int('' if element is None else element.get('id', ''), 16):04x}"
+
+
+def _class(pci: ElementTree.Element) -> str | None:
+    text = _text(pci, "class")
+    return None if text is None else f"{int(text, 16):06x}"
+
+
+def _mdev_types(pci: ElementTree.Element) -> tuple[MdevType, ...]:
+    types = [
+        MdevType(kind.get("id", ""), int(_required(kind, "availableInstances")))
+        for kind in pci.iterfind("capability[@type='mdev_types']/type")
+    ]
+    return tuple(sorted(types, key=lambda kind: kind.id))
+
+
+def _of_kind(devices: list[NodeDevice], kind: type[_Result]) -> tuple[_Result, ...]:
+    return tuple(device for device in devices if isinstance(device, kind))
