@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
 from compute_agent.discovery.facts import (
-    Cpu,
     CpuModel,
     GpuVf,
     HostTopology,
@@ -39,7 +37,6 @@ def describe(reading: HypervisorReading) -> HostTopology:
     The cell that a device names need not be one of the cells.
     """
     host = reading.capabilities
-    online = frozenset(reading.online_cpus) or frozenset(cpu.id for cpu in host.cpus)
     functions = _functions(reading.devices)
     vdpa = {device.parent: device.vdpa for device in reading.devices.vdpa}
     pci_devices = tuple(
@@ -49,17 +46,10 @@ def describe(reading: HypervisorReading) -> HostTopology:
     ports = tuple(_ports(pci_devices, functions, interfaces))
     return HostTopology(
         hostname=reading.hostname,
-        cells=tuple(
-            replace(cell, cpus=tuple(cpu for cpu in cell.cpus if cpu in online))
-            for cell in host.cells
-        ),
-        cpus=tuple(
-            Cpu(cpu.id, tuple(sibling for sibling in cpu.siblings if sibling in online))
-            for cpu in host.cpus
-            if cpu.id in online
-        ),
-        online_cpus=tuple(sorted(online)),
-        present_cpus=reading.present_cpus,
+        cells=host.cells,
+        cpus=host.cpus,
+        online_cpus=reading.online_cpus or tuple(cpu.id for cpu in host.cpus),
+        present_cpus=reading.present_cpus or tuple(cpu.id for cpu in host.cpus),
         cpu_model=CpuModel(host.arch, host.vendor, host.model, reading.guest_features or ()),
         memory_kib=reading.memory_kib,
         pci_devices=pci_devices,

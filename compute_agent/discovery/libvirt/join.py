@@ -66,13 +66,21 @@ def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
         cpus=libvirt.cpus or sysfs.cpus,
         online_cpus=libvirt.online_cpus or sysfs.online_cpus,
         present_cpus=sysfs.present_cpus,
-        memory_kib=libvirt.memory_kib,
+        memory_kib=_memory_kib(libvirt, sysfs),
         pci_devices=functions,
         nics=ports,
         nic_cards=cards(ports),
         gpus=_each_once(_joined(libvirt.gpus, sysfs.gpus, _gpu, shown)),
         warnings=_once((*sysfs.warnings, *libvirt.warnings, *_differences(libvirt, sysfs))),
     )
+
+
+def _memory_kib(libvirt: HostTopology, sysfs: HostTopology) -> int:
+    """Return the smaller memory: a container shows all of the machine's to libvirt.
+
+    libvirt adds the memory of the NUMA nodes up, and gets 0 on a kernel without NUMA.
+    """
+    return min(libvirt.memory_kib or sysfs.memory_kib, sysfs.memory_kib)
 
 
 def _cells(libvirt: HostTopology, sysfs: HostTopology) -> tuple[NumaCell, ...]:
@@ -235,10 +243,11 @@ def _on_known_cells(host: HostTopology) -> HostTopology:
 
 
 def _differences(libvirt: HostTopology, sysfs: HostTopology) -> Iterator[str]:
-    if abs(libvirt.memory_kib - sysfs.memory_kib) * TOLERANCE > sysfs.memory_kib:
+    difference = abs(libvirt.memory_kib - sysfs.memory_kib)
+    if libvirt.memory_kib and difference * TOLERANCE > sysfs.memory_kib:
         yield (
             f"libvirt reports {libvirt.memory_kib} KiB of memory of the host, /proc/meminfo "
-            f"{sysfs.memory_kib} KiB; libvirt's is used"
+            f"{sysfs.memory_kib} KiB; the smaller is used"
         )
     if libvirt.online_cpus and libvirt.online_cpus != sysfs.online_cpus:
         yield (

@@ -19,10 +19,11 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
 from compute_agent.discovery.facts import CellId, MdevType, PciAddress, pci_address
+from compute_agent.discovery.libvirt import elements
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.facts import (
     MdevNodeDevice,
@@ -89,10 +90,7 @@ def parse(xml: str) -> NodeDevice | None:
 
     :raises FactMalformed: it is not the description of a node device.
     """
-    try:
-        root = ElementTree.fromstring(xml)
-    except (ElementTree.ParseError, ValueError) as error:
-        raise FactMalformed("a node device", xml, f"well-formed XML ({error})") from error
+    root = elements.document(xml, "a node device")
     name, capability = root.findtext("name"), root.find("capability")
     if root.tag != "device" or name is None or capability is None:
         raise FactMalformed("a node device", xml, "<device> with <name> and <capability>")
@@ -158,7 +156,7 @@ def _read_one(connection: Connection, handle: libvirt.virNodeDevice) -> NodeDevi
 # -- one kind each ----------------------------------------------------------------------------
 
 
-def _pci(name: str, root: ElementTree.Element, pci: ElementTree.Element) -> PciNodeDevice:
+def _pci(name: str, root: Element, pci: Element) -> PciNodeDevice:
     numa = pci.find("numa")
     node = None if numa is None else int(numa.get("node", "-1"))
     group = pci.find("iommuGroup")
@@ -181,7 +179,7 @@ def _pci(name: str, root: ElementTree.Element, pci: ElementTree.Element) -> PciN
     )
 
 
-def _net(_: str, root: ElementTree.Element, net: ElementTree.Element) -> NetNodeDevice:
+def _net(_: str, root: Element, net: Element) -> NetNodeDevice:
     link = net.find("link")
     up = link is not None and link.get("state") == "up"
     speed = int(link.get("speed", "0")) if link is not None and up else 0
@@ -196,7 +194,7 @@ def _net(_: str, root: ElementTree.Element, net: ElementTree.Element) -> NetNode
     )
 
 
-def _mdev(name: str, root: ElementTree.Element, mdev: ElementTree.Element) -> MdevNodeDevice:
+def _mdev(name: str, root: Element, mdev: Element) -> MdevNodeDevice:
     parent = _required(root, "parent")
     kind = mdev.find("type")
     type_id = None if kind is None else kind.get("id")
@@ -215,54 +213,57 @@ def _mdev(name: str, root: ElementTree.Element, mdev: ElementTree.Element) -> Md
     return MdevNodeDevice(name, uuid.lower(), type_id, parent, address)
 
 
-def _vdpa(name: str, root: ElementTree.Element, _: ElementTree.Element) -> VdpaNodeDevice:
+def _vdpa(name: str, root: Element, _: Element) -> VdpaNodeDevice:
     return VdpaNodeDevice(name.removeprefix("vdpa_"), _required(root, "parent"))
 
 
-_PARSERS: Final[
-    dict[str, Callable[[str, ElementTree.Element, ElementTree.Element], NodeDevice]]
-] = {"pci": _pci, "net": _net, "mdev": _mdev, "vdpa": _vdpa}
+_PARSERS: Final[dict[str, Callable[[str, Element, Element], NodeDevice]]] = {
+    "pci": _pci,
+    "net": _net,
+    "mdev": _mdev,
+    "vdpa": _vdpa,
+}
 
 
 # -- elements ---------------------------------------------------------------------------------
 
 
-def _text(element: ElementTree.Element, path: str) -> str | None:
+def _text(element: Element, path: str) -> str | None:
     return (element.findtext(path) or "").strip() or None
 
 
-def _required(element: ElementTree.Element, path: str) -> str:
+def _required(element: Element, path: str) -> str:
     text = _text(element, path)
     if text is None:
         raise ValueError(f"no {path}")
     return text
 
 
-def _own_address(pci: ElementTree.Element) -> PciAddress:
+def _own_address(pci: Element) -> PciAddress:
     domain, bus, slot, function = (
         int(_required(pci, part)) for part in ("domain", "bus", "slot", "function")
     )
     return pci_address(f"{domain:04x}:{bus:02x}:{slot:02x}.{function}")
 
 
-def _address(element: ElementTree.Element) -> PciAddress:
+def _address(element: Element) -> PciAddress:
     domain, bus, slot, function = (
         int(element.get(part, ""), 16) for part in ("domain", "bus", "slot", "function")
     )
     return pci_address(f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}")
 
 
-def _id(pci: ElementTree.Element, path: str) -> str:
+def _id(pci: Element, path: str) -> str:
     element = pci.find(path)
     return f"{int('' if element is None else element.get('id', ''), 16):04x}"
 
 
-def _class(pci: ElementTree.Element) -> str | None:
+def _class(pci: Element) -> str | None:
     text = _text(pci, "class")
     return None if text is None else f"{int(text, 16):06x}"
 
 
-def _mdev_types(pci: ElementTree.Element) -> tuple[MdevType, ...]:
+def _mdev_types(pci: Element) -> tuple[MdevType, ...]:
     types = [
         MdevType(kind.get("id", ""), int(_required(kind, "availableInstances")))
         for kind in pci.iterfind("capability[@type='mdev_types']/type")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from compute_agent.discovery.errors import CallUnsupported
 from compute_agent.discovery.facts import CpuId
-from compute_agent.discovery.libvirt import node_devices
+from compute_agent.discovery.libvirt import capabilities, node_devices
 from compute_agent.discovery.libvirt.connection import Connection
-from compute_agent.discovery.libvirt.facts import HostCapabilities, HypervisorReading
+from compute_agent.discovery.libvirt.facts import HypervisorReading
 
 
 def read(connection: Connection) -> HypervisorReading:
@@ -15,6 +15,9 @@ def read(connection: Connection) -> HypervisorReading:
     :raises DiscoveryError: the connection is lost, or what every hypervisor must report is missing.
     """
     online_cpus, present_cpus = _cpus(connection)
+    host = capabilities.parse(
+        connection.call("getCapabilities", lambda c: str(c.getCapabilities()))
+    )
     devices, device_warnings = node_devices.read(connection)
     return HypervisorReading(
         hostname=connection.call("getHostname", lambda c: str(c.getHostname())),
@@ -24,7 +27,7 @@ def read(connection: Connection) -> HypervisorReading:
         memory_kib=connection.call("getInfo", lambda c: int(c.getInfo()[1]) * 1024),
         online_cpus=online_cpus,
         present_cpus=present_cpus,
-        capabilities=HostCapabilities("x86_64", None, None, None, (), (), ()),
+        capabilities=capabilities.restricted(host, online_cpus),
         devices=devices,
         warnings=device_warnings,
     )
