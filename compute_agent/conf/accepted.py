@@ -14,22 +14,6 @@ LOG = logging.getLogger(__name__)
 
 LIBVIRT_OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
-        "cpu_mode",
-        choices=["host-model", "host-passthrough", "custom", "none"],
-        help="Without effect: the CPU traits are those of the host's CPU.",
-    ),
-    cfg.ListOpt(
-        "cpu_models",
-        default=[],
-        deprecated_name="cpu_model",
-        help="Without effect: the CPU traits are those of the host's CPU.",
-    ),
-    cfg.ListOpt(
-        "cpu_model_extra_flags",
-        default=[],
-        help="Without effect: the CPU traits are those of the host's CPU.",
-    ),
-    cfg.StrOpt(
         "cpu_power_governor_low",
         default="powersave",
         help="Without effect: this agent sets no governor.",
@@ -43,16 +27,6 @@ LIBVIRT_OPTS: list[cfg.Opt] = [
         "pmem_namespaces",
         default=[],
         help="Without effect: persistent memory is not reported.",
-    ),
-    cfg.BoolOpt(
-        "swtpm_enabled",
-        default=False,
-        help="Without effect: traits of emulated TPMs are not reported.",
-    ),
-    cfg.ListOpt(
-        "supported_tpm_secret_security",
-        default=["user", "host", "deployment"],
-        help="Without effect: traits of emulated TPMs are not reported.",
     ),
 ]
 

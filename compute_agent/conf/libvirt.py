@@ -27,6 +27,50 @@ machine, or libvirt's test driver, libvirt alone describes the host: nothing is 
 files below [host]sysfs_root.
 """,
     ),
+    cfg.StrOpt(
+        "cpu_mode",
+        choices=["host-model", "host-passthrough", "custom", "none"],
+        help="""
+CPU that guests of virt_type kvm and qemu get; the traits HW_CPU_* are its features. host-model:
+libvirt's model nearest to the CPU of the host. host-passthrough: the CPU of the host. custom: one
+of cpu_models. none: the emulator's default. Unset: host-model on x86, host-passthrough on aarch64
+with kvm, else none. Guests with Intel TDX need host-passthrough.
+""",
+    ),
+    cfg.ListOpt(
+        "cpu_models",
+        default=[],
+        deprecated_name="cpu_model",
+        help="""
+Names of CPU models for cpu_mode = custom, as `virsh cpu-models ARCH` lists them, in any case. The
+traits are the features of all of them; one that this host cannot run is warned of.
+""",
+    ),
+    cfg.ListOpt(
+        "cpu_model_extra_flags",
+        default=[],
+        help="""
+Features that guests get in addition to those of their CPU model (`flag` or `+flag`), or do not get
+(`-flag`), by libvirt's names, as pdpe1gb, +md-clear, -vmx. Without effect on cpu_mode = none.
+""",
+    ),
+    cfg.BoolOpt(
+        "swtpm_enabled",
+        default=False,
+        help="""
+Guests can have an emulated TPM: its models and versions that libvirt finds on this host are
+reported as traits COMPUTE_SECURITY_TPM_*. Needs the packages swtpm and swtpm-tools.
+""",
+    ),
+    cfg.ListOpt(
+        "supported_tpm_secret_security",
+        default=["user", "host", "deployment"],
+        item_type=cfg.types.String(choices=["user", "host", "deployment"]),
+        help="""
+Ways in which the secrets of emulated TPMs may be kept on this host (user, host, deployment),
+reported as traits COMPUTE_SECURITY_TPM_SECRET_SECURITY_* where swtpm_enabled is set.
+""",
+    ),
     cfg.BoolOpt(
         "cpu_power_management",
         default=False,

@@ -1,0 +1,117 @@
+"""Options on the CPU of guests, checked against each other and against the hypervisor."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from oslo_config import cfg
+from oslo_log import log
+
+from compute_agent import errors
+from compute_agent.discovery.libvirt import cpu_features
+from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
+from compute_agent.discovery.libvirt.facts import HostCapabilities
+
+LOG = log.getLogger(__name__)
+
+CPU_CHOOSING: Final = ("kvm", "qemu")
+"""Kinds of guests whose CPU can be chosen."""
+
+_FLAG: Final = re.compile(r"(?P<sign>[+-]?)(?P<name>[a-z0-9][a-z0-9_.-]*)")
+
+
+def guest_cpu_options(conf: cfg.ConfigOpts) -> GuestCpuOptions:
+    """Return the options on the CPU of guests.
+
+    :raises InvalidConfiguration: they contradict each other.
+    """
+    virt_type, mode = conf.libvirt.virt_type, conf.libvirt.cpu_mode
+    models = tuple(conf.libvirt.cpu_models)
+    if virt_type not in CPU_CHOOSING and mode not in (None, "none"):
+        raise errors.InvalidConfiguration(
+            f"[libvirt]cpu_mode = {mode} cannot be combined with [libvirt]virt_type = {virt_type}, "
+            "whose guests have the CPU of the host. Remove cpu_mode, or set it to none."
+        )
+    if models and mode != "custom":
+        raise errors.InvalidConfiguration(
+            f"[libvirt]cpu_models = {', '.join(models)} is for [libvirt]cpu_mode = custom, and "
+            f"cpu_mode is {mode or 'not set'}. Set cpu_mode to custom, or remove cpu_models."
+        )
+    if mode == "custom" and not models:
+        raise errors.InvalidConfiguration(
+            "[libvirt]cpu_mode = custom needs [libvirt]cpu_models, which is empty. Name the models "
+            "in it, as `virsh cpu-models ARCH` lists them."
+        )
+    added, removed = _extra_flags(conf)
+    if (added or removed) and (mode == "none" or virt_type not in CPU_CHOOSING):
+        LOG.warning(
+            "[libvirt]cpu_model_extra_flags = %s has no effect with [libvirt]virt_type = %s and "
+            "cpu_mode = %s. Remove it, or set another cpu_mode.",
+            ",".join(conf.libvirt.cpu_model_extra_flags),
+            virt_type,
+            mode,
+        )
+        added, removed = (), ()
+    return GuestCpuOptions(virt_type, mode, models, added, removed)
+
+
+def check_guest_cpu(
+    connection: Connection,
+    options: GuestCpuOptions,
+    host: HostCapabilities,
+) -> None:
+    """Check the options against the host, and warn of what guests would not start with.
+
+    :raises InvalidConfiguration: libvirt does not know a model; names those it knows.
+    :raises DiscoveryError: there is no answer now.
+    """
+    known = cpu_features.known_models(connection, host.arch)
+    _models, unknown = cpu_features.spelled(options.models, known)
+    if unknown:
+        raise errors.InvalidConfiguration(
+            f"[libvirt]cpu_models names {', '.join(unknown)}, which libvirt does not know for "
+            f"{host.arch}. It knows {', '.join(known)}."
+        )
+    for model in cpu_features.unfit_models(connection, options, host):
+        LOG.warning(
+            "[libvirt]cpu_models names %s, and the CPU of this host (%s) lacks features of it: "
+            "libvirt will start no guest with this model here. Its traits are reported anyway; "
+            "remove it from cpu_models.",
+            model,
+            host.model or host.arch,
+        )
+    own_emulators = [emulator for emulator in host.emulators if emulator.arch == host.arch]
+    if own_emulators and not any(options.virt_type in e.virt_types for e in own_emulators):
+        LOG.warning(
+            "[libvirt]virt_type = %s, and the hypervisor has no such %s guests, only %s. For kvm, "
+            "check that /dev/kvm exists and that the user of libvirt may open it.",
+            options.virt_type,
+            host.arch,
+            ", ".join(sorted({kind for e in own_emulators for kind in e.virt_types})) or "none",
+        )
+    if options.virt_type == "qemu" and options.mode == "host-passthrough":
+        LOG.warning(
+            "[libvirt]cpu_mode = host-passthrough needs virt_type = kvm: libvirt starts no "
+            "emulated guest with it. The traits are those of host-model; set cpu_mode to that."
+        )
+
+
+def _extra_flags(conf: cfg.ConfigOpts) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    flags: dict[str, set[str]] = {"+": set(), "-": set()}
+    for text in conf.libvirt.cpu_model_extra_flags:
+        match = _FLAG.fullmatch(text.strip().lower())
+        if match is None:
+            raise errors.InvalidConfiguration(
+                f"[libvirt]cpu_model_extra_flags: {text!r} is not the name of a feature, with + or "
+                "- before it or neither, as pdpe1gb or -vmx."
+            )
+        flags[match["sign"] or "+"].add(match["name"])
+    both = flags["+"] & flags["-"]
+    if both:
+        raise errors.InvalidConfiguration(
+            f"[libvirt]cpu_model_extra_flags both adds and removes {', '.join(sorted(both))}. "
+            "Remove one of the two."
+        )
+    return tuple(sorted(flags["+"])), tuple(sorted(flags["-"]))
