@@ -108,6 +108,7 @@ class Agent:
                 node, root, Drift(orphaned=holders)
             )
         parts.board.on_answer = self._manager.watchdog
+        parts.board.hung_calls = parts.driver.hung_calls
         self._rpc: RpcServer | None = None
         self.commands = AgentCommands(
             conf,
@@ -234,6 +235,7 @@ class Agent:
         self._manager.stopping()
         self._stop.set()
         self._loop.stop()
+        self._parts.driver.stop_waiting()
         bound = threading.Timer(self._graceful, self._abandon)
         bound.daemon = True
         bound.start()

@@ -56,7 +56,24 @@ class BoardCollector:
             "1 if placement answers, 0 if not.",
             value=int(self._board.placement().up is True),
         )
+        yield from self._hung_calls(GaugeMetricFamily)
         yield from self._nodes(GaugeMetricFamily)
+
+    def _hung_calls(self, gauge: Any) -> Iterator[Metric]:
+        calls = self._board.hung_calls()
+        yield gauge(
+            f"{PREFIX}_hung_calls",
+            "Calls to the hypervisor or the machine that have not returned.",
+            value=len(calls),
+        )
+        since = gauge(
+            f"{PREFIX}_hung_call_start_timestamp_seconds",
+            "When a call that has not returned was made.",
+            labels=["source", "call"],
+        )
+        for call in calls:
+            since.add_metric([call.source, call.call], call.since)
+        yield since
 
     def _nodes(self, gauge: Any) -> Iterator[Metric]:
         texts = {

@@ -154,6 +154,16 @@ says; and the scheduler claims only once every agent announces that it expects t
 ]
 
 host_opts = [
+    cfg.IntOpt(
+        "call_timeout",
+        default=60,
+        min=1,
+        help="""
+Seconds that one call to libvirt or to NVML, or one look at a file of the kernel or at the disk of
+the guests, may take. After that it is given up: the pass fails and names the call, `compute-agent
+status` and the metrics show it, and nothing more is asked of that source until the call returns.
+""",
+    ),
     cfg.BoolOpt(
         "allow_cpu_set_change",
         default=False,

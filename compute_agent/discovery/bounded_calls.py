@@ -31,8 +31,10 @@ TIMEOUT: Final = 60.0
 """Seconds that a call, or one step of it, may take."""
 NOTICEABLE: Final = 5.0
 """Seconds after which a call that runs is shown as one that hangs."""
-IDLE: Final = 120.0
-"""Seconds after which a thread without work ends: a period of passes and more."""
+CLOSING: Final = 5.0
+"""Seconds in which a source is closed, or left to the end of the process."""
+IDLE: Final = 5.0
+"""Seconds after which a thread without work ends: longer than a pass pauses between calls."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from compute_agent.discovery import program
+from compute_agent.discovery.bounded_calls import step
 from compute_agent.discovery.errors import DiscoveryError, FactMalformed, FactUnreadable
 from compute_agent.discovery.facts import DiskStore
 
@@ -46,6 +47,7 @@ class FileSystem:
         :raises FactUnreadable: the directory does not exist. Taking the file system that would
             hold it would announce the size of / for a disk that is not mounted.
         """
+        step(self.path)
         try:
             status = os.statvfs(self.path)
         except OSError as error:

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Final
 
+from compute_agent.discovery.bounded_calls import step
 from compute_agent.discovery.errors import ProgramFailed
 
 TIMEOUT: Final = 30.0
@@ -28,6 +29,7 @@ def output_of(command: Sequence[str], timeout: float = TIMEOUT) -> str:
     :raises ProgramFailed: it is missing, fails, or does not end in time.
     """
     written = shlex.join(command)
+    step(written)
     try:
         process = subprocess.Popen(
             list(command),

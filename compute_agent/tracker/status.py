@@ -9,9 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__
+
+if TYPE_CHECKING:
+    from compute_agent.discovery.bounded_calls import HungCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,8 @@ class StatusBoard:
         self._availability: dict[str, Any] = {}
         self.on_answer: Callable[[], None] = _nothing
         """Called after every request to placement: a sign of progress."""
+        self.hung_calls: Callable[[], Sequence[HungCall]] = tuple
+        """Returns the driver's calls that have not returned for a noticeable time."""
 
     def set_node(self, name: str, uuid: str, **changes: Any) -> None:
         """Change what is said about a node; the first mention makes it known."""
@@ -177,6 +182,9 @@ class StatusBoard:
             "pid": os.getpid(),
             "started": _text(self.started),
             "placement": {**asdict(placement), "since": _text(placement.since)},
+            "hung_calls": [
+                {**asdict(call), "since": _text(call.since)} for call in self.hung_calls()
+            ],
             "nodes": [_node_document(node) for node in self.nodes()],
             "totals": {
                 "passes": dict(counters.passes),

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from oslo_config import cfg
 
+from compute_agent.discovery.bounded_calls import HungCall
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.capabilities import capability_traits
@@ -242,6 +243,13 @@ class ComputeDriver(ABC):
 
         :param changed: to be called, from any thread, with what happened, in a few words.
         """
+
+    def hung_calls(self) -> tuple[HungCall, ...]:
+        """Return what the driver waits for noticeably long, or has given up; asks nothing."""
+        return ()
+
+    def stop_waiting(self) -> None:  # noqa: B027
+        """Give calls up that hang: the agent was asked to stop. May come from any thread."""
 
     def clear_fault(self, provider_uuid: str) -> None:  # noqa: B027 (most drivers see no faults)
         """Forget what makes a device count as broken: an operator declares it well again."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -12,8 +11,9 @@ from oslo_log import log
 
 from compute_agent import errors
 from compute_agent.discovery import capture
+from compute_agent.discovery.bounded_calls import CLOSING, BoundedCalls, step
 from compute_agent.discovery.disk import FileSystem
-from compute_agent.discovery.errors import DiscoveryError
+from compute_agent.discovery.errors import CallHangs, DiscoveryError
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.nvml.source import NvmlSource
 from compute_agent.discovery.sysfs.reader import SYSFS
@@ -35,11 +35,15 @@ class LocalMachine:
     Where [host]sysfs_root and [host]procfs_root are the two parts of a capture, its disk and GPUs
     are those that it recorded. NVML sees the machine that runs this, so it is asked only where
     the machine is not one that was captured elsewhere.
+
+    :ivar calls: every look at files and NVML, one at a time, under a deadline.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         self._conf = conf
-        self._mutex = threading.Lock()
+        self.calls = BoundedCalls(
+            "this machine", conf.compute_agent.call_timeout, one_at_a_time=True
+        )
         sysfs_root, procfs_root = conf.host.sysfs_root, conf.host.procfs_root
         self._capture = capture.directory_of(sysfs_root, procfs_root)
         self._live = os.path.realpath(sysfs_root) == SYSFS
@@ -52,11 +56,10 @@ class LocalMachine:
         """Read the machine, whatever was read before.
 
         :param hostname: of the node, instead of the machine's own.
-        :raises VirtDriverNotReady: CPUs or memory cannot be read.
+        :raises VirtDriverNotReady: CPUs or memory cannot be read, or the machine does not answer.
         """
         try:
-            with self._mutex:
-                return self._look(hostname)
+            return self.calls.run("look", lambda: self._look(hostname))
         except DiscoveryError as error:
             raise errors.VirtDriverNotReady(
                 f"This machine cannot be described: {error}."
@@ -66,11 +69,19 @@ class LocalMachine:
         """Return what cached images take up of the guests' disk, where the options reserve that.
 
         They are files, so they take nothing of a volume group or a pool.
+
+        :raises VirtDriverNotReady: the disk does not answer.
         """
         reserves = self._conf.workarounds.reserve_disk_resource_for_image_cache
         if not reserves or not isinstance(self._disk, FileSystem):
             return 0
-        return size_on_disk(os.path.join(self._conf.instances_path, IMAGE_CACHE))
+        cache = os.path.join(self._conf.instances_path, IMAGE_CACHE)
+        try:
+            return self.calls.run(cache, lambda: size_on_disk(cache))
+        except CallHangs as error:
+            raise errors.VirtDriverNotReady(
+                f"The image cache cannot be measured: {error}."
+            ) from error
 
     def watch(self, changed: Callable[[str], None]) -> None:
         """Report devices, CPUs and memory that come, go or change by the kernel's events."""
@@ -87,8 +98,7 @@ class LocalMachine:
     def forget_fault(self, address: PciAddress) -> None:
         """Forget the errors that a GPU reported."""
         if self._nvml is not None:
-            with self._mutex:
-                self._nvml.forget(address)
+            self._nvml.forget(address)
 
     def close(self) -> None:
         """Stop watching, and close NVML."""
@@ -96,7 +106,10 @@ class LocalMachine:
             self._events.stop()
             self._events = None
         if self._nvml is not None:
-            self._nvml.close()
+            try:
+                self.calls.run("nvmlShutdown", self._nvml.close, timeout=CLOSING)
+            except CallHangs as error:
+                LOG.warning("NVML is closed only by the end of the process: %s.", error)
 
     def _look(self, hostname: str) -> HostTopology:
         if self._capture is None:
@@ -112,6 +125,7 @@ def size_on_disk(directory: str) -> int:
     """
     total = 0
     for parent, _directories, files in os.walk(directory):
+        step(parent)
         for name in files:
             try:
                 total += os.lstat(os.path.join(parent, name)).st_blocks * _BLOCK

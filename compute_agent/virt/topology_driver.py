@@ -14,6 +14,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from compute_agent import errors
+from compute_agent.discovery.bounded_calls import BoundedCalls, HungCall
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree
 from compute_agent.virt import reshape
@@ -67,6 +68,7 @@ class TopologyDriver(ComputeDriver):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__(conf)
         self.options = layout_options(conf)
+        self._sources: list[BoundedCalls] = []
         self._pass = _Pass()
         self._logged: dict[str, frozenset[str]] = {}
         self._gpu_of: dict[str, PciAddress] = {}
@@ -87,6 +89,17 @@ class TopologyDriver(ComputeDriver):
     def current_options(self) -> LayoutOptions:
         """Return the options, with those that are read again for each pass."""
         return self.options
+
+    def bounded(self, source: BoundedCalls) -> None:
+        """Take in what bounds the calls to a source of the driver."""
+        self._sources.append(source)
+
+    def hung_calls(self) -> tuple[HungCall, ...]:
+        return tuple(call for source in self._sources for call in source.hanging())
+
+    def stop_waiting(self) -> None:
+        for source in self._sources:
+            source.stop_waiting()
 
     @contextmanager
     def one_reading(self, nodename: str) -> Iterator[None]:  # noqa: ARG002 (contract)

@@ -100,6 +100,9 @@ def print_status(document: Mapping[str, Any], *, as_json: bool) -> int:
     reachable = {True: "answers", False: "cannot be reached", None: "was not asked yet"}
     print(f"agent      {document['host']}, pid {document['pid']}, since {document['started']}")
     print(f"placement  {reachable[placement['up']]} since {placement['since'] or '-'}")
+    # an older agent has none
+    for call in document.get("hung_calls", ()):
+        print(f"hangs      {call['source']}: {call['call']}, since {call['since']}")
     for node in document["nodes"]:
         _print_node_status(node)
     return Exit.FINE

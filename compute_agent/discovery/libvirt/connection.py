@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from compute_agent.discovery.bounded_calls import TIMEOUT, BoundedCalls, step
+from compute_agent.discovery.bounded_calls import CLOSING, TIMEOUT, BoundedCalls, step
 from compute_agent.discovery.errors import (
     CallFailed,
     CallHangs,
@@ -35,8 +35,6 @@ _Result = TypeVar("_Result")
 CALL_TIMEOUT: Final = TIMEOUT
 FIRST_BACK_OFF: Final = 0.5
 LONGEST_BACK_OFF: Final = 10.0
-CLOSING: Final = 5.0
-"""Seconds in which a connection is closed, or left as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +138,7 @@ class Connection:
         try:
             self.calls.run("close", self._close, timeout=CLOSING)
         except CallHangs as error:
-            LOG.warning("The connection is not closed, it ends with the process: %s.", error)
+            LOG.warning("The connection is closed only by the end of the process: %s.", error)
 
     def _close(self) -> None:
         with self._mutex:

@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from compute_agent.discovery.bounded_calls import step
+
 Binding = Any
 """The module pynvml: untyped, and its functions differ between versions."""
 
@@ -40,6 +42,7 @@ class Nvml:
         """Start NVML; raises NvmlUnavailable when the library or the driver is missing."""
         self.binding = binding
         self._warn = warn
+        step("nvmlInit")
         try:
             binding.nvmlInit()
         except binding.NVMLError as error:
@@ -63,6 +66,7 @@ class Nvml:
         call = getattr(nvml, function, None)
         if call is None:  # the binding is older than this code
             return None
+        step(function)
         try:
             return call(*arguments)
         except nvml.NVMLError as error:
@@ -84,6 +88,7 @@ class Nvml:
 
     def shutdown(self) -> None:
         """Let go of the driver, which cannot be unloaded before. Safe when it is gone already."""
+        step("nvmlShutdown")
         try:
             self.binding.nvmlShutdown()
         except self.binding.NVMLError as error:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable
 
+from compute_agent.discovery.bounded_calls import step
 from compute_agent.discovery.errors import FactMalformed, FactMissing, FactUnreadable
 
 SYSFS = "/sys"
@@ -81,6 +82,7 @@ class Tree:
     def data(self, relative: str, limit: int = ATTRIBUTE_LIMIT) -> bytes:
         """Read the file's bytes; raises FactMissing or FactUnreadable."""
         path = f"{self.root}/{relative}"
+        step(path)
         try:
             return self._read(path, limit)
         except OSError as error:
@@ -131,6 +133,7 @@ class Tree:
     def names(self, relative: str) -> tuple[str, ...]:
         """List a directory, sorted; () when it does not exist, or with a warning cannot be read."""
         path = f"{self.root}/{relative}"
+        step(path)
         try:
             return tuple(sorted(os.listdir(path)))
         except OSError as error:
@@ -141,6 +144,7 @@ class Tree:
     def link(self, relative: str) -> str | None:
         """Where a symbolic link points to, as it is written; None when there is none."""
         path = f"{self.root}/{relative}"
+        step(path)
         try:
             return os.readlink(path)
         except OSError as error:

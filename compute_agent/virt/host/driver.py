@@ -10,6 +10,7 @@ from dataclasses import replace
 from oslo_config import cfg
 
 from compute_agent import errors
+from compute_agent.discovery.errors import CallHangs
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.virt.layout import LayoutOptions
 from compute_agent.virt.local_machine import LocalMachine
@@ -29,11 +30,14 @@ class HostDriver(TopologyDriver):
         self.hypervisor_version = kernel_version(platform.release())
         self._nodename: str = conf.DEFAULT.host
         self._machine = LocalMachine(conf)
+        self.bounded(self._machine.calls)
 
     def init_host(self, host: str) -> None:
         try:
             super().init_host(host)
         except errors.VirtDriverNotReady as error:
+            if isinstance(error.__cause__, CallHangs):
+                raise
             raise errors.InvalidConfiguration(
                 f"{error} Check [host]sysfs_root = {self.conf.host.sysfs_root} and "
                 f"[host]procfs_root = {self.conf.host.procfs_root}."

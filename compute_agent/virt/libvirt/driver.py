@@ -45,8 +45,13 @@ class LibvirtDriver(TopologyDriver):
         super().__init__(conf)
         extras.require("libvirt", "[DEFAULT]compute_driver = libvirt.LibvirtDriver", "libvirt")
         self.settings: LibvirtSettings = libvirt_settings(conf)
-        self.connection = Connection(self.settings.uri)
+        self.connection = Connection(
+            self.settings.uri, timeout=float(conf.compute_agent.call_timeout)
+        )
+        self.bounded(self.connection.calls)
         self._machine = LocalMachine(conf) if self.settings.is_local else None
+        if self._machine is not None:
+            self.bounded(self._machine.calls)
         self._disk = disk_seen_from_elsewhere(conf)
         self._nodename: str | None = None
         self._other_name: str | None = None

@@ -106,6 +106,7 @@ GROUPS = {
         "heal_missing": False,
         "instance_source": "agents",
         "legacy_self_claim": "never",
+        "call_timeout": 60,
         "allow_cpu_set_change": False,
         "shared_disk_provider": None,
         "status_socket": "$state_path/status.sock",
