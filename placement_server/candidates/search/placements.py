@@ -32,16 +32,17 @@ class Placement:
 class Series:
     """Placements of one tree class, found as they are asked for.
 
-    :param account: counts them.
+    :param account: counts them, some ahead of what was found.
     :param size: what each of them takes.
     """
 
-    __slots__ = ("_account", "_more", "_size", "placements")
+    __slots__ = ("_account", "_counted", "_more", "_size", "placements")
 
     def __init__(self, more: Iterator[Positions], account: Account, size: int) -> None:
         self.placements: list[Placement] = []
         self._more: Iterator[Positions] | None = more
         self._account = account
+        self._counted = 0
         self._size = size
 
     def get(self, number: int) -> Placement | None:
@@ -54,7 +55,11 @@ class Series:
         if positions is None:
             self._more = None
             return None
-        self._account.take(self._size)
+        if number == self._counted:
+            # doubled: most classes have one placement, and a few have thousands
+            more = max(number, 1)
+            self._account.take(more * self._size)
+            self._counted += more
         placement = Placement(positions)
         self.placements.append(placement)
         return placement

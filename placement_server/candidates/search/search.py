@@ -226,7 +226,6 @@ class Search:
         every = list(dict.fromkeys(series for _tree, series in trees))
         # Asking the few classes first spares a last round over the many trees.
         while any(series.get(number) is not None for series in every):
-            self._tick()
             remaining = []
             for pair in trees:
                 tree, series = pair

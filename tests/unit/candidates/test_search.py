@@ -175,11 +175,12 @@ def test_a_search_that_runs_out_of_time_says_so() -> None:
     times = iter([0.0, 0.0, 31.0, 31.0, 31.0, 31.0])
     search = Search(
         parse(parse_qsl(wanted(2)), (1, 39)),
-        writer_of(gpu_host("a", 4)).index,
+        writer_of(gpu_host("a", 24)).index,
         Limits(seconds=30.0),
         clock=lambda: next(times),
     )
-    with pytest.raises(OutOfTime, match="gave up after 30 seconds with 1 candidate found"):
+    # the clock is read for a few hundred candidates at a time
+    with pytest.raises(OutOfTime, match="gave up after 30 seconds with 256 candidates found"):
         list(search.candidates())
 
 
