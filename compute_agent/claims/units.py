@@ -15,6 +15,7 @@ from compute_agent.placement.amounts import Amounts
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.claim import AssignedUnit
 from compute_agent.virt.driver import InstanceDevices
+from compute_agent.virt.layout.pmem import CLASS_PREFIX as PMEM_CLASSES
 
 PCPU = "PCPU"
 
@@ -48,11 +49,11 @@ def holdings(
     held_units = {instance: set(given) for instance, given in claimed.items()}
     for instance, devices in guests.items():
         cpus = {str(cpu) for cpu in devices.pinned_cpus}
-        functions = {str(address) for address in devices.pci_addresses}
+        others = {*map(str, devices.pci_addresses), *devices.pmem}
         seen = {
             unit
             for unit in ordered
-            if unit.name in (cpus if unit.resource_class == PCPU else functions)
+            if unit.name in (cpus if unit.resource_class == PCPU else others)
         }
         given = held_units.setdefault(instance, set())
         given -= set(_replaced(given, seen))
@@ -69,8 +70,12 @@ def holdings(
 
 
 def is_visible(unit: AssignedUnit) -> bool:
-    """Whether a driver can see a guest have the unit: a CPU, a function, a mediated device."""
-    return unit.resource_class == PCPU or is_pci_address(unit.name.partition("/")[0])
+    """Whether a driver can see a guest have the unit: a CPU, a function or device, a namespace."""
+    return (
+        unit.resource_class == PCPU
+        or unit.resource_class.startswith(PMEM_CLASSES)
+        or is_pci_address(unit.name.partition("/")[0])
+    )
 
 
 def _replaced(

@@ -23,11 +23,6 @@ LIBVIRT_OPTS: list[cfg.Opt] = [
         default="performance",
         help="Without effect: this agent sets no governor.",
     ),
-    cfg.ListOpt(
-        "pmem_namespaces",
-        default=[],
-        help="Without effect: persistent memory is not reported.",
-    ),
 ]
 
 COMPUTE_OPTS: list[cfg.Opt] = [

@@ -97,6 +97,15 @@ MiB of file backed memory, reported as MEMORY_MB in place of the host's memory. 
 combined with reserved_host_memory_mb.
 """,
     ),
+    cfg.ListOpt(
+        "pmem_namespaces",
+        default=[],
+        help="""
+Namespaces of persistent memory for guests, by the label that flavors ask for: LABEL:NAME|NAME...,
+for example 128G:ns0|ns1,262144MB:ns2. A label is the resource class CUSTOM_PMEM_NAMESPACE_<LABEL>.
+The program ndctl lists them; they are of mode devdax.
+""",
+    ),
     cfg.IntOpt(
         "num_intel_tdx_guests",
         min=0,

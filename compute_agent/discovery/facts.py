@@ -296,6 +296,19 @@ class DiskStore:
 
 
 @dataclass(frozen=True, slots=True)
+class PmemNamespace:
+    """A part of persistent memory that can be given to a guest."""
+
+    name: str
+    """As an administrator named it with `ndctl create-namespace --name`."""
+    size_bytes: int
+    align_bytes: int | None
+    """None: it is not of mode devdax, so that no guest can map it."""
+    device: str | None
+    """/dev/dax0.0, or /dev/pmem0 of another mode; None: it is disabled."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryEncryption:
     """What KVM and the cgroup controller `misc` report of encrypted guests."""
 
@@ -327,6 +340,9 @@ class HostTopology:
     disk: DiskStore | None = None
     disk_fault: str | None = None
     """Why no disk was found where one was looked for, and what to do."""
+    pmem: tuple[PmemNamespace, ...] | None = None
+    """Namespaces of persistent memory, by name; None: not looked for, or `pmem_fault`."""
+    pmem_fault: str | None = None
     memory_encryption: MemoryEncryption = field(default_factory=MemoryEncryption)
     warnings: tuple[str, ...] = ()
     """What was left out or guessed, one sentence each, naming the path and the reason."""

@@ -65,6 +65,8 @@ class InstanceDevices:
     """Size of the huge pages its memory is in; None = ordinary memory."""
     pci_addresses: tuple[PciAddress, ...] = ()
     mdevs: tuple[MdevUse, ...] = ()
+    pmem: tuple[str, ...] = ()
+    """Namespaces of persistent memory by name; by path where a device has no known namespace."""
 
 
 class ComputeDriver(ABC):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from compute_agent.virt.cpu_sets import CpuSets, format_cpu_set
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout.options import MdevTypeOptions
+from compute_agent.virt.layout.pmem import PmemLabel
 
 
 def cpu_set_faults(guests: Mapping[str, InstanceDevices], sets: CpuSets) -> Iterator[str]:
@@ -27,6 +28,19 @@ def cpu_set_faults(guests: Mapping[str, InstanceDevices], sets: CpuSets) -> Iter
             yield (
                 f"guest {uuid} may run on CPUs {format_cpu_set(taken)}, which "
                 "[compute]cpu_dedicated_set gives to pinned guests"
+            )
+
+
+def pmem_faults(
+    guests: Mapping[str, InstanceDevices], labels: tuple[PmemLabel, ...]
+) -> Iterator[str]:
+    """Name guests that hold persistent memory that no label offers."""
+    offered = {namespace for label in labels for namespace in label.namespaces}
+    for uuid, devices in sorted(guests.items()):
+        for name in sorted(set(devices.pmem) - offered):
+            yield (
+                f"guest {uuid} holds persistent memory {name}, which [libvirt]pmem_namespaces does "
+                "not have"
             )
 
 

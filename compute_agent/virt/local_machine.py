@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from oslo_config import cfg
 from oslo_log import log
 
 from compute_agent import errors
-from compute_agent.discovery import capture
+from compute_agent.discovery import capture, pmem
 from compute_agent.discovery.bounded_calls import CLOSING, BoundedCalls, step
 from compute_agent.discovery.disk import FileSystem
 from compute_agent.discovery.errors import CallHangs, DiscoveryError
@@ -83,6 +84,14 @@ class LocalMachine:
                 f"The image cache cannot be measured: {error}."
             ) from error
 
+    def pmem_by_device(self) -> dict[str, str]:
+        """Return the names of persistent memory by the path of its device; empty if unknown."""
+        try:
+            return {space.device: space.name for space in pmem.discover() if space.device}
+        except DiscoveryError as error:
+            LOG.warning("Persistent memory of guests is known by its device only: %s", error)
+            return {}
+
     def watch(self, changed: Callable[[str], None]) -> None:
         """Report devices, CPUs and memory that come, go or change by the kernel's events."""
         if not self._live:
@@ -113,9 +122,17 @@ class LocalMachine:
 
     def _look(self, hostname: str) -> HostTopology:
         if self._capture is None:
-            return self._discovery.discover(self._disk, hostname=hostname)
+            return self._with_pmem(self._discovery.discover(self._disk, hostname=hostname))
         with_nvml = self._conf.gpu.nvml == "auto"
         return capture.replay(self._capture, hostname, with_nvml=with_nvml)
+
+    def _with_pmem(self, topology: HostTopology) -> HostTopology:
+        if not self._conf.libvirt.pmem_namespaces:
+            return topology
+        try:
+            return replace(topology, pmem=pmem.discover())
+        except DiscoveryError as error:
+            return replace(topology, pmem_fault=str(error))
 
 
 def size_on_disk(directory: str) -> int:

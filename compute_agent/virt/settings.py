@@ -26,6 +26,7 @@ from compute_agent.virt.layout.options import (
     Ratio,
     ReservedPages,
 )
+from compute_agent.virt.layout.pmem import parse_pmem_namespaces
 
 LOG = log.getLogger(__name__)
 
@@ -77,6 +78,7 @@ def layout_options(conf: cfg.ConfigOpts) -> LayoutOptions:
             conf.pci.report_in_placement,
             parse_device_specs(conf.pci.device_spec, report=conf.pci.report_in_placement),
         ),
+        pmem=parse_pmem_namespaces(conf.libvirt.pmem_namespaces),
     )
 
 

@@ -21,7 +21,7 @@ from compute_agent.virt import reshape
 from compute_agent.virt.capabilities import REMOTE_MANAGED_PORTS
 from compute_agent.virt.cpu_sets import guest_cpus
 from compute_agent.virt.driver import Allocations, ComputeDriver, InstanceDevices
-from compute_agent.virt.guest_checks import cpu_set_faults, mdev_type_faults
+from compute_agent.virt.guest_checks import cpu_set_faults, mdev_type_faults, pmem_faults
 from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
@@ -267,7 +267,11 @@ class TopologyDriver(ComputeDriver):
         if cpu_faults and self.conf.compute_agent.allow_cpu_set_change:
             LOG.error("The CPU sets do not fit the guests that run: %s", "; ".join(cpu_faults))
             cpu_faults = []
-        faults = [*cpu_faults, *mdev_type_faults(guests, self.options.gpu.mdev_types)]
+        faults = [
+            *cpu_faults,
+            *mdev_type_faults(guests, self.options.gpu.mdev_types),
+            *pmem_faults(guests, self.options.pmem),
+        ]
         if faults:
             raise errors.InvalidConfiguration(
                 f"The configuration does not fit the guests that run: {'; '.join(faults)}. Set the "

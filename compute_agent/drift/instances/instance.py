@@ -183,6 +183,7 @@ def devices_of(body: Mapping[str, Any]) -> InstanceDevices:
             MdevUse(mdev.text("uuid") or None, pci_address(mdev.text("parent")))
             for mdev in fields.each("mdevs")
         ),
+        pmem=tuple(str(name) for name in fields.list("pmem")),
     )
 
 

@@ -47,6 +47,7 @@ from compute_agent.virt.layout.pci import (
     merge_pci,
     physical_networks,
 )
+from compute_agent.virt.layout.pmem import lay_out_pmem
 from compute_agent.virt.layout.wanted import HostLayout, WantedProvider
 
 __all__ = ["HostLayout", "LayoutOptions", "WantedProvider", "lay_out"]
@@ -79,7 +80,9 @@ def lay_out(
     claims = claimed_devices(topology, options.pci)
     overrides = {**options.nic.numa_node_override, **options.gpu.numa_node_override}
 
-    providers = [root_provider(root_name, topology, cpus, options, shared_disk=shared_disk)]
+    pmem = lay_out_pmem(topology, options.pmem)
+    root = root_provider(root_name, topology, cpus, options, shared_disk=shared_disk)
+    providers = [pmem.added_to(root)]
     warnings = list(topology.warnings)
     errors = list(check_reserves(topology, cells, options))
     if options.nested:
@@ -123,5 +126,5 @@ def lay_out(
         options.nested,
         parents.provider_of,
         tuple(warnings),
-        (*errors, *gpus.errors, *pci.errors),
+        (*errors, *gpus.errors, *pci.errors, *pmem.errors),
     )

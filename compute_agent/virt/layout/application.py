@@ -16,6 +16,7 @@ from compute_agent.provider_tree.provider import Resource
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.virt.layout.adoption import Identities, descendants, is_owned
 from compute_agent.virt.layout.options import Ratio
+from compute_agent.virt.layout.pmem import CLASS_PREFIX as PMEM_CLASSES
 from compute_agent.virt.layout.wanted import HostLayout, WantedProvider, WantedRecord
 
 MISSING = "CUSTOM_DEVICE_MISSING"
@@ -38,11 +39,18 @@ LAYOUT_CLASSES = frozenset(
         "MEM_ENCRYPTION_CONTEXT",
     }
 )
-"""Classes a layout may report on the root and on cells; on devices it may report any class.
+"""Classes a layout may report on the root and on cells, with those of persistent memory; on
+devices it may report any class.
 
 Others there come from provider config files and are put back after the driver, so whether they are
 held is not the driver's to ask.
 """
+
+
+def is_of_layout(resource_class: str) -> bool:
+    """Whether a layout may report the class on the root and on cells."""
+    return resource_class in LAYOUT_CLASSES or resource_class.startswith(PMEM_CLASSES)
+
 
 Held = Callable[[str], Mapping[str, int]]
 
@@ -143,7 +151,7 @@ def _write(
     gone = {
         rc: record
         for rc, record in provider.inventory.items()
-        if rc not in inventory and (wanted.address is not None or rc in LAYOUT_CLASSES)
+        if rc not in inventory and (wanted.address is not None or is_of_layout(rc))
     }
     leftover = _held_records(gone, held(uuid)) if gone else {}
     tree.update_inventory(uuid, {**inventory, **leftover})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.layout.device_spec import DeviceSpec
+from compute_agent.virt.layout.pmem import PmemLabel
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,3 +103,4 @@ class LayoutOptions:
     gpu: GpuOptions = field(default_factory=GpuOptions)
     nic: NicOptions = field(default_factory=NicOptions)
     pci: PciOptions = field(default_factory=PciOptions)
+    pmem: tuple[PmemLabel, ...] = ()

@@ -101,7 +101,13 @@ class LibvirtDriver(TopologyDriver):
             return replace(join(reading, self._machine.read(nodename)), hostname=nodename)
         disk, disk_fault = measured(self._disk)
         topology = join(reading, None)
-        return replace(topology, hostname=nodename, disk=disk, disk_fault=disk_fault)
+        return replace(
+            topology,
+            hostname=nodename,
+            disk=disk,
+            disk_fault=disk_fault,
+            pmem_fault=f"{self.settings.uri} is a hypervisor of another machine",
+        )
 
     def hypervisor(self) -> HypervisorReading:
         """Return what libvirt reports of the host in this pass.
@@ -166,7 +172,13 @@ class LibvirtDriver(TopologyDriver):
         online = self.once_per_pass(
             "online CPUs", lambda: self._ask_for_guests(lambda: guests.online_cpus(self.connection))
         )
-        return holdings(guest, self.options.cpu_sets, online)
+        return holdings(guest, self.options.cpu_sets, online, self._namespaces(guest))
+
+    def _namespaces(self, guest: Guest) -> Mapping[str, str]:
+        """Return namespaces of persistent memory by device, for a guest that holds some."""
+        if not guest.pmem_paths or self._machine is None:
+            return {}
+        return self.once_per_pass("pmem", self._machine.pmem_by_device)
 
     def _refuse_unread(self, unread: Mapping[str, str]) -> None:
         if unread:

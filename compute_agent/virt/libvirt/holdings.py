@@ -8,7 +8,7 @@ floats nowhere, though: the CPUs that it may run on are chosen when it starts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from compute_agent.discovery.libvirt.facts import Guest
@@ -17,10 +17,14 @@ from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 
 NO_SETS: Final = CpuSets()
 _KIB_PER_MIB: Final = 1024
+_DEVICES: Final = "/dev/"
 
 
 def holdings(
-    guest: Guest, sets: CpuSets = NO_SETS, online: Collection[int] = ()
+    guest: Guest,
+    sets: CpuSets = NO_SETS,
+    online: Collection[int] = (),
+    namespaces: Mapping[str, str] | None = None,
 ) -> InstanceDevices:
     """Return what the guest holds exclusively, and where it floats.
 
@@ -31,6 +35,8 @@ def holdings(
     :param sets: a dedicated CPU on which a guest with CPUs of its own runs its emulator threads is
         its own as well, if none of its vCPUs has it.
     :param online: CPUs for a guest that may run anywhere; empty = unknown.
+    :param namespaces: of persistent memory by the path of their device. Memory in a file is the
+        disk's.
     """
     alone = Counter(cpus[0] for _vcpu, cpus in guest.vcpu_pins if len(cpus) == 1)
     own = {
@@ -52,6 +58,13 @@ def holdings(
             MdevUse(mdev.uuid, mdev.parent, mdev.type_id)
             for mdev in guest.mdevs
             if mdev.parent is not None
+        ),
+        pmem=tuple(
+            sorted(
+                (namespaces or {}).get(path, path)
+                for path in guest.pmem_paths
+                if path.startswith(_DEVICES)
+            )
         ),
     )
 

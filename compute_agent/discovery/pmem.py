@@ -1,0 +1,48 @@
+"""Namespaces of persistent memory, as the program ndctl lists them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from typing import Any, Final
+
+from compute_agent.discovery import program
+from compute_agent.discovery.errors import FactMalformed
+from compute_agent.discovery.facts import PmemNamespace
+
+COMMAND: Final = ("ndctl", "list", "-X")
+
+
+def discover() -> tuple[PmemNamespace, ...]:
+    """Return the namespaces that have a name, by name.
+
+    :raises DiscoveryError: ndctl is missing or fails, or prints something else.
+    """
+    text = program.output_of(COMMAND)
+    # nothing is printed where there is no namespace
+    try:
+        listed = json.loads(text) if text.strip() else []
+        # one namespace may be printed without a list around it
+        found = _namespaces([listed] if isinstance(listed, dict) else listed)
+        return tuple(sorted(found, key=lambda namespace: namespace.name))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        output = f"the output of {shlex.join(COMMAND)}"
+        raise FactMalformed(output, text, "a JSON list of namespaces") from error
+
+
+def _namespaces(listed: list[dict[str, Any]]) -> Iterator[PmemNamespace]:
+    for entry in listed:
+        if not entry.get("name"):
+            continue
+        region = entry.get("daxregion") or {}
+        devices = region.get("devices") or [{}]
+        align = entry.get("align") or region.get("align") or devices[0].get("align")
+        character_device = entry.get("chardev") or devices[0].get("chardev")
+        device = character_device or entry.get("blockdev")
+        yield PmemNamespace(
+            name=str(entry["name"]),
+            size_bytes=int(entry["size"]),
+            align_bytes=None if align is None else int(align),
+            device=f"/dev/{device}" if device else None,
+        )
