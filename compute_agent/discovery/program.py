@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from compute_agent.discovery.bounded_calls import step
-from compute_agent.discovery.bounded_calls import step
 from compute_agent.discovery.errors import ProgramFailed
 
 TIMEOUT: Final = 30.0
