@@ -230,9 +230,9 @@ class ReportClient:
         :param allocations: given for a reshape: consumer uuid -> record as it shall be.
         :param owned: whether a provider may be deleted (by uuid); by default one that has the owner
             trait or was created by this process.
-        :param original_allocations: the allocations as they were read.  Without them, consumers are
-            part of the reshape when they hold a class whose inventory changes; with them also
-            those whose record differs.
+        :param original_allocations: the allocations as they were read. Without them, consumers are
+            part of the reshape when they hold a class whose inventory changes; with them those
+            whose record differs.
         :raises errors.PlacementError: see :meth:`Flush.run`.
         """
         operations = self.plan(

@@ -67,8 +67,8 @@ def plan(
     :param owned: whether a provider of ``base`` may be deleted by this agent.
     :param allocations: consumer uuid -> record, as they shall be; with them, inventories and
         allocations change together in one reshape.
-    :param original_allocations: as they were; consumers that differ are part of the reshape even
-        when their inventories do not change.
+    :param original_allocations: as they were; with them only consumers that differ are part of the
+        reshape, else all that hold a class whose inventory changes.
     :param bulk: whether many inventories may be written with one request.
     :param known_traits, known_classes: names that need not be ensured.
     """
@@ -215,19 +215,26 @@ def _involved(
     base: ProviderTree,
     wanted: ProviderTree,
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the consumers that hold anything that moves: others cannot make it conflict."""
+    """Return the consumers that differ: others cannot make it conflict, nor be refused in it.
+
+    :param original: unknown: then those that hold anything whose inventory changes.
+    """
+    if original is not None:
+        return {
+            consumer: record
+            for consumer, record in allocations.items()
+            if of_record(original.get(consumer, {})) != of_record(record)
+        }
     classes = {rc for change in changes for rc in _changed_classes(change)}
     members = {*base.get_provider_uuids(), *wanted.get_provider_uuids()}
 
-    def involved(consumer: str, record: Mapping[str, Any]) -> bool:
-        if original is not None and of_record(original.get(consumer, {})) != of_record(record):
-            return True
+    def involved(record: Mapping[str, Any]) -> bool:
         return any(
             provider in members and not classes.isdisjoint(resources)
             for provider, resources in of_record(record).items()
         )
 
-    return {c: record for c, record in allocations.items() if involved(c, record)}
+    return {c: record for c, record in allocations.items() if involved(record)}
 
 
 def _changed_classes(change: SetInventory) -> set[str]:

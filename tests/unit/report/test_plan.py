@@ -234,6 +234,12 @@ class TestReshape:
         reshape = next(o for o in operations if isinstance(o, Reshape))
         assert set(reshape.allocations) == {"c"}
 
+    def test_a_consumer_that_keeps_what_it_has_is_not_written_again(self, base):
+        holder = {"c": consumer({child_uuid(ROOT, "_GPU0"): {"VGPU": 1}})}
+        operations = plan(base, nested(base), allocations=holder, original_allocations=holder)
+        reshape = next(o for o in operations if isinstance(o, Reshape))
+        assert not reshape.allocations
+
     def test_what_will_be_deleted_is_emptied_in_the_same_request(self, base):
         flat, deep = base, nested(base)
         for uuid in deep.get_provider_uuids():
