@@ -137,6 +137,9 @@ class VdpaNodeDevice:
     """The kernel's name: vdpa0."""
     parent: str
     """Name of the node device that it is made from."""
+    path: str | None = None
+    """Of its character device: /dev/vhost-vdpa-0; None: it has none, or libvirt does not report it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,8 @@ class Guest:
     page_size_kib: int | None = None
     """Size of the huge pages that all its memory is in; None = ordinary memory."""
     pci_addresses: tuple[PciAddress, ...] = ()
-    """Host functions that are passed through, those of interfaces and disks included, ascending."""
+    """Host functions that are passed through, those of interfaces and disks included, ascending;
+    in a reading also those behind `host_interfaces` and `vdpa_devices`."""
     host_interfaces: tuple[str, ...] = ()
     """Network interfaces of the host that only this guest sends through, by name."""
     vdpa_devices: tuple[str, ...] = ()

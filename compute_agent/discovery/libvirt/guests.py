@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
 from compute_agent.discovery.facts import CpuId
-from compute_agent.discovery.libvirt import domain
+from compute_agent.discovery.libvirt import domain, node_devices
 from compute_agent.discovery.libvirt.connection import Connection
-from compute_agent.discovery.libvirt.facts import Guest
+from compute_agent.discovery.libvirt.facts import Guest, GuestMdev, NodeDevices
 
 if TYPE_CHECKING:
     import libvirt
@@ -53,7 +53,10 @@ def read(connection: Connection) -> GuestReading:
             continue
         if guest is not None:
             guests[uuid] = guest
-    return GuestReading(guests, unread)
+    devices = _devices_behind(connection, guests.values())
+    return GuestReading(
+        {uuid: with_functions(guest, devices) for uuid, guest in guests.items()}, unread
+    )
 
 
 def read_one(connection: Connection, uuid: str) -> Guest | None:
@@ -68,7 +71,44 @@ def read_one(connection: Connection, uuid: str) -> Guest | None:
         if not _is_gone(error):
             raise
         return None
-    return _described(connection, uuid, handle)
+    guest = _described(connection, uuid, handle)
+    return None if guest is None else with_functions(guest, _devices_behind(connection, [guest]))
+
+
+def with_functions(guest: Guest, devices: NodeDevices) -> Guest:
+    """Return the guest with the PCI functions behind its mediated devices and its interfaces.
+
+    A device that does not exist now, as a mediated device after the host was started again, has
+    none.
+    """
+    mdevs = {mdev.uuid: mdev for mdev in devices.mdevs}
+    parents = {net.interface: net.parent for net in devices.net}
+    parents |= {vdpa.path: vdpa.parent for vdpa in devices.vdpa if vdpa.path}
+    behind = {
+        address
+        for name in (*guest.host_interfaces, *guest.vdpa_devices)
+        if (address := node_devices.address_of(parents.get(name, ""))) is not None
+    }
+    return replace(
+        guest,
+        pci_addresses=tuple(sorted({*guest.pci_addresses, *behind})),
+        mdevs=tuple(
+            GuestMdev(mdev.uuid, known.type_id, known.parent_address)
+            if (known := mdevs.get(mdev.uuid)) is not None
+            else mdev
+            for mdev in guest.mdevs
+        ),
+    )
+
+
+def _devices_behind(connection: Connection, guests: Iterable[Guest]) -> NodeDevices:
+    """List the devices of the kinds that the guests name otherwise than by an address."""
+    kinds = set()
+    for guest in guests:
+        kinds |= {"MDEV"} if guest.mdevs else set()
+        kinds |= {"NET"} if guest.host_interfaces else set()
+        kinds |= {"VDPA"} if guest.vdpa_devices else set()
+    return node_devices.read(connection, sorted(kinds))[0] if kinds else NodeDevices()
 
 
 def online_cpus(connection: Connection) -> tuple[CpuId, ...]:

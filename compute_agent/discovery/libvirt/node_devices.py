@@ -16,8 +16,9 @@ Source: https://libvirt.org/formatnode.html.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from xml.etree.ElementTree import Element
 
@@ -50,16 +51,19 @@ _PCI_NAME = re.compile(r"pci_([0-9a-f]+)_([0-9a-f]{2})_([0-9a-f]{2})_([0-7])")
 _Result = TypeVar("_Result")
 
 
-def read(connection: Connection) -> tuple[NodeDevices, tuple[str, ...]]:
+def read(
+    connection: Connection, kinds: Iterable[str] = KINDS
+) -> tuple[NodeDevices, tuple[str, ...]]:
     """List the node devices, and describe each; returns them with a warning for each left out.
 
     A hypervisor that lists no node devices has none here.
 
+    :param kinds: of `KINDS`.
     :raises HypervisorUnreachable: the connection is lost.
     :raises CallFailed: the devices cannot be listed now.
     """
     try:
-        handles = connection.call("listAllDevices", _list)
+        handles = connection.call("listAllDevices", partial(_list, tuple(kinds)))
     except CallUnsupported:
         return NodeDevices(), ()
     devices: list[NodeDevice] = []
@@ -115,11 +119,11 @@ def name_of(address: PciAddress) -> str:
 # -- one call each ----------------------------------------------------------------------------
 
 
-def _list(connection: libvirt.virConnect) -> list[libvirt.virNodeDevice]:
+def _list(kinds: tuple[str, ...], connection: libvirt.virConnect) -> list[libvirt.virNodeDevice]:
     import libvirt
 
     flags = 0
-    for kind in KINDS:
+    for kind in kinds:
         flags |= getattr(libvirt, f"VIR_CONNECT_LIST_NODE_DEVICES_CAP_{kind}", 0)
     return list(connection.listAllDevices(flags))
 
@@ -213,8 +217,10 @@ def _mdev(name: str, root: Element, mdev: Element) -> MdevNodeDevice:
     return MdevNodeDevice(name, uuid.lower(), type_id, parent, address)
 
 
-def _vdpa(name: str, root: Element, _: Element) -> VdpaNodeDevice:
-    return VdpaNodeDevice(name.removeprefix("vdpa_"), _required(root, "parent"))
+def _vdpa(name: str, root: Element, vdpa: Element) -> VdpaNodeDevice:
+    return VdpaNodeDevice(
+        name.removeprefix("vdpa_"), _required(root, "parent"), _text(vdpa, "chardev")
+    )
 
 
 _PARSERS: Final[dict[str, Callable[[str, Element, Element], NodeDevice]]] = {

@@ -119,9 +119,10 @@ def test_a_mediated_device_of_a_channel_has_no_pci_parent() -> None:
     assert (parsed.parent, parsed.parent_address) == ("css_0_0_0052", None)
 
 
-def test_a_vdpa_device_has_the_kernels_name() -> None:
-    xml = device("vdpa_vdpa0", "<capability type='vdpa'/>", parent="pci_0000_81_02_0")
-    assert parse(xml) == VdpaNodeDevice("vdpa0", "pci_0000_81_02_0")
+def test_a_vdpa_device_has_the_kernels_name_and_its_file() -> None:
+    capability = "<capability type='vdpa'><chardev>/dev/vhost-vdpa-0</chardev></capability>"
+    xml = device("vdpa_vdpa0", capability, parent="pci_0000_81_02_0")
+    assert parse(xml) == VdpaNodeDevice("vdpa0", "pci_0000_81_02_0", "/dev/vhost-vdpa-0")
 
 
 def test_devices_of_other_kinds_are_passed_over() -> None:
