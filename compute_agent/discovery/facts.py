@@ -104,7 +104,11 @@ class CpuModel:
     vendor: str | None
     model_name: str | None
     flags: tuple[str, ...]
-    """The kernel's names (x86 `flags`: pni, avx2, ...; arm `Features`: asimd, ...), sorted."""
+    """The kernel's names (x86 `flags`: pni, avx2, ...; arm `Features`: asimd, ...), sorted. None
+    on x86 or arm: unknown."""
+    guest_features: tuple[str, ...] | None = None
+    """Features of the CPU that a hypervisor gives guests, by libvirt's names (sse4.1, md-clear,
+    ...), sorted. None: they get this CPU with its `flags`."""
 
 
 @dataclass(frozen=True, slots=True)

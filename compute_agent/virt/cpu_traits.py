@@ -1,7 +1,8 @@
-"""Traits of CPUs and architectures, from the names that the kernel uses.
+"""Traits of CPUs and architectures, from the names that the kernel and libvirt use.
 
 Sources: Linux arch/x86/include/asm/cpufeatures.h (names in `flags` of /proc/cpuinfo) and
-arch/arm64/kernel/cpuinfo.c (names in `Features`).
+arch/arm64/kernel/cpuinfo.c (names in `Features`); libvirt src/cpu_map/x86_features.xml. On arm
+libvirt has the kernel's names.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from compute_agent.provider_tree.trait_names import HW_CPU_HYPERTHREADING
 LOG = log.getLogger(__name__)
 
 _X86_PREFIX: Final = "HW_CPU_X86_"
+
+X86: Final = ("x86_64", "i686")
+AARCH64: Final = "aarch64"
+_WITH_FEATURES: Final = (*X86, AARCH64)
+"""Architectures whose every CPU has features with names."""
 
 X86_FLAGS: Final[Mapping[str, tuple[str, ...]]] = {
     "3dnow": ("3DNOW",),
@@ -81,6 +87,32 @@ X86_VENDOR_FLAGS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """The kernel folds Intel's and AMD's bits for one mitigation into one flag; the traits do not."""
 
+X86_LIBVIRT_NAMES: Final[Mapping[str, str]] = {
+    "amx_bf16": "amx-bf16",
+    "amx_int8": "amx-int8",
+    "amx_tile": "amx-tile",
+    "avx512_bitalg": "avx512bitalg",
+    "avx512_vbmi2": "avx512vbmi2",
+    "avx512_vnni": "avx512vnni",
+    "avx512_vpopcntdq": "avx512-vpopcntdq",
+    "md_clear": "md-clear",
+    "pclmulqdq": "pclmuldq",
+    "sha_ni": "sha-ni",
+    "sse4_1": "sse4.1",
+    "sse4_2": "sse4.2",
+    "virt_ssbd": "virt-ssbd",
+}
+"""The kernel's name of a flag -> libvirt's, where they differ."""
+
+X86_FEATURES: Final[Mapping[str, tuple[str, ...]]] = {
+    **{X86_LIBVIRT_NAMES.get(flag, flag): names for flag, names in X86_FLAGS.items()},
+    "amd-no-ssb": ("AMD_NO_SSB",),
+    "amd-ssbd": ("AMD_SSBD",),
+    "spec-ctrl": ("INTEL_SPEC_CTRL",),
+    "ssbd": ("INTEL_SSBD",),
+}
+"""libvirt's features. Each is a bit of one vendor's CPUs, so the vendor is not asked for."""
+
 # fmt: off
 AARCH64_FEATURES: Final = frozenset((
     "fp", "asimd", "evtstrm", "aes", "pmull", "sha1", "sha2", "crc32", "atomics", "fphp",
@@ -108,17 +140,23 @@ def usable(traits: Iterable[str]) -> frozenset[str]:
 
 
 def cpu_traits(model: CpuModel, *, hyperthreading: bool) -> dict[str, bool]:
-    """Say for every CPU trait this module knows whether CPUs of this model have it.
+    """Return for every CPU trait this module knows whether guests' CPUs have it.
 
     Traits of other architectures are False, so that nothing is left over from another machine.
+    Where the features of an x86 or arm CPU are unknown, no trait of them is named.
     """
     present = {HW_CPU_HYPERTHREADING} if hyperthreading else set()
-    flags = frozenset(model.flags)
-    if model.arch in ("x86_64", "i686"):
-        present.update(_x86_traits(flags, model.vendor))
-    elif model.arch == "aarch64":
-        present.update(_aarch64_trait(name) for name in AARCH64_FEATURES & flags)
-    return {trait: trait in present for trait in sorted(_known_cpu_traits())}
+    chosen = model.guest_features is not None
+    features = frozenset(model.guest_features or () if chosen else model.flags)
+    if model.arch in _WITH_FEATURES and not chosen and not features:
+        return {HW_CPU_HYPERTHREADING: hyperthreading}
+    if model.arch in X86:
+        present.update(_x86_traits(features, X86_FEATURES if chosen else X86_FLAGS))
+        if not chosen:
+            present.update(_vendor_traits(features, model.vendor))
+    elif model.arch == AARCH64:
+        present.update(_aarch64_trait(name) for name in AARCH64_FEATURES & features)
+    return {trait: trait in present for trait in sorted(known_cpu_traits())}
 
 
 def arch_traits(arch: str) -> dict[str, bool]:
@@ -129,17 +167,21 @@ def arch_traits(arch: str) -> dict[str, bool]:
     return {t: t == arch_trait for t in sorted(standard_traits()) if t.startswith("HW_ARCH_")}
 
 
-def _x86_traits(flags: frozenset[str], vendor: str | None) -> set[str]:
-    names = {name for flag in flags & X86_FLAGS.keys() for name in X86_FLAGS[flag]}
+def _x86_traits(features: frozenset[str], names: Mapping[str, tuple[str, ...]]) -> set[str]:
+    traits = {_X86_PREFIX + name for feature in features & names.keys() for name in names[feature]}
+    if {"hle", "rtm"} <= features:
+        traits.add(f"{_X86_PREFIX}TSX")
+    return traits
+
+
+def _vendor_traits(flags: frozenset[str], vendor: str | None) -> set[str]:
     by_vendor = X86_VENDOR_FLAGS.get(vendor or "", {})
-    names.update(by_vendor[flag] for flag in flags & by_vendor.keys())
-    if {"hle", "rtm"} <= flags:
-        names.add("TSX")
-    return {_X86_PREFIX + name for name in names}
+    return {_X86_PREFIX + by_vendor[flag] for flag in flags & by_vendor.keys()}
 
 
 @cache
-def _known_cpu_traits() -> frozenset[str]:
+def known_cpu_traits() -> frozenset[str]:
+    """Return all traits of CPUs that this module may report."""
     x86 = {name for names in X86_FLAGS.values() for name in names} | {"TSX"}
     x86.update(name for names in X86_VENDOR_FLAGS.values() for name in names.values())
     known_traits = {_X86_PREFIX + name for name in x86} | {HW_CPU_HYPERTHREADING}

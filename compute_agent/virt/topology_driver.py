@@ -226,7 +226,9 @@ class TopologyDriver(ComputeDriver):
                     "arch": model.arch,
                     "vendor": model.vendor,
                     "model": model.model_name,
-                    "features": list(model.flags),
+                    "features": list(
+                        model.flags if model.guest_features is None else model.guest_features
+                    ),
                     "topology": {"cells": len(topology.cells)},
                 }
             ),

@@ -17,6 +17,7 @@ from compute_agent.discovery.facts import (
     PciDevice,
     PhysicalGpu,
 )
+from compute_agent.discovery.libvirt import memory_encryption
 from compute_agent.discovery.libvirt.facts import (
     HypervisorReading,
     NetNodeDevice,
@@ -50,12 +51,13 @@ def describe(reading: HypervisorReading) -> HostTopology:
         cpus=host.cpus,
         online_cpus=reading.online_cpus or tuple(cpu.id for cpu in host.cpus),
         present_cpus=reading.present_cpus or tuple(cpu.id for cpu in host.cpus),
-        cpu_model=CpuModel(host.arch, host.vendor, host.model, reading.guest_features or ()),
+        cpu_model=CpuModel(host.arch, host.vendor, host.model, (), reading.guest_features),
         memory_kib=reading.memory_kib,
         pci_devices=pci_devices,
         nics=ports,
         nic_cards=cards(ports),
         gpus=tuple(_gpus(pci_devices, functions, _mdevs(reading.devices))),
+        memory_encryption=memory_encryption.described(reading),
         warnings=reading.warnings,
     )
 

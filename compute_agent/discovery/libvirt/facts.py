@@ -169,6 +169,8 @@ class HypervisorReading:
     domain_capabilities: tuple[DomainCapabilities, ...] = ()
     guest_features: tuple[str, ...] | None = None
     """libvirt's names of the CPU features that a guest gets; None: libvirt cannot report them."""
+    guest_cpu_mode: str | None = None
+    """Of the CPUs that guests get: host-model, host-passthrough, custom or none."""
     devices: NodeDevices = field(default_factory=NodeDevices)
     warnings: tuple[str, ...] = ()
 

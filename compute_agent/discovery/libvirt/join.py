@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from compute_agent.discovery.facts import (
     CellId,
+    CpuModel,
     GpuVf,
     HostTopology,
     Mdev,
@@ -25,6 +26,7 @@ from compute_agent.discovery.facts import (
     PciDevice,
     PhysicalGpu,
 )
+from compute_agent.discovery.libvirt import memory_encryption
 from compute_agent.discovery.libvirt.described import describe
 from compute_agent.discovery.libvirt.facts import HypervisorReading
 from compute_agent.discovery.sysfs import cpu_list
@@ -34,6 +36,9 @@ from compute_agent.discovery.sysfs.pci import order
 
 NAMED: Final = 8
 """So many devices are named in one sentence."""
+
+SHARED_CPU: Final = frozenset({"LXC"})
+"""Hypervisors whose guests get the CPU of the host as it is."""
 
 _Device = TypeVar("_Device", PciDevice, NicPort, PhysicalGpu)
 _Placed = TypeVar("_Placed", PciDevice, NicPort, PhysicalGpu, GpuVf)
@@ -47,6 +52,13 @@ def join(reading: HypervisorReading, topology: HostTopology | None) -> HostTopol
     """
     described = describe(reading)
     joined = described if topology is None else _join(described, topology)
+    if topology is not None and reading.hypervisor in SHARED_CPU:
+        joined = replace(joined, cpu_model=topology.cpu_model)
+    if topology is not None and reading.domain_capabilities:
+        sentences = memory_encryption.differences(
+            described.memory_encryption, topology.memory_encryption
+        )
+        joined = replace(joined, warnings=_once((*joined.warnings, *sentences)))
     if not joined.cells:
         distance = ((CellId(0), 10),)
         cell = NumaCell(CellId(0), joined.online_cpus, joined.memory_kib, distances=distance)
@@ -66,13 +78,23 @@ def _join(libvirt: HostTopology, sysfs: HostTopology) -> HostTopology:
         cpus=libvirt.cpus or sysfs.cpus,
         online_cpus=libvirt.online_cpus or sysfs.online_cpus,
         present_cpus=sysfs.present_cpus,
+        cpu_model=_cpu_model(libvirt.cpu_model, sysfs.cpu_model),
         memory_kib=_memory_kib(libvirt, sysfs),
         pci_devices=functions,
         nics=ports,
         nic_cards=cards(ports),
         gpus=_each_once(_joined(libvirt.gpus, sysfs.gpus, _gpu, shown)),
+        memory_encryption=memory_encryption.joined(
+            libvirt.memory_encryption, sysfs.memory_encryption
+        ),
         warnings=_once((*sysfs.warnings, *libvirt.warnings, *_differences(libvirt, sysfs))),
     )
+
+
+def _cpu_model(libvirt: CpuModel, sysfs: CpuModel) -> CpuModel:
+    """Return the host's CPU with the features that guests get of it; unknown where they are."""
+    known = libvirt.guest_features is not None
+    return replace(sysfs, flags=sysfs.flags if known else (), guest_features=libvirt.guest_features)
 
 
 def _memory_kib(libvirt: HostTopology, sysfs: HostTopology) -> int:

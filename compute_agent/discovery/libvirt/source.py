@@ -7,27 +7,35 @@ from compute_agent.discovery.facts import CpuId
 from compute_agent.discovery.libvirt import capabilities, node_devices
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.facts import HypervisorReading
+from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 
 
-def read(connection: Connection) -> HypervisorReading:
+def read(connection: Connection, ability_reader: AbilityReader) -> HypervisorReading:
     """Ask libvirt for everything that it reports of the host.
 
+    :param ability_reader: of the same connection.
     :raises DiscoveryError: the connection is lost, or what every hypervisor must report is missing.
     """
     online_cpus, present_cpus = _cpus(connection)
     host = capabilities.parse(
         connection.call("getCapabilities", lambda c: str(c.getCapabilities()))
     )
+    hypervisor_version = connection.call("getVersion", lambda c: int(c.getVersion()))
+    libvirt_version = connection.call("getLibVersion", lambda c: int(c.getLibVersion()))
+    abilities = ability_reader.read(host, hypervisor_version, libvirt_version)
     devices, device_warnings = node_devices.read(connection)
     return HypervisorReading(
         hostname=connection.call("getHostname", lambda c: str(c.getHostname())),
         hypervisor=connection.call("getType", lambda c: str(c.getType())),
-        hypervisor_version=connection.call("getVersion", lambda c: int(c.getVersion())),
-        libvirt_version=connection.call("getLibVersion", lambda c: int(c.getLibVersion())),
+        hypervisor_version=hypervisor_version,
+        libvirt_version=libvirt_version,
         memory_kib=connection.call("getInfo", lambda c: int(c.getInfo()[1]) * 1024),
         online_cpus=online_cpus,
         present_cpus=present_cpus,
         capabilities=capabilities.restricted(host, online_cpus),
+        domain_capabilities=abilities.domain_capabilities,
+        guest_features=abilities.features,
+        guest_cpu_mode=abilities.cpu_mode,
         devices=devices,
         warnings=device_warnings,
     )

@@ -47,7 +47,7 @@ def root_provider(
     inventory: dict[str, WantedRecord] = {}
     traits = cpu_traits.arch_traits(topology.cpu_model.arch)
     if options.nested:
-        traits |= dict.fromkeys(_cpu_traits(topology), False)
+        traits |= dict.fromkeys(cpu_traits.known_cpu_traits(), False)
     else:
         inventory |= _flat_inventory(topology, cpus, options)
         traits |= _traits_of_cpus(topology, inventory)
@@ -191,11 +191,8 @@ def _cpu_units(dedicated: Iterable[int]) -> dict[str, tuple[str, ...]]:
     return {"PCPU": tuple(str(cpu) for cpu in sorted(dedicated))}
 
 
-def _cpu_traits(topology: HostTopology) -> dict[str, bool]:
-    return cpu_traits.cpu_traits(topology.cpu_model, hyperthreading=topology.hyperthreading)
-
-
 def _traits_of_cpus(topology: HostTopology, inventory: dict[str, WantedRecord]) -> dict[str, bool]:
     """Traits of CPUs go where CPUs are counted and nowhere else."""
-    has_cpus = any(rc in inventory and inventory[rc].total for rc in ("VCPU", "PCPU"))
-    return {trait: present and has_cpus for trait, present in _cpu_traits(topology).items()}
+    if not any(rc in inventory and inventory[rc].total for rc in ("VCPU", "PCPU")):
+        return dict.fromkeys(cpu_traits.known_cpu_traits(), False)
+    return cpu_traits.cpu_traits(topology.cpu_model, hyperthreading=topology.hyperthreading)

@@ -16,16 +16,19 @@ from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt import guests, source
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.facts import Emulator, Guest, HypervisorReading
+from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.guests import GuestReading
 from compute_agent.discovery.libvirt.join import join
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout import LayoutOptions
+from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu
 from compute_agent.virt.libvirt.holdings import holdings
 from compute_agent.virt.libvirt.settings import (
     LibvirtSettings,
     disk_seen_from_elsewhere,
     libvirt_settings,
 )
+from compute_agent.virt.libvirt.versions import check_versions
 from compute_agent.virt.local_machine import LocalMachine
 from compute_agent.virt.topology_driver import TopologyDriver
 
@@ -49,6 +52,7 @@ class LibvirtDriver(TopologyDriver):
             self.settings.uri, timeout=float(conf.compute_agent.call_timeout)
         )
         self.bounded(self.connection.calls)
+        self._ability_reader = AbilityReader(self.connection, self.settings.guest_cpu)
         self._machine = LocalMachine(conf) if self.settings.is_local else None
         if self._machine is not None:
             self.bounded(self._machine.calls)
@@ -60,7 +64,9 @@ class LibvirtDriver(TopologyDriver):
     def init_host(self, host: str) -> None:
         """Connect, and check the options against hypervisor, machine and guests."""
         self.get_available_nodes()
-        super().init_host(host)
+        with self.same_reading():
+            self._check_hypervisor(self.hypervisor())
+            super().init_host(host)
         if self._nodename != host:
             LOG.info(
                 "The node is named %s, as its hypervisor is; the service is named %s, by "
@@ -115,7 +121,8 @@ class LibvirtDriver(TopologyDriver):
         :raises VirtDriverNotReady: there is no answer now.
         """
         reading = self.once_per_pass(
-            "hypervisor", lambda: self._ask(lambda: source.read(self.connection))
+            "hypervisor",
+            lambda: self._ask(lambda: source.read(self.connection, self._ability_reader)),
         )
         self._notice_name(reading.hostname)
         return reading
@@ -193,6 +200,12 @@ class LibvirtDriver(TopologyDriver):
             return question()
         except DiscoveryError as error:
             raise errors.HypervisorUnavailable(f"{error}.") from error
+
+    def _check_hypervisor(self, reading: HypervisorReading) -> None:
+        check_versions(reading)
+        self._ask(
+            lambda: check_guest_cpu(self.connection, self.settings.guest_cpu, reading.capabilities)
+        )
 
     def _ask(self, question: Callable[[], _Answer]) -> _Answer:
         try:

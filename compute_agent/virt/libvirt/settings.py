@@ -11,6 +11,8 @@ from oslo_config import cfg
 from compute_agent.discovery.disk import CephPool, DiskSource
 from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import DiskStore
+from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
+from compute_agent.virt.libvirt.guest_cpu import guest_cpu_options
 from compute_agent.virt.settings import disk_source
 
 DEFAULT_URIS: Final = {
@@ -32,6 +34,7 @@ class LibvirtSettings:
     uri: str
     virt_type: str
     is_local: bool
+    guest_cpu: GuestCpuOptions
 
 
 def libvirt_settings(conf: cfg.ConfigOpts) -> LibvirtSettings:
@@ -41,7 +44,7 @@ def libvirt_settings(conf: cfg.ConfigOpts) -> LibvirtSettings:
     """
     virt_type = conf.libvirt.virt_type
     uri = conf.libvirt.connection_uri or DEFAULT_URIS[virt_type]
-    return LibvirtSettings(uri, virt_type, is_local(uri))
+    return LibvirtSettings(uri, virt_type, is_local(uri), guest_cpu_options(conf))
 
 
 class _OutOfReach:

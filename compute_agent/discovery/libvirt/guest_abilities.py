@@ -1,17 +1,19 @@
-"""The host's CPUs, memory and machine types as libvirt reports them; what is slow is kept."""
+"""What guests can have on a host: devices, firmware and CPU features, kept as they take long."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported, FactMalformed
-from compute_agent.discovery.facts import CpuId
-from compute_agent.discovery.libvirt import capabilities, cpu_features, domain_capabilities
+from compute_agent.discovery.libvirt import cpu_features, domain_capabilities
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import DomainCapabilities, Emulator, HostCapabilities
+
+if TYPE_CHECKING:
+    import libvirt
 
 LOG = logging.getLogger(__name__)
 
@@ -20,81 +22,48 @@ _EMULATED: Final = "qemu"
 
 @dataclass(frozen=True, slots=True)
 class GuestAbilities:
-    """Everything that guests can have, which changes only with the hypervisor or the host's CPU."""
+    """Everything that changes only with the hypervisor, its programs or the host's CPU."""
 
-    domain_capabilities: tuple[DomainCapabilities, ...]
+    domain_capabilities: tuple[DomainCapabilities, ...] = ()
     """Empty: libvirt does not report them."""
-    features: tuple[str, ...] | None
+    features: tuple[str, ...] | None = None
     """Of guests' CPUs; None = unknown."""
+    cpu_mode: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HostReading:
-    """One look at the host."""
+class AbilityReader:
+    """Asks once for each connection, and again when hypervisor, emulators or CPU changed.
 
-    capabilities: HostCapabilities
-    """Without CPUs that are offline."""
-    abilities: GuestAbilities
-    memory_kib: int
-    online_cpus: tuple[CpuId, ...]
-    present_cpus: tuple[CpuId, ...]
-
-
-class HostReader:
-    """Looks at one host again and again.
-
-    Huge pages, cells and CPUs are read each time. The capabilities of guests, of which libvirt has
-    a document for each architecture and machine type, are asked for once for each connection, and
-    again when the hypervisor, its emulators or the CPU of the host change.
+    libvirt has a document for each architecture and machine type; after an update of an emulator it
+    runs that for seconds to write them.
     """
 
     def __init__(self, connection: Connection, options: GuestCpuOptions) -> None:
         self._connection = connection
         self._options = options
         self._kept: tuple[object, GuestAbilities] | None = None
+        self._connections = 0
+        connection.watch(opened=self._count, lost=lambda _reason: None)
 
-    def read(self, *versions: int) -> HostReading:
-        """Look at the host now.
+    def read(self, host: HostCapabilities, *versions: int) -> GuestAbilities:
+        """Return what guests can have on this host.
 
         :param versions: of hypervisor and libvirt.
-        :raises DiscoveryError: the connection is lost, or the capabilities cannot be read.
+        :raises HypervisorUnreachable: there is no answer now.
         """
-        text = self._connection.call("getCapabilities", lambda c: str(c.getCapabilities()))
-        host = capabilities.parse(text)
-        processors, memory_kib = self._connection.call(
-            "getInfo", lambda c: _processors_and_memory(c.getInfo())
-        )
-        online, present = self._cpus(host, processors)
-        return HostReading(
-            capabilities=capabilities.restricted(host, online),
-            abilities=self._abilities(host, versions),
-            memory_kib=memory_kib,
-            online_cpus=online,
-            present_cpus=present,
-        )
-
-    def _cpus(
-        self, host: HostCapabilities, processors: int
-    ) -> tuple[tuple[CpuId, ...], tuple[CpuId, ...]]:
-        """Return the CPUs that are online and those that are present."""
-        try:
-            running = self._connection.call("getCPUMap", lambda c: list(c.getCPUMap()[1]))
-        except CallUnsupported:
-            known = tuple(cpu.id for cpu in host.cpus) or tuple(map(CpuId, range(processors)))
-            return known, known
-        online = tuple(CpuId(number) for number, is_online in enumerate(running) if is_online)
-        return online, tuple(map(CpuId, range(len(running))))
-
-    def _abilities(self, host: HostCapabilities, versions: tuple[int, ...]) -> GuestAbilities:
-        basis = (versions, host.cpu_xml, host.emulators)
+        basis = (self._connections, versions, host.cpu_xml, host.emulators)
         if self._kept is None or self._kept[0] != basis:
             domains = read_domain_capabilities(self._connection, host, self._options.virt_type)
             abilities = GuestAbilities(
                 domains,
                 cpu_features.guest_features(self._connection, self._options, host, domains),
+                cpu_features.effective_mode(self._options, host.arch),
             )
             self._kept = (basis, abilities)
         return self._kept[1]
+
+    def _count(self, _connection: libvirt.virConnect) -> None:
+        self._connections += 1
 
 
 def read_domain_capabilities(
@@ -135,8 +104,3 @@ def _kind(emulator: Emulator, virt_type: str) -> str | None:
     if virt_type in emulator.virt_types:
         return virt_type
     return _EMULATED if virt_type == "kvm" and _EMULATED in emulator.virt_types else None
-
-
-def _processors_and_memory(info: list[int]) -> tuple[int, int]:
-    """Return the number of CPUs and the memory in KiB; libvirt's binding returns MiB."""
-    return int(info[2]), int(info[1]) * 1024

@@ -1,0 +1,190 @@
+"""Capabilities of a real libvirt: CPU features of guests, machine types, cells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import libvirt
+import pytest
+
+from compute_agent import errors
+from compute_agent.discovery.libvirt import capabilities, cpu_features, guest_abilities
+from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
+from compute_agent.discovery.libvirt.facts import HostCapabilities
+from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu
+from tests.data.machines import make
+from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
+
+TEST_DRIVER = "test:///default"
+HASWELL = GuestCpuOptions("kvm", "custom", ("Haswell-noTSX",))
+
+
+class CountingConnection(Connection):
+    """A connection that counts its calls by the first word of their names."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.counts: Counter[str] = Counter()
+
+    def call(self, name: str, function: Callable[[libvirt.virConnect], Any]) -> Any:
+        self.counts[name.partition(" ")[0]] += 1
+        return super().call(name, function)
+
+
+def host_of(connection: Connection) -> HostCapabilities:
+    return capabilities.parse(connection.call("getCapabilities", lambda c: c.getCapabilities()))
+
+
+def features_at(uri: str, options: GuestCpuOptions) -> frozenset[str] | None:
+    connection = Connection(uri)
+    try:
+        abilities = guest_abilities.AbilityReader(connection, options).read(host_of(connection))
+    finally:
+        connection.close()
+    return None if abilities.features is None else frozenset(abilities.features)
+
+
+@pytest.mark.parametrize("uri", ["daemon", TEST_DRIVER])
+def test_a_custom_model_has_all_the_features_that_its_name_stands_for(
+    libvirtd: Libvirtd, uri: str
+) -> None:
+    features = features_at(libvirtd.uri if uri == "daemon" else uri, HASWELL)
+    assert features is not None
+    assert {"avx2", "fma", "pni", "sse4.2", "pclmuldq", "aes"} <= features
+    assert not {"sse4a", "rtm", "avx512f"} & features
+
+
+def test_several_models_give_the_union_of_their_features(libvirtd: Libvirtd) -> None:
+    both = GuestCpuOptions("kvm", "custom", ("haswell-notsx", "EPYC"))
+    features = features_at(libvirtd.uri, both)
+    assert features is not None
+    assert {"invpcid", "sse4a", "svm"} <= features
+
+
+def test_extra_flags_add_features_and_take_them_away(libvirtd: Libvirtd) -> None:
+    options = GuestCpuOptions("kvm", "custom", ("Haswell-noTSX",), ("pdpe1gb",), ("avx2",))
+    features = features_at(libvirtd.uri, options)
+    assert features is not None
+    assert "pdpe1gb" in features
+    assert "avx2" not in features
+
+
+def test_the_host_model_has_the_features_of_the_host_and_of_its_base_model(
+    libvirtd: Libvirtd,
+) -> None:
+    connection = Connection(libvirtd.uri)
+    host = host_of(connection)
+    features = features_at(libvirtd.uri, GuestCpuOptions("kvm"))
+    connection.close()
+    assert features is not None
+    assert {"sse2", "pni", "lm"} <= features, "of every base model"
+    # libvirt leaves out what it never offers to guests
+    assert len(frozenset(host.cpu_features) - features) < len(host.cpu_features) / 2
+
+
+def test_emulated_guests_have_what_the_emulator_implements(libvirtd: Libvirtd) -> None:
+    features = features_at(libvirtd.uri, GuestCpuOptions("qemu"))
+    assert features is not None
+    # QEMU's TCG has 3DNow!, which no CPU has had for years, and no AVX-512
+    assert "3dnow" in features
+    assert "avx512f" not in features
+    assert features != features_at(libvirtd.uri, GuestCpuOptions("kvm"))
+
+
+def test_an_emulated_custom_model_lacks_what_the_emulator_cannot_do(libvirtd: Libvirtd) -> None:
+    emulated = features_at(libvirtd.uri, GuestCpuOptions("qemu", "custom", ("Skylake-Server",)))
+    native = features_at(libvirtd.uri, GuestCpuOptions("kvm", "custom", ("Skylake-Server",)))
+    assert emulated is not None
+    assert native is not None
+    assert "avx512f" in native
+    assert "avx512f" not in emulated
+    assert "avx2" in emulated
+
+
+def test_without_a_model_guests_get_the_default_of_the_emulator(libvirtd: Libvirtd) -> None:
+    features = features_at(libvirtd.uri, GuestCpuOptions("kvm", "none"))
+    assert features is not None
+    assert {"sse2", "svm"} <= features
+    assert "avx" not in features
+
+
+def test_features_of_a_host_that_libvirt_does_not_describe_are_unknown() -> None:
+    assert features_at(TEST_DRIVER, GuestCpuOptions("kvm", "host-model")) is None
+    assert features_at(TEST_DRIVER, GuestCpuOptions("lxc")) is None
+
+
+def test_an_unknown_model_is_refused_with_the_names_of_known_ones(libvirtd: Libvirtd) -> None:
+    connection = Connection(libvirtd.uri)
+    options = GuestCpuOptions("kvm", "custom", ("haswell", "Hasbeen"))
+    with pytest.raises(errors.InvalidConfiguration, match=r"Hasbeen, which .* Haswell-noTSX"):
+        check_guest_cpu(connection, options, host_of(connection))
+    connection.close()
+
+
+def test_a_model_that_the_host_cannot_run_is_warned_of(
+    libvirtd: Libvirtd, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = Connection(libvirtd.uri)
+    host = host_of(connection)
+    # no CPU is of both vendors' newest kinds
+    options = GuestCpuOptions("kvm", "custom", ("Snowridge", "Opteron_G5"))
+    unfit = cpu_features.unfit_models(connection, options, host)
+    check_guest_cpu(connection, options, host)
+    connection.close()
+    assert unfit
+    assert all(model in caplog.text for model in unfit)
+
+
+def test_each_machine_type_with_an_alias_is_asked_about(libvirtd: Libvirtd) -> None:
+    connection = Connection(libvirtd.uri)
+    host = host_of(connection)
+    domains = guest_abilities.read_domain_capabilities(connection, host, "qemu")
+    connection.close()
+    described = {(domain.arch, domain.machine) for domain in domains}
+    assert described == {(e.arch, machine) for e in host.emulators for machine in e.machines}
+    native = [domain for domain in domains if domain.arch == host.arch]
+    assert len(native) > 1
+    assert all("virtio" in domain.disk_buses for domain in native)
+    assert all(domain.host_model_xml for domain in native)
+
+
+def test_the_test_driver_has_no_domain_capabilities() -> None:
+    connection = Connection(TEST_DRIVER)
+    reader = guest_abilities.AbilityReader(connection, HASWELL)
+    assert reader.read(host_of(connection)).domain_capabilities == ()
+    connection.close()
+
+
+def test_what_takes_long_is_asked_once_for_each_connection_and_version(
+    libvirtd: Libvirtd,
+) -> None:
+    connection = CountingConnection(libvirtd.uri)
+    reader = guest_abilities.AbilityReader(connection, GuestCpuOptions("qemu"))
+    first = reader.read(host_of(connection), 1)
+    asked = connection.counts["getDomainCapabilities"]
+    assert asked > 1
+    assert reader.read(host_of(connection), 1) is first
+    assert connection.counts["getDomainCapabilities"] == asked
+    assert reader.read(host_of(connection), 2) == first
+    assert connection.counts["getDomainCapabilities"] == 2 * asked
+    connection.close()
+    reader.read(host_of(connection), 2)
+    assert connection.counts["getDomainCapabilities"] == 3 * asked
+    connection.close()
+
+
+def test_cells_of_a_captured_machine_keep_their_pages_and_distances(
+    libvirt_run_directory: Path, tmp_path: Path
+) -> None:
+    with running_libvirtd(libvirt_run_directory, make("emulated-numa", tmp_path)) as daemon:
+        connection = Connection(daemon.uri)
+        host = host_of(connection)
+        connection.close()
+    assert [(cell.id, cell.cpus) for cell in host.cells] == [(0, (0, 1)), (1, (2,))]
+    assert [cell.distances for cell in host.cells] == [((0, 10), (1, 21)), ((0, 21), (1, 10))]
+    assert all(cell.huge_pages for cell in host.cells)
+    assert all(pool.size_kib > 4 for cell in host.cells for pool in cell.huge_pages)
