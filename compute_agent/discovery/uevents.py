@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from compute_agent.discovery.bursts import QUIET, report_bursts
+
 SUBSYSTEMS: Final = frozenset({"cpu", "mdev", "memory", "net", "node", "pci"})
 """Subsystems that a host's description is made from."""
 PROTOCOL: Final = 15
@@ -24,10 +26,6 @@ PROTOCOL: Final = 15
 KERNEL_GROUP: Final = 1
 """Multicast group of the kernel itself; group 2 is udev's."""
 LARGEST: Final = 65536
-QUIET: Final = 0.5
-"""Seconds without an event after which a burst is over: VFs come in dozens."""
-LONGEST: Final = 5.0
-"""Seconds after which a burst is reported though it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +95,7 @@ class HardwareEvents:
         os.close(self._woken)
 
     def _run(self) -> None:
-        while True:
-            first = self._next(None)
-            if first is None:
-                return
-            deadline = time.monotonic() + LONGEST
-            while (left := deadline - time.monotonic()) > 0:
-                event = self._next(min(self._quiet, left))
-                if event is None:
-                    return
-                if not event:
-                    break
-            self._changed(first)
+        report_bursts(self._next, self._changed, self._quiet)
 
     def _next(self, timeout: float | None) -> str | None:
         """Return an event in words, empty after `timeout` seconds without one, None to end."""

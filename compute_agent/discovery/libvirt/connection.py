@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from compute_agent.discovery.bounded_calls import CLOSING, TIMEOUT, BoundedCalls, step
 from compute_agent.discovery.errors import (
@@ -49,6 +49,22 @@ class Keepalive:
     count: int = 3
 
 
+class Listener(Protocol):
+    """Something that listens to events of whatever connection is open."""
+
+    def opened(self, connection: libvirt.virConnect) -> None:
+        """Register for events of a new connection, before the first call on it."""
+
+    def lost(self, reason: str) -> None:
+        """Take in that the connection was lost, in the thread of libvirt's event loop.
+
+        It must neither wait nor call libvirt.
+        """
+
+    def closing(self, connection: libvirt.virConnect) -> None:
+        """Take back what `opened` registered, which would keep the connection's memory."""
+
+
 class Connection:
     """One connection, opened when it is first needed and again after it was lost.
 
@@ -80,8 +96,7 @@ class Connection:
         self._failure = ""
         self._back_off = 0.0
         self._next_try = clock()
-        self._on_open: list[Callable[[libvirt.virConnect], None]] = []
-        self._on_loss: list[Callable[[str], None]] = []
+        self._listeners: list[Listener] = []
 
     def call(self, name: str, function: Callable[[libvirt.virConnect], _Result]) -> _Result:
         """Return what `function` returns for the open connection.
@@ -113,20 +128,9 @@ class Connection:
         except CallHangs as error:
             raise HypervisorUnreachable(str(error)) from error
 
-    def watch(
-        self,
-        *,
-        opened: Callable[[libvirt.virConnect], None],
-        lost: Callable[[str], None],
-    ) -> None:
-        """Call `opened` for each connection from the next one on, and `lost` when one is lost.
-
-        :param opened: called before the first call on the connection; registers events.
-        :param lost: called with the reason in the thread of libvirt's event loop: it must neither
-            wait nor call libvirt.
-        """
-        self._on_open.append(opened)
-        self._on_loss.append(lost)
+    def add_listener(self, listener: Listener) -> None:
+        """Let something listen to each connection from the next one on."""
+        self._listeners.append(listener)
 
     def is_open(self) -> bool:
         """Whether there is a connection that was not lost; nothing is asked."""
@@ -144,7 +148,7 @@ class Connection:
         with self._mutex:
             connection, self._connection = self._connection, None
             if connection is not None:
-                _let_go(connection)
+                self._let_go(connection)
 
     def _opened(self) -> libvirt.virConnect:
         """Return the connection, opened if necessary.
@@ -161,7 +165,7 @@ class Connection:
                 if connection.isAlive():
                     return connection
                 self._connection = None
-                _let_go(connection)
+                self._let_go(connection)
             if self._clock() < self._next_try:
                 raise HypervisorUnreachable(self._failure)
             self._connection = self._open()
@@ -180,25 +184,32 @@ class Connection:
             self._next_try = self._clock() + self._back_off
             raise HypervisorUnreachable(self._failure) from error
         self._back_off = 0.0
-        self._equip("keepalive", lambda: self._probe(connection))
-        self._equip(
-            "close callback", lambda: connection.registerCloseCallback(_closed, self._on_loss)
+        self._try("keepalive", lambda: self._probe(connection))
+        self._try(
+            "close callback", lambda: connection.registerCloseCallback(_lost, self._listeners)
         )
-        for opened in self._on_open:
-            self._equip("events", partial(opened, connection))
+        for listener in self._listeners:
+            self._try("events", partial(listener.opened, connection))
         return connection
 
     def _probe(self, connection: libvirt.virConnect) -> None:
         connection.setKeepAlive(self._keepalive.interval, self._keepalive.count)
 
-    def _equip(self, what: str, add: Callable[[], object]) -> None:
-        """Add something to a new connection that notices its loss, or changes, early."""
+    def _let_go(self, connection: libvirt.virConnect) -> None:
+        """Close a connection, and take back what would keep its memory."""
+        for listener in self._listeners:
+            self._try("events", partial(listener.closing, connection))
+        self._try("close callback", connection.unregisterCloseCallback)
+        self._try("close", connection.close)
+
+    def _try(self, what: str, call: Callable[[], object]) -> None:
+        """Do what a connection can do without: notice losses and changes early, or end well."""
         import libvirt
 
         try:
-            add()
+            call()
         except libvirt.libvirtError as error:
-            LOG.debug("The connection to libvirt at %s has no %s: %s", self.uri, what, error)
+            LOG.debug("The connection to libvirt at %s, %s: %s", self.uri, what, error)
 
 
 class _EventLoop:
@@ -236,7 +247,7 @@ class _EventLoop:
 _prepare: Final = _EventLoop().begin
 
 
-def _closed(_connection: libvirt.virConnect, reason: int, listeners: Any) -> None:
+def _lost(_connection: libvirt.virConnect, reason: int, listeners: list[Listener]) -> None:
     """Pass on that a connection was lost, in the thread of the event loop."""
     import libvirt
 
@@ -245,8 +256,8 @@ def _closed(_connection: libvirt.virConnect, reason: int, listeners: Any) -> Non
         libvirt.VIR_CONNECT_CLOSE_REASON_EOF: "the daemon ended the connection",
         libvirt.VIR_CONNECT_CLOSE_REASON_KEEPALIVE: "the daemon does not answer",
     }
-    for lost in tuple(listeners):
-        lost(why.get(reason, f"reason {reason}"))
+    for listener in tuple(listeners):
+        listener.lost(why.get(reason, f"reason {reason}"))
 
 
 def _without_asking() -> list[Any]:
@@ -255,14 +266,3 @@ def _without_asking() -> list[Any]:
 
     kinds = [libvirt.VIR_CRED_AUTHNAME, libvirt.VIR_CRED_PASSPHRASE]
     return [kinds, lambda _credentials, _data: -1, None]
-
-
-def _let_go(connection: libvirt.virConnect) -> None:
-    """Close a connection. A registered callback would keep it, and its memory."""
-    import libvirt
-
-    for end in (connection.unregisterCloseCallback, connection.close):
-        try:
-            end()
-        except libvirt.libvirtError as error:
-            LOG.debug("Closing a connection to libvirt: %s", error)
