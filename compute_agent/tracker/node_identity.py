@@ -50,6 +50,7 @@ class NodeSetup:
         self._places = places
         self._adopt_asked = adopt_asked
         self._write = write
+        self._begun = False
         self._initialised = False
         self._uuid: str | None = None
         self._name: str | None = None
@@ -78,6 +79,7 @@ class NodeSetup:
         :raises PlacementError: an identity has to be found in placement, which did not answer.
         """
         if not self._initialised:
+            self._begun = True
             with self._checking():
                 self._driver.init_host(self._host)
             self._initialised = True
@@ -102,9 +104,9 @@ class NodeSetup:
 
     def release(self) -> None:
         """Let the driver go."""
-        if self._initialised:
+        if self._begun:
             self._driver.cleanup_host(self._host)
-            self._initialised = False
+            self._begun = self._initialised = False
 
     def _steady_name(self, name: str) -> str:
         """Warn of a name that changes while the agent runs: it is followed at the next start."""

@@ -114,7 +114,7 @@ class ComputeDriver(ABC):
         """
 
     def cleanup_host(self, host: str) -> None:  # noqa: B027
-        """Let go of what `init_host` took."""
+        """Let go of what `init_host` took, also when it failed, and end `watch`."""
 
     @contextmanager
     def one_reading(self, nodename: str) -> Iterator[None]:  # noqa: ARG002 (contract)

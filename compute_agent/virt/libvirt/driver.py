@@ -15,6 +15,7 @@ from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt import guests, source
 from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.events import HypervisorEvents
 from compute_agent.discovery.libvirt.facts import Emulator, Guest, HypervisorReading
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.guests import GuestReading
@@ -57,6 +58,7 @@ class LibvirtDriver(TopologyDriver):
         if self._machine is not None:
             self.bounded(self._machine.calls)
         self._disk = disk_seen_from_elsewhere(conf)
+        self._events: HypervisorEvents | None = None
         self._nodename: str | None = None
         self._other_name: str | None = None
         """Name that the hypervisor took on while the agent ran."""
@@ -77,11 +79,16 @@ class LibvirtDriver(TopologyDriver):
 
     def cleanup_host(self, host: str) -> None:
         super().cleanup_host(host)
+        if self._events is not None:
+            self._events.stop()
+            self._events = None
         if self._machine is not None:
             self._machine.close()
         self.connection.close()
 
     def watch(self, changed: Callable[[str], None]) -> None:
+        self._events = HypervisorEvents(self.connection, changed)
+        self._events.start()
         if self._machine is not None:
             self._machine.watch(changed)
 
