@@ -109,6 +109,8 @@ class BoundedCalls:
         self._changed = threading.Condition()
         self._running: dict[_Call, None] = {}
         self._idle: list[SimpleQueue[_Call]] = []
+        self.on_return: Callable[[str], None] = _nothing
+        """Called, in any thread, when a call that was given up has returned: ask again."""
 
     def run(
         self, name: str, function: Callable[[], _Result], *, timeout: float | None = None
@@ -222,6 +224,8 @@ class BoundedCalls:
             _this_thread.call = None
             call.function = None
             self._end(call, inbox)
+            if call.given_up:
+                self._returned(call)
             del call
 
     def _end(self, call: _Call, inbox: SimpleQueue[_Call]) -> None:
@@ -229,15 +233,23 @@ class BoundedCalls:
             del self._running[call]
             self._idle.append(inbox)
             if call.given_up:
-                LOG.info(
-                    "%s: %s returned after %.0f s; calls are made again.",
-                    *(self.source, call.name, time.monotonic() - call.began),
-                )
                 # nobody takes them, and they may hold what only this thread should let go
                 call.result = call.error = None
             if self._one_at_a_time or call.given_up:
                 self._changed.notify_all()
             _wake(call)
+
+    def _returned(self, call: _Call) -> None:
+        seconds = time.monotonic() - call.began
+        LOG.info("%s: %s returned after %.0f s.", self.source, call.name, seconds)
+        try:
+            self.on_return(f"{self.source}: {call.name} returned")
+        except Exception:
+            LOG.exception("%s: what was to follow on %s failed.", self.source, call.name)
+
+
+def _nothing(_what: str) -> None:
+    """Nobody waits for it."""
 
 
 def _wake(call: _Call) -> None:

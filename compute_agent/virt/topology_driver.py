@@ -97,6 +97,11 @@ class TopologyDriver(ComputeDriver):
     def hung_calls(self) -> tuple[HungCall, ...]:
         return tuple(call for source in self._sources for call in source.hanging())
 
+    def watch(self, changed: Callable[[str], None]) -> None:
+        """Report a source that answers again after a call to it was given up."""
+        for source in self._sources:
+            source.on_return = changed
+
     def stop_waiting(self) -> None:
         for source in self._sources:
             source.stop_waiting()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from compute_agent.discovery.bounded_calls import CLOSING, TIMEOUT, BoundedCalls, step
+from compute_agent.discovery.bounded_calls import CLOSING, TIMEOUT, BoundedCalls
 from compute_agent.discovery.errors import (
     CallFailed,
     CallHangs,
@@ -35,6 +35,8 @@ _Result = TypeVar("_Result")
 CALL_TIMEOUT: Final = TIMEOUT
 FIRST_BACK_OFF: Final = 0.5
 LONGEST_BACK_OFF: Final = 10.0
+OPENING: Final = 20.0
+"""Seconds in which a daemon accepts a connection. One that does so later is used nevertheless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,6 @@ class Connection:
 
         def ask() -> _Result:
             connection = self._opened()
-            step(name)
             try:
                 return function(connection)
             except libvirt.libvirtError as error:
@@ -124,6 +125,8 @@ class Connection:
                 raise CallFailed(name, str(error), error.get_error_code()) from error
 
         try:
+            if not self.is_open():
+                self.calls.run("open", self._opened, timeout=OPENING)
             return self.calls.run(name, ask)
         except CallHangs as error:
             raise HypervisorUnreachable(str(error)) from error
@@ -158,7 +161,6 @@ class Connection:
         connection = self._connection
         if connection is not None and connection.isAlive():
             return connection
-        step("open")
         with self._mutex:
             connection = self._connection
             if connection is not None:

@@ -205,7 +205,7 @@ class HypervisorEvents:
             LOG.info("There is no connection to libvirt at %s: %s.", self._connection.uri, reason)
         while not self._stopping.is_set():
             try:
-                self._connection.call("open", self.opened)
+                self._connection.call("register events", self.opened)
             except DiscoveryError as error:
                 if not reported and time.monotonic() - since >= RESTART:
                     reported = True

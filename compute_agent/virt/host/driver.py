@@ -44,6 +44,7 @@ class HostDriver(TopologyDriver):
             ) from error
 
     def watch(self, changed: Callable[[str], None]) -> None:
+        super().watch(changed)
         self._machine.watch(changed)
 
     def cleanup_host(self, host: str) -> None:

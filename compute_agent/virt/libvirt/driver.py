@@ -87,6 +87,7 @@ class LibvirtDriver(TopologyDriver):
         self.connection.close()
 
     def watch(self, changed: Callable[[str], None]) -> None:
+        super().watch(changed)
         self._events = HypervisorEvents(self.connection, changed)
         self._events.start()
         if self._machine is not None:

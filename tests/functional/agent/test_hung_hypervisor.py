@@ -1,0 +1,201 @@
+"""An agent whose libvirt daemon hangs, ends or is not there yet goes on, and comes back by itself.
+
+Passes come by events only: the period is an hour.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
+from tests.fixtures.placement import free_port
+from tests.functional.agent.processes import (
+    AgentProcess,
+    PlacementProcess,
+    eventually,
+    read_url,
+)
+
+pytest.importorskip(
+    "libvirt",
+    reason="libvirt-python is not installed (pip install 'compute-agent[libvirt]')",
+    exc_type=ImportError,
+)
+
+DISABLED = "COMPUTE_STATUS_DISABLED"
+SOON = 30.0
+"""Seconds: more than a stop takes, and far less than a pass may take (60)."""
+
+
+@pytest.fixture
+def daemon(libvirt_run_directory: Path) -> Iterator[Libvirtd]:
+    """Run a libvirt daemon that can be paused."""
+    with running_libvirtd(libvirt_run_directory) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def metrics_port() -> int:
+    return free_port()
+
+
+@pytest.fixture
+def agent(
+    placement: PlacementProcess,
+    new_agent: Callable[..., AgentProcess],
+    daemon: Libvirtd,
+    metrics_port: int,
+) -> Iterator[AgentProcess]:
+    """Make an agent of that daemon, with a deadline of a second; its provider goes with it."""
+    agent = new_agent(
+        placement.url,
+        DEFAULT={
+            "compute_driver": "libvirt.LibvirtDriver",
+            "update_resources_interval": 3600,
+        },
+        libvirt={"connection_uri": daemon.uri, "virt_type": "qemu"},
+        compute_agent={"metrics_bind": f"127.0.0.1:{metrics_port}", "call_timeout": 1},
+    )
+    yield agent
+    agent.cleanup()
+    # every agent here reports a node of this machine's name
+    for file in agent.state.glob("compute_id"):
+        placement.request("DELETE", f"/resource_providers/{file.read_text().strip()}")
+
+
+@pytest.fixture
+def reported(agent: AgentProcess) -> AgentProcess:
+    """Start the agent and wait for its first pass."""
+    agent.start()
+    agent.started()
+    return agent
+
+
+def ask_for_a_pass(agent: AgentProcess) -> None:
+    agent.ask("report", wait=False)
+
+
+def hung_calls(agent: AgentProcess) -> list[dict[str, Any]]:
+    status = eventually(agent.status, "an answer on the status socket")
+    calls: list[dict[str, Any]] = status["hung_calls"]
+    return calls
+
+
+def trouble(agent: AgentProcess) -> dict[str, Any] | None:
+    found: dict[str, Any] | None = agent.node()["trouble"]
+    return found
+
+
+def is_disabled(placement: PlacementProcess, agent: AgentProcess) -> bool:
+    """Whether schedulers see the node as disabled."""
+    node = agent.node()
+    traits = placement.get(f"/resource_providers/{node['uuid']}/traits")["traits"]
+    return DISABLED in traits
+
+
+def test_a_call_that_hangs_is_named_by_status_metrics_and_the_failed_pass(
+    reported: AgentProcess, daemon: Libvirtd, metrics_port: int
+) -> None:
+    daemon.pause()
+    ask_for_a_pass(reported)
+    [call, *_] = eventually(lambda: hung_calls(reported), "a call that hangs")
+    assert call["source"] == f"libvirt at {daemon.uri}"
+    assert call["since"].startswith("20")
+
+    text = reported.run("status")
+    assert f"hangs      libvirt at {daemon.uri}: {call['call']}, since 20" in text.stdout
+    metrics = read_url(f"http://127.0.0.1:{metrics_port}/metrics")
+    assert "compute_agent_hung_calls 0.0" not in metrics
+    assert f'call="{call["call"]}",source="libvirt at {daemon.uri}"' in metrics
+
+    found = eventually(lambda: trouble(reported), "a pass that failed")
+    assert found["what"] == "the driver is not ready"
+    assert f"{call['call']} has not returned since 20" in found["message"]
+
+
+def test_commands_answer_while_a_call_hangs(reported: AgentProcess, daemon: Libvirtd) -> None:
+    daemon.pause()
+    ask_for_a_pass(reported)
+    eventually(lambda: hung_calls(reported), "a call that hangs")
+    began = time.monotonic()
+    assert reported.report()["trouble"]["what"] == "the driver is not ready"
+    assert reported.ask("claims") == []
+    assert reported.run("status", "--json").returncode == 0
+    for command in ("plan", "show"):
+        asked = reported.run(command)
+        assert asked.returncode == 4
+        assert "has not returned since" in asked.stderr
+    assert time.monotonic() - began < 2 * SOON
+
+
+def test_a_host_whose_hypervisor_hangs_is_disabled_until_it_answers(
+    reported: AgentProcess, daemon: Libvirtd, placement: PlacementProcess
+) -> None:
+    assert not is_disabled(placement, reported)
+    daemon.pause()
+    ask_for_a_pass(reported)
+    eventually(lambda: is_disabled(placement, reported), "disabled while it hangs")
+    assert reported.node()["disabled_reason"].startswith("AUTO: ")
+    daemon.resume()
+    eventually(lambda: not is_disabled(placement, reported), "enabled when it answers again")
+    assert hung_calls(reported) == []
+    assert trouble(reported) is None
+
+
+def test_an_agent_ends_in_its_normal_time_while_a_call_hangs(
+    agent: AgentProcess, daemon: Libvirtd
+) -> None:
+    agent.configure(compute_agent={"call_timeout": 3600})
+    agent.start()
+    agent.started()
+    daemon.pause()
+    ask_for_a_pass(agent)
+    eventually(lambda: hung_calls(agent), "a call that hangs")
+    began = time.monotonic()
+    assert agent.stop(signal.SIGTERM) == 0
+    assert time.monotonic() - began < SOON
+
+
+def test_a_daemon_that_is_gone_disables_the_host_and_its_return_enables_it(
+    reported: AgentProcess, daemon: Libvirtd, placement: PlacementProcess
+) -> None:
+    daemon.kill()
+    eventually(lambda: is_disabled(placement, reported), "disabled while libvirt is away")
+    found = eventually(lambda: trouble(reported), "a pass that failed")
+    assert "cannot connect to libvirt" in found["message"]
+    daemon.start()
+    eventually(lambda: not is_disabled(placement, reported), "enabled when libvirt is back")
+    assert trouble(reported) is None
+
+
+def test_a_daemon_that_is_restarted_is_found_again_without_disabling_the_host(
+    reported: AgentProcess, daemon: Libvirtd
+) -> None:
+    passes = reported.status()["totals"]["passes"]  # type: ignore[index]
+    daemon.terminate()
+    daemon.start()
+
+    def another_pass() -> bool:
+        return eventually(reported.status, "the status")["totals"]["passes"] != passes
+
+    eventually(another_pass, "a pass after the restart")
+    assert trouble(reported) is None
+    assert "disabled" not in reported.logged()
+
+
+def test_an_agent_started_before_its_hypervisor_reports_as_soon_as_it_is_there(
+    agent: AgentProcess, daemon: Libvirtd, placement: PlacementProcess
+) -> None:
+    daemon.kill()
+    agent.start()
+    eventually(lambda: "cannot connect to libvirt" in agent.logged(), "a search that failed")
+    assert eventually(agent.status, "an answer on the status socket")["nodes"] == []
+    daemon.start()
+    agent.started()
+    assert not is_disabled(placement, agent)
