@@ -60,8 +60,7 @@ class LibvirtDriver(TopologyDriver):
         self._disk = disk_seen_from_elsewhere(conf)
         self._events: HypervisorEvents | None = None
         self._nodename: str | None = None
-        self._other_name: str | None = None
-        """Name that the hypervisor took on while the agent ran."""
+        """Name of the host as the hypervisor gave it first."""
 
     def init_host(self, host: str) -> None:
         """Connect, and check the options against hypervisor, machine and guests."""
@@ -97,15 +96,20 @@ class LibvirtDriver(TopologyDriver):
         if self._machine is not None:
             self._machine.forget_fault(address)
 
-    def get_available_nodes(self, refresh: bool = False) -> list[str]:  # noqa: ARG002 (contract)
-        if self._nodename is None:
-            self._nodename = self._ask(
-                lambda: self.connection.call("getHostname", lambda c: str(c.getHostname()))
-            )
-        return [self._nodename]
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        if self._nodename is not None and not refresh:
+            return [self._nodename]
+        name = self._ask(
+            lambda: self.connection.call("getHostname", lambda c: str(c.getHostname()))
+        )
+        # one that is new while the agent runs is followed by its next start
+        self._nodename = self._nodename or name
+        return [name]
 
     def topology(self, nodename: str) -> HostTopology:
-        if nodename not in self.get_available_nodes():
+        if self._nodename is None:
+            self.get_available_nodes()
+        if nodename != self._nodename:
             raise errors.ComputeHostNotFound(
                 f"There is no node {nodename!r} here: the hypervisor at {self.settings.uri} is "
                 f"{self._nodename!r}."
@@ -128,12 +132,10 @@ class LibvirtDriver(TopologyDriver):
 
         :raises VirtDriverNotReady: there is no answer now.
         """
-        reading = self.once_per_pass(
+        return self.once_per_pass(
             "hypervisor",
             lambda: self._ask(lambda: source.read(self.connection, self._ability_reader)),
         )
-        self._notice_name(reading.hostname)
-        return reading
 
     def guests(self) -> GuestReading:
         """Return the guests of this pass, running or not.
@@ -220,20 +222,6 @@ class LibvirtDriver(TopologyDriver):
             return question()
         except DiscoveryError as error:
             raise errors.VirtDriverNotReady(f"{error}.") from error
-
-    def _notice_name(self, hostname: str) -> None:
-        """Log once that the hypervisor has another name than at the start, which stays in use."""
-        if hostname == self._nodename:
-            self._other_name = None
-        elif hostname != self._other_name:
-            self._other_name = hostname
-            LOG.error(
-                "The hypervisor at %s now names its host %s. The node keeps its name %s until the "
-                "agent is started again, which renames it in placement.",
-                self.settings.uri,
-                hostname,
-                self._nodename,
-            )
 
 
 def supported_instances(emulators: Iterable[Emulator]) -> list[tuple[str, str, str]]:
