@@ -43,7 +43,7 @@ class AbilityReader:
         self._options = options
         self._kept: tuple[object, GuestAbilities] | None = None
         self._connections = 0
-        connection.watch(opened=self._count, lost=lambda _reason: None)
+        connection.add_listener(self)
 
     def read(self, host: HostCapabilities, *versions: int) -> GuestAbilities:
         """Return what guests can have on this host.
@@ -62,8 +62,14 @@ class AbilityReader:
             self._kept = (basis, abilities)
         return self._kept[1]
 
-    def _count(self, _connection: libvirt.virConnect) -> None:
+    def opened(self, connection: libvirt.virConnect) -> None:  # noqa: ARG002 (a listener's)
         self._connections += 1
+
+    def lost(self, reason: str) -> None:
+        """Keep what was read until another connection is open."""
+
+    def closing(self, connection: libvirt.virConnect) -> None:
+        """Take nothing back: nothing was registered."""
 
 
 def read_domain_capabilities(
