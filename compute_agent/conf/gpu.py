@@ -57,7 +57,17 @@ Put the trait CUSTOM_MDEV_<TYPE> on the provider of a GPU that makes vGPUs of th
         "mig_classes",
         default=False,
         help="""
-Report the MIG devices that exist as resource classes, one per profile: CUSTOM_MIG_1G_10GB.
+Report the MIG devices that exist as resource classes, one per profile: CUSTOM_MIG_1G_10GB. A claim
+names the uuids of the devices given. What could still be made of a GPU is shown by `compute-agent
+status` and not counted.
+""",
+    ),
+    cfg.BoolOpt(
+        "nvlink_traits",
+        default=True,
+        help="""
+Put the trait CUSTOM_NVLINK_GROUP_<N> on the providers of GPUs that reach each other through
+NVLinks, N counted from 0 on each host. Needs NVML.
 """,
     ),
     cfg.BoolOpt(

@@ -36,6 +36,15 @@ Report the devices of device_spec as inventory in placement. Devices with a phys
 remote managed ones are left out; match by address instead of devname.
 """,
     ),
+    cfg.BoolOpt(
+        "report_root_ports",
+        default=False,
+        help="""
+Put a provider with the trait CUSTOM_PCIE_ROOT between NUMA cell and devices for each PCI root port
+with several reported devices behind it, so that GPUs and network cards of one PCI switch can be
+asked for together. Devices that are reported already only get another parent.
+""",
+    ),
 ]
 
 

@@ -120,6 +120,10 @@ class PciDevice:
     product_id: str
     class_code: str
     numa_node: CellId | None = None
+    bridges: tuple[PciAddress, ...] = ()
+    """PCI bridges between root bus and device, the root port first: one for a device in a slot of
+    its own, three or more behind a switch. Empty on the root bus itself, on VFs (their PF's), and
+    where unknown."""
     physfn: PciAddress | None = None
     """Set on a VF: its PF."""
     total_vfs: int = 0
@@ -236,6 +240,19 @@ class MigProfile:
     """How many of it fit on an otherwise empty GPU."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class GpuInstance:
+    """A part of a GPU with MIG that exists *now*; in it lie MIG devices, or a vGPU."""
+
+    start: int
+    """First of the memory slices that it has: with the GPU and the profile its identity, as ids
+    are used again for others."""
+    size: int
+    """Memory slices."""
+    profile_id: int
+    id: int
+
+
 @dataclass(frozen=True, slots=True)
 class MigDevice:
     """A MIG partition that exists *now*: its ids are used again for others after it is gone."""
@@ -245,6 +262,9 @@ class MigDevice:
     """Name of its `MigProfile`."""
     gpu_instance: int
     compute_instance: int
+    start: int | None = None
+    """Of its `GpuInstance`; None = not reported."""
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +279,23 @@ class VgpuType:
     max_instances_per_guest: int | None
     gpu_instance_profile: int | None
     """The MIG profile id a vGPU of this type sits on; None = time-sliced."""
+    max_instances_per_gpu_instance: int | None = None
+    """How many share one `GpuInstance`; None = not reported, which is 1."""
+    placements: tuple[int, ...] = ()
+    """Where a vGPU of this type may begin in the GPU's memory while sizes are mixed, ascending;
+    empty = sizes are not mixed, or not reported."""
+    placement_size: int = 0
+    """How much of the memory it then has, in the unit of `placements`."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NvLink:
+    """The active NVLinks of a GPU to one other device."""
+
+    remote: PciAddress
+    kind: str
+    """gpu, switch, cpu or unknown."""
+    links: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +322,16 @@ class PhysicalGpu:
     compute_capability: tuple[int, int] | None = None
     mig_enabled: bool | None = None
     mig_devices: tuple[MigDevice, ...] = ()
+    mig_remaining: tuple[tuple[str, int], ...] = ()
+    """How many more of each profile the layout of now leaves room for, by the profile's name. They
+    share the room: making one takes from the others."""
+    gpu_instances: tuple[GpuInstance, ...] | None = None
+    """None = MIG is off, or they are not reported."""
     vgpu_types: tuple[VgpuType, ...] = ()
+    vgpu_sizes_mixed: bool | None = None
+    """vGPUs of different sizes may share the GPU's time (heterogeneous mode)."""
+    nvlinks: tuple[NvLink, ...] | None = None
+    """By remote; None = not reported."""
     critical_xid: int | None = None
     """An error NVIDIA's driver reported after which no guest should get the GPU."""
 

@@ -134,6 +134,10 @@ def _with_nvml(gpu: PhysicalGpu, seen: NvmlGpu, ids: frozenset[CellId]) -> Physi
         compute_capability=seen.compute_capability,
         mig_enabled=seen.mig_enabled,
         mig_devices=seen.mig_devices,
+        mig_remaining=seen.mig_remaining,
+        gpu_instances=seen.gpu_instances,
         vgpu_types=seen.vgpu_types,
+        vgpu_sizes_mixed=seen.vgpu_sizes_mixed,
+        nvlinks=seen.nvlinks,
         critical_xid=seen.critical_xid,
     )

@@ -90,6 +90,7 @@ class _Attempt:
     problems: list[Exception] = field(default_factory=list)
     caveats: tuple[str, ...] | None = None
     """Of the driver; None: it was not asked."""
+    gpus: Sequence[Mapping[str, Any]] = ()
 
 
 class ResourceTracker:
@@ -303,7 +304,7 @@ class ResourceTracker:
         if proposal.problems and node.state.startup:
             raise as_one(proposal.problems)
         attempt.problems.extend(proposal.problems)
-        attempt.caveats = proposal.caveats
+        attempt.caveats, attempt.gpus = proposal.caveats, proposal.facts.get("gpus", ())
         attempt.providers = len(proposal.wanted.get_provider_uuids(node.uuid))
         done = self._pass.flush(proposal)
         attempt.changes = len(done)
@@ -372,7 +373,7 @@ class ResourceTracker:
         if completed:
             changes["last_success"] = now
         if attempt.caveats is not None:
-            changes["caveats"] = attempt.caveats
+            changes.update(caveats=attempt.caveats, gpus=attempt.gpus)
         if self._nodes.get(node.name) is not node:
             return  # dropped meanwhile: the board has forgotten it, and must not know it again
         self._board.set_node(node.name, node.uuid, **changes)

@@ -61,6 +61,8 @@ class NodeStatus:
     """Why consumers that are gone cannot be found out; empty: they can."""
     caveats: Sequence[str] = ()
     """What of the report is not what it should be, by the driver."""
+    gpus: Sequence[Mapping[str, Any]] = ()
+    """Facts about GPUs that are no inventory, by the driver."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,8 @@ class ComputeDriver(ABC):
         Keys: hypervisor_hostname, hypervisor_type, hypervisor_version (int), vcpus, vcpus_used,
         memory_mb, memory_mb_used, local_gb, local_gb_used, cpu_info (JSON), numa_topology (JSON or
         None); optional uuid, pci_passthrough_devices, stats, supported_instances,
-        disk_available_least. A driver of several nodes gives `uuid`.
+        disk_available_least, gpus (a list, shown by `status`). A driver of several nodes gives
+        `uuid`.
 
         numa_topology lists the cells: ``{"id": N, "guests": {"shared_cpus": [...],
         "dedicated_cpus": [...], "reserved_cpus": N, "memory_mib": N, "pages_mib": {KiB: N}}}``,

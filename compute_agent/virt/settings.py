@@ -75,8 +75,11 @@ def layout_options(conf: cfg.ConfigOpts) -> LayoutOptions:
         gpu=_gpu(conf),
         nic=_nic(conf),
         pci=PciOptions(
-            conf.pci.report_in_placement,
-            parse_device_specs(conf.pci.device_spec, report=conf.pci.report_in_placement),
+            report=conf.pci.report_in_placement,
+            report_root_ports=conf.pci.report_root_ports,
+            device_specs=parse_device_specs(
+                conf.pci.device_spec, report=conf.pci.report_in_placement
+            ),
         ),
         pmem=parse_pmem_namespaces(conf.libvirt.pmem_namespaces),
     )
@@ -155,6 +158,7 @@ def _gpu(conf: cfg.ConfigOpts) -> GpuOptions:
         max_vgpus_per_guest=conf.gpu.max_vgpus_per_guest,
         type_traits=conf.gpu.type_traits,
         mig_classes=conf.gpu.mig_classes,
+        nvlink_traits=conf.gpu.nvlink_traits,
         report_memory_cells=conf.gpu.report_memory_cells,
         numa_node_override=_overrides("[gpu]", conf.gpu.numa_node_override),
     )

@@ -26,6 +26,7 @@ from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
 from compute_agent.virt.layout.cells import cell_facts, host_memory_mib
+from compute_agent.virt.layout.gpus import gpu_facts
 from compute_agent.virt.layout.pci import has_remote_managed
 from compute_agent.virt.reshape.moves import Situation, held_by_provider
 from compute_agent.virt.reshape.pci import no_longer_reported
@@ -238,6 +239,7 @@ class TopologyDriver(ComputeDriver):
                 }
             ),
             "numa_topology": json.dumps(cell_facts(topology, cpus, options)),
+            "gpus": gpu_facts(topology),
             "pci_passthrough_devices": json.dumps(
                 [
                     {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -228,9 +229,22 @@ def _print_node_status(node: Mapping[str, Any]) -> None:
     # an older agent has none
     for caveat in node.get("caveats", ()):
         print(f"  warning: {caveat}")
+    for gpu in node.get("gpus", ()):
+        _print_slices(gpu)
     for kind, consumers in sorted(node["drift"].items()):
         if consumers:
             print(f"  drift, {kind}: {', '.join(consumers)}")
     # an older agent does not report it
     if why := node.get("orphans_unknown"):
         print(f"  drift, orphaned: unknown: {why}")
+
+
+def _print_slices(gpu: Mapping[str, Any]) -> None:
+    made = Counter(device["profile"] for device in gpu["mig_devices"])
+    more = {profile: count for profile, count in gpu["mig_remaining"].items() if count}
+    parts = [f"{count} x {profile}" for profile, count in sorted(made.items())]
+    if more:
+        room = " or ".join(f"{count} x {profile}" for profile, count in sorted(more.items()))
+        parts.append(f"room for {room}")
+    if parts:
+        print(f"  GPU {gpu['address']}, MIG: {', '.join(parts)}")

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compute_agent.discovery.facts import CellId, MigDevice, MigProfile, PciAddress, VgpuType
+from compute_agent.discovery.facts import (
+    CellId,
+    GpuInstance,
+    MigDevice,
+    MigProfile,
+    NvLink,
+    PciAddress,
+    VgpuType,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +31,11 @@ class NvmlGpu:
     mig_enabled: bool | None = None
     mig_profiles: tuple[MigProfile, ...] = ()
     mig_devices: tuple[MigDevice, ...] = ()
+    mig_remaining: tuple[tuple[str, int], ...] = ()
+    gpu_instances: tuple[GpuInstance, ...] | None = None
     vgpu_types: tuple[VgpuType, ...] = ()
+    vgpu_sizes_mixed: bool | None = None
+    nvlinks: tuple[NvLink, ...] | None = None
     critical_xid: int | None = None
     """The last error that broke it since NVML was first read, until it is forgotten."""
 

@@ -1,10 +1,16 @@
-"""Multi-Instance GPU: the shapes a GPU can be cut into, and the pieces it is cut into now."""
+"""Multi-Instance GPU: the shapes a GPU can be cut into, and the pieces it is cut into now.
+
+Which parts exist, and which could still be made, NVML tells root only.
+"""
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from compute_agent.discovery.facts import MigDevice, MigProfile
+from compute_agent.discovery.facts import GpuInstance, MigDevice, MigProfile
 from compute_agent.discovery.nvml.binding import Nvml
 
 PREFIX = "MIG "
@@ -31,14 +37,58 @@ def profiles(nvml: Nvml, gpu: Any) -> tuple[MigProfile, ...]:
     return tuple(sorted(shapes, key=lambda profile: (profile.name, profile.profile_id)))
 
 
-def devices(nvml: Nvml, gpu: Any, known: tuple[MigProfile, ...]) -> tuple[MigDevice, ...]:
-    """Return the pieces that exist, by GPU instance and compute instance."""
+def instances(
+    nvml: Nvml, gpu: Any, known: tuple[MigProfile, ...]
+) -> tuple[GpuInstance, ...] | None:
+    """Return the parts that exist, by placement; None = not reported."""
+    parts: list[GpuInstance] = []
+    for profile in known:
+        # handles, of which the binding has a type but no list
+        handles = (ctypes.c_void_p * max(profile.max_instances, 1))()
+        count = ctypes.c_uint(len(handles))
+        answer = nvml.ask(
+            "nvmlDeviceGetGpuInstances", gpu, profile.profile_id, handles, ctypes.byref(count)
+        )
+        if answer is None:
+            return None
+        for handle in handles[: count.value]:
+            part = nvml.ask("nvmlGpuInstanceGetInfo", ctypes.c_void_p(handle))
+            if part is not None:
+                place = part.placement
+                parts.append(GpuInstance(place.start, place.size, part.profileId, part.id))
+    return tuple(sorted(set(parts)))
+
+
+def remaining(nvml: Nvml, gpu: Any, known: tuple[MigProfile, ...]) -> tuple[tuple[str, int], ...]:
+    """Return how many more of each profile could be made now; those not reported are left out."""
+    asked = (
+        (
+            profile.name,
+            nvml.ask("nvmlDeviceGetGpuInstanceRemainingCapacity", gpu, profile.profile_id),
+        )
+        for profile in known
+    )
+    return tuple((name, count) for name, count in asked if count is not None)
+
+
+def devices(
+    nvml: Nvml,
+    gpu: Any,
+    known: tuple[MigProfile, ...],
+    parts: Sequence[GpuInstance] = (),
+) -> tuple[MigDevice, ...]:
+    """Return the pieces that exist, by GPU instance and compute instance.
+
+    `parts`: the GPU instances, which say where a piece lies.
+    """
+    place_of = {part.id: part for part in parts}
     pieces = []
     for index in range(nvml.ask("nvmlDeviceGetMaxMigDeviceCount", gpu) or 0):
         handle = nvml.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu, index)
         device = None if handle is None else _device(nvml, handle, known)
         if device is not None:
-            pieces.append(device)
+            place = place_of.get(device.gpu_instance)
+            pieces.append(replace(device, start=place.start, size=place.size) if place else device)
     return tuple(sorted(pieces, key=lambda piece: (piece.gpu_instance, piece.compute_instance)))
 
 

@@ -7,7 +7,15 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from compute_agent.discovery.errors import FactMalformed
-from compute_agent.discovery.facts import CellId, MigDevice, MigProfile, VgpuType, pci_address
+from compute_agent.discovery.facts import (
+    CellId,
+    GpuInstance,
+    MigDevice,
+    MigProfile,
+    NvLink,
+    VgpuType,
+    pci_address,
+)
 from compute_agent.discovery.nvml.facts import NvmlGpu, NvmlReading
 
 Fact = TypeVar("Fact")
@@ -44,6 +52,7 @@ def from_json(objects: Any, path: str) -> tuple[NvmlGpu, ...]:
 
 def _gpu(recorded: Mapping[str, Any]) -> NvmlGpu:
     gpu_fields = _known(NvmlGpu, recorded)
+    instances, links = gpu_fields.get("gpu_instances"), gpu_fields.get("nvlinks")
     memory_cell, capability = gpu_fields.get("memory_cell"), gpu_fields.get("compute_capability")
     gpu_fields.update(
         address=pci_address(gpu_fields["address"]),
@@ -52,9 +61,22 @@ def _gpu(recorded: Mapping[str, Any]) -> NvmlGpu:
         compute_capability=None if capability is None else tuple(capability),
         mig_profiles=_all(MigProfile, gpu_fields.get("mig_profiles")),
         mig_devices=_all(MigDevice, gpu_fields.get("mig_devices")),
-        vgpu_types=_all(VgpuType, gpu_fields.get("vgpu_types")),
+        mig_remaining=tuple((str(n), int(c)) for n, c in gpu_fields.get("mig_remaining") or ()),
+        gpu_instances=None if instances is None else _all(GpuInstance, instances),
+        vgpu_types=tuple(map(_vgpu_type, gpu_fields.get("vgpu_types") or ())),
+        nvlinks=None if links is None else tuple(map(_nvlink, links)),
     )
     return NvmlGpu(**gpu_fields)
+
+
+def _vgpu_type(recorded: Mapping[str, Any]) -> VgpuType:
+    type_fields = _known(VgpuType, recorded)
+    return VgpuType(**{**type_fields, "placements": tuple(type_fields.get("placements") or ())})
+
+
+def _nvlink(recorded: Mapping[str, Any]) -> NvLink:
+    link = _known(NvLink, recorded)
+    return NvLink(pci_address(link["remote"]), str(link["kind"]), int(link["links"]))
 
 
 def _all(kind: type[Fact], recorded: Iterable[Mapping[str, Any]] | None) -> tuple[Fact, ...]:

@@ -10,12 +10,12 @@ NVML not started any more (driver reloaded)    started again, once, in the same 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from compute_agent.discovery.facts import CellId, PciAddress, pci_address
-from compute_agent.discovery.nvml import mig, vgpus
+from compute_agent.discovery.nvml import mig, nvlinks, vgpus
 from compute_agent.discovery.nvml.binding import (
     Binding,
     GpuLost,
@@ -31,6 +31,9 @@ LOG = logging.getLogger(__name__)
 
 NODE_SET_WORDS = 16  # of 64 bits: 1024 nodes, the most a kernel is built for
 
+_Modes = tuple[bool | None, bool | None, tuple[bool, ...]]
+"""MIG, mixed sizes of vGPUs, which NVLinks are active."""
+
 
 class NvmlSource:
     """NVML for the life of the process. Not for several threads at once.
@@ -43,8 +46,9 @@ class NvmlSource:
         self._nvml: Nvml | None = None
         self._warnings: list[str] = []
         self._logged: str | None = None
-        self._lasting: dict[str, NvmlGpu] = {}
-        """What does not change about a GPU while NVML runs, by uuid (or address)."""
+        self._lasting: dict[str, tuple[_Modes, NvmlGpu]] = {}
+        """What does not change about a GPU while NVML runs, by uuid (or address), and the modes
+        in which it was read."""
         self._address_of_index: dict[int, PciAddress] = {}
         self._lost: set[PciAddress] = set()
         self._watch: XidWatch | None = None
@@ -147,17 +151,29 @@ class NvmlSource:
         uuid = nvml.ask_text("nvmlDeviceGetUUID", handle)
         mode = nvml.ask("nvmlDeviceGetMigMode", handle)
         enabled = None if mode is None else bool(mode[0])  # the other is that after a reset
+        mixed = vgpus.sizes_mixed(nvml, handle)
         key = uuid or address
-        lasting = self._lasting.get(key)
-        if lasting is None or lasting.mig_enabled != enabled:
-            lasting = _lasting(nvml, handle, NvmlGpu(address, uuid, mig_enabled=enabled))
-            self._lasting[key] = lasting
-        pieces = mig.devices(nvml, handle, lasting.mig_profiles) if enabled else ()
-        return replace(lasting, address=address, mig_devices=pieces)
+        modes = (enabled, mixed, nvlinks.states(nvml, handle))
+        known = self._lasting.get(key)
+        if known is None or known[0] != modes:
+            gpu = NvmlGpu(address, uuid, mig_enabled=enabled, vgpu_sizes_mixed=mixed)
+            known = self._lasting[key] = modes, _lasting(nvml, handle, gpu, modes[2])
+        lasting = known[1]
+        if not enabled:
+            return replace(lasting, address=address)
+        profiles = lasting.mig_profiles
+        parts = mig.instances(nvml, handle, profiles)
+        return replace(
+            lasting,
+            address=address,
+            gpu_instances=parts,
+            mig_devices=mig.devices(nvml, handle, profiles, parts or ()),
+            mig_remaining=mig.remaining(nvml, handle, profiles),
+        )
 
 
-def _lasting(nvml: Nvml, handle: Any, gpu: NvmlGpu) -> NvmlGpu:
-    """Read what stays the same until NVML is started again or MIG is switched."""
+def _lasting(nvml: Nvml, handle: Any, gpu: NvmlGpu, links: Sequence[bool]) -> NvmlGpu:
+    """Read what stays the same until NVML is started again or a mode is switched."""
     capability = nvml.ask("nvmlDeviceGetCudaComputeCapability", handle)
     own_memory = nvml.ask("nvmlDeviceGetNumaNodeId", handle)
     return replace(
@@ -168,7 +184,8 @@ def _lasting(nvml: Nvml, handle: Any, gpu: NvmlGpu) -> NvmlGpu:
         near_cells=_near_cells(nvml, handle),
         memory_cell=None if own_memory is None or own_memory < 0 else CellId(own_memory),
         mig_profiles=() if gpu.mig_enabled is None else mig.profiles(nvml, handle),
-        vgpu_types=vgpus.types(nvml, handle),
+        vgpu_types=vgpus.types(nvml, handle, mixed=bool(gpu.vgpu_sizes_mixed)),
+        nvlinks=nvlinks.links(nvml, handle, links),
     )
 
 

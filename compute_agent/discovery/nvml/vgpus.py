@@ -12,17 +12,28 @@ NO_PROFILE = 0xFFFFFFFF  # of a type that shares the GPU by time
 MIB = 1 << 20
 
 
-def types(nvml: Nvml, gpu: Any) -> tuple[VgpuType, ...]:
-    """Return the types that the GPU supports, by number."""
+def sizes_mixed(nvml: Nvml, gpu: Any) -> bool | None:
+    """Whether vGPUs of different sizes may share the GPU's time; None = not reported."""
+    mode = nvml.ask("nvmlDeviceGetVgpuHeterogeneousMode", gpu)
+    return None if mode is None else bool(mode)
+
+
+def types(nvml: Nvml, gpu: Any, *, mixed: bool) -> tuple[VgpuType, ...]:
+    """Return the types that the GPU supports, by number.
+
+    `mixed`: their sizes may be mixed on the GPU, so that each has places of its own.
+    """
     return tuple(
-        _type(nvml, gpu, number)
+        _type(nvml, gpu, number, mixed=mixed)
         for number in sorted(nvml.ask("nvmlDeviceGetSupportedVgpus", gpu) or ())
     )
 
 
-def _type(nvml: Nvml, gpu: Any, number: int) -> VgpuType:
+def _type(nvml: Nvml, gpu: Any, number: int, *, mixed: bool) -> VgpuType:
     framebuffer = nvml.ask("nvmlVgpuTypeGetFramebufferSize", number)
     profile = nvml.ask("nvmlVgpuTypeGetGpuInstanceProfileId", number)
+    backed_by_mig = profile not in (None, NO_PROFILE)
+    size, places = _placements(nvml, gpu, number) if mixed and not backed_by_mig else (0, ())
     return VgpuType(
         id=f"{PREFIX}{number}",
         name=nvml.ask_text("nvmlVgpuTypeGetName", number) or f"{PREFIX}{number}",
@@ -30,5 +41,17 @@ def _type(nvml: Nvml, gpu: Any, number: int) -> VgpuType:
         framebuffer_mib=None if framebuffer is None else framebuffer // MIB,
         max_instances=nvml.ask("nvmlVgpuTypeGetMaxInstances", gpu, number),
         max_instances_per_guest=nvml.ask("nvmlVgpuTypeGetMaxInstancesPerVm", number),
-        gpu_instance_profile=None if profile == NO_PROFILE else profile,
+        gpu_instance_profile=profile if backed_by_mig else None,
+        max_instances_per_gpu_instance=nvml.ask("nvmlVgpuTypeGetMaxInstancesPerGpuInstance", number)
+        if backed_by_mig
+        else None,
+        placements=places,
+        placement_size=size,
     )
+
+
+def _placements(nvml: Nvml, gpu: Any, number: int) -> tuple[int, tuple[int, ...]]:
+    places = nvml.ask("nvmlDeviceGetVgpuTypeSupportedPlacements", gpu, number)
+    if places is None:
+        return 0, ()
+    return places.placementSize, tuple(sorted(places.placementIds[: places.count]))

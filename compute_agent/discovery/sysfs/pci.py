@@ -16,7 +16,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.facts import CellId, NumaCell, PciAddress, PciDevice, pci_address
+from compute_agent.discovery.facts import (
+    CellId,
+    NumaCell,
+    PciAddress,
+    PciDevice,
+    is_pci_address,
+    pci_address,
+)
 from compute_agent.discovery.sysfs import cpu_list
 from compute_agent.discovery.sysfs.reader import Machine
 
@@ -31,6 +38,7 @@ NUMA_NODE = "numa_node"
 LOCAL_CPULIST = "local_cpulist"
 TOTAL_VFS = "sriov_totalvfs"
 PHYSFN = "physfn"
+ROOT_BUS = "pci"  # beginning of its directory: pci0000:80
 
 _VIRTFN = re.compile(r"virtfn(\d+)")
 _VDPA = re.compile(r"vdpa\d+")
@@ -115,17 +123,33 @@ class Locality:
 def _function(machine: Machine, address: PciAddress, here: str, locality: Locality) -> PciFunction:
     tree = machine.sys
     entries = frozenset(tree.names(here))
+    is_vf = PHYSFN in entries
     device = PciDevice(
         address=address,
         vendor_id=tree.hexadecimal(f"{here}/{VENDOR}", 4),
         product_id=tree.hexadecimal(f"{here}/{PRODUCT}", 4),
         class_code=tree.hexadecimal(f"{here}/{CLASS}", 6),
         numa_node=locality.of(here),
-        physfn=_physfn(machine, here) if PHYSFN in entries else None,
+        bridges=() if is_vf else _bridges(tree.link(here) or ""),
+        physfn=_physfn(machine, here) if is_vf else None,
         total_vfs=_total_vfs(machine, here) if TOTAL_VFS in entries else 0,
         vdpa=min((name for name in entries if _VDPA.fullmatch(name)), default=None),
     )
     return PciFunction(device, entries)
+
+
+def _bridges(target: str) -> tuple[PciAddress, ...]:
+    """Return the functions between the device's root bus and the device, by its link.
+
+    Behind Intel VMD the root bus lies below a device of another one: what is above it is no bridge.
+    """
+    bridges: list[PciAddress] = []
+    for part in target.split("/")[:-1]:
+        if part.startswith(ROOT_BUS):
+            bridges.clear()
+        elif is_pci_address(part):
+            bridges.append(PciAddress(part))
+    return tuple(bridges)
 
 
 def _total_vfs(machine: Machine, here: str) -> int:

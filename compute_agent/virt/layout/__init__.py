@@ -48,6 +48,7 @@ from compute_agent.virt.layout.pci import (
     physical_networks,
 )
 from compute_agent.virt.layout.pmem import lay_out_pmem
+from compute_agent.virt.layout.root_ports import below_root_ports
 from compute_agent.virt.layout.wanted import HostLayout, WantedProvider
 
 __all__ = ["HostLayout", "LayoutOptions", "WantedProvider", "lay_out"]
@@ -113,6 +114,8 @@ def lay_out(
         )
     pci = lay_out_pci(root_name, topology, claims, parents, overrides)
     merged = list(merge_pci(providers, pci.providers))
+    if options.pci.report_root_ports:
+        merged = list(below_root_ports(root_name, topology, merged))
     merged.extend(lay_out_memory_encryption(root_name, topology, options))
 
     clamped = []

@@ -7,6 +7,7 @@
 | GPU that makes vGPUs| <root>_pci_0000_84_00_0 (libvirt's device name) |
 | PCI device, PF      | <root>_0000:84:00.0, hex digits in upper case   |
 | network card        | <root>_NIC_0000:18:00.0, of function 0          |
+| PCI root port       | <root>_PCIE_0000:16:01.0                        |
 | memory encryption   | <root>_amd_sev, <root>_intel_tdx, ...           |
 
 Other services hang providers with a colon after the host's name under the same root
@@ -28,7 +29,7 @@ _LIBVIRT_ADDRESS = r"[0-9a-f]{4,8}_[0-9a-f]{2}_[0-9a-f]{2}_[0-7]"
 _CELL = re.compile(r"_NUMA\d+(?:_PAGES\d+)?")
 _DEVICE = re.compile(rf"_(?:pci_(?P<libvirt>{_LIBVIRT_ADDRESS})|(?P<plain>{_ADDRESS}))")
 _OURS = re.compile(
-    rf"_(?:NUMA\d+(?:_PAGES\d+)?|pci_{_LIBVIRT_ADDRESS}|(?:NIC_)?{_ADDRESS}"
+    rf"_(?:NUMA\d+(?:_PAGES\d+)?|pci_{_LIBVIRT_ADDRESS}|(?:NIC_|PCIE_)?{_ADDRESS}"
     rf"|{'|'.join(MEMORY_ENCRYPTION_MODELS)})(?:~[0-9a-f]{{8}})?"
 )
 _CUT = re.compile(r"~[0-9a-f]{8}$")
@@ -54,6 +55,10 @@ def card_name(root: str, address: PciAddress) -> str:
     return provider_name(f"{root}_NIC_{address.upper()}")
 
 
+def root_port_name(root: str, address: PciAddress) -> str:
+    return provider_name(f"{root}_PCIE_{address.upper()}")
+
+
 def memory_encryption_name(root: str, model: str) -> str:
     return provider_name(f"{root}_{model}")
 
@@ -74,7 +79,7 @@ def is_ours(root: str, name: str) -> bool:
 
 
 def device_address(root: str, name: str) -> PciAddress | None:
-    """Return the PCI address at the end of a device's name (network cards are not devices)."""
+    """Return the PCI address at the end of a device's name (cards and root ports are none)."""
     match = _DEVICE.fullmatch(name, len(root)) if name.startswith(root) else None
     if match is None:
         return None

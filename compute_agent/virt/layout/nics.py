@@ -29,6 +29,8 @@ OUR_NIC_ROOT = "CUSTOM_NIC_ROOT"
 """In its place as long as os-traits has no standard name for it."""
 PHYSNET_PREFIX = "CUSTOM_PHYSNET_"
 VF_CLASS = "SRIOV_NET_VF"
+CARD_KEY = "nic:"
+"""Beginning of the key of a card: without a MAC it would be that of the card's first port."""
 
 OFFLOADS: Mapping[str, str] = {
     "gro": "GRO",
@@ -102,14 +104,11 @@ def lay_out_nics(
 
 
 def _card_keys(cards: Sequence[NicCard]) -> dict[PciAddress, str]:
-    """Return the stable key of each card: its identity, or its address where that is not unique.
-
-    Prefixed, as without a MAC the key would be that of the card's first port.
-    """
+    """Return the stable key of each card: its identity, or its address where that is not unique."""
     identities = {card.address: card.mac or card.serial or card.address for card in cards}
     seen = Counter(identities.values())
     return {
-        address: f"nic:{identity if seen[identity] == 1 else address}"
+        address: f"{CARD_KEY}{identity if seen[identity] == 1 else address}"
         for address, identity in identities.items()
     }
 

@@ -58,6 +58,7 @@ class GpuOptions:
     max_vgpus_per_guest: int | None = None
     type_traits: bool = True
     mig_classes: bool = False
+    nvlink_traits: bool = True
     report_memory_cells: bool = False
     numa_node_override: Mapping[PciAddress, int] = field(default_factory=dict)
 
@@ -77,6 +78,7 @@ class NicOptions:
 class PciOptions:
     report: bool = False
     device_specs: tuple[DeviceSpec, ...] = ()
+    report_root_ports: bool = False
 
 
 @dataclass(frozen=True, slots=True)

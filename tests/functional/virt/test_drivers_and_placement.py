@@ -13,7 +13,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.conf import new_config
-from compute_agent.discovery.facts import pci_address
+from compute_agent.discovery.facts import NvLink, pci_address
 from compute_agent.placement.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
@@ -254,3 +254,76 @@ def test_guests_get_allocations_for_devices_that_placement_begins_to_count(
     port = node.uuid("_0000:80:00.0")
     assert node.held(guest) == {node.root: {"VCPU": 1}, port: {"CUSTOM_PCI_8086_1889": 1}}
     assert node.update() == []
+
+
+SWITCHED = """[compute]
+enable_numa_reporting_to_placement = True
+[devices]
+enabled_mdev_types = nvidia-35
+[pci]
+report_root_ports = True
+[fake]
+cells = 2
+gpus = 4
+nics = 2
+"""
+
+
+def behind(node: Node, **port_of_bus: str) -> None:
+    """Put devices of the node's machine behind switches: root port by bus."""
+    machine = node.driver.machine  # type: ignore[attr-defined]
+    devices = tuple(
+        replace(device, bridges=(port_of_bus[f"b{bus}"], "0000:17:00.0", "0000:18:00.0"))
+        if not device.is_vf and f"b{(bus := device.address[5:7])}" in port_of_bus
+        else device
+        for device in machine.pci_devices
+    )
+    node.driver.machine = replace(machine, pci_devices=devices)  # type: ignore[attr-defined]
+
+
+def candidates(node: Node, query: str) -> list[set[str]]:
+    """Names of the providers of each candidate of the node."""
+    asked = [tuple(part.split("=", 1)) for part in query.split("&")]
+    answer = node.client.placement.candidates.get_allocation_candidates(asked)
+    tree = node.current()
+    return [
+        {tree.data(uuid).name.removeprefix(node.name) for uuid in candidate["allocations"]}
+        for candidate in answer.allocation_requests
+        if all(tree.exists(uuid) for uuid in candidate["allocations"])
+    ]
+
+
+TOGETHER = "resources_G=VGPU:1&resources_N=SRIOV_NET_VF:1&group_policy=none"
+
+
+def test_a_gpu_and_a_function_behind_one_switch_can_be_asked_for(make_node: MakeNode) -> None:
+    node = make_node(text=SWITCHED)
+    behind(node, b20="0000:16:01.0", b80="0000:16:01.0", b21="0000:96:01.0", b23="0000:96:01.0")
+    node.update()
+    assert len(candidates(node, TOGETHER)) > 2
+    query = f"{TOGETHER}&required_S=CUSTOM_PCIE_ROOT&same_subtree=_G,_N,_S"
+    found = candidates(node, query)
+    assert found
+    assert all("_pci_0000_20_00_0" in names for names in found)
+    assert all(any(name.startswith("_0000:80:") for name in names) for names in found)
+    cell = "&resources_C=VCPU:1&required_C=HW_NUMA_ROOT&same_subtree=_C,_S"
+    assert all("_NUMA0" in names for names in candidates(node, query + cell))
+
+
+def test_two_gpus_that_nvlinks_join_can_be_asked_for(make_node: MakeNode) -> None:
+    node = make_node(text=SWITCHED.replace("[pci]\nreport_root_ports = True\n", ""))
+    machine = node.driver.machine  # type: ignore[attr-defined]
+    pair = {"0000:20:00.0": "0000:23:00.0", "0000:23:00.0": "0000:20:00.0"}
+    gpus = tuple(
+        replace(gpu, nvlinks=(NvLink(pci_address(pair[gpu.address]), "gpu", 4),))
+        if gpu.address in pair
+        else gpu
+        for gpu in machine.gpus
+    )
+    node.driver.machine = replace(machine, gpus=gpus)  # type: ignore[attr-defined]
+    node.update()
+    group = "CUSTOM_NVLINK_GROUP_0"
+    query = f"resources1=VGPU:1&required1={group}&resources2=VGPU:1&required2={group}"
+    found = candidates(node, f"{query}&group_policy=isolate")
+    assert found
+    assert all(names == {"_pci_0000_20_00_0", "_pci_0000_23_00_0"} for names in found)

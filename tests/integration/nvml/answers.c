@@ -7,6 +7,8 @@
  *   gpu.0.mig.1.uuid = MIG-...         what belongs to a MIG device of a GPU
  *   profile.0.name = MIG 1g.10gb       what belongs to a GPU instance profile
  *   type.474.name = GRID A100-1-5C     what belongs to a vGPU type
+ *   gpu.0.part.19 = 7:0:1 9:1:1        GPU instances of profile 19, each ID:START:SIZE
+ *   gpu.0.link.3 = 2 00000000:A5:00.0  an active NVLink, to a device of that kind
  *
  * What the file does not name is NVML_ERROR_NOT_SUPPORTED. Lists are numbers with blanks between.
  * Structures were laid out after the binding's ctypes declarations. */
@@ -16,7 +18,7 @@
 #include <string.h>
 
 enum { SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 6, TOO_SMALL = 7 };
-enum { MAX_GPUS = 16, MAX_MIG = 8 };
+enum { VERSION_MISMATCH = 25, MAX_GPUS = 16, MAX_MIG = 8, MAX_PARTS = 64 };
 
 struct device { int gpu, mig; };
 typedef struct device *device_t;
@@ -258,6 +260,129 @@ int nvmlVgpuTypeGetMaxInstances(device_t d, unsigned number, unsigned *to)
 
     (void)d;
     return give_unsigned(of_number(v, "type", number, "max"), v, to);
+}
+
+struct version1_two { unsigned version, a, b; };
+enum { VERSION_1 = 1u << 24 };
+
+int nvmlDeviceGetVgpuHeterogeneousMode(device_t d, struct version1_two *mode)
+{
+    char v[256];
+
+    if (mode->version != (VERSION_1 | 8)) return VERSION_MISMATCH;
+    return give_unsigned(of_device(v, d, "mixed"), v, &mode->a);
+}
+
+int nvmlVgpuTypeGetMaxInstancesPerGpuInstance(struct version1_two *most)
+{
+    char v[256];
+
+    if (most->version != (VERSION_1 | sizeof *most)) return VERSION_MISMATCH;
+    return give_unsigned(of_number(v, "type", most->a, "per_part"), v, &most->b);
+}
+
+struct placements { unsigned version, size, count, *ids; };
+
+/* `placements` of a type: the size, then where each may begin. */
+int nvmlDeviceGetVgpuTypeSupportedPlacements(device_t d, unsigned number, struct placements *to)
+{
+    char v[256], *word;
+    int result = of_number(v, "type", number, "placements");
+
+    (void)d;
+    if (to->version != (VERSION_1 | sizeof *to)) return VERSION_MISMATCH;
+    if (result) return result;
+    to->size = strtoul(strtok(v, " "), NULL, 0);
+    for (to->count = 0; (word = strtok(NULL, " ")); to->count++)
+        to->ids[to->count] = strtoul(word, NULL, 0);
+    return SUCCESS;
+}
+
+struct part { device_t device; unsigned id, profile, start, size; };
+static struct part parts[MAX_PARTS];
+
+int nvmlDeviceGetGpuInstances(device_t d, unsigned profile, struct part **to, unsigned *count)
+{
+    char v[256], what[32], *word;
+    unsigned n = 0, next;
+    int result;
+
+    if (!started) return UNINITIALIZED;
+    result = answer(v, "gpu.%d.parts", d->gpu);
+    if (result) return result;
+    snprintf(what, sizeof what, "part.%u", profile);
+    result = of_device(v, d, what);
+    if (result == NOT_SUPPORTED) { *count = 0; return SUCCESS; }
+    if (result) return result;
+    for (word = strtok(v, " "); word; word = strtok(NULL, " "), n++) {
+        if (n >= *count) return TOO_SMALL;
+        for (next = 0; next < MAX_PARTS - 1 && parts[next].device; next++)
+            if (parts[next].device == d && parts[next].id == (unsigned)atoi(word)) break;
+        parts[next].device = d;
+        parts[next].profile = profile;
+        sscanf(word, "%u:%u:%u", &parts[next].id, &parts[next].start, &parts[next].size);
+        to[n] = &parts[next];
+    }
+    *count = n;
+    return SUCCESS;
+}
+
+int nvmlGpuInstanceGetInfo(struct part *part, struct part *to)
+{
+    if (part < parts || part >= parts + MAX_PARTS) return INVALID_ARGUMENT;
+    *to = *part;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetGpuInstanceRemainingCapacity(device_t d, unsigned profile, unsigned *to)
+{
+    char v[256], what[32];
+
+    snprintf(what, sizeof what, "remaining.%u", profile);
+    return give_unsigned(of_device(v, d, what), v, to);
+}
+
+/* A link without an answer is inactive; `links` says how many there are. */
+static int link_of(device_t d, unsigned link, unsigned *kind, char id[32])
+{
+    char v[256], what[32];
+    unsigned links = 0;
+    int result = give_unsigned(of_device(v, d, "links"), v, &links);
+
+    if (result) return result;
+    if (link >= links) return INVALID_ARGUMENT;
+    snprintf(what, sizeof what, "link.%u", link);
+    result = of_device(v, d, what);
+    id[0] = 0;
+    if (!result) sscanf(v, "%u %31s", kind, id);
+    return result == NOT_SUPPORTED ? SUCCESS : result;
+}
+
+int nvmlDeviceGetNvLinkState(device_t d, unsigned link, unsigned *active)
+{
+    char id[32];
+    unsigned kind;
+    int result = link_of(d, link, &kind, id);
+
+    if (!result) *active = id[0] != 0;
+    return result;
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(device_t d, unsigned link, unsigned *kind)
+{
+    char id[32];
+
+    return link_of(d, link, kind, id);
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(device_t d, unsigned link, struct pci *pci)
+{
+    char id[32];
+    unsigned kind;
+    int result = link_of(d, link, &kind, id);
+
+    memset(pci, 0, sizeof *pci);
+    return give_text(result, id, pci->id, sizeof pci->id);
 }
 
 /* Events come once each, in the order of `events = GPU:XID GPU:XID ...`. */

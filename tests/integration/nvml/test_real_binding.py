@@ -61,6 +61,14 @@ VGPU: Answers = {
 }
 
 
+TWO: Answers = {
+    **PLAIN,
+    "gpus": 2,
+    "gpu.1.pci": "00000000:85:00.0",
+    "gpu.1.uuid": "GPU-2",
+}
+
+
 def only(reading: dict[str, Any]) -> dict[str, Any]:
     (gpu,) = reading["gpus"]
     assert isinstance(gpu, dict)
@@ -82,6 +90,7 @@ def test_what_a_device_does_not_support_is_unknown_without_a_warning(reader: Rea
     gpu = only(reading)
     assert [gpu[name] for name in ("uuid", "serial", "model")] == [None] * 3
     assert (gpu["mig_enabled"], gpu["memory_cell"], gpu["vgpu_types"]) == (None, None, [])
+    assert [gpu[name] for name in ("gpu_instances", "nvlinks", "vgpu_sizes_mixed")] == [None] * 3
     assert reading["warnings"] == []
 
 
@@ -124,6 +133,91 @@ def test_vgpu_types_are_read(reader: Reader) -> None:
     assert (second["id"], second["gpu_instance_profile"]) == ("nvidia-700", None)
 
 
+PARTS: Answers = {
+    **MIG,
+    "gpu.0.parts": 1,
+    "gpu.0.part.19": "1:6:1",
+    "gpu.0.part.9": "2:0:4",
+    "gpu.0.remaining.19": 2,
+    "gpu.0.remaining.9": 0,
+}
+
+
+def test_slices_are_read_with_their_place_and_with_what_could_still_be_made(reader: Reader) -> None:
+    gpu = only(reader.read(PARTS))
+    places = [(piece["uuid"], piece["start"], piece["size"]) for piece in gpu["mig_devices"]]
+    assert places == [("MIG-a", 6, 1), ("MIG-b", 0, 4)]
+    parts = [(part["profile_id"], part["start"]) for part in gpu["gpu_instances"]]
+    assert parts == [(9, 0), (19, 6)]
+    assert gpu["mig_remaining"] == [["1g.10gb", 2], ["3g.40gb", 0]]
+
+
+def test_a_layout_of_slices_that_changes_is_seen_by_the_next_reading(reader: Reader) -> None:
+    reader.read(PARTS)
+    gpu = only(reader.read({**PARTS, "gpu.0.part.19": "1:6:1 5:5:1", "gpu.0.remaining.19": 1}))
+    assert [part["start"] for part in gpu["gpu_instances"]] == [0, 5, 6]
+    assert gpu["mig_remaining"][0] == ["1g.10gb", 1]
+
+
+NO_PERMISSION = "!4"
+
+
+def test_to_others_than_root_the_parts_are_unknown_and_one_warning_says_why(reader: Reader) -> None:
+    refused = {**PARTS, "gpu.0.parts": NO_PERMISSION, "gpu.0.remaining.19": NO_PERMISSION}
+    reading = reader.read({**refused, "gpu.0.remaining.9": NO_PERMISSION})
+    gpu = only(reading)
+    assert (gpu["gpu_instances"], gpu["mig_remaining"]) == (None, [])
+    assert [piece["start"] for piece in gpu["mig_devices"]] == [None, None]
+    assert ["GpuInstances" in reading["warnings"][0], len(reading["warnings"])] == [True, 2]
+
+
+MIXED: Answers = {
+    **VGPU,
+    "gpu.0.mixed": 1,
+    "type.700.placements": "8 0 16 32 8",
+    "type.474.per_part": 4,
+}
+
+
+def test_sizes_that_are_mixed_have_places_of_their_own(reader: Reader) -> None:
+    gpu = only(reader.read(MIXED))
+    backed, shared = gpu["vgpu_types"]
+    assert gpu["vgpu_sizes_mixed"] is True
+    assert (shared["placements"], shared["placement_size"]) == ([0, 8, 16, 32], 8)
+    assert (backed["placements"], backed["max_instances_per_gpu_instance"]) == ([], 4)
+
+
+@pytest.mark.parametrize(("mode", "mixed"), [("0", False), ("!3", None)])
+def test_sizes_that_are_not_mixed_have_none(reader: Reader, mode: str, mixed: bool | None) -> None:
+    reader.read(MIXED)
+    gpu = only(reader.read({**MIXED, "gpu.0.mixed": mode}))
+    assert gpu["vgpu_sizes_mixed"] is mixed
+    assert [kind["placements"] for kind in gpu["vgpu_types"]] == [[], []]
+
+
+LINKED: Answers = {
+    **TWO,
+    "gpu.0.links": 4,
+    "gpu.0.link.0": "0 00000000:85:00.0",
+    "gpu.0.link.2": "0 00000000:85:00.0",
+    "gpu.0.link.3": "2 00000000:A5:00.0",
+}
+
+
+def test_nvlinks_are_counted_by_the_device_they_lead_to(reader: Reader) -> None:
+    reading = reader.read(LINKED)
+    first, second = reading["gpus"]
+    links = [(link["remote"], link["kind"], link["links"]) for link in first["nvlinks"]]
+    assert links == [("0000:85:00.0", "gpu", 2), ("0000:a5:00.0", "switch", 1)]
+    assert second["nvlinks"] is None
+    assert reading["warnings"] == []
+
+
+def test_a_link_that_comes_up_later_is_seen_then(reader: Reader) -> None:
+    reader.read({**TWO, "gpu.0.links": 4})
+    assert len(reader.read(LINKED)["gpus"][0]["nvlinks"]) == 2
+
+
 def test_reading_twice_gives_equal_facts(reader: Reader) -> None:
     assert reader.read(VGPU)["gpus"] == reader.read(VGPU)["gpus"]
 
@@ -153,14 +247,6 @@ def test_a_reloaded_driver_costs_nothing_but_a_restart_of_nvml(reader: Reader) -
     assert reading["gpus"] == []
     assert "goes away" in reading["said"][-1]
     assert len(reader.read(PLAIN)["gpus"]) == 1
-
-
-TWO: Answers = {
-    **PLAIN,
-    "gpus": 2,
-    "gpu.1.pci": "00000000:85:00.0",
-    "gpu.1.uuid": "GPU-2",
-}
 
 
 @pytest.mark.parametrize("call", ["handle", "uuid", "mig_mode"])

@@ -11,7 +11,13 @@ from compute_agent.discovery import capture as capture_module
 from compute_agent.discovery.capture import capture, replay
 from compute_agent.discovery.disk import FileSystem
 from compute_agent.discovery.errors import DiscoveryError
-from compute_agent.discovery.facts import MigDevice, MigProfile, VgpuType
+from compute_agent.discovery.facts import (
+    GpuInstance,
+    MigDevice,
+    MigProfile,
+    NvLink,
+    VgpuType,
+)
 from compute_agent.discovery.nvml.facts import NvmlGpu
 from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json, to_json
 from compute_agent.discovery.sysfs.reader import read_file
@@ -28,8 +34,15 @@ WHOLE = NvmlGpu(
     near_cells=(0,),  # type: ignore[arg-type]
     mig_enabled=True,
     mig_profiles=(MigProfile("1g.10gb", 19, 1, 9728, 7),),
-    mig_devices=(MigDevice("MIG-1", "1g.10gb", 7, 0),),
-    vgpu_types=(VgpuType("nvidia-474", "GRID A100-1-5C", "Compute", 5120, 7, 1, 19),),
+    mig_devices=(MigDevice("MIG-1", "1g.10gb", 7, 0, start=6, size=1),),
+    mig_remaining=(("1g.10gb", 6),),
+    gpu_instances=(GpuInstance(6, 1, 19, 7),),
+    vgpu_types=(
+        VgpuType("nvidia-474", "GRID A100-1-5C", "Compute", 5120, 7, 1, 19, 2),
+        VgpuType("nvidia-700", "A100-8C", None, 8192, 10, 4, None, None, (0, 8, 24), 8),
+    ),
+    vgpu_sizes_mixed=True,
+    nvlinks=(NvLink("0000:85:00.0", "gpu", 4),),  # type: ignore[arg-type]
 )
 
 
@@ -45,7 +58,11 @@ def test_replaying_a_capture_gives_the_machine_it_was_taken_from(tmp_path: Path)
     )
     there = Discovery(sysfs, procfs, gpu_source=source).discover(FileSystem(str(tmp_path)))
     assert replay(tmp_path / "copy") == there
-    assert there.gpus[0].mig_devices == WHOLE.mig_devices
+    gpu = there.gpus[0]
+    for name in ("mig_devices", "mig_remaining", "gpu_instances", "vgpu_types", "nvlinks"):
+        assert getattr(gpu, name) == getattr(WHOLE, name)
+    assert gpu.vgpu_sizes_mixed
+    assert any(device.bridges for device in there.pci_devices)
 
 
 def test_facts_of_another_release_are_passed_over() -> None:

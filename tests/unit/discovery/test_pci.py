@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compute_agent.discovery.facts import PciAddress, pci_address
+from compute_agent.discovery.facts import HostTopology, PciAddress, pci_address
 from compute_agent.discovery.sysfs.reader import read_file
 from compute_agent.discovery.topology import Discovery
 from tests.data.machine_builder import MachineBuilder
@@ -181,3 +181,52 @@ def test_a_node_the_host_does_not_have_is_unknown(two_cells: MachineBuilder, loo
     topology = look(two_cells)
     assert topology.pci_devices[0].numa_node is None
     assert "names node 5" in topology.warnings[0]
+
+
+ROOT_PORT, UPSTREAM, DOWNSTREAM = "0000:16:01.0", "0000:17:00.0", "0000:18:02.0"
+
+
+def bridge(machine: MachineBuilder, address: str, below: str | None = None) -> None:
+    machine.pci(address, vendor="1000", product="c030", class_code="060400", below=below)
+
+
+def bridges_of(topology: HostTopology, address: str) -> tuple[str, ...]:
+    return next(device.bridges for device in topology.pci_devices if device.address == address)
+
+
+def test_the_bridges_above_a_device_are_known_with_the_root_port_first(
+    machine: MachineBuilder, look: Look
+) -> None:
+    bridge(machine, ROOT_PORT)
+    bridge(machine, UPSTREAM, below=ROOT_PORT)
+    bridge(machine, DOWNSTREAM, below=UPSTREAM)
+    add_disk(machine, "0000:19:00.0", below=DOWNSTREAM)
+    add_disk(machine, "0000:00:1f.2")
+    found = look(machine)
+    assert bridges_of(found, "0000:19:00.0") == (ROOT_PORT, UPSTREAM, DOWNSTREAM)
+    assert bridges_of(found, UPSTREAM) == (ROOT_PORT,)
+    assert bridges_of(found, "0000:00:1f.2") == ()
+
+
+def test_a_virtual_function_leaves_its_bridges_to_its_port(
+    machine: MachineBuilder, look: Look
+) -> None:
+    bridge(machine, ROOT_PORT)
+    add_disk(machine, "0000:17:00.0", below=ROOT_PORT)
+    add_disk(machine, "0000:17:00.1", below=ROOT_PORT)
+    machine.sriov("0000:17:00.0", total=1, made=1)
+    machine.virtual_function("0000:17:00.0", 0, "0000:17:00.1")
+    found = look(machine)
+    assert bridges_of(found, "0000:17:00.0") == (ROOT_PORT,)
+    assert bridges_of(found, "0000:17:00.1") == ()
+
+
+def test_bridges_begin_at_the_root_bus_that_is_nearest(machine: MachineBuilder, look: Look) -> None:
+    vmd = "0000:00:0e.0"
+    machine.pci(vmd, vendor="8086", product="467f", class_code="010400")
+    here = f"{machine.device(vmd)}/pci10000:e0/10000:e0:06.0/10000:e1:00.0"
+    for name, text in (("vendor", "0x144d"), ("device", "0xa80a"), ("class", "0x010802")):
+        machine.sys(f"{here}/{name}", text)
+    machine.link("bus/pci/devices/10000:e1:00.0", here)
+    found = look(machine)
+    assert bridges_of(found, "10000:e1:00.0") == ("10000:e0:06.0",)

@@ -252,6 +252,27 @@ class TestSilicon:
         }
         assert devices(lay_out("host1", host(gpu), gpu_options())) == []
 
+    def test_mig_devices_are_units_by_uuid_in_the_order_in_which_they_lie_on_the_gpu(self) -> None:
+        mig = tuple(
+            MigDevice(f"MIG-{name}", profile, instance, 0, start=start, size=size)
+            for name, profile, instance, start, size in [
+                ("a", "1g.10gb", 7, 6, 1),
+                ("b", "3g.40gb", 1, 0, 4),
+                ("c", "1g.10gb", 9, 4, 1),
+            ]
+        )
+        gpu = a_gpu(mig_enabled=True, mig_devices=mig, mig_remaining=(("1g.10gb", 1),))
+        layout = lay_out("host1", host(gpu), gpu_options(mig_classes=True))
+        provider = named(layout, "_pci_0000_84_00_0")
+        assert provider.units == {
+            "CUSTOM_MIG_1G_10GB": ("MIG-c", "MIG-a"),
+            "CUSTOM_MIG_3G_40GB": ("MIG-b",),
+        }
+        assert totals(layout, "_pci_0000_84_00_0") == {
+            "CUSTOM_MIG_1G_10GB": 2,
+            "CUSTOM_MIG_3G_40GB": 1,
+        }, "what could still be made is not counted"
+
     def test_two_gpus_of_one_board_share_a_serial_and_have_keys_of_their_own(self) -> None:
         other = replace(a_gpu(serial="0320"), address=PciAddress("0000:85:00.0"))
         layout = lay_out("host1", host(a_gpu(serial="0320"), other), gpu_options(nested=True))

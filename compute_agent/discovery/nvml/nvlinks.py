@@ -1,0 +1,56 @@
+"""NVLinks of a GPU: the devices that its memory reaches without the PCI bus."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from compute_agent.discovery.facts import NvLink, PciAddress, pci_address
+from compute_agent.discovery.nvml.binding import Nvml
+
+MOST_LINKS = 64
+"""Numbers asked for at most; the GPUs of today have up to 36."""
+
+
+def states(nvml: Nvml, gpu: Any) -> tuple[bool, ...]:
+    """Return whether each link is active, by number; () = none, or not reported.
+
+    Raises GpuLost and NvmlStale.
+    """
+    active = []
+    for number in range(MOST_LINKS):
+        state = nvml.ask("nvmlDeviceGetNvLinkState", gpu, number, numbered=True)
+        if state is None:
+            break
+        active.append(bool(state))
+    return tuple(active)
+
+
+def links(nvml: Nvml, gpu: Any, active: Sequence[bool]) -> tuple[NvLink, ...] | None:
+    """Return the active links by remote device; None = not reported.
+
+    `active`: the `states`. Raises as that does.
+    """
+    if not active:
+        return None
+    counted: Counter[tuple[PciAddress, str]] = Counter()
+    for number in (number for number, is_active in enumerate(active) if is_active):
+        remote = nvml.ask("nvmlDeviceGetNvLinkRemotePciInfo", gpu, number)
+        if remote is not None:
+            counted[pci_address(_text(remote.busId)), _kind(nvml, gpu, number)] += 1
+    return tuple(sorted(NvLink(*device, amount) for device, amount in counted.items()))
+
+
+def _kind(nvml: Nvml, gpu: Any, number: int) -> str:
+    kind = nvml.ask("nvmlDeviceGetNvLinkRemoteDeviceType", gpu, number)
+    names = {
+        getattr(nvml.binding, "NVML_NVLINK_DEVICE_TYPE_GPU", 0): "gpu",
+        getattr(nvml.binding, "NVML_NVLINK_DEVICE_TYPE_SWITCH", 2): "switch",
+        getattr(nvml.binding, "NVML_NVLINK_DEVICE_TYPE_IBMNPU", 1): "cpu",
+    }
+    return names.get(kind, "unknown")
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
