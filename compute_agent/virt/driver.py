@@ -203,7 +203,14 @@ class ComputeDriver(ABC):
 
     def capabilities_as_traits(self) -> dict[str, bool]:
         """Return the traits of the capabilities that the driver names, and whether it has them."""
-        return capability_traits(self.capabilities, self._excluded_image_types())
+        return capability_traits(self.current_capabilities(), self._excluded_image_types())
+
+    def current_capabilities(self) -> Mapping[str, bool]:
+        """Return `capabilities`, with what depends on the options and on the hypervisor.
+
+        :raises VirtDriverNotReady: unknown at the moment.
+        """
+        return self.capabilities
 
     def list_instance_uuids(self) -> list[str] | None:
         """Return all consumers that run here; None: this driver does not know.

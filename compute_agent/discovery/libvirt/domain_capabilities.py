@@ -41,6 +41,7 @@ def parse(text: str) -> DomainCapabilities:
         secure_boot="efi" in firmwares
         and "yes" in elements.values(_supported(root, "os/loader"), "secure"),
         disk_buses=_sorted(elements.values(_supported(root, "devices/disk"), "bus")),
+        filesystems=_sorted(elements.values(_supported(root, "devices/filesystem"), "driverType")),
         video_models=_sorted(elements.values(_supported(root, "devices/video"), "modelType")),
         tpm_models=_sorted(elements.values(tpm, "model")),
         tpm_backends=_sorted(elements.values(tpm, "backendModel")),

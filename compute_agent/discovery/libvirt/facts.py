@@ -68,6 +68,8 @@ class DomainCapabilities:
     """Kinds libvirt finds images for: bios, efi."""
     secure_boot: bool = False
     disk_buses: tuple[str, ...] = ()
+    filesystems: tuple[str, ...] = ()
+    """Drivers of directories of the host that guests can mount: path, virtiofs."""
     video_models: tuple[str, ...] = ()
     tpm_models: tuple[str, ...] = ()
     tpm_backends: tuple[str, ...] = ()

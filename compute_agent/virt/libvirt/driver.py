@@ -22,6 +22,7 @@ from compute_agent.discovery.libvirt.guests import GuestReading
 from compute_agent.discovery.libvirt.join import join
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout import LayoutOptions
+from compute_agent.virt.libvirt import host_traits
 from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu
 from compute_agent.virt.libvirt.holdings import holdings
 from compute_agent.virt.libvirt.settings import (
@@ -137,6 +138,15 @@ class LibvirtDriver(TopologyDriver):
             lambda: self._ask(lambda: source.read(self.connection, self._ability_reader)),
         )
 
+    def current_capabilities(self) -> Mapping[str, bool]:
+        return host_traits.capabilities(self.hypervisor(), self.settings.traits)
+
+    def capabilities_as_traits(self) -> dict[str, bool]:
+        """As every driver, with the traits of what libvirt reports that guests can have."""
+        with self.same_reading():
+            traits = super().capabilities_as_traits()
+            return traits | host_traits.host_traits(self.hypervisor(), self.settings.traits)
+
     def guests(self) -> GuestReading:
         """Return the guests of this pass, running or not.
 
@@ -213,6 +223,7 @@ class LibvirtDriver(TopologyDriver):
 
     def _check_hypervisor(self, reading: HypervisorReading) -> None:
         check_versions(reading)
+        host_traits.check_tpm(reading, self.settings.traits)
         self._ask(
             lambda: check_guest_cpu(self.connection, self.settings.guest_cpu, reading.capabilities)
         )

@@ -13,6 +13,7 @@ from compute_agent.discovery.errors import DiscoveryError
 from compute_agent.discovery.facts import DiskStore
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.virt.libvirt.guest_cpu import guest_cpu_options
+from compute_agent.virt.libvirt.host_traits import TraitOptions
 from compute_agent.virt.settings import disk_source
 
 DEFAULT_URIS: Final = {
@@ -35,6 +36,7 @@ class LibvirtSettings:
     virt_type: str
     is_local: bool
     guest_cpu: GuestCpuOptions
+    traits: TraitOptions
 
 
 def libvirt_settings(conf: cfg.ConfigOpts) -> LibvirtSettings:
@@ -44,7 +46,19 @@ def libvirt_settings(conf: cfg.ConfigOpts) -> LibvirtSettings:
     """
     virt_type = conf.libvirt.virt_type
     uri = conf.libvirt.connection_uri or DEFAULT_URIS[virt_type]
-    return LibvirtSettings(uri, virt_type, is_local(uri), guest_cpu_options(conf))
+    return LibvirtSettings(
+        uri,
+        virt_type,
+        is_local(uri),
+        guest_cpu_options(conf),
+        TraitOptions(
+            virt_type,
+            tpm=conf.libvirt.swtpm_enabled,
+            tpm_secrets=tuple(conf.libvirt.supported_tpm_secret_security),
+            images_type=conf.libvirt.images_type,
+            file_backed_memory=conf.libvirt.file_backed_memory > 0,
+        ),
+    )
 
 
 class _OutOfReach:
