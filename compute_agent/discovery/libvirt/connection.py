@@ -120,7 +120,7 @@ class Connection:
             except libvirt.libvirtError as error:
                 if error.get_error_code() == libvirt.VIR_ERR_NO_SUPPORT:
                     raise CallUnsupported(name, str(error), error.get_error_code()) from error
-                if not connection.isAlive():
+                if _is_lost(connection, error):
                     raise HypervisorUnreachable(f"{name} at {self.uri}: {error}") from error
                 raise CallFailed(name, str(error), error.get_error_code()) from error
 
@@ -260,6 +260,16 @@ def _lost(_connection: libvirt.virConnect, reason: int, listeners: list[Listener
     }
     for listener in tuple(listeners):
         listener.lost(why.get(reason, f"reason {reason}"))
+
+
+def _is_lost(connection: libvirt.virConnect, error: libvirt.libvirtError) -> bool:
+    """Whether a call failed for want of its connection, which may be the one before this."""
+    import libvirt
+
+    if not connection.isAlive():
+        return True
+    codes = (libvirt.VIR_ERR_INTERNAL_ERROR, libvirt.VIR_ERR_SYSTEM_ERROR)
+    return error.get_error_domain() == libvirt.VIR_FROM_RPC and error.get_error_code() in codes
 
 
 def _without_asking() -> list[Any]:

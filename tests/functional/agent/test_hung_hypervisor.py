@@ -34,9 +34,9 @@ SOON = 30.0
 
 
 @pytest.fixture
-def daemon(libvirt_run_directory: Path) -> Iterator[Libvirtd]:
-    """Run a libvirt daemon that can be paused."""
-    with running_libvirtd(libvirt_run_directory) as daemon:
+def daemon(libvirt_run_directory: Path, node: str) -> Iterator[Libvirtd]:
+    """Run a libvirt daemon that can be paused, on a host that no other test has."""
+    with running_libvirtd(libvirt_run_directory, hostname=node) as daemon:
         yield daemon
 
 
@@ -51,9 +51,9 @@ def agent(
     new_agent: Callable[..., AgentProcess],
     daemon: Libvirtd,
     metrics_port: int,
-) -> Iterator[AgentProcess]:
-    """Make an agent of that daemon, with a deadline of a second; its provider goes with it."""
-    agent = new_agent(
+) -> AgentProcess:
+    """Make an agent of that daemon, with a deadline of a second."""
+    return new_agent(
         placement.url,
         DEFAULT={
             "compute_driver": "libvirt.LibvirtDriver",
@@ -62,11 +62,6 @@ def agent(
         libvirt={"connection_uri": daemon.uri, "virt_type": "qemu"},
         compute_agent={"metrics_bind": f"127.0.0.1:{metrics_port}", "call_timeout": 1},
     )
-    yield agent
-    agent.cleanup()
-    # every agent here reports a node of this machine's name
-    for file in agent.state.glob("compute_id"):
-        placement.request("DELETE", f"/resource_providers/{file.read_text().strip()}")
 
 
 @pytest.fixture
