@@ -21,6 +21,11 @@ from compute_agent.discovery.libvirt.facts import DomainCapabilities, HostCapabi
 
 LOG = logging.getLogger(__name__)
 
+EXPAND_FEATURES: Final = 1
+"""VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES"""
+INCOMPATIBLE: Final = 0
+"""VIR_CPU_COMPARE_INCOMPATIBLE"""
+
 X86: Final = ("x86_64", "i686")
 HOST_MODES: Final = ("host-model", "host-passthrough")
 DEFAULT_MODELS: Final = {
@@ -144,14 +149,12 @@ def unfit_models(
 
 
 def _unfit(connection: Connection, arch: str, model: str) -> bool:
-    import libvirt
-
     document = model_document(arch, model)
     try:
         result = connection.call("compareCPU", lambda c: int(c.compareCPU(document, 0)))
     except CallFailed:
         return False
-    return bool(result == libvirt.VIR_CPU_COMPARE_INCOMPATIBLE)
+    return result == INCOMPATIBLE
 
 
 def guest_features(
@@ -214,9 +217,6 @@ def _expanded_cpu(
     connection: Connection, options: GuestCpuOptions, arch: str, document: str
 ) -> frozenset[str]:
     """Return all features of one CPU; for TCG only those that the emulator implements."""
-    import libvirt
-
-    flags = libvirt.VIR_CONNECT_BASELINE_CPU_EXPAND_FEATURES
     _required, disabled = features(document)
     if options.virt_type == "qemu":
         try:
@@ -224,11 +224,15 @@ def _expanded_cpu(
                 connection.call(
                     "baselineHypervisorCPU",
                     lambda c: str(
-                        c.baselineHypervisorCPU(None, arch, None, "qemu", [document], flags)
+                        c.baselineHypervisorCPU(
+                            None, arch, None, "qemu", [document], EXPAND_FEATURES
+                        )
                     ),
                 )
             )[0]
         except CallUnsupported:
             LOG.debug("baselineHypervisorCPU is not supported: baselineCPU is asked instead")
-    answer = connection.call("baselineCPU", lambda c: str(c.baselineCPU([document], flags)))
+    answer = connection.call(
+        "baselineCPU", lambda c: str(c.baselineCPU([document], EXPAND_FEATURES))
+    )
     return features(answer)[0] - disabled

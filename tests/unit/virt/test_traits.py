@@ -63,7 +63,7 @@ def test_hyperthreading_is_a_trait_of_its_own() -> None:
 
 def test_every_trait_that_is_computed_is_one_placement_knows() -> None:
     standard = set(os_traits.get_traits())
-    computed = {*cpu_traits(x86(), hyperthreading=False), *arch_traits("x86_64")}
+    computed = {*cpu_traits(x86("fpu"), hyperthreading=False), *arch_traits("x86_64")}
     assert computed | set(capability_traits(dict.fromkeys(CAPABILITY_TRAITS, True))) <= standard
 
 
@@ -100,3 +100,60 @@ def test_an_excluded_image_type_is_not_announced() -> None:
     traits = capability_traits(capabilities, excluded_image_types={"raw"})
     assert not traits["COMPUTE_IMAGE_TYPE_RAW"]
     assert traits["COMPUTE_IMAGE_TYPE_QCOW2"]
+
+
+def guest_cpu(*features: str, arch: str = "x86_64", flags: tuple[str, ...] = ()) -> CpuModel:
+    return CpuModel(arch, "Intel", None, flags, tuple(sorted(features)))
+
+
+@pytest.mark.parametrize(
+    ("feature", "traits"),
+    [
+        ("pni", {"SSE3"}),
+        ("sse4.1", {"SSE41"}),
+        ("pclmuldq", {"CLMUL"}),
+        ("sha-ni", {"SHA"}),
+        ("amx-tile", {"AMXTILE"}),
+        ("avx512vnni", {"AVX512VNNI"}),
+        ("avx512-vpopcntdq", {"AVX512VPOPCNTDQ"}),
+        ("gfni", {"AVX512GFNI"}),
+        ("fma", {"FMA3"}),
+        ("svm", {"SVM", "AMD_SVM"}),
+        ("vmx", {"VMX", "INTEL_VMX"}),
+        ("spec-ctrl", {"INTEL_SPEC_CTRL"}),
+        ("ssbd", {"INTEL_SSBD"}),
+        ("md-clear", {"INTEL_MD_CLEAR"}),
+        ("pcid", {"INTEL_PCID"}),
+        ("amd-ssbd", {"AMD_SSBD"}),
+        ("virt-ssbd", {"AMD_VIRT_SSBD"}),
+        ("amd-no-ssb", {"AMD_NO_SSB"}),
+        ("ibpb", {"AMD_IBPB"}),
+        ("sse4_1", set()),
+        ("sse3", set()),
+    ],
+)
+def test_a_feature_by_the_name_of_libvirt_becomes_its_traits(
+    feature: str, traits: set[str]
+) -> None:
+    assert present(guest_cpu(feature)) == {f"HW_CPU_X86_{trait}" for trait in traits}
+
+
+def test_the_cpu_of_guests_counts_and_not_that_of_the_host() -> None:
+    assert present(guest_cpu("aes", flags=("avx2", "sse4_1"))) == {"HW_CPU_X86_AESNI"}
+    assert present(guest_cpu(flags=("avx2",))) == set()
+
+
+def test_features_of_arm_guests_have_the_names_of_the_kernel() -> None:
+    arm = guest_cpu("sve", "atomics", arch="aarch64")
+    assert present(arm) == {"HW_CPU_AARCH64_SVE", "HW_CPU_AARCH64_ATOMICS"}
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "i686", "aarch64"])
+def test_traits_of_a_cpu_whose_features_are_unknown_are_not_named(arch: str) -> None:
+    unknown = CpuModel(arch, None, None, ())
+    assert cpu_traits(unknown, hyperthreading=True) == {"HW_CPU_HYPERTHREADING": True}
+
+
+def test_an_architecture_without_named_features_has_none() -> None:
+    traits = cpu_traits(CpuModel("riscv64", None, None, ()), hyperthreading=False)
+    assert traits["HW_CPU_X86_AVX2"] is False

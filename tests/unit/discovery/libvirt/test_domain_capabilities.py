@@ -22,6 +22,7 @@ def test_devices_and_firmware_are_read() -> None:
     assert capabilities.virt_type == "kvm"
     assert capabilities.disk_buses == ("fdc", "sata", "scsi", "usb", "virtio")
     assert capabilities.video_models == ("none", "vga", "virtio")
+    assert capabilities.filesystems == ("path", "virtiofs")
     assert capabilities.tpm_models == ("tpm-crb", "tpm-tis")
     assert capabilities.tpm_backends == ("emulator", "passthrough")
     assert capabilities.tpm_versions == ("1.2", "2.0")
