@@ -146,9 +146,24 @@ def _joined(
 
 
 def _each_once(gpus: tuple[PhysicalGpu, ...]) -> tuple[PhysicalGpu, ...]:
-    """Leave out VFs that stand for themselves in one source and are with their PF in the other."""
+    """Put VFs that stand for themselves in one source to the PF that the other source knows."""
+    standing = {gpu.address: gpu for gpu in gpus}
     members = frozenset(vf.address for gpu in gpus for vf in gpu.vfs)
-    return tuple(gpu for gpu in gpus if gpu.address not in members)
+    return tuple(
+        replace(gpu, vfs=tuple(_with_own_vgpus(vf, standing.get(vf.address)) for vf in gpu.vfs))
+        for gpu in gpus
+        if gpu.address not in members
+    )
+
+
+def _with_own_vgpus(vf: GpuVf, standing: PhysicalGpu | None) -> GpuVf:
+    if standing is None:
+        return vf
+    return replace(
+        vf,
+        mdev_types=_types(vf.mdev_types, standing.mdev_types),
+        mdevs=_mdevs(vf.mdevs, standing.mdevs),
+    )
 
 
 def _function(libvirt: PciDevice, sysfs: PciDevice) -> PciDevice:
