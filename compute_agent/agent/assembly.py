@@ -201,6 +201,13 @@ def build(
     driver.usage_source = held
     driver.holder_source = lambda uuid: holders_of(report, uuid)
     ledger = Ledger(state_path, read_only=read_only)
+    if not read_only:
+        driver.unit_source = lambda instance: [
+            unit.name
+            for claim in ledger.claims().values()
+            if claim.instance == instance
+            for unit in claim.units
+        ]
     merger = ProviderConfigMerger(provider_config_location(conf), ledger, held)
     merger.load()
     setup = NodeSetup(

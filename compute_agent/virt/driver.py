@@ -8,7 +8,7 @@ argument, and is named in [DEFAULT]compute_driver by its full path or through th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -32,6 +32,9 @@ UsageSource: TypeAlias = Callable[[str], Mapping[str, int]]
 
 HolderSource: TypeAlias = Callable[[str], Mapping[str, Mapping[str, int]]]
 """Provider uuid -> what each consumer holds of it, by consumer and class; empty for none."""
+
+UnitSource: TypeAlias = Callable[[str], Collection[str]]
+"""Instance -> names of the units that it was claimed on this host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,10 @@ class ComputeDriver(ABC):
     holder_source: HolderSource | None = None
     """Set by the tracker, and asked as seldom: who the consumers are, to name them. None: unknown.
     """
+
+    unit_source: UnitSource | None = None
+    """Set by an agent that serves the node, by which `init_host` may bring devices of guests back
+    that a reboot of the host took. None: this program only looks."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         """Keep the configuration; do no I/O before `init_host`.

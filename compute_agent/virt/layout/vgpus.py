@@ -51,7 +51,7 @@ def offered(gpu: PhysicalGpu, types: Sequence[MdevTypeOptions], warnings: list[s
     """Return what each function alone has or can make, by the kernel's count; 0 = none any more."""
     offer = {}
     for maker in makers(gpu):
-        chosen = _type_for(maker, types)
+        chosen = type_for(maker, types)
         if chosen is None:
             continue
         count = _count(maker, chosen)
@@ -129,7 +129,7 @@ def most_per_guest(gpu: PhysicalGpu, types: Sequence[str]) -> int | None:
     return min(known_limits, default=None)
 
 
-def _type_for(maker: Maker, types: Sequence[MdevTypeOptions]) -> MdevTypeOptions | None:
+def type_for(maker: Maker, types: Sequence[MdevTypeOptions]) -> MdevTypeOptions | None:
     """Return a type that names the maker, else one of its GPU, else the first if it names none."""
     for address in (maker.address, maker.gpu):
         for mdev_type in types:

@@ -20,9 +20,9 @@ from compute_agent.discovery.libvirt.facts import Emulator, Guest, HypervisorRea
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.guests import GuestReading
 from compute_agent.discovery.libvirt.join import join
-from compute_agent.virt.driver import InstanceDevices
+from compute_agent.virt.driver import InstanceDevices, UnitSource
 from compute_agent.virt.layout import LayoutOptions
-from compute_agent.virt.libvirt import host_traits
+from compute_agent.virt.libvirt import host_traits, mdevs
 from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu
 from compute_agent.virt.libvirt.holdings import holdings
 from compute_agent.virt.libvirt.settings import (
@@ -66,6 +66,8 @@ class LibvirtDriver(TopologyDriver):
     def init_host(self, host: str) -> None:
         """Connect, and check the options against hypervisor, machine and guests."""
         self.get_available_nodes()
+        if self.unit_source is not None:
+            self._bring_mdevs_back(self.unit_source)
         with self.same_reading():
             self._check_hypervisor(self.hypervisor())
             super().init_host(host)
@@ -76,6 +78,18 @@ class LibvirtDriver(TopologyDriver):
                 self._nodename,
                 host,
             )
+
+    def _bring_mdevs_back(self, claimed: UnitSource) -> None:
+        """Make the mediated devices of guests persistent, and again where a reboot took them."""
+        with self.same_reading():
+            holders = [guest for guest in self.guests().guests.values() if guest.mdevs]
+            if not holders:
+                return
+            (nodename,) = self.get_available_nodes()
+            places = mdevs.places_of(self.topology(nodename), self.options.gpu.mdev_types)
+            devices = self.hypervisor().devices.mdevs
+        todo = mdevs.steps(holders, devices, places, claimed)
+        self._ask(lambda: mdevs.carry_out(self.connection, todo))
 
     def cleanup_host(self, host: str) -> None:
         super().cleanup_host(host)

@@ -1,0 +1,262 @@
+"""Mediated devices of guests, made to survive a reboot of the host.
+
+The kernel forgets its mediated devices when it ends; a guest whose device is gone does not start.
+What libvirt has a definition of can be started again, so each device that a guest holds gets one.
+
+    the device is                  what is done
+    active, not defined            defined under the same uuid, to be started with the host
+    defined, not active            started
+    neither, and its place known   defined at that place, with the type enabled there, and started
+    neither                        a warning that names the guest
+
+The place is the one that the guest was claimed, or the only one where there is no other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+from xml.sax.saxutils import quoteattr
+
+from oslo_log import log
+
+from compute_agent.discovery.errors import CallFailed, CallUnsupported
+from compute_agent.discovery.facts import HostTopology, PciAddress
+from compute_agent.discovery.libvirt.connection import Connection
+from compute_agent.discovery.libvirt.facts import Guest, MdevNodeDevice
+from compute_agent.discovery.libvirt.node_devices import name_of
+from compute_agent.virt.layout.options import MdevTypeOptions
+from compute_agent.virt.layout.vgpus import makers, type_for
+
+if TYPE_CHECKING:
+    import libvirt
+
+LOG = log.getLogger(__name__)
+
+Claimed = Callable[[str], Collection[str]]
+"""Guest -> names of the units that it was claimed; of a vGPU 0000:84:00.0/3."""
+
+
+class Action(Enum):
+    """What is done for a device, in the words of a sentence."""
+
+    DEFINE = "made persistent"
+    START = "started"
+    MAKE = "made again"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A PCI function that can make devices of the type that is enabled for it."""
+
+    parent: PciAddress
+    type_id: str
+    available: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One device that is brought back, or kept.
+
+    :ivar parent: name of the node device that makes it.
+    :ivar name: of its own node device; None: it has none.
+    """
+
+    action: Action
+    guest: Guest
+    uuid: str
+    type_id: str
+    parent: str
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return (
+            f"mediated device {self.uuid} of guest {self.guest.name} ({self.guest.uuid}), type "
+            f"{self.type_id} of {self.parent}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A device whose place is unknown."""
+
+    guest: Guest
+    uuid: str
+    places: tuple[Place, ...]
+
+    def __str__(self) -> str:
+        places = ", ".join(f"{place.type_id} of {place.parent}" for place in self.places)
+        return (
+            f"Guest {self.guest.name} ({self.guest.uuid}) does not start: its mediated device "
+            f"{self.uuid} is gone and was never defined, and there is no record of where it was. "
+            f"What can be made now: {places or 'nothing of an enabled type'}. Make it where the "
+            f"allocations of the guest are, with: mdevctl define --auto --uuid {self.uuid} "
+            f"--parent ADDRESS --type TYPE; mdevctl start --uuid {self.uuid}."
+        )
+
+
+def places_of(topology: HostTopology, types: tuple[MdevTypeOptions, ...]) -> tuple[Place, ...]:
+    """Return where devices of enabled types can be made now, by address."""
+    every_maker = (maker for gpu in topology.gpus for maker in makers(gpu))
+    enabled = ((maker, type_for(maker, types)) for maker in every_maker)
+    return tuple(
+        Place(maker.address, offered.id, offered.available_instances)
+        for maker, chosen in enabled
+        for offered in maker.types
+        if chosen and offered.id == chosen.type_id and offered.available_instances
+    )
+
+
+def steps(
+    guests: Iterable[Guest],
+    devices: Iterable[MdevNodeDevice],
+    places: tuple[Place, ...],
+    claimed: Claimed,
+) -> Iterator[Step | Lost]:
+    """Decide what is done for each device that a guest holds, guest by guest.
+
+    A guest that runs has its devices, listed or not: none is made for it.
+    """
+    known = {device.uuid: device for device in devices}
+    free = {place.parent: place.available for place in places}
+    for guest in sorted(guests, key=lambda guest: guest.uuid):
+        gone = []
+        for uuid in sorted(mdev.uuid for mdev in guest.mdevs):
+            device = known.get(uuid)
+            if device is None:
+                gone.append(uuid)
+            elif not device.active or not device.persistent:
+                action = Action.DEFINE if device.active else Action.START
+                yield Step(action, guest, uuid, device.type_id, device.parent, device.name)
+        if gone and not guest.running:
+            own = [known[mdev.uuid].parent_address for mdev in guest.mdevs if mdev.uuid in known]
+            yield from _again(guest, gone, own, places, free, claimed(guest.uuid))
+
+
+def _again(
+    guest: Guest,
+    gone: list[str],
+    own: list[PciAddress | None],
+    places: tuple[Place, ...],
+    free: dict[PciAddress, int],
+    units: Collection[str],
+) -> Iterator[Step | Lost]:
+    """Decide where the devices are made that are gone; counts down what is free.
+
+    :param own: parents of the devices that the guest still has.
+    """
+    parents = [unit.partition("/")[0] for unit in units if "/" in unit]
+    left = Counter(parents)
+    left.subtract(str(parent) for parent in own)
+    for uuid in gone:
+        candidates = [
+            place
+            for place in places
+            if free[place.parent] and (left[place.parent] > 0 or not parents)
+        ]
+        if candidates and (parents or len(places) == 1):
+            place = candidates[0]
+            free[place.parent] -= 1
+            left[place.parent] -= 1
+            yield Step(Action.MAKE, guest, uuid, place.type_id, name_of(place.parent))
+        else:
+            yield Lost(guest, uuid, tuple(place for place in places if free[place.parent]))
+
+
+def carry_out(connection: Connection, todo: Iterable[Step | Lost]) -> None:
+    """Do what was decided. What fails is a warning, and does not keep the others from theirs.
+
+    :raises HypervisorUnreachable: the connection is lost.
+    """
+    for step in todo:
+        if isinstance(step, Lost):
+            LOG.warning("%s", step)
+            continue
+        try:
+            _ACTIONS[step.action](connection, step)
+        except CallUnsupported as error:
+            LOG.info("The %s cannot be %s: %s.", step, step.action.value, error)
+        except CallFailed as error:
+            LOG.warning(
+                "The %s cannot be %s: %s. %s",
+                step,
+                step.action.value,
+                error,
+                _ADVICE[step.action].format(uuid=step.uuid),
+            )
+        else:
+            LOG.info("The %s was %s.", step, step.action.value)
+
+
+def _define(connection: Connection, step: Step) -> libvirt.virNodeDevice:
+    handle = connection.call(
+        f"nodeDeviceDefineXML of {step.uuid}",
+        lambda opened: opened.nodeDeviceDefineXML(_description(step), 0),
+    )
+    try:
+        connection.call(f"setAutostart of {step.uuid}", lambda _: handle.setAutostart(1))
+    except CallFailed as error:
+        LOG.info(
+            "The %s does not start with the host: %s. The agent starts it instead.", step, error
+        )
+    return handle
+
+
+def _start(connection: Connection, step: Step) -> None:
+    connection.call(
+        f"start of mediated device {step.uuid}",
+        lambda opened: opened.nodeDeviceLookupByName(step.name).create(0),
+    )
+
+
+def _make(connection: Connection, step: Step) -> None:
+    """Define and start it; one that cannot be defined is made until the next reboot only."""
+    try:
+        handle = _define(connection, step)
+    except CallUnsupported:
+        raise
+    except CallFailed as error:
+        LOG.warning(
+            "The %s cannot be made persistent: %s. It is made without, and is gone after the next "
+            "reboot. Correct what mdevctl needs (its directory is /etc/mdevctl.d).",
+            step,
+            error,
+        )
+        connection.call(
+            f"nodeDeviceCreateXML of {step.uuid}",
+            lambda opened: opened.nodeDeviceCreateXML(_description(step), 0),
+        )
+    else:
+        connection.call(f"start of mediated device {step.uuid}", lambda _: handle.create(0))
+
+
+_ACTIONS: Final[Mapping[Action, Callable[[Connection, Step], object]]] = {
+    Action.DEFINE: _define,
+    Action.START: _start,
+    Action.MAKE: _make,
+}
+
+_ADVICE: Final[Mapping[Action, str]] = {
+    Action.DEFINE: (
+        "It is gone after the next reboot of the host. Correct what mdevctl needs (its directory is"
+        " /etc/mdevctl.d), and start the agent again."
+    ),
+    Action.START: (
+        "The guest does not start without it. Look at what holds its parent (mdevctl list), then: "
+        "mdevctl start --uuid {uuid}."
+    ),
+    Action.MAKE: (
+        "The guest does not start without it. Look at what holds its parent (mdevctl list), then "
+        "start the agent again."
+    ),
+}
+
+
+def _description(step: Step) -> str:
+    return (
+        f"<device><parent>{step.parent}</parent><capability type='mdev'>"
+        f"<type id={quoteattr(step.type_id)}/><uuid>{step.uuid}</uuid></capability></device>"
+    )

@@ -1,0 +1,153 @@
+"""Mediated devices of guests over the reboots of a host, with libvirt and mdevctl."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import libvirt
+import pytest
+
+from compute_agent.agent import assembly
+from compute_agent.errors import InvalidConfiguration
+from compute_agent.state.claim import AssignedUnit, Claim
+from tests.data.machines import sriov_vgpus
+from tests.fixtures.libvirt_guests import mediated_device
+from tests.integration.libvirt.hosts import Host, hypervisor_host, new_uuid
+
+MADE = "0d5a2e31-6f0c-4a53-9a4b-1a1c2d3e4f50"
+"""The device that the machine has, on its first VF."""
+OPTIONS = "[devices]\nenabled_mdev_types = nvidia-563\n"
+MDEVS = "compute_agent.virt.libvirt.mdevs"
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("mdevctl") is None, reason="mdevctl is not installed (Debian package: mdevctl)"
+)
+
+
+@pytest.fixture
+def host(libvirt_run_directory: Path, tmp_path: Path) -> Iterator[Host]:
+    """A host whose GPU has one vGPU."""
+    machine = sriov_vgpus().write(tmp_path / "machine")
+    with hypervisor_host(libvirt_run_directory, tmp_path, machine) as running_host:
+        yield running_host
+
+
+def node_device(host: Host, uuid: str) -> libvirt.virNodeDevice | None:
+    prefix = f"mdev_{uuid.replace('-', '_')}"
+    devices = host.libvirt.listAllDevices(libvirt.VIR_CONNECT_LIST_NODE_DEVICES_CAP_MDEV)
+    return next((device for device in devices if device.name().startswith(prefix)), None)
+
+
+def sys(host: Host, path: str) -> Path:
+    assert host.daemon.machine is not None
+    return host.daemon.machine / "sys" / path
+
+
+def asked_to_make(host: Host, vf: str) -> str:
+    """What the kernel was told to make of the large type on a VF."""
+    path = sys(host, f"class/mdev_bus/{vf}/mdev_supported_types/nvidia-563/create")
+    return path.read_text().strip() if path.exists() else ""
+
+
+def reboot(host: Host) -> None:
+    """Take every mediated device away, as the end of a kernel does."""
+    host.stop()
+    host.libvirt.close()
+    host.daemon.terminate()
+    shutil.rmtree(sys(host, f"bus/mdev/devices/{MADE}").resolve())
+    for link in ("devices", "drivers/vfio_mdev"):
+        sys(host, f"bus/mdev/{link}/{MADE}").unlink()
+    available = "class/mdev_bus/0000:81:00.4/mdev_supported_types/nvidia-563/available_instances"
+    sys(host, available).write_text("1\n")
+    host.daemon.start()
+    host.libvirt = libvirt.open(host.daemon.uri)
+
+
+def test_the_device_of_a_guest_is_defined_to_start_with_the_host(host: Host) -> None:
+    host.define(devices=mediated_device(MADE))
+    host.passes(OPTIONS)
+    device = node_device(host, MADE)
+    assert device is not None
+    assert (device.isActive(), device.isPersistent(), device.autostart()) == (1, 1, 1)
+
+
+def test_a_device_that_no_guest_holds_is_left_as_it_is(host: Host) -> None:
+    host.passes(OPTIONS)
+    device = node_device(host, MADE)
+    assert device is not None
+    assert not device.isPersistent()
+
+
+def test_a_program_that_only_looks_defines_nothing(host: Host) -> None:
+    agent = host.start(OPTIONS)
+    host.define(devices=mediated_device(MADE))
+    looking = assembly.build(agent.parts.conf, read_only=True)
+    looking.driver.init_host(host.name)
+    looking.close()
+    device = node_device(host, MADE)
+    assert device is not None
+    assert not device.isPersistent()
+
+
+def test_a_defined_device_is_started_after_a_reboot(host: Host) -> None:
+    host.define(devices=mediated_device(MADE))
+    host.passes(OPTIONS)
+    reboot(host)
+    device = node_device(host, MADE)
+    assert device is not None
+    assert not device.isActive()
+
+    host.passes(OPTIONS)
+    assert asked_to_make(host, "0000:81:00.4") == MADE
+
+
+def test_a_device_that_was_never_defined_is_made_where_its_guest_was_claimed(host: Host) -> None:
+    agent = host.start(OPTIONS)
+    guest = host.define(devices=mediated_device(MADE))
+    unit = AssignedUnit(new_uuid(), "VGPU", "0000:81:00.4/0")
+    agent.parts.ledger.change_claims(add=[Claim(guest, host.name, {}, guest, 0.0, (unit,))])
+    reboot(host)
+    assert node_device(host, MADE) is None
+
+    host.passes(OPTIONS)
+    device = node_device(host, MADE)
+    assert device is not None
+    assert (device.isPersistent(), device.autostart()) == (1, 1)
+    assert "<parent>pci_0000_81_00_4</parent>" in device.XMLDesc()
+    assert asked_to_make(host, "0000:81:00.4") == MADE
+
+
+def test_a_device_whose_place_is_unknown_is_told_with_its_guest(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    guest = host.define(devices=mediated_device(MADE))
+    reboot(host)
+    with caplog.at_level(logging.WARNING, MDEVS):
+        host.passes(OPTIONS)
+    (warning,) = (record.getMessage() for record in caplog.records if record.name == MDEVS)
+    assert guest in warning
+    assert MADE in warning
+    assert "nvidia-563 of 0000:81:00.5" in warning
+    assert node_device(host, MADE) is None
+
+
+def test_a_type_that_a_guest_holds_cannot_be_disabled(host: Host) -> None:
+    guest = host.define(devices=mediated_device(MADE))
+    with pytest.raises(InvalidConfiguration, match=f"guest {guest} holds .* type nvidia-563"):
+        host.passes("[devices]\nenabled_mdev_types = nvidia-557\n")
+
+
+def test_a_device_that_cannot_be_defined_is_told_and_the_agent_goes_on(
+    host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    guest = host.define(devices=mediated_device(MADE))
+    shutil.rmtree(host.daemon.directory / "mdevctl" / "scripts.d")
+    with caplog.at_level(logging.WARNING, MDEVS):
+        host.passes(OPTIONS)
+    (warning,) = (record.getMessage() for record in caplog.records if record.name == MDEVS)
+    assert f"mediated device {MADE} of guest test-{guest} ({guest})" in warning
+    assert "pci_0000_81_00_4 cannot be made persistent" in warning
+    assert "gone after the next reboot" in warning
