@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compute_agent.discovery.facts import (
+    DiskStore,
     HostTopology,
     HugePages,
     Mdev,
     MdevType,
-    MemoryEncryption,
     NicPort,
     NicVf,
     PciDevice,
@@ -34,7 +34,7 @@ UUIDS = ("00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000
 
 def by_sysfs(like: HostTopology) -> HostTopology:
     """The same host by sysfs, with what only sysfs can report."""
-    return replace(like, memory_encryption=MemoryEncryption(amd_sev=True))
+    return replace(like, disk=DiskStore("/guests", 1 << 40))
 
 
 # -- libvirt alone ----------------------------------------------------------------------------
