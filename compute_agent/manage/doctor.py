@@ -6,19 +6,20 @@ Advice that names an option has its right value, in the form that its reader tak
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell
 from compute_agent.conf import numa_node_override
+from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
+from compute_agent.manage.hypervisor import examine_hypervisor
 from compute_agent.placement import provider_directory
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import BASE, Connection, version_text
 from compute_agent.report.operations import CreateProvider, KeepProvider, PutProvider
 from compute_agent.virt.cpu_sets import format_cpu_set, guest_cpus
 from compute_agent.virt.layout import lay_out
+from compute_agent.virt.libvirt.driver import LibvirtDriver
 from compute_agent.virt.topology_driver import TopologyDriver
 
 if TYPE_CHECKING:
@@ -40,48 +41,16 @@ SCHEDULER_NEEDS = (1, 36)
 """Microversion with which the scheduler requests candidates."""
 
 
-class Level(IntEnum):
-    """The severity of a diagnosis; the worst is the exit status."""
-
-    FINE = 0
-    WARNING = 1
-    ERROR = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """An option and its right value; `NODE` stands for a number that the operator knows."""
-
-    group: str
-    option: str
-    value: str
-
-    def __str__(self) -> str:
-        return f"[{self.group}]{self.option} = {self.value}".rstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The result of one check.
-
-    :ivar advice: the setting that corrects it.
-    """
-
-    level: Level
-    subject: str
-    text: str
-    advice: Setting | None = None
-
-    def __str__(self) -> str:
-        advice = f"; set {self.advice}" if self.advice else ""
-        return f"{self.text}{advice}"
-
-
 def examine(parts: AgentParts) -> Iterator[Diagnosis]:
-    """Check placement, identity, driver and machine, and the effect of the next start.
+    """Check identity, hypervisor, driver and machine, and the effect of the next start.
 
     :param parts: of an agent that changes nothing.
     """
+    if isinstance(parts.driver, LibvirtDriver):
+        hypervisor = list(examine_hypervisor(parts.driver))
+        yield from hypervisor
+        if any(diagnosis.level is Level.ERROR for diagnosis in hypervisor):
+            return
     try:
         nodes = parts.setup.nodes()
     except errors.ComputeAgentError as error:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.agent import assembly
-from compute_agent.manage.doctor import Diagnosis, Level, examine, examine_placement
+from compute_agent.manage.diagnosis import Diagnosis, Level
+from compute_agent.manage.doctor import examine, examine_placement
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.keystone import KeystoneTransport
 
