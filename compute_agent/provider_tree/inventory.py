@@ -14,6 +14,8 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeAlias
 
+from compute_agent.provider_tree.trait_names import CUSTOM_PREFIX
+
 Number: TypeAlias = int | float
 InventoryRecord: TypeAlias = Mapping[str, Number]
 Inventory: TypeAlias = Mapping[str, InventoryRecord]
@@ -145,3 +147,10 @@ def equal_inventories(first: Inventory, second: Inventory) -> bool:
 def capacity(record: InventoryRecord) -> float:
     """Return how many units can be allocated in all: (total - reserved) x ratio."""
     return (record["total"] - record["reserved"]) * record["allocation_ratio"]
+
+
+def other_spelling(resource_class: str) -> str:
+    """Return the standard name of a custom class, or the custom name of a standard one."""
+    if resource_class.startswith(CUSTOM_PREFIX):
+        return resource_class.removeprefix(CUSTOM_PREFIX)
+    return CUSTOM_PREFIX + resource_class

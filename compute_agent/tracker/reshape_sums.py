@@ -3,9 +3,11 @@
 A unit stays a unit of its class, with two exceptions:
 
     VCPU and PCPU      change into each other one for one: a guest has CPUs of its own or not
-    classes of devices change their names: where one goes from a provider and another comes with the
-                       same total, what was held of the one is held of the other; what goes from
-                       elsewhere, as from the root, may be held of any that comes
+    classes            change their names: where one goes from a provider below the root and another
+                       comes with the same total, what was held of the one is held of the other; so
+                       it is anywhere where CUSTOM_<CLASS> goes and <CLASS> comes, or back. What
+                       goes of devices from elsewhere, as from the root, may be held of any device
+                       that comes
 
 Pure functions; amounts are provider uuid -> resource class -> units.
 """
@@ -19,6 +21,7 @@ from typing import TypeAlias
 
 from compute_agent.placement.amounts import Amounts
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.provider_tree.inventory import other_spelling
 from compute_agent.provider_tree.trait_names import CUSTOM_PREFIX
 
 Units: TypeAlias = frozenset[tuple[str, str]]
@@ -26,13 +29,14 @@ Units: TypeAlias = frozenset[tuple[str, str]]
 
 CPUS = frozenset({"VCPU", "PCPU"})
 _DEVICE_CLASS = "VGPU"
+_OF_THE_HOST = CPUS | {"MEMORY_MB", "DISK_GB"}
 
 
 @dataclass(frozen=True, slots=True)
 class Exchanges:
     """Which classes of a tree count as one in this reshape.
 
-    ``going``, ``coming``: units of device classes that a provider has only before, or only after.
+    ``going``, ``coming``: units that a provider has only before, or only after.
     ``newly_counted``: units that were in use before placement counted them; what is held of them
     may appear from nowhere.
     """
@@ -47,17 +51,28 @@ class Exchanges:
         cls, base: ProviderTree, wanted: ProviderTree, root_uuid: str, newly_counted: Units
     ) -> Exchanges:
         """Compare the tree of one root before and after."""
-        before, after = _device_totals(base, root_uuid), _device_totals(wanted, root_uuid)
+        before, after = _totals(base, root_uuid), _totals(wanted, root_uuid)
         going, coming = frozenset(before.keys() - after), frozenset(after.keys() - before)
-        anywhere = {new for _uuid, new in coming - newly_counted}
+        anywhere = {new for _uuid, new in coming - newly_counted if _is_of_devices(new)}
         links = [CPUS]
         for uuid, old in going:
             here = {
                 new
                 for at, new in coming
-                if at == uuid != root_uuid and after[at, new] == before[uuid, old]
+                if at == uuid
+                and (
+                    new == other_spelling(old)
+                    or (
+                        uuid != root_uuid
+                        and after[at, new] == before[uuid, old]
+                        and not {old, new} & _OF_THE_HOST
+                    )
+                )
             }
-            links.append(frozenset({old, *(here or anywhere)}))
+            if here:
+                links.append(frozenset({old, *here}))
+            elif _is_of_devices(old):
+                links.append(frozenset({old, *anywhere}))
         return cls(_joined(links), going, coming, newly_counted)
 
     def faults(self, was: Amounts, now: Amounts) -> Iterator[tuple[str, int, int]]:
@@ -79,7 +94,7 @@ class Exchanges:
                 renamed
                 and any(
                     before[rc] - after[rc] > left[rc] or after[rc] - before[rc] > arrived[rc]
-                    for rc in group
+                    for rc in group - CPUS
                 )
             ):
                 faulty |= group
@@ -88,13 +103,16 @@ class Exchanges:
                 yield rc, before[rc], after[rc]
 
 
-def _device_totals(tree: ProviderTree, root_uuid: str) -> dict[tuple[str, str], int]:
+def _totals(tree: ProviderTree, root_uuid: str) -> dict[tuple[str, str], int]:
     return {
         (uuid, rc): int(record["total"])
         for uuid in tree.get_provider_uuids(root_uuid)
         for rc, record in tree.data(uuid).inventory.items()
-        if rc == _DEVICE_CLASS or rc.startswith(CUSTOM_PREFIX)
     }
+
+
+def _is_of_devices(resource_class: str) -> bool:
+    return resource_class == _DEVICE_CLASS or resource_class.startswith(CUSTOM_PREFIX)
 
 
 def _joined(links: Collection[frozenset[str]]) -> tuple[frozenset[str], ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from compute_agent.provider_tree import ProviderData, ProviderTree
-from compute_agent.provider_tree.inventory import Inventory, InventoryRecord
+from compute_agent.provider_tree.inventory import Inventory, InventoryRecord, other_spelling
 from compute_agent.provider_tree.provider import Resource
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.virt.layout.adoption import Identities, descendants, is_owned
@@ -143,10 +143,10 @@ def _write(
     inventory: dict[str, InventoryRecord] = {}
     is_broken = UNHEALTHY in provider.traits | wanted.traits
     for resource_class, record in wanted.inventory.items():
-        stored = provider.inventory.get(resource_class)
+        stored = _stored(provider, resource_class, wanted)
         ratio = ratios.of(resource_class, record, stored)
         inventory[resource_class] = _record(
-            provider, resource_class, record, ratio, held, is_broken=is_broken
+            provider, resource_class, record, stored, ratio, held, is_broken=is_broken
         )
     gone = {
         rc: record
@@ -170,17 +170,31 @@ def _write(
     return [Kept(provider.name, rc, int(record["total"])) for rc, record in leftover.items()]
 
 
+def _stored(
+    provider: ProviderData, resource_class: str, wanted: WantedProvider
+) -> InventoryRecord | None:
+    """Return what placement has of a class, perhaps under another name (see `reshape.renames`)."""
+    for name in (resource_class, other_spelling(resource_class)):
+        if name in provider.inventory and (name == resource_class or name not in wanted.inventory):
+            return provider.inventory[name]
+    record = wanted.inventory[resource_class]
+    lost = [stored for rc, stored in provider.inventory.items() if rc not in wanted.inventory]
+    if record.keep_reserved and len(lost) == 1 and lost[0]["total"] == record.total:
+        return lost[0]
+    return None
+
+
 def _record(
     provider: ProviderData,
     resource_class: str,
     wanted: WantedRecord,
+    stored: InventoryRecord | None,
     ratio: float,
     held: Held,
     *,
     is_broken: bool,
 ) -> InventoryRecord:
     reserved = wanted.reserved
-    stored = provider.inventory.get(resource_class)
     used_up = wanted.reserve_when_held
     if stored and wanted.keep_reserved and (MISSING not in provider.traits or used_up):
         reserved = int(stored["reserved"])

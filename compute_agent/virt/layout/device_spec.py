@@ -104,7 +104,12 @@ class DeviceSpec:
         """Return the resource class the device counts under."""
         if self.resource_class is not None:
             return self.resource_class
-        return f"CUSTOM_PCI_{device.vendor_id}_{device.product_id}".upper()
+        return class_of_ids(device)
+
+
+def class_of_ids(device: PciDevice) -> str:
+    """Return the class of a device that no specification gives one."""
+    return f"CUSTOM_PCI_{device.vendor_id}_{device.product_id}".upper()
 
 
 def normalise_resource_class(name: str) -> str:

@@ -3,7 +3,7 @@
     VCPU of pinned guests            -> PCPU, one for one
     VGPU on the root                 -> the GPU each consumer's mediated devices are on
     VGPU on VFs of a GPU             -> the GPU, and back
-    a GPU's class under another name -> the new name
+    a class under another name       -> the new name, on any provider
     MEM_ENCRYPTION_CONTEXT on root   -> <root>_amd_sev
     VCPU, PCPU, MEMORY_MB on root    -> NUMA cells, and back
     PCI devices that guests hold     -> allocations, when placement begins to count the devices
@@ -20,7 +20,7 @@ from compute_agent.virt.driver import Allocations
 from compute_agent.virt.layout.application import Ratios
 from compute_agent.virt.layout.memory_encryption import CLASS as ENCRYPTION_CLASS
 from compute_agent.virt.layout.memory_encryption import encryption_key
-from compute_agent.virt.reshape import cells, gpus, pci
+from compute_agent.virt.reshape import cells, gpus, pci, renames
 from compute_agent.virt.reshape.moves import DevicesOf, Situation, Unit, move_all
 from compute_agent.virt.reshape.pci import Guests
 
@@ -37,6 +37,7 @@ def reasons(
     """
     yield from cells.reasons(situation, pinned_guests)
     yield from gpus.reasons(situation)
+    yield from renames.reasons(situation)
     yield from pci.reasons(situation, guests)
     if (encryption := _encryption_move(situation)) and ENCRYPTION_CLASS in situation.root.inventory:
         yield (
@@ -58,6 +59,7 @@ def move_allocations(
 
     :raises ReshapeFailed: all consumers that cannot be moved, and why.
     """
+    renames.move(situation, allocations)
     gpus.move(situation, allocations, devices_of)
     if encryption := _encryption_move(situation):
         move_all(allocations, *encryption)

@@ -1,4 +1,4 @@
-"""Allocations of vGPUs: from the root to GPUs, between a GPU and its VFs, to a new class name.
+"""Allocations of vGPUs: from the root to GPUs, and between a GPU and its VFs.
 
 Whether a reshape is due is asked of the tree. What moves is asked of the allocations: the tree may
 have been edited half and lack providers and classes already of which something is still held.
@@ -16,7 +16,6 @@ from oslo_log import log
 from compute_agent import errors
 from compute_agent.discovery.facts import PciAddress, PhysicalGpu
 from compute_agent.provider_tree import ProviderData, child_uuid
-from compute_agent.provider_tree.inventory import Inventory
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.gpus import MIG_CLASS_PREFIX, gpu_keys, vf_key
@@ -26,7 +25,6 @@ from compute_agent.virt.reshape.moves import (
     Situation,
     Unit,
     held,
-    held_by_provider,
     move_all,
     shift,
     used,
@@ -52,9 +50,6 @@ def reasons(situation: Situation) -> Iterator[str]:
         whole = view.obsolete_whole(gpu)
         if whole is not None and view.classes & whole.inventory.keys():
             yield f"vGPUs move from {whole.name} to its virtual functions"
-    for source, target in view.renamed():
-        name = situation.name_of(source.provider)
-        yield f"{source.resource_class} on {name} becomes {target.resource_class}"
 
 
 def move(situation: Situation, allocations: Allocations, devices_of: DevicesOf) -> None:
@@ -64,8 +59,6 @@ def move(situation: Situation, allocations: Allocations, devices_of: DevicesOf) 
     for gpu in _with_vfs(situation):
         _vfs_to_whole(view, allocations, gpu)
         _whole_to_vfs(view, allocations, gpu, devices_of)
-    for source, target in (*view.renamed(), *view.left_behind(allocations)):
-        move_all(allocations, source, target)
 
 
 def _with_vfs(situation: Situation) -> Iterator[PhysicalGpu]:
@@ -144,44 +137,6 @@ class _View:
         """Return the uuids that a layout gives to these keys, of those that the tree has not."""
         uuids = (child_uuid(self.situation.identities.root, key) for key in keys)
         return [uuid for uuid in uuids if not self.situation.tree.exists(uuid)]
-
-    def renamed(self) -> Iterator[tuple[Unit, Unit]]:
-        """GPUs that count the same under another class name.
-
-        Only where nothing else about the record changed: otherwise the old units were other
-        things.
-        """
-        for wanted in self.counting.values():
-            target = self.unit(wanted)
-            stored = self._inventory(target.provider)
-            old = _not_wanted(stored, wanted)
-            if len(old) != 1 or target.resource_class in stored:
-                continue
-            if stored[old[0]]["total"] == wanted.inventory[target.resource_class].total:
-                yield Unit(target.provider, old[0]), target
-
-    def left_behind(self, allocations: Allocations) -> Iterator[tuple[Unit, Unit]]:
-        """GPUs of which units are held under a class that the tree has no record of any more.
-
-        Placement lets nobody take away a record of which something is held, so an edit of this
-        tree did; where one class is left so, it is the one whose name changed.
-        """
-        sums = held_by_provider(allocations)
-        for wanted in self.counting.values():
-            target = self.unit(wanted)
-            stored = self._inventory(target.provider)
-            lost = _not_wanted(sums.get(target.provider, {}).keys() - stored.keys(), wanted)
-            if len(lost) == 1:
-                yield Unit(target.provider, lost[0]), target
-
-    def _inventory(self, uuid: str) -> Inventory:
-        tree = self.situation.tree
-        return tree.data(uuid).inventory if tree.exists(uuid) else {}
-
-
-def _not_wanted(classes: Iterable[str], wanted: WantedProvider) -> list[str]:
-    """Those of the classes that may be vGPUs and that the layout has not for the provider."""
-    return [rc for rc in classes if rc not in wanted.inventory and not rc.startswith(_NOT_VGPU)]
 
 
 def _vgpu_class(wanted: WantedProvider) -> str | None:

@@ -1,0 +1,127 @@
+"""Classes under another name: what was held of the old one is held of the new one.
+
+    CUSTOM_<CLASS> -> <CLASS>, and back    on any provider, the root included: a class has become a
+                                           standard one, or is reported by an older release again
+    one class -> another                   on a device that counts the same number of the same kind
+                                           of thing under another name, by [mdev_*]mdev_class or
+                                           the resource_class of [pci]device_spec
+
+Whether a reshape is due is asked of the tree. What moves is asked of the allocations too: the tree
+may have been edited half and lack classes already of which something is still held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from enum import Enum, auto
+
+from compute_agent.provider_tree.inventory import Inventory, other_spelling
+from compute_agent.virt.driver import Allocations
+from compute_agent.virt.layout.device_spec import class_of_ids
+from compute_agent.virt.layout.gpus import MIG_CLASS_PREFIX
+from compute_agent.virt.layout.pci import MANAGED
+from compute_agent.virt.layout.wanted import WantedProvider
+from compute_agent.virt.reshape.moves import Situation, Unit, held_by_provider, move_all
+
+_WHOLE_DEVICES = ("PGPU", "CUSTOM_PCI_")
+_NEVER = (MIG_CLASS_PREFIX, "NET_BW_", "SRIOV_NET_VF")
+
+
+def reasons(situation: Situation) -> Iterator[str]:
+    for source, target in _renamed(situation):
+        name = situation.name_of(source.provider)
+        yield f"{source.resource_class} on {name} becomes {target.resource_class}"
+
+
+def move(situation: Situation, allocations: Allocations) -> None:
+    """Edit `allocations` in place."""
+    sums = held_by_provider(allocations)
+    for source, target in (*_renamed(situation), *_left_behind(situation, sums)):
+        move_all(allocations, source, target)
+
+
+class _Kind(Enum):
+    """What a class of a device counts."""
+
+    VGPU = auto()
+    PCI = auto()
+
+
+def _renamed(situation: Situation) -> Iterator[tuple[Unit, Unit]]:
+    for wanted in situation.layout.providers:
+        uuid = situation.identities.uuids[wanted.key]
+        if not situation.tree.exists(uuid):
+            continue
+        stored = situation.tree.data(uuid).inventory
+        lost = stored.keys() - wanted.inventory.keys()
+        if not lost:
+            continue
+        come = wanted.inventory.keys() - stored.keys()
+        for old, new in sorted(_pairs(situation, wanted, lost, come, stored)):
+            yield Unit(uuid, old), Unit(uuid, new)
+
+
+def _left_behind(
+    situation: Situation, sums: Mapping[str, Mapping[str, int]]
+) -> Iterator[tuple[Unit, Unit]]:
+    """Yield classes of which something is held and that the tree has no record of any more.
+
+    Placement lets nobody take away a record of which something is held, so an edit of this tree
+    did; where one class is left so, it is the one whose name changed.
+    """
+    for wanted in situation.layout.providers:
+        uuid = situation.identities.uuids[wanted.key]
+        tree = situation.tree
+        stored = tree.data(uuid).inventory.keys() if tree.exists(uuid) else frozenset()
+        lost = sums.get(uuid, {}).keys() - stored - wanted.inventory.keys()
+        for old, new in sorted(_pairs(situation, wanted, lost, wanted.inventory)):
+            yield Unit(uuid, old), Unit(uuid, new)
+
+
+def _pairs(
+    situation: Situation,
+    wanted: WantedProvider,
+    lost: Collection[str],
+    come: Collection[str],
+    stored: Inventory | None = None,
+) -> Iterator[tuple[str, str]]:
+    """Yield the old and the new name of each class that changed it.
+
+    :param stored: the records; without them a total cannot differ.
+    """
+    spelt = [(old, new) for old in lost if (new := other_spelling(old)) in come]
+    yield from spelt
+    if wanted.address is None:
+        return
+    left = [rc for rc in lost if rc not in {old for old, _new in spelt}]
+    arrived = [rc for rc in come if rc not in {new for _old, new in spelt}]
+    for kind in _Kind:
+        olds = [rc for rc in left if _kind(rc, situation, wanted) is kind]
+        news = [rc for rc in arrived if _kind(rc, situation, wanted) is kind]
+        if len(olds) != 1 or len(news) != 1:
+            continue
+        old, new = olds[0], news[0]
+        same_number = stored is None or stored[old]["total"] == wanted.inventory[new].total
+        if same_number and _may_be(old, situation, wanted.units.get(new, ())):
+            yield old, new
+
+
+def _kind(resource_class: str, situation: Situation, wanted: WantedProvider) -> _Kind | None:
+    """None: other classes never take the place of this one."""
+    if resource_class.startswith(_NEVER):
+        return None
+    if resource_class.startswith(_WHOLE_DEVICES):
+        return _Kind.PCI
+    traits = wanted.traits
+    if resource_class not in wanted.inventory:
+        uuid = situation.identities.uuids[wanted.key]
+        traits = situation.tree.data(uuid).traits if situation.tree.exists(uuid) else traits
+    return _Kind.PCI if MANAGED in traits else _Kind.VGPU
+
+
+def _may_be(old: str, situation: Situation, functions: Collection[str]) -> bool:
+    """Whether the class may have named these functions: one made of ids names those of no other."""
+    if not old.startswith("CUSTOM_PCI_"):
+        return True
+    devices = situation.topology.pci_devices
+    return {class_of_ids(d) for d in devices if d.address in functions} == {old}
