@@ -27,7 +27,10 @@ def doctor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Doctor:
     def examine(
         more: str = "", driver: str = "libvirt.LibvirtDriver", **options: str
     ) -> dict[tuple[str, str], dict[str, Any]]:
-        (tmp_path / "instances").mkdir(exist_ok=True)
+        for name in ("instances", "state"):
+            (tmp_path / name).mkdir(exist_ok=True)
+        # an identity, which is not looked for in placement then
+        (tmp_path / "state" / "compute_id").write_text("5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11")
         lines = "\n".join(f"{name} = {value}" for name, value in options.items())
         path = tmp_path / "agent.conf"
         path.write_text(
