@@ -1,9 +1,9 @@
-"""Capabilities of a real libvirt: CPU features of guests, machine types, cells."""
+"""Capabilities of a real libvirt: CPU features of guests, machine types, cells, and the traits."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,18 @@ import libvirt
 import pytest
 
 from compute_agent import errors
+from compute_agent.conf import new_config
 from compute_agent.discovery.libvirt import capabilities, cpu_features, guest_abilities
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import HostCapabilities
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.virt.libvirt.driver import LibvirtDriver
 from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu
 from tests.data.machines import make
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
 
+ROOT = "5a0c8d2c-6b0a-4e0e-8a53-3b3e9d9e6c11"
 TEST_DRIVER = "test:///default"
 HASWELL = GuestCpuOptions("kvm", "custom", ("Haswell-noTSX",))
 
@@ -33,6 +37,28 @@ class CountingConnection(Connection):
     def call(self, name: str, function: Callable[[libvirt.virConnect], Any]) -> Any:
         self.counts[name.partition(" ")[0]] += 1
         return super().call(name, function)
+
+
+@pytest.fixture
+def make_driver(tmp_path: Path) -> Iterator[Callable[[str], LibvirtDriver]]:
+    """A driver that has connected, by the options of group libvirt; another group may follow."""
+    drivers = []
+
+    def make(options: str) -> LibvirtDriver:
+        (tmp_path / "instances").mkdir(exist_ok=True)
+        path = tmp_path / f"agent{len(drivers)}.conf"
+        path.write_text(
+            f"[DEFAULT]\nhost = host1\nstate_path = {tmp_path}\nreserved_host_memory_mb = 0\n"
+            f"instances_path = {tmp_path}/instances\n[gpu]\nnvml = never\n[libvirt]\n{options}\n"
+        )
+        driver = LibvirtDriver(new_config(["--config-file", str(path)], default_config_dirs=[]))
+        drivers.append(driver)
+        driver.init_host("host1")
+        return driver
+
+    yield make
+    for driver in drivers:
+        driver.cleanup_host("host1")
 
 
 def host_of(connection: Connection) -> HostCapabilities:
@@ -188,3 +214,73 @@ def test_cells_of_a_captured_machine_keep_their_pages_and_distances(
     assert [cell.distances for cell in host.cells] == [((0, 10), (1, 21)), ((0, 21), (1, 10))]
     assert all(cell.huge_pages for cell in host.cells)
     assert all(pool.size_kib > 4 for cell in host.cells for pool in cell.huge_pages)
+
+
+def cpu_traits_on(driver: LibvirtDriver, before: Collection[str] = ()) -> set[str]:
+    """The traits of CPUs on the root after a pass over one that had some."""
+    [node] = driver.get_available_nodes()
+    tree = ProviderTree()
+    tree.new_root(node, ROOT, 1)
+    tree.add_traits(node, *before)
+    driver.update_provider_tree(tree, node)
+    return {trait for trait in tree.data(node).traits if trait.startswith("HW_CPU_X86_")}
+
+
+def test_the_traits_of_the_root_are_those_of_the_cpu_that_guests_get(
+    libvirtd: Libvirtd, make_driver: Callable[[str], LibvirtDriver]
+) -> None:
+    driver = make_driver(
+        f"virt_type = qemu\nconnection_uri = {libvirtd.uri}\n"
+        "cpu_mode = custom\ncpu_models = Skylake-Server\ncpu_model_extra_flags = -sse4.2"
+    )
+    traits = cpu_traits_on(driver, ["HW_CPU_X86_AVX512F"])
+    assert {"HW_CPU_X86_AVX2", "HW_CPU_X86_SSE3", "HW_CPU_X86_CLMUL"} <= traits
+    assert not {"HW_CPU_X86_SSE42", "HW_CPU_X86_AVX512F"} & traits
+
+
+def test_traits_of_cpus_stay_where_libvirt_does_not_know_the_features(
+    make_driver: Callable[[str], LibvirtDriver],
+) -> None:
+    driver = make_driver(f"connection_uri = {TEST_DRIVER}")
+    assert cpu_traits_on(driver, ["HW_CPU_X86_AVX2"]) == {"HW_CPU_X86_AVX2"}
+
+
+def test_what_guests_can_have_is_reported_as_traits(
+    libvirtd: Libvirtd, make_driver: Callable[[str], LibvirtDriver]
+) -> None:
+    traits = make_driver(
+        f"virt_type = qemu\nconnection_uri = {libvirtd.uri}\n"
+        "[compute]\nimage_type_exclude_list = qcow2"
+    ).capabilities_as_traits()
+    present = {trait for trait, has in traits.items() if has}
+    assert {
+        "COMPUTE_ARCH_X86_64",
+        "COMPUTE_STORAGE_BUS_VIRTIO",
+        "COMPUTE_GRAPHICS_MODEL_VIRTIO",
+        "COMPUTE_NET_VIF_MODEL_LAN9118",
+        "COMPUTE_VIOMMU_MODEL_INTEL",
+        "COMPUTE_IMAGE_TYPE_RAW",
+        "COMPUTE_VOLUME_MULTI_ATTACH",
+    } <= present
+    assert traits["COMPUTE_STORAGE_BUS_XEN"] is False
+    assert traits["COMPUTE_IMAGE_TYPE_QCOW2"] is False
+    assert traits["COMPUTE_SECURITY_TPM_2_0"] is False
+    assert "COMPUTE_EPHEMERAL_ENCRYPTION" not in traits
+
+
+def test_the_test_driver_names_only_what_it_reports(
+    make_driver: Callable[[str], LibvirtDriver],
+) -> None:
+    traits = make_driver(f"connection_uri = {TEST_DRIVER}").capabilities_as_traits()
+    assert traits["COMPUTE_NET_VIRTIO_PACKED"] is True
+    assert not [trait for trait in traits if trait.startswith("COMPUTE_STORAGE_BUS_")]
+    assert "COMPUTE_SECURITY_UEFI_SECURE_BOOT" not in traits
+
+
+def test_an_unknown_model_ends_the_start(
+    libvirtd: Libvirtd, make_driver: Callable[[str], LibvirtDriver]
+) -> None:
+    with pytest.raises(errors.InvalidConfiguration, match=r"cpu_models names Hasbeen"):
+        make_driver(
+            f"connection_uri = {libvirtd.uri}\ncpu_mode = custom\ncpu_models = Hasbeen, EPYC"
+        )
