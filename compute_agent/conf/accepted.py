@@ -23,6 +23,10 @@ LIBVIRT_OPTS: list[cfg.Opt] = [
         default="performance",
         help="Without effect: this agent sets no governor.",
     ),
+    cfg.IntOpt(
+        "num_memory_encrypted_guests",
+        help="Without effect: libvirt reports how many guests with AMD SEV there can be.",
+    ),
 ]
 
 COMPUTE_OPTS: list[cfg.Opt] = [

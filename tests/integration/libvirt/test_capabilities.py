@@ -42,7 +42,7 @@ class CountingConnection(Connection):
 @pytest.fixture
 def make_driver(tmp_path: Path) -> Iterator[Callable[[str], LibvirtDriver]]:
     """A driver that has connected, by the options of group libvirt; another group may follow."""
-    drivers = []
+    drivers: list[LibvirtDriver] = []
 
     def make(options: str) -> LibvirtDriver:
         (tmp_path / "instances").mkdir(exist_ok=True)
