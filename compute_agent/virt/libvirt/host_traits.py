@@ -86,7 +86,7 @@ def capabilities(reading: HypervisorReading, options: TraitOptions) -> dict[str,
             "supports_image_type_raw": True,
             "supports_image_type_ploop": options.virt_type == "parallels",
         }
-    addresses = _has(reading, ADDRESS_SPACE)
+    addresses = _has(reading, ADDRESS_SPACE) and "x86_64" in _archs(reading)
     known = {
         "supports_attach_interface": True,
         "supports_device_tagging": True,
@@ -134,7 +134,7 @@ def _vif_models(reading: HypervisorReading, options: TraitOptions) -> dict[str, 
 
 
 def _viommu_models(reading: HypervisorReading) -> dict[str, bool]:
-    archs = {emulator.arch for emulator in reading.capabilities.emulators}
+    archs = _archs(reading)
     models = {
         "auto": True,
         "intel": "x86_64" in archs,
@@ -176,6 +176,10 @@ def _of(prefix: str, names: Iterable[str]) -> dict[str, bool]:
     """Return all standard traits with this prefix, and whether they are among the names."""
     present = {f"{prefix}{name.upper()}" for name in names}
     return {t: t in present for t in {*standard_traits(), *present} if t.startswith(prefix)}
+
+
+def _archs(reading: HypervisorReading) -> frozenset[str]:
+    return frozenset(emulator.arch for emulator in reading.capabilities.emulators)
 
 
 def _union(names: Iterable[Iterable[str]]) -> frozenset[str]:
