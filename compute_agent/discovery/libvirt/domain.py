@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
-from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from compute_agent.discovery.errors import FactMalformed
 from compute_agent.discovery.facts import CellId, CpuId, PciAddress, pci_address
+from compute_agent.discovery.libvirt.elements import document, kib
 from compute_agent.discovery.libvirt.facts import Guest, GuestMdev
 from compute_agent.discovery.sysfs import cpu_list
 
@@ -23,7 +23,6 @@ DEFAULT_HUGE_PAGE_KIB: Final = 2048
 """Size of pages that a description asks for without a size: that of x86 and of 4 KiB arm64."""
 
 _BINDING_MODES: Final = ("strict", "restrictive")
-_KIB: Final = {"KiB": 1, "MiB": 1024, "GiB": 1024**2, "TiB": 1024**3}
 
 
 def parse(xml: str) -> Guest:
@@ -31,10 +30,7 @@ def parse(xml: str) -> Guest:
 
     :raises FactMalformed: some of it cannot be understood, so that the guest may hold more.
     """
-    try:
-        domain = ElementTree.fromstring(xml)
-    except ElementTree.ParseError as error:
-        raise FactMalformed("a domain", xml, f"well-formed XML ({error})") from error
+    domain = document(xml, "a domain")
     uuid = domain.findtext("uuid")
     if domain.tag != "domain" or uuid is None:
         raise FactMalformed("a domain", xml, "<domain> with <uuid>")
@@ -46,7 +42,10 @@ def parse(xml: str) -> Guest:
 
 def _guest(domain: Element, uuid: str) -> Guest:
     vcpus = int(domain.findtext("vcpu", "1"))
-    memory_kib = _memory_kib(domain.find("memory"))
+    memory = domain.find("memory")
+    if memory is None:
+        raise ValueError("no <memory>")
+    memory_kib = kib(memory, "memory")
     security = domain.find("launchSecurity")
     return Guest(
         uuid=uuid,
@@ -110,19 +109,23 @@ def _bound_cells(domain: Element, vcpus: int, memory_kib: int) -> Iterator[tuple
     several host cells is on none for certain: then nothing is yielded.
     """
     guest_cells = [
-        (cell.get("id", ""), len(cpu_list.parse(cell.get("cpus", ""))), _memory_kib(cell, "memory"))
+        (
+            cell.get("id", ""),
+            len(cpu_list.parse(cell.get("cpus", ""))),
+            kib(cell, "cell@memory", "memory"),
+        )
         for cell in domain.iterfind("cpu/numa/cell")
     ] or [("", vcpus, memory_kib)]
     common = _bound_to(domain.find("numatune/memory"))
     own = {node.get("cellid"): _bound_to(node) for node in domain.iterfind("numatune/memnode")}
     cpus_on: Counter[CellId] = Counter()
     memory_on: Counter[CellId] = Counter()
-    for guest_cell, cpus, kib in guest_cells:
+    for guest_cell, cpus, size_kib in guest_cells:
         host_cells = own.get(guest_cell, common)
         if len(host_cells) != 1:
             return
         cpus_on[host_cells[0]] += cpus
-        memory_on[host_cells[0]] += kib
+        memory_on[host_cells[0]] += size_kib
     for host_cell in sorted(memory_on):
         yield host_cell, cpus_on[host_cell], memory_on[host_cell]
 
@@ -144,24 +147,13 @@ def _page_size_kib(domain: Element) -> int | None:
     pages = domain.findall("memoryBacking/hugepages/page")
     if not pages:
         return DEFAULT_HUGE_PAGE_KIB
-    sizes = {_memory_kib(page, "size") for page in pages}
+    sizes = {kib(page, "page@size", "size") for page in pages}
     everywhere = any(page.get("nodeset") is None for page in pages)
     covered = {cell for page in pages for cell in cpu_list.parse(page.get("nodeset", ""))}
     guest_cells = {int(cell.get("id", "")) for cell in domain.iterfind("cpu/numa/cell")}
     if len(sizes) != 1 or not (everywhere or guest_cells <= covered):
         return None
     return sizes.pop()
-
-
-def _memory_kib(element: Element | None, attribute: str | None = None) -> int:
-    """Return an amount, the text of an element or an attribute. Raises ValueError."""
-    if element is None:
-        raise ValueError("no <memory>")
-    text = element.text if attribute is None else element.get(attribute)
-    unit = element.get("unit", "KiB")
-    if unit not in _KIB:
-        raise ValueError(f"memory in {unit}, expected one of {', '.join(_KIB)}")
-    return int(text or "") * _KIB[unit]
 
 
 def _cpus(element: Element | None) -> tuple[CpuId, ...]:

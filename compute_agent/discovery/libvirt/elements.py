@@ -42,15 +42,17 @@ def number(text: str | None, name: str) -> int:
     return int(stripped)
 
 
-def kib(element: Element, name: str) -> int:
+def kib(element: Element, name: str, attribute: str | None = None) -> int:
     """Return the size that an element with the attribute `unit` (KiB if absent) holds, in KiB.
 
+    :param attribute: that holds the number; None: the text does.
     :raises FactMalformed: it is not a number, or its unit is unknown.
     """
     unit = element.get("unit", "KiB")
     if unit not in _BYTES:
         raise FactMalformed(f"{name}@unit", unit, "a unit such as KiB")
-    return number(element.text, name) * _BYTES[unit] // 1024
+    text = element.text if attribute is None else element.get(attribute)
+    return number(text, name) * _BYTES[unit] // 1024
 
 
 def values(parent: Element | None, enum: str) -> Iterator[str]:
