@@ -147,3 +147,47 @@ def test_devices_that_guests_hold_are_allocated_when_placement_begins_to_count_t
     assert sum(held[of_a_port]["_0000:17:00.0"].values()) == 2
     assert held[bare] == {"": {"VCPU": 1}}
     assert agent.run().completed
+
+
+def test_vgpus_and_passed_through_devices_follow_a_class_that_became_a_standard_one(
+    host_on: MakeHost, tmp_path: Path
+) -> None:
+    machine, device = two_sockets(), new_uuid()
+    machine.mdev("0000:18:00.0", device, "nvidia-222", iommu_group=900)
+    host = host_on(machine.write(tmp_path / "machine"))
+    guest = host.define(
+        devices=mediated_device(device) + function_of_host(pci_address("0000:83:00.0"))
+    )
+    reported = (
+        "[devices]\nenabled_mdev_types = nvidia-222\n[mdev_nvidia-222]\n"
+        "device_addresses = 0000:18:00.0,0000:19:00.0\n{mdev_class}"
+        '[pci]\nreport_in_placement = True\ndevice_spec = {{"address": "0000:83:00.0"{tag}}}\n'
+    )
+    custom = reported.format(
+        mdev_class="mdev_class = CUSTOM_VGPU\n", tag=', "resource_class": "CUSTOM_PGPU"'
+    )
+    host.passes(custom)
+    host.claim(guest, {GPU_0: {"CUSTOM_VGPU": 1}, "_0000:83:00.0": {"CUSTOM_PGPU": 1}})
+    standard = reported.format(mdev_class="", tag=', "resource_class": "PGPU"')
+    agent = host.passes(standard)
+    assert host.held(guest) == {GPU_0: {"VGPU": 1}, "_0000:83:00.0": {"PGPU": 1}}
+    assert host.tree().data(f"{host.name}{GPU_0}").inventory.keys() == {"VGPU"}
+    assert agent.run().completed
+
+    host.passes(custom)
+    assert host.held(guest) == {GPU_0: {"CUSTOM_VGPU": 1}, "_0000:83:00.0": {"CUSTOM_PGPU": 1}}
+
+
+def test_a_custom_class_of_the_root_becomes_the_standard_one_and_goes_to_the_cell_of_its_guest(
+    host_on: MakeHost, tmp_path: Path
+) -> None:
+    host = host_on(make("two-cells", tmp_path))
+    own = host.define(pinned(12, 13), on_cell(1))
+    host.register({"CUSTOM_PCPU": {"total": 4}, "MEMORY_MB": {"total": 65536}})
+    host.claim(own, {"": {"CUSTOM_PCPU": 2, "MEMORY_MB": 32}})
+    sets = "cpu_shared_set = 0-7\ncpu_dedicated_set = 12-15\n"
+    host.passes(f"[compute]\n{sets}")
+    assert host.held(own) == {"": {"PCPU": 2, "MEMORY_MB": 32}}
+    assert "CUSTOM_PCPU" not in host.tree().data(host.name).inventory
+    host.passes(f"{NESTED}{sets}")
+    assert host.held(own) == {"_NUMA1": {"PCPU": 2, "MEMORY_MB": 32}}
