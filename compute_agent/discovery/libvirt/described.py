@@ -80,6 +80,7 @@ def _device(device: PciNodeDevice, functions: _Functions, vdpa: str | None) -> P
         product_id=device.product_id,
         class_code=device.class_code or UNCLASSIFIED,
         numa_node=device.numa_node,
+        bridges=device.bridges,
         physfn=device.physfn,
         total_vfs=device.max_vfs,
         vfs=tuple(vf for vf in device.vfs if vf in functions),

@@ -95,6 +95,8 @@ class PciNodeDevice:
     numa_node: CellId | None = None
     driver: str | None = None
     iommu_group: int | None = None
+    bridges: tuple[PciAddress, ...] = ()
+    """As those of a `PciDevice`."""
     physfn: PciAddress | None = None
     max_vfs: int = 0
     vfs: tuple[PciAddress, ...] = ()

@@ -170,6 +170,7 @@ def _function(libvirt: PciDevice, sysfs: PciDevice) -> PciDevice:
     return replace(
         sysfs,
         numa_node=_either(libvirt.numa_node, sysfs.numa_node),
+        bridges=sysfs.bridges or libvirt.bridges,
         physfn=_either(libvirt.physfn, sysfs.physfn),
         total_vfs=libvirt.total_vfs or sysfs.total_vfs,
         vfs=_once((*sysfs.vfs, *libvirt.vfs)),

@@ -34,6 +34,7 @@ from compute_agent.discovery.libvirt.facts import (
     VdpaNodeDevice,
 )
 from compute_agent.discovery.sysfs.netdevs import NO_SPEED
+from compute_agent.discovery.sysfs.pci import bridges
 
 if TYPE_CHECKING:
     import libvirt
@@ -175,6 +176,7 @@ def _pci(name: str, root: Element, pci: Element) -> PciNodeDevice:
         numa_node=None if node is None or node < 0 else CellId(node),
         driver=root.findtext("driver/name"),
         iommu_group=None if group is None else int(group.get("number", "")),
+        bridges=bridges(root.findtext("path") or "") if physfn is None else (),
         physfn=None if physfn is None else _address(physfn),
         max_vfs=0 if vfs is None else int(vfs.get("maxCount", "0")),
         vfs=() if vfs is None else tuple(map(_address, vfs.iterfind("address"))),

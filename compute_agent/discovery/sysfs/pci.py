@@ -130,7 +130,7 @@ def _function(machine: Machine, address: PciAddress, here: str, locality: Locali
         product_id=tree.hexadecimal(f"{here}/{PRODUCT}", 4),
         class_code=tree.hexadecimal(f"{here}/{CLASS}", 6),
         numa_node=locality.of(here),
-        bridges=() if is_vf else _bridges(tree.link(here) or ""),
+        bridges=() if is_vf else bridges(tree.link(here) or ""),
         physfn=_physfn(machine, here) if is_vf else None,
         total_vfs=_total_vfs(machine, here) if TOTAL_VFS in entries else 0,
         vdpa=min((name for name in entries if _VDPA.fullmatch(name)), default=None),
@@ -138,18 +138,18 @@ def _function(machine: Machine, address: PciAddress, here: str, locality: Locali
     return PciFunction(device, entries)
 
 
-def _bridges(target: str) -> tuple[PciAddress, ...]:
-    """Return the functions between the device's root bus and the device, by its link.
+def bridges(target: str) -> tuple[PciAddress, ...]:
+    """Return the functions between the device's root bus and the device, by its path.
 
     Behind Intel VMD the root bus lies below a device of another one: what is above it is no bridge.
     """
-    bridges: list[PciAddress] = []
+    above: list[PciAddress] = []
     for part in target.split("/")[:-1]:
         if part.startswith(ROOT_BUS):
-            bridges.clear()
+            above.clear()
         elif is_pci_address(part):
-            bridges.append(PciAddress(part))
-    return tuple(bridges)
+            above.append(PciAddress(part))
+    return tuple(above)
 
 
 def _total_vfs(machine: Machine, here: str) -> int:

@@ -46,6 +46,13 @@ def test_a_pf_has_its_ids_its_cell_its_driver_and_its_vfs_in_order() -> None:
     assert pf.physfn is None
 
 
+def test_a_function_names_the_bridges_above_it() -> None:
+    xml = pci("0000:81:00.0")
+    path = "<path>/sys/devices/pci0000:7e/0000:7e:02.0/0000:80:01.0/0000:81:00.0</path>"
+    device = pci_device(xml.replace("</name>", f"</name>{path}", 1))
+    assert device.bridges == ("0000:7e:02.0", "0000:80:01.0")
+
+
 def test_a_vf_names_its_pf() -> None:
     details = f"<capability type='phys_function'>{address('0000:81:00.0')}</capability>"
     assert pci_device(pci("0000:81:02.0", details)).physfn == "0000:81:00.0"
