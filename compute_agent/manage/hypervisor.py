@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qs, urlsplit
 
 from compute_agent import errors
-from compute_agent.discovery.errors import CallFailed
+from compute_agent.discovery.errors import CallFailed, DiscoveryError
 from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
+from compute_agent.virt.libvirt.guest_cpu import cpu_caveats
 from compute_agent.virt.libvirt.versions import version
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def examine_hypervisor(driver: LibvirtDriver) -> Iterator[Diagnosis]:
     )
     yield Diagnosis(Level.FINE, "libvirt", text)
     yield from _kind_of_guests(driver, reading)
+    yield from _guest_cpus(driver, reading)
     yield from _emulated_tpms(driver, reading)
     if driver.settings.is_local:
         yield from _modules(driver)
@@ -143,6 +145,17 @@ def _why_no_kvm(driver: LibvirtDriver) -> str:
             "or kvm_amd"
         )
     return "There is no /dev/kvm: load the module kvm_intel or kvm_amd"
+
+
+def _guest_cpus(driver: LibvirtDriver, reading: HypervisorReading) -> Iterator[Diagnosis]:
+    options = driver.settings.guest_cpu
+    try:
+        caveats = list(cpu_caveats(driver.connection, options, reading.capabilities))
+    except DiscoveryError as error:
+        yield Diagnosis(Level.ERROR, "libvirt", why_unreachable(driver.settings.uri, str(error)))
+        return
+    for caveat in caveats:
+        yield Diagnosis(Level.WARNING, "CPU of guests", caveat)
 
 
 def _emulated_tpms(driver: LibvirtDriver, reading: HypervisorReading) -> Iterator[Diagnosis]:

@@ -142,7 +142,7 @@ def unfit_models(
 
     :raises HypervisorUnreachable: there is no answer now.
     """
-    if options.virt_type != "kvm":
+    if options.virt_type != "kvm" or not options.models:
         return ()
     models, _unknown = spelled(options.models, known_models(connection, host.arch))
     return tuple(model for model in models if _unfit(connection, host.arch, model))

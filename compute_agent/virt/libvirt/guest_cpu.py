@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from oslo_config import cfg
@@ -18,6 +19,9 @@ LOG = log.getLogger(__name__)
 
 CPU_CHOOSING: Final = ("kvm", "qemu")
 """Kinds of guests whose CPU can be chosen."""
+
+TEST_KINDS: Final = {"test"}
+"""Kinds of guests of libvirt's test driver, which pretends to run any."""
 
 _FLAG: Final = re.compile(r"(?P<sign>[+-]?)(?P<name>[a-z0-9][a-z0-9_.-]*)")
 
@@ -67,34 +71,53 @@ def check_guest_cpu(
     :raises InvalidConfiguration: libvirt does not know a model; names those it knows.
     :raises DiscoveryError: there is no answer now.
     """
-    known = cpu_features.known_models(connection, host.arch)
+    if options.models:
+        _check_models(connection, options, host.arch)
+    for caveat in cpu_caveats(connection, options, host):
+        LOG.warning("%s.", caveat)
+    kinds = {
+        kind
+        for emulator in host.emulators
+        if emulator.arch == host.arch
+        for kind in emulator.virt_types
+    }
+    if options.virt_type not in kinds and kinds != TEST_KINDS:
+        LOG.warning(
+            "[libvirt]virt_type = %s, and the hypervisor runs no such %s guests, only %s. For kvm, "
+            "check that /dev/kvm exists and that the user of QEMU may open it.",
+            options.virt_type,
+            host.arch,
+            ", ".join(sorted(kinds)) or "none",
+        )
+
+
+def _check_models(connection: Connection, options: GuestCpuOptions, arch: str) -> None:
+    known = cpu_features.known_models(connection, arch)
     _models, unknown = cpu_features.spelled(options.models, known)
     if unknown:
         raise errors.InvalidConfiguration(
             f"[libvirt]cpu_models names {', '.join(unknown)}, which libvirt does not know for "
-            f"{host.arch}. It knows {', '.join(known)}."
+            f"{arch}. It knows {', '.join(known)}."
         )
+
+
+def cpu_caveats(
+    connection: Connection, options: GuestCpuOptions, host: HostCapabilities
+) -> Iterator[str]:
+    """Yield a sentence for each CPU with which libvirt would start no guest on this host.
+
+    :raises DiscoveryError: there is no answer now.
+    """
     for model in cpu_features.unfit_models(connection, options, host):
-        LOG.warning(
-            "[libvirt]cpu_models names %s, and the CPU of this host (%s) lacks features of it: "
-            "libvirt will start no guest with this model here. Its traits are reported anyway; "
-            "remove it from cpu_models.",
-            model,
-            host.model or host.arch,
-        )
-    own_emulators = [emulator for emulator in host.emulators if emulator.arch == host.arch]
-    if own_emulators and not any(options.virt_type in e.virt_types for e in own_emulators):
-        LOG.warning(
-            "[libvirt]virt_type = %s, and the hypervisor has no such %s guests, only %s. For kvm, "
-            "check that /dev/kvm exists and that the user of libvirt may open it.",
-            options.virt_type,
-            host.arch,
-            ", ".join(sorted({kind for e in own_emulators for kind in e.virt_types})) or "none",
+        yield (
+            f"[libvirt]cpu_models names {model}, and the CPU of this host "
+            f"({host.model or host.arch}) lacks features of it: libvirt starts no guest with this "
+            "model here, and its traits are reported anyway; remove it from cpu_models"
         )
     if options.virt_type == "qemu" and options.mode == "host-passthrough":
-        LOG.warning(
+        yield (
             "[libvirt]cpu_mode = host-passthrough needs virt_type = kvm: libvirt starts no "
-            "emulated guest with it. The traits are those of host-model; set cpu_mode to that."
+            "emulated guest with it, and the traits are those of host-model; set cpu_mode to that"
         )
 
 

@@ -18,7 +18,7 @@ from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import HostCapabilities
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.libvirt.driver import LibvirtDriver
-from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu
+from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu, cpu_caveats
 from tests.data.machines import make
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
 
@@ -152,17 +152,19 @@ def test_an_unknown_model_is_refused_with_the_names_of_known_ones(libvirtd: Libv
 
 
 def test_a_model_that_the_host_cannot_run_is_warned_of(
-    libvirtd: Libvirtd, caplog: pytest.LogCaptureFixture
+    libvirtd: Libvirtd,
 ) -> None:
     connection = Connection(libvirtd.uri)
     host = host_of(connection)
     # no CPU is of both vendors' newest kinds
     options = GuestCpuOptions("kvm", "custom", ("Snowridge", "Opteron_G5"))
     unfit = cpu_features.unfit_models(connection, options, host)
-    check_guest_cpu(connection, options, host)
+    caveats = list(cpu_caveats(connection, options, host))
     connection.close()
     assert unfit
-    assert all(model in caplog.text for model in unfit)
+    assert [caveat.partition(",")[0] for caveat in caveats] == [
+        f"[libvirt]cpu_models names {model}" for model in unfit
+    ]
 
 
 def test_each_machine_type_with_an_alias_is_asked_about(libvirtd: Libvirtd) -> None:

@@ -134,3 +134,12 @@ def test_a_model_of_cpu_that_libvirt_does_not_know_is_an_error(
         connection_uri=libvirtd.uri, virt_type="qemu", cpu_mode="custom", cpu_models="Westmore"
     )
     assert "[libvirt]cpu_models names Westmore" in found["error", "configuration"]["text"]
+
+
+def test_a_cpu_that_emulated_guests_cannot_have_is_a_warning(
+    libvirtd: Libvirtd, doctor: Doctor
+) -> None:
+    options = {"connection_uri": libvirtd.uri, "virt_type": "qemu"}
+    found = doctor(cpu_mode="host-passthrough", **options)
+    assert "needs virt_type = kvm" in found["warning", "CPU of guests"]["text"]
+    assert ("warning", "CPU of guests") not in doctor(cpu_mode="host-model", **options)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from compute_agent import errors
+from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
-from compute_agent.virt.libvirt.guest_cpu import guest_cpu_options
+from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu, guest_cpu_options
 from tests.unit.virt.conftest import MakeConf
+
+from .readings import hypervisor
 
 
 def test_without_options_the_host_decides(make_conf: MakeConf) -> None:
@@ -63,3 +66,22 @@ def test_flags_that_no_guest_gets_are_warned_of(
 def test_a_way_to_keep_secrets_of_tpms_is_one_of_three(make_conf: MakeConf) -> None:
     with pytest.raises(errors.InvalidConfiguration, match="supported_tpm_secret_security"):
         make_conf("[libvirt]\nsupported_tpm_secret_security = user, cloud")
+
+
+def test_guests_that_the_hypervisor_does_not_run_are_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    host = hypervisor().capabilities
+    check_guest_cpu(Connection("written:///"), GuestCpuOptions("lxc"), host)
+    [record] = caplog.records
+    assert "only kvm, qemu" in record.getMessage()
+
+
+def test_emulated_guests_cannot_have_the_cpu_of_the_host(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    host = hypervisor().capabilities
+    options = GuestCpuOptions("qemu", "host-passthrough")
+    check_guest_cpu(Connection("written:///"), options, host)
+    [record] = caplog.records
+    assert "needs virt_type = kvm" in record.getMessage()
