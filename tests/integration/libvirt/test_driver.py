@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import libvirt
 import pytest
 from oslo_config import cfg
 
@@ -14,6 +15,7 @@ from compute_agent.conf import new_config
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.libvirt.driver import LibvirtDriver
 from tests.data.archive import unpack
+from tests.data.machines import make
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
 from tests.fixtures.stand_ins import StandIn
 
@@ -156,3 +158,26 @@ def test_a_hypervisor_that_is_away_is_waited_for(make_conf: MakeConf, tmp_path: 
     with pytest.raises(errors.VirtDriverNotReady, match="cannot connect to libvirt"):
         driver.init_host("service1")
     driver.cleanup_host("service1")
+
+
+def test_a_hypervisor_of_containers_is_described_without_anything_of_qemu(
+    libvirt_run_directory: Path, tmp_path: Path, make_conf: MakeConf
+) -> None:
+    with running_libvirtd(libvirt_run_directory, make("two-sockets", tmp_path)) as daemon:
+        uri = daemon.uri.replace("qemu+unix", "lxc+unix")
+        try:
+            libvirt.open(uri).close()
+        except libvirt.libvirtError:
+            pytest.skip("libvirt has no LXC (Debian package: libvirt-daemon-driver-lxc)")
+        nested = "[compute]\nenable_numa_reporting_to_placement = True\n"
+        options = f"virt_type = lxc\nconnection_uri = {uri}\n"
+        driver = LibvirtDriver(make_conf(options, of(daemon) + nested))
+        driver.init_host("service1")
+        tree = tree_of(driver)
+        (node,) = driver.get_available_nodes()
+        assert tree.data(f"{node}_NUMA1").inventory["VCPU"]["total"] == 8
+        assert tree.data(f"{node}_0000:17:00.0").inventory["SRIOV_NET_VF"]["total"] == 8
+        facts = driver.get_available_resource(node)
+        assert facts["hypervisor_type"] == "LXC"
+        assert ("x86_64", "lxc", "exe") in facts["supported_instances"]
+        driver.cleanup_host("service1")
