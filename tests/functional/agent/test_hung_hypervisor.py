@@ -52,7 +52,7 @@ def agent(
     daemon: Libvirtd,
     metrics_port: int,
 ) -> AgentProcess:
-    """Make an agent of that daemon, with a deadline of a second."""
+    """Make an agent of that daemon."""
     return new_agent(
         placement.url,
         DEFAULT={
@@ -60,13 +60,22 @@ def agent(
             "update_resources_interval": 3600,
         },
         libvirt={"connection_uri": daemon.uri, "virt_type": "qemu"},
-        compute_agent={"metrics_bind": f"127.0.0.1:{metrics_port}", "call_timeout": 1},
+        compute_agent={"metrics_bind": f"127.0.0.1:{metrics_port}"},
     )
 
 
 @pytest.fixture
 def reported(agent: AgentProcess) -> AgentProcess:
     """Start the agent and wait for its first pass."""
+    agent.start()
+    agent.started()
+    return agent
+
+
+@pytest.fixture
+def impatient(agent: AgentProcess) -> AgentProcess:
+    """Start the agent with a deadline of a second, and wait for its first pass."""
+    agent.configure(compute_agent={"call_timeout": 1})
     agent.start()
     agent.started()
     return agent
@@ -95,52 +104,52 @@ def is_disabled(placement: PlacementProcess, agent: AgentProcess) -> bool:
 
 
 def test_a_call_that_hangs_is_named_by_status_metrics_and_the_failed_pass(
-    reported: AgentProcess, daemon: Libvirtd, metrics_port: int
+    impatient: AgentProcess, daemon: Libvirtd, metrics_port: int
 ) -> None:
     daemon.pause()
-    ask_for_a_pass(reported)
-    [call, *_] = eventually(lambda: hung_calls(reported), "a call that hangs")
+    ask_for_a_pass(impatient)
+    [call, *_] = eventually(lambda: hung_calls(impatient), "a call that hangs")
     assert call["source"] == f"libvirt at {daemon.uri}"
     assert call["since"].startswith("20")
 
-    text = reported.run("status")
+    text = impatient.run("status")
     assert f"hangs      libvirt at {daemon.uri}: {call['call']}, since 20" in text.stdout
     metrics = read_url(f"http://127.0.0.1:{metrics_port}/metrics")
     assert "compute_agent_hung_calls 0.0" not in metrics
     assert f'call="{call["call"]}",source="libvirt at {daemon.uri}"' in metrics
 
-    found = eventually(lambda: trouble(reported), "a pass that failed")
+    found = eventually(lambda: trouble(impatient), "a pass that failed")
     assert found["what"] == "the driver is not ready"
     assert f"{call['call']} has not returned since 20" in found["message"]
 
 
-def test_commands_answer_while_a_call_hangs(reported: AgentProcess, daemon: Libvirtd) -> None:
+def test_commands_answer_while_a_call_hangs(impatient: AgentProcess, daemon: Libvirtd) -> None:
     daemon.pause()
-    ask_for_a_pass(reported)
-    eventually(lambda: hung_calls(reported), "a call that hangs")
+    ask_for_a_pass(impatient)
+    eventually(lambda: hung_calls(impatient), "a call that hangs")
     began = time.monotonic()
-    assert reported.report()["trouble"]["what"] == "the driver is not ready"
-    assert reported.ask("claims") == []
-    assert reported.run("status", "--json").returncode == 0
+    assert impatient.report()["trouble"]["what"] == "the driver is not ready"
+    assert impatient.ask("claims") == []
+    assert impatient.run("status", "--json").returncode == 0
     for command in ("plan", "show"):
-        asked = reported.run(command)
+        asked = impatient.run(command)
         assert asked.returncode == 4
         assert "has not returned since" in asked.stderr
     assert time.monotonic() - began < 2 * SOON
 
 
 def test_a_host_whose_hypervisor_hangs_is_disabled_until_it_answers(
-    reported: AgentProcess, daemon: Libvirtd, placement: PlacementProcess
+    impatient: AgentProcess, daemon: Libvirtd, placement: PlacementProcess
 ) -> None:
-    assert not is_disabled(placement, reported)
+    assert not is_disabled(placement, impatient)
     daemon.pause()
-    ask_for_a_pass(reported)
-    eventually(lambda: is_disabled(placement, reported), "disabled while it hangs")
-    assert reported.node()["disabled_reason"].startswith("AUTO: ")
+    ask_for_a_pass(impatient)
+    eventually(lambda: is_disabled(placement, impatient), "disabled while it hangs")
+    assert impatient.node()["disabled_reason"].startswith("AUTO: ")
     daemon.resume()
-    eventually(lambda: not is_disabled(placement, reported), "enabled when it answers again")
-    assert hung_calls(reported) == []
-    assert trouble(reported) is None
+    eventually(lambda: not is_disabled(placement, impatient), "enabled when it answers again")
+    assert hung_calls(impatient) == []
+    assert trouble(impatient) is None
 
 
 def test_an_agent_ends_in_its_normal_time_while_a_call_hangs(

@@ -185,8 +185,14 @@ def test_the_step_that_hangs_is_named(hanging: Hanging) -> None:
 
 
 def test_each_step_has_the_whole_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [1000.0]
-    monkeypatch.setattr(bounded_calls.time, "monotonic", lambda: now[0])
+    now, looked, caller = [1000.0], threading.Event(), threading.get_ident()
+
+    def clock() -> float:
+        if threading.get_ident() == caller:
+            looked.set()
+        return now[0]
+
+    monkeypatch.setattr(bounded_calls.time, "monotonic", clock)
     monkeypatch.setattr(bounded_calls, "NOTICEABLE", 60.0)
     calls = BoundedCalls("this machine", 60.0)
 
@@ -194,8 +200,9 @@ def test_each_step_has_the_whole_deadline(monkeypatch: pytest.MonkeyPatch) -> No
         for number in range(5):
             step(f"file {number}")
             now[0] += 59.0
-            calls.stop_waiting()  # its deadline stays, but the caller looks at the time
-            step(f"file {number}, second part")
+            looked.clear()
+            calls.stop_waiting()  # the deadline stays, and the caller looks at the clock
+            assert looked.wait(PATIENCE)
         return "all"
 
     assert calls.run("look", look) == "all"
