@@ -72,9 +72,10 @@ def holdings(
 def _floating_cpus(guest: Guest, own: Collection[int], online: Collection[int]) -> tuple[int, ...]:
     if not guest.running:
         return ()
-    pins = dict(guest.vcpu_pins)
     cpus: set[int] = set()
-    for vcpu in range(guest.vcpus):
+    for vcpu, pin in guest.vcpu_pins:
         if vcpu not in own:
-            cpus.update(pins.get(vcpu) or guest.cpuset or online)
+            cpus.update(pin)
+    if len(guest.vcpu_pins) < guest.vcpus:
+        cpus.update(guest.cpuset or online)
     return tuple(sorted(cpus))

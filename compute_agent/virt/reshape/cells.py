@@ -210,23 +210,25 @@ class _Pools:
         return {**others, kind: memory // step}
 
     def _place(self, amounts: Amounts, devices: InstanceDevices) -> dict[int, dict[str, int]]:
-        """Weights by cell: cells of the guest as configured, else cells of its pinned CPUs."""
+        """Weights by cell: its CPUs are where they are, the rest is in the cells of the guest."""
         place: dict[int, dict[str, int]] = {}
-        if devices.cells:
-            for cell_use in devices.cells:
-                if cell_use.cell not in self._provider_of:
-                    continue
-                weights = place.setdefault(self._provider_of[cell_use.cell], {})
-                for kind in amounts:
-                    cpus = kind in ("VCPU", "PCPU")
-                    weight = cell_use.vcpus if cpus else cell_use.memory_mib
-                    weights[kind] = weights.get(kind, 0) + weight
-            return place
+
+        def add(cell: int, kind: str, weight: int) -> None:
+            weights = place.setdefault(cell, {})
+            weights[kind] = weights.get(kind, 0) + weight
+
         for cpu in devices.pinned_cpus:
             if cpu in self._home:
-                weights = place.setdefault(self._home[cpu], {})
-                for kind in ("VCPU", "PCPU"):
-                    weights[kind] = weights.get(kind, 0) + 1
+                for kind in ("PCPU",) if devices.cells else ("VCPU", "PCPU"):
+                    add(self._home[cpu], kind, 1)
+        for cell_use in devices.cells:
+            if cell_use.cell not in self._provider_of:
+                continue
+            for kind in amounts:
+                if kind == "VCPU" or (kind == "PCPU" and not devices.pinned_cpus):
+                    add(self._provider_of[cell_use.cell], kind, cell_use.vcpus)
+                elif kind != "PCPU":
+                    add(self._provider_of[cell_use.cell], kind, cell_use.memory_mib)
         return place
 
     def _capacity(self, unit: Unit) -> int:

@@ -229,6 +229,74 @@ def test_a_function_that_a_stopped_guest_has_is_given_to_nobody_else(
         assert [unit["name"] for unit in claimed["units"]] == [functions[1]]
 
 
+@pytest.fixture
+def mdev() -> str:
+    return new_uuid()
+
+
+@pytest.fixture
+def gpu_host(libvirt_run_directory: Path, tmp_path: Path, mdev: str) -> Iterator[Host]:
+    """A host of two sockets, with a mediated device on a GPU of the second."""
+    machine = two_sockets()
+    machine.mdev("0000:82:00.0", mdev, "nvidia-222", iommu_group=900)
+    path = machine.write(tmp_path / "machine")
+    with hypervisor_host(libvirt_run_directory, tmp_path, path) as of_the_test:
+        yield of_the_test
+
+
+def test_a_guest_without_allocations_gets_its_vgpu_on_the_gpu_that_it_has(
+    gpu_host: Host,
+    agent_on: Callable[[Host], AgentProcess],
+    placement: PlacementProcess,
+    tmp_path: Path,
+    mdev: str,
+) -> None:
+    guest = gpu_host.define(on_cell(1), devices=mediated_device(mdev))
+    instances = tmp_path / "instances"
+    write_instances(
+        instances,
+        {
+            "uuid": guest,
+            "host": gpu_host.name,
+            "project_id": "a-project",
+            "user_id": "a-user",
+            "flavor": {**FLAVOR, "extra_specs": {"resources:VGPU": "1"}},
+        },
+    )
+    agent = agent_on(gpu_host)
+    agent.configure(
+        devices={"enabled_mdev_types": "nvidia-222"},
+        compute_agent={
+            **AUDIT,
+            "instance_source": "file",
+            "instance_file": instances,
+            "heal_missing": True,
+        },
+    )
+    with running(agent):
+        eventually(lambda: agent.report() and held(placement, gpu_host, guest), "it is healed")
+        assert held(placement, gpu_host, guest) == {
+            "_NUMA1": ON_CELL,
+            "_pci_0000_82_00_0": {"VGPU": 1},
+        }
+
+
+def test_the_place_of_a_mediated_device_without_a_claim_is_given_to_nobody_else(
+    gpu_host: Host,
+    agent_on: Callable[[Host], AgentProcess],
+    placement: PlacementProcess,
+    mdev: str,
+) -> None:
+    gpu_host.define(devices=mediated_device(mdev))
+    agent = agent_on(gpu_host)
+    agent.configure(devices={"enabled_mdev_types": "nvidia-222"})
+    newcomer = new_uuid()
+    with running(agent):
+        claim(placement, provider(placement, gpu_host, "_pci_0000_82_00_0"), {"VGPU": 1}, newcomer)
+        claimed = agent.ask("instance_claim", spec={"instance_uuid": newcomer})
+        assert [unit["name"] for unit in claimed["units"]] == ["0000:82:00.0/1"]
+
+
 def test_a_start_with_cpu_sets_that_do_not_fit_the_guests_names_them_and_their_cpus(
     agent: AgentProcess, host: Host
 ) -> None:
@@ -244,19 +312,14 @@ def test_a_start_with_cpu_sets_that_do_not_fit_the_guests_names_them_and_their_c
 
 
 def test_a_start_without_the_type_of_a_mediated_device_that_a_guest_has_is_refused(
-    libvirt_run_directory: Path, tmp_path: Path, agent_on: Callable[[Host], AgentProcess]
+    gpu_host: Host, agent_on: Callable[[Host], AgentProcess], mdev: str
 ) -> None:
-    device, machine = new_uuid(), two_sockets()
-    machine.mdev("0000:18:00.0", device, "nvidia-222", iommu_group=900)
-    with hypervisor_host(
-        libvirt_run_directory, tmp_path, machine.write(tmp_path / "machine")
-    ) as host:
-        guest = host.define(devices=mediated_device(device))
-        agent = agent_on(host)
-        agent.configure(devices={"enabled_mdev_types": "nvidia-230"})
-        agent.start()
-        assert agent.ended() == 1
-        assert f"guest {guest} holds a mediated device of type nvidia-222" in agent.logged()
-        agent.configure(devices={"enabled_mdev_types": "nvidia-222"})
-        with running(agent):
-            assert agent.stop(signal.SIGTERM) == 0
+    guest = gpu_host.define(devices=mediated_device(mdev))
+    agent = agent_on(gpu_host)
+    agent.configure(devices={"enabled_mdev_types": "nvidia-230"})
+    agent.start()
+    assert agent.ended() == 1
+    assert f"guest {guest} holds a mediated device of type nvidia-222" in agent.logged()
+    agent.configure(devices={"enabled_mdev_types": "nvidia-222"})
+    with running(agent):
+        assert agent.stop(signal.SIGTERM) == 0

@@ -191,3 +191,15 @@ def test_a_custom_class_of_the_root_becomes_the_standard_one_and_goes_to_the_cel
     assert "CUSTOM_PCPU" not in host.tree().data(host.name).inventory
     host.passes(f"{NESTED}{sets}")
     assert host.held(own) == {"_NUMA1": {"PCPU": 2, "MEMORY_MB": 32}}
+
+
+def test_cpus_and_memory_of_a_guest_on_different_cells_go_each_to_its_own(
+    host_on: MakeHost, tmp_path: Path
+) -> None:
+    host = host_on(make("two-cells", tmp_path))
+    torn = host.define(pinned(12, 13), on_cell(0))
+    sets = "cpu_shared_set = 0-7\ncpu_dedicated_set = 8-15\n"
+    host.passes(f"[compute]\n{sets}")
+    host.claim(torn, {"": {"PCPU": 2, "MEMORY_MB": 32}})
+    host.passes(f"{NESTED}{sets}")
+    assert host.held(torn) == {"_NUMA0": {"MEMORY_MB": 32}, "_NUMA1": {"PCPU": 2}}
