@@ -2,7 +2,8 @@
 
     DIR/sys/...            the files and links below /sys that discovery or libvirt read
     DIR/proc/...           likewise below /proc
-    DIR/capture.json       what is in neither: host name, disk, NVML; and what could not be read
+    DIR/capture.json       what is in neither: host name, disk, NVML, persistent memory; and what could
+                           not be read
 
 It takes more than today's discovery reads, so that a capture in a bug report still serves when more
 is read. It writes no memory, no configuration of software and no data of guests, but does hold
@@ -17,9 +18,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from compute_agent.discovery import pmem
 from compute_agent.discovery.disk import DiskSource, measured
 from compute_agent.discovery.errors import FactMalformed, FactUnreadable
-from compute_agent.discovery.facts import DiskStore, HostTopology
+from compute_agent.discovery.facts import DiskStore, HostTopology, PmemNamespace
 from compute_agent.discovery.nvml.facts import NvmlGpu
 from compute_agent.discovery.nvml.recorded import RecordedGpus, from_json, to_json
 from compute_agent.discovery.sysfs.reader import NO_VALUE, PROCFS, SYSFS, read_file
@@ -85,8 +87,11 @@ def capture(
     disk_source: DiskSource | None = None,
     hostname: str | None = None,
     gpu_source: GpuSource | None = None,
+    with_pmem: bool = False,
 ) -> Path:
     """Write the machine below `directory`, which must be empty or new; returns it.
+
+    `with_pmem`: ask ndctl for the namespaces of persistent memory as well.
 
     What cannot be read is left out and listed in capture.json.
     Raises FileExistsError when `directory` holds anything, OSError when it cannot be written.
@@ -102,6 +107,7 @@ def capture(
         copy.tree(f"{procfs_root}/{name}", directory / "proc" / name, limit=1 << 22)
     reading = gpu_source.read() if gpu_source else None
     found_disk, reason = measured(disk_source) if disk_source else (None, None)
+    namespaces, pmem_fault = pmem.listed() if with_pmem else (None, None)
     _write_description(
         directory,
         {
@@ -109,7 +115,8 @@ def capture(
             "hostname": hostname,
             "disk": asdict(found_disk) if found_disk else None,
             "nvml": to_json(reading.gpus) if reading else [],
-            "unreadable": [*sorted(copy.unreadable), *([reason] if reason else [])],
+            "pmem": None if namespaces is None else [asdict(each) for each in namespaces],
+            "unreadable": [*sorted(copy.unreadable), *filter(None, (reason, pmem_fault))],
             "warnings": list(reading.warnings) if reading else [],
         },
     )
@@ -134,15 +141,17 @@ def replay(directory: Path, hostname: str | None = None, *, with_nvml: bool = Tr
     description = _read_description(directory)
     source = discovery_of(directory, with_nvml=with_nvml)
     topology = source.discover(hostname=hostname or description.get("hostname"))
-    recorded = description.get("disk")
-    if recorded is None:
-        return topology
+    disk, namespaces = description.get("disk"), description.get("pmem")
+    path = str(directory / DESCRIPTION)
     try:
-        store = DiskStore(str(recorded["path"]), int(recorded["size_bytes"]))
+        store = disk and DiskStore(str(disk["path"]), int(disk["size_bytes"]))
     except (TypeError, KeyError, ValueError) as error:
-        path = str(directory / DESCRIPTION)
-        raise FactMalformed(path, repr(recorded), "disk: path and size_bytes") from error
-    return replace(topology, disk=store)
+        raise FactMalformed(path, repr(disk), "disk: path and size_bytes") from error
+    try:
+        found_pmem = None if namespaces is None else tuple(PmemNamespace(**e) for e in namespaces)
+    except TypeError as error:
+        raise FactMalformed(path, repr(namespaces), "pmem: namespaces") from error
+    return replace(topology, disk=store, pmem=found_pmem)
 
 
 def discovery_of(directory: Path, *, with_nvml: bool = True) -> Discovery:

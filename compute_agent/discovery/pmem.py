@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from compute_agent.discovery import program
-from compute_agent.discovery.errors import FactMalformed
+from compute_agent.discovery.errors import DiscoveryError, FactMalformed
 from compute_agent.discovery.facts import PmemNamespace
 
 COMMAND: Final = ("ndctl", "list", "-X")
@@ -29,6 +29,14 @@ def discover() -> tuple[PmemNamespace, ...]:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         output = f"the output of {shlex.join(COMMAND)}"
         raise FactMalformed(output, text, "a JSON list of namespaces") from error
+
+
+def listed() -> tuple[tuple[PmemNamespace, ...] | None, str | None]:
+    """Return the namespaces, or None and the reason."""
+    try:
+        return discover(), None
+    except DiscoveryError as error:
+        return None, str(error)
 
 
 def _namespaces(listed: list[dict[str, Any]]) -> Iterator[PmemNamespace]:

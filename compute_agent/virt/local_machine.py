@@ -129,10 +129,8 @@ class LocalMachine:
     def _with_pmem(self, topology: HostTopology) -> HostTopology:
         if not self._conf.libvirt.pmem_namespaces:
             return topology
-        try:
-            return replace(topology, pmem=pmem.discover())
-        except DiscoveryError as error:
-            return replace(topology, pmem_fault=str(error))
+        namespaces, fault = pmem.listed()
+        return replace(topology, pmem=namespaces, pmem_fault=fault)
 
 
 def size_on_disk(directory: str) -> int:

@@ -32,6 +32,7 @@ def run(conf: cfg.ConfigOpts, directory: str) -> int:
             disk_source=disk_source(conf),
             hostname=socket.getfqdn(),
             gpu_source=_nvml(conf),
+            with_pmem=bool(conf.libvirt.pmem_namespaces),
         )
     except FileExistsError as error:
         raise errors.InvalidConfiguration(f"{error}.") from error

@@ -76,7 +76,7 @@ def lay_out_pmem(topology: HostTopology, labels: tuple[PmemLabel, ...]) -> PmemL
         return PmemLayout({}, {}, ())
     if topology.pmem is None:
         there = {namespace for label in labels for namespace in label.namespaces}
-        why = topology.pmem_fault or "this driver does not look for them"
+        why = topology.pmem_fault or "nothing looked for them"
         faults = [f"{_OPTION} cannot be compared with the namespaces of this machine: {why}"]
     else:
         listed = {namespace.name: namespace for namespace in topology.pmem}

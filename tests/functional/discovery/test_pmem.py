@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from compute_agent.discovery import pmem
+from compute_agent.discovery.capture import capture, replay
 from compute_agent.discovery.errors import FactMalformed, ProgramFailed
 from compute_agent.discovery.facts import PmemNamespace
 from tests.fixtures.stand_ins import StandIn
@@ -75,3 +77,17 @@ def test_odd_output_of_ndctl_is_an_error(stand_in: StandIn, text: str) -> None:
 def test_a_missing_ndctl_is_an_error(stand_in: StandIn) -> None:
     with pytest.raises(ProgramFailed, match="ndctl list -X failed: No such file"):
         pmem.discover()
+
+
+def test_namespaces_are_captured_and_replayed(stand_in: StandIn, tmp_path: Path) -> None:
+    stand_in("ndctl", json.dumps([DEVDAX, OLDER]))
+    sysfs, procfs = "tests/data/two-cells/sys", "tests/data/two-cells/proc"
+    capture(tmp_path / "copy", sysfs_root=sysfs, procfs_root=procfs, with_pmem=True)
+    assert replay(tmp_path / "copy").pmem == pmem.discover()
+
+
+def test_a_capture_without_ndctl_says_so(stand_in: StandIn, tmp_path: Path) -> None:
+    sysfs, procfs = "tests/data/two-cells/sys", "tests/data/two-cells/proc"
+    capture(tmp_path / "copy", sysfs_root=sysfs, procfs_root=procfs, with_pmem=True)
+    assert "ndctl list -X failed" in (tmp_path / "copy" / "capture.json").read_text()
+    assert replay(tmp_path / "copy").pmem is None

@@ -181,3 +181,40 @@ def test_a_hypervisor_of_containers_is_described_without_anything_of_qemu(
         assert facts["hypervisor_type"] == "LXC"
         assert ("x86_64", "lxc", "exe") in facts["supported_instances"]
         driver.cleanup_host("service1")
+
+
+def test_a_guest_with_persistent_memory_that_no_label_has_ends_the_start(
+    libvirtd: Libvirtd, make_conf: MakeConf, stand_in: StandIn
+) -> None:
+    """No test has the memory: a stand-in prints what ndctl does, and the guest is never started."""
+    uuid = "0d5a2e31-6f0c-4a53-9a4b-1a1c2d3e4f50"
+    neighbour = libvirt.open(libvirtd.uri)
+    neighbour.defineXML(
+        f"<domain type='qemu'><name>{uuid}</name><uuid>{uuid}</uuid>"
+        "<maxMemory slots='4' unit='MiB'>4096</maxMemory><memory unit='MiB'>64</memory>"
+        "<vcpu>1</vcpu><os><type arch='x86_64' machine='q35'>hvm</type></os>"
+        "<cpu><numa><cell id='0' cpus='0' memory='64' unit='MiB'/></numa></cpu><devices>"
+        "<memory model='nvdimm' access='shared'><source><path>/dev/dax1.0</path>"
+        "<alignsize unit='KiB'>2048</alignsize><pmem/></source>"
+        "<target><size unit='MiB'>1024</size><node>0</node><label><size unit='KiB'>128</size>"
+        "</label></target></memory></devices></domain>"
+    )
+    neighbour.close()
+    stand_in(
+        "ndctl",
+        '[{"name": "ns0", "size": 1073741824, "chardev": "dax0.0", "align": 2097152},'
+        ' {"name": "ns1", "size": 1073741824, "chardev": "dax1.0", "align": 2097152}]',
+    )
+    with_both = f"{on(libvirtd)}pmem_namespaces = 1GB:ns0|ns1\n"
+    driver = LibvirtDriver(make_conf(with_both))
+    driver.init_host("service1")
+    devices = driver.get_instance_devices(uuid)
+    assert devices is not None
+    assert devices.pmem == ("ns1",)
+    root = tree_of(driver).data(ROOT)
+    assert root.inventory["CUSTOM_PMEM_NAMESPACE_1GB"]["total"] == 2
+    driver.cleanup_host("service1")
+    without = LibvirtDriver(make_conf(f"{on(libvirtd)}pmem_namespaces = 1GB:ns0\n"))
+    with pytest.raises(errors.InvalidConfiguration, match=f"guest {uuid} holds .* memory ns1"):
+        without.init_host("service1")
+    without.cleanup_host("service1")
