@@ -6,10 +6,12 @@ import json
 import shutil
 from pathlib import Path
 
+import os_traits
 import pytest
 
 from compute_agent import errors
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderTree
+from compute_agent.tracker import agent_traits
 from compute_agent.virt.host import HostDriver
 from compute_agent.virt.host.driver import kernel_version
 from compute_agent.virt.local_machine import size_on_disk
@@ -274,3 +276,19 @@ def test_a_pool_that_a_provider_shares_is_not_warned_of(make_conf: MakeConf) -> 
     driver.update_provider_tree(tree, "host1")
     assert "DISK_GB" not in tree.data("host1").inventory
     assert driver.caveats("host1") == ()
+
+
+@pytest.mark.parametrize("layout", [CAPTURED, NESTED], ids=["flat", "nested"])
+def test_a_takeover_leaves_every_capability_that_the_driver_does_not_know(
+    make_conf: MakeConf, layout: str
+) -> None:
+    driver = HostDriver(make_conf(layout))
+    tree = ProviderTree()
+    tree.new_root("host1", ROOT, 1)
+    before = {trait for trait in os_traits.get_traits() if trait.startswith("COMPUTE_")}
+    tree.add_traits(ROOT, *before)
+    driver.update_provider_tree(tree, "host1")
+    agent_traits.synchronise(
+        tree, ROOT, capabilities=driver.capabilities_as_traits(), enabled=True, owned={ROOT}
+    )
+    assert before - tree.data(ROOT).traits == {"COMPUTE_STATUS_DISABLED"}
