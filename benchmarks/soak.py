@@ -1,5 +1,7 @@
 """Does an agent grow? A day's passes and more in a few minutes, on the real daemon.
 
+Once with a driver that makes its machine up, and once with libvirt and a host that has 20 guests.
+
 The daemon is asked for pass after pass over its status socket, while somebody else claims on its
 providers, frees again, and overwrites what it reported, so that passes read, write and conflict.
 """
@@ -25,8 +27,14 @@ from benchmarks.client import Client
 from benchmarks.servers import START_SECONDS, Server, ours
 from compute_agent import errors
 from compute_agent.agent import local_socket
+from tests.data import machines
+from tests.fixtures.libvirtd import libvirtd_missing, running_libvirtd
 
 PASSES = 10_000
+GUESTS = 20
+LIBVIRT_MIB = 70
+"""How large an agent with libvirt may become."""
+
 PASSES_A_DAY = 1440
 SAMPLES = 20
 CLAIM_EVERY = 10
@@ -51,19 +59,54 @@ class Sample:
     """Mean wall time of a pass since the last sample."""
 
 
+FAKE = """[DEFAULT]
+compute_driver = fake.FakeNumaDriver
+[fake]
+pfs_per_nic = 16
+"""
+
+
 @contextlib.contextmanager
-def daemon(directory: Path, server: Server, host: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`compute-agent run`, which makes no pass unless it is asked to."""
+def libvirt_host(directory: Path, name: str) -> Iterator[str]:
+    """A libvirtd with guests on a machine of two sockets; yields the agent's options."""
+    import libvirt
+
+    machine = machines.make("two-sockets", directory)
+    with running_libvirtd(directory, machine, name) as libvirtd:
+        connection = libvirt.open(libvirtd.uri)
+        for number in range(GUESTS):
+            connection.defineXML(
+                f"<domain type='qemu'><name>g{number}</name><memory unit='MiB'>64</memory>"
+                "<vcpu>2</vcpu><os><type arch='x86_64'>hvm</type></os></domain>"
+            )
+        connection.close()
+        yield (
+            "[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\n"
+            f"[libvirt]\nvirt_type = qemu\nconnection_uri = {libvirtd.uri}\n"
+            f"[host]\nsysfs_root = {libvirtd.machine}/sys\n"
+            f"procfs_root = {libvirtd.machine}/proc\n"
+            "[compute]\nenable_numa_reporting_to_placement = true\n"
+            "[devices]\nenabled_mdev_types = nvidia-231\n"
+        )
+
+
+@contextlib.contextmanager
+def daemon(
+    directory: Path, server: Server, host: str, driver: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`compute-agent run`, which makes no pass unless it is asked to.
+
+    :param driver: options of the driver, and which one it is.
+    """
     config = directory / "agent.conf"
     config.write_text(
-        f"[DEFAULT]\nhost = {host}\ncompute_driver = fake.FakeNumaDriver\n"
+        f"{driver}[DEFAULT]\nhost = {host}\n"
         f"state_path = {directory}/state\nupdate_resources_interval = -1\n"
         "periodic_fuzzy_delay = 0\n"
         f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
         "[compute]\nresource_provider_association_refresh = 1\n"
         f"provider_config_location = {directory}/none\n"
         "[compute_agent]\naudit_interval = 1\n"
-        "[fake]\npfs_per_nic = 16\n"
     )
     command = [str(Path(sys.executable).parent / "compute-agent"), "run"]
     with (
@@ -77,22 +120,23 @@ def daemon(directory: Path, server: Server, host: str) -> Iterator[subprocess.Po
         ) as process,
     ):
         try:
-            _wait_for_status(directory, process)
+            _wait_for_first_pass(directory, process)
             yield process
         finally:
             process.terminate()
 
 
-def _wait_for_status(directory: Path, process: subprocess.Popen[bytes]) -> None:
+def _wait_for_first_pass(directory: Path, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"the agent ended: {(directory / 'log').read_text()[-2000:]}")
         with contextlib.suppress(errors.ComputeAgentError):
-            local_socket.ask(_socket(directory), "report", START_SECONDS)
-            return
+            nodes = local_socket.ask(_socket(directory), "report", START_SECONDS)["nodes"]
+            if nodes and not any(node["startup"] for node in nodes):
+                return
         time.sleep(0.1)
-    raise RuntimeError(f"no status: {(directory / 'log').read_text()[-2000:]}")
+    raise RuntimeError(f"no first pass: {(directory / 'log').read_text()[-2000:]}")
 
 
 def _socket(directory: Path) -> Path:
@@ -122,11 +166,10 @@ class Others:
             self._client.must("PUT", path, inventories)
 
 
-def run(server: Server, directory: Path, passes: int) -> list[Sample]:
-    host = f"host-{uuid.uuid4().hex[:8]}"
+def run(server: Server, directory: Path, host: str, driver: str, passes: int) -> list[Sample]:
     directory.mkdir()
     samples = []
-    with daemon(directory, server, host) as process:
+    with daemon(directory, server, host, driver) as process:
         watched = psutil.Process(process.pid)
         others = Others(server, host)
         each = max(1, passes // SAMPLES)
@@ -161,12 +204,34 @@ def growth_a_day(samples: list[Sample]) -> float:
 def show(console: Console, quick: bool) -> bool:
     """Run and print; whether the agent stays as large as it is."""
     passes = PASSES // 2 if quick else PASSES
+    holds = True
     with (
         tempfile.TemporaryDirectory(prefix="soak-", dir=memory_directory()) as name,
         on_sqlite(ours, Path(name) / "ours") as server,
     ):
-        samples = run(server, Path(name) / "agent", passes)
-    table = Table(title=f"One daemon of 45 providers, {passes} passes ({passes / 1440:.1f} days)")
+        directory = Path(name)
+        host = f"host-{uuid.uuid4().hex[:8]}"
+        samples = run(server, directory / "fake", host, FAKE, passes)
+        holds &= _show(console, "One daemon of 45 providers", samples)
+        missing = libvirtd_missing()
+        if missing:
+            console.print(f"not with libvirt: {missing}")
+            return holds
+        host = f"host-{uuid.uuid4().hex[:8]}"
+        with libvirt_host(directory, host) as driver:
+            samples = run(server, directory / "libvirt", host, driver, passes)
+        holds &= _show(console, f"One daemon with libvirt and {GUESTS} guests", samples)
+    largest = max(sample.resident_mib for sample in samples)
+    light = largest <= LIBVIRT_MIB
+    console.print(
+        f"largest {largest:.1f} MiB, at most {LIBVIRT_MIB}: {'holds' if light else 'FAILS'}"
+    )
+    return holds and light
+
+
+def _show(console: Console, title: str, samples: list[Sample]) -> bool:
+    passes = samples[-1].passes
+    table = Table(title=f"{title}, {passes} passes ({passes / PASSES_A_DAY:.1f} days)")
     for heading in ("passes", "resident MiB", "threads", "open files", "ms per pass"):
         table.add_column(heading, justify="right")
     for sample in samples:
