@@ -16,6 +16,7 @@ from compute_agent.discovery.libvirt import capabilities, cpu_features, guest_ab
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.facts import HostCapabilities
+from compute_agent.discovery.topology import discover
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.virt.libvirt.driver import LibvirtDriver
 from compute_agent.virt.libvirt.guest_cpu import check_guest_cpu, cpu_caveats
@@ -286,3 +287,18 @@ def test_an_unknown_model_ends_the_start(
         make_driver(
             f"connection_uri = {libvirtd.uri}\ncpu_mode = custom\ncpu_models = Hasbeen, EPYC"
         )
+
+
+def test_cells_and_threads_of_a_server_are_what_the_kernel_shows(
+    libvirt_run_directory: Path, tmp_path: Path
+) -> None:
+    machine = make("two-cells", tmp_path)
+    with running_libvirtd(libvirt_run_directory, machine) as daemon:
+        connection = Connection(daemon.uri)
+        host = host_of(connection)
+        connection.close()
+    by_sysfs = discover(str(machine / "sys"), str(machine / "proc"))
+    assert len(host.cells) == 2
+    assert host.cells == by_sysfs.cells
+    assert host.cpus == by_sysfs.cpus
+    assert by_sysfs.hyperthreading
