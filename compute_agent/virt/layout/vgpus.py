@@ -90,13 +90,18 @@ def fitting(gpu: PhysicalGpu, offer: Offer, *, limited: bool) -> Offer:
         for _unit in range(count - counts[address]):
             waiting.append((turns[chosen.type_id], address))
             turns[chosen.type_id] += 1
+    full: set[str] = set()  # what does not fit once does not fit beside more
     for _turn, address in sorted(waiting):
         chosen = offer[address][0]
         most = chosen.max_instances if limited else None
-        if (most is None or taken[chosen.type_id] < most) and room.has_place_for(chosen.type_id):
-            room.put(chosen.type_id)
-            taken[chosen.type_id] += 1
-            counts[address] += 1
+        if chosen.type_id in full or (most is not None and taken[chosen.type_id] >= most):
+            continue
+        if not room.has_place_for(chosen.type_id):
+            full.add(chosen.type_id)
+            continue
+        room.put(chosen.type_id)
+        taken[chosen.type_id] += 1
+        counts[address] += 1
     return {address: (chosen, counts[address]) for address, (chosen, _count) in offer.items()}
 
 
