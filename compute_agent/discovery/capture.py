@@ -2,8 +2,8 @@
 
     DIR/sys/...            the files and links below /sys that discovery or libvirt read
     DIR/proc/...           likewise below /proc
-    DIR/capture.json       what is in neither: host name, disk, NVML, persistent memory; and what could
-                           not be read
+    DIR/capture.json       what is in neither: host name, disk, NVML, persistent memory; and what
+                           could not be read
 
 It takes more than today's discovery reads, so that a capture in a bug report still serves when more
 is read. It writes no memory, no configuration of software and no data of guests, but does hold
