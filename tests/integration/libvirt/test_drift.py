@@ -64,7 +64,9 @@ def agent_on(
                 "instances_path": directory,
             },
             libvirt={"virt_type": "qemu", "connection_uri": host.daemon.uri},
-            host={"sysfs_root": f"{machine}/sys", "procfs_root": f"{machine}/proc"},
+            host={"sysfs_root": f"{machine}/sys", "procfs_root": f"{machine}/proc"}
+            if machine
+            else {},
             compute={"enable_numa_reporting_to_placement": True},
         )
         made.append(agent)
@@ -309,6 +311,26 @@ def test_a_start_with_cpu_sets_that_do_not_fit_the_guests_names_them_and_their_c
     agent.configure(compute_agent={"allow_cpu_set_change": True})
     with running(agent):
         agent.stop(signal.SIGTERM)
+
+
+def test_a_guest_that_runs_anywhere_is_in_the_way_of_dedicated_cpus_until_it_has_a_set(
+    libvirt_run_directory: Path, tmp_path: Path, agent_on: Callable[[Host], AgentProcess]
+) -> None:
+    with hypervisor_host(libvirt_run_directory, tmp_path) as this_machine:
+        stopped, guest = this_machine.define(), this_machine.run()
+        agent = agent_on(this_machine)
+        agent.configure(compute={"cpu_dedicated_set": "1", "cpu_shared_set": "0"})
+        agent.start()
+        assert agent.ended() == 1
+        assert f"guest {guest} may run on CPUs 1, which" in agent.logged()
+        assert stopped not in agent.logged()
+        cpus = this_machine.libvirt.getInfo()[2]
+        for vcpu in (0, 1):
+            this_machine.libvirt.lookupByUUIDString(guest).pinVcpu(
+                vcpu, tuple(cpu == 0 for cpu in range(cpus))
+            )
+        with running(agent):
+            assert agent.stop(signal.SIGTERM) == 0
 
 
 def test_a_start_without_the_type_of_a_mediated_device_that_a_guest_has_is_refused(
