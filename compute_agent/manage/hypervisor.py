@@ -42,7 +42,7 @@ def examine_hypervisor(driver: LibvirtDriver) -> Iterator[Diagnosis]:
         if isinstance(error.__cause__, CallFailed):
             text = f"{uri} answers and cannot describe its host: {error} Look at the daemon's log"
         else:
-            text = why_unreachable(uri, str(error))
+            text = why_unreachable(uri, f"{error.__cause__ or error}.")
         yield Diagnosis(Level.ERROR, "libvirt", text)
         return
     text = (

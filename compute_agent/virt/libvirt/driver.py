@@ -11,7 +11,7 @@ from oslo_log import log
 
 from compute_agent import errors, extras
 from compute_agent.discovery.disk import measured
-from compute_agent.discovery.errors import DiscoveryError
+from compute_agent.discovery.errors import DiscoveryError, HypervisorUnreachable
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt import guests, source
 from compute_agent.discovery.libvirt.connection import Connection
@@ -245,6 +245,9 @@ class LibvirtDriver(TopologyDriver):
     def _ask(self, question: Callable[[], _Answer]) -> _Answer:
         try:
             return question()
+        except HypervisorUnreachable as error:
+            hint = "`compute-agent doctor` looks for the reason"
+            raise errors.VirtDriverNotReady(f"{error}; {hint}.") from error
         except DiscoveryError as error:
             raise errors.VirtDriverNotReady(f"{error}.") from error
 
