@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import conf as agent_conf
 from compute_agent import errors
+from compute_agent.agent import metrics
 from compute_agent.agent.availability import Availability
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.agent.local_socket import Command, LocalServer
-from compute_agent.agent.metrics import MetricsServer
 from compute_agent.agent.node_list import NODE_LIST, NodeList
 from compute_agent.agent.pass_loop import PassLoop
-from compute_agent.agent.systemd import ServiceManager
 from compute_agent.daemon import signals
+from compute_agent.daemon.metrics_server import MetricsServer
+from compute_agent.daemon.systemd import ServiceManager
 from compute_agent.drift.audit import Drift
 from compute_agent.drift.repair import DriftHealing
 from compute_agent.tracker.decisions import EventKind, ExitCode
@@ -164,7 +165,8 @@ class Agent:
             surfaces.append(LocalServer(self._parts.socket_path, commands))
         bind = self._conf.compute_agent.metrics_bind
         if bind:
-            surfaces.append(MetricsServer(bind, self._parts.board))
+            registry = metrics.registry(self._parts.board)
+            surfaces.append(MetricsServer("[compute_agent]metrics_bind", bind, registry))
         return surfaces
 
     def _open_bus(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -13,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from oslo_utils import strutils
 
 from compute_agent import errors
-from compute_agent.agent import claim_messages, state_dump
+from compute_agent.agent import claim_messages
 from compute_agent.agent.node_list import NODE_LIST
 from compute_agent.claims.checks import told_of_waiting
 from compute_agent.claims.guests import cannot_tell, presence
+from compute_agent.daemon import state_dump
 from compute_agent.report.operations import describe
 from compute_agent.virt.layout.application import UNHEALTHY
 
@@ -236,14 +236,11 @@ class AgentCommands:
 
     def dump_state(self) -> None:
         """Write what is going on to stderr."""
-        options = _Lines()
-        self._conf.log_opt_values(options, logging.INFO)
         details = {
             "running passes": self._schedule.running(),
             "seconds to the next pass": self._schedule.seconds_to_next(),
         }
-        sys.stderr.write(state_dump.text(self._parts.board.document(), details, options.lines))
-        sys.stderr.flush()
+        state_dump.write("compute-agent", self._parts.board.document(), details, self._conf)
 
     def _ask_for_a_pass(self, reason: str, node: str | None = None) -> None:
         self._schedule.trigger(reason, node)
@@ -272,13 +269,3 @@ class AgentCommands:
 def _parsed(fact: Any) -> Any:
     """Return a fact that drivers give as JSON, or as what that stands for."""
     return json.loads(fact) if isinstance(fact, str) else fact
-
-
-class _Lines:
-    """A logger that keeps its lines, for the one method of oslo.config that lists values."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def log(self, _level: int, text: str, *values: object) -> None:
-        self.lines.append(text % values)

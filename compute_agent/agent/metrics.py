@@ -1,4 +1,4 @@
-"""The status of the agent as Prometheus metrics, on a port of its own where configured.
+"""The status of the agent as Prometheus metrics.
 
 Nothing is counted twice: the metrics are made from the status board when they are asked for.
 prometheus_client is imported only by an agent that serves metrics.
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import errors
-
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
     from compute_agent.tracker.status import StatusBoard
@@ -107,46 +106,10 @@ class BoardCollector:
         yield drift
 
 
-class MetricsServer:
-    """Serves the metrics over HTTP.
+def registry(board: StatusBoard) -> CollectorRegistry:
+    """Return the registry of an agent's metrics."""
+    from prometheus_client import CollectorRegistry
 
-    :param bind: ``ADDRESS:PORT``; port 0 takes a free one.
-    """
-
-    def __init__(self, bind: str, board: StatusBoard) -> None:
-        self._bind = bind
-        self._board = board
-        self._server: Any = None
-        self.port = 0
-
-    def start(self) -> None:
-        """Begin to listen.
-
-        :raises InvalidConfiguration: the address is malformed or taken.
-        """
-        from prometheus_client import CollectorRegistry, start_http_server
-
-        address, _, port = self._bind.rpartition(":")
-        if not address or not port.isdigit():
-            raise errors.InvalidConfiguration(
-                f"[compute_agent]metrics_bind is {self._bind!r}, expected ADDRESS:PORT such as "
-                "127.0.0.1:9101."
-            )
-        registry = CollectorRegistry()
-        registry.register(BoardCollector(self._board))
-        try:
-            self._server, _ = start_http_server(
-                int(port), addr=address.strip("[]"), registry=registry
-            )
-        except (OSError, OverflowError) as error:
-            raise errors.InvalidConfiguration(
-                f"Metrics cannot be served on {self._bind}: {error}. Change "
-                "[compute_agent]metrics_bind or end what uses that port."
-            ) from error
-        self.port = self._server.server_port
-
-    def stop(self) -> None:
-        """Stop listening."""
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
+    metrics = CollectorRegistry()
+    metrics.register(BoardCollector(board))
+    return metrics

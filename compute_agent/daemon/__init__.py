@@ -1,1 +1,1 @@
-"""Parts of every long-running program: signals and the message bus."""
+"""Parts of every long-running program: signals, message bus, service manager, metrics, dumps."""

@@ -231,7 +231,7 @@ def _serve(namespace: argparse.Namespace) -> int:
 
     from compute_agent.conf import accepted
     from compute_agent.scheduler import rpc
-    from compute_agent.scheduler.workers import Workers, when_abandoned
+    from compute_agent.scheduler.service.workers import Workers, when_abandoned
 
     conf = configuration(namespace)
     log.setup(conf, "compute-scheduler")

@@ -167,7 +167,7 @@ def test_moves_and_claims_are_served_by_any_worker_and_one_that_dies_is_replaced
 
 
 def settled(pid: int) -> bool:
-    from compute_agent.scheduler.workers import SETTLED_SECONDS
+    from compute_agent.scheduler.service.workers import SETTLED_SECONDS
 
     started = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     uptime = float(Path("/proc/uptime").read_text().split()[0])

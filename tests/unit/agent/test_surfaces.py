@@ -7,9 +7,9 @@ import urllib.request
 import pytest
 
 from compute_agent import errors
-from compute_agent.agent import local_socket
+from compute_agent.agent import local_socket, metrics
 from compute_agent.agent.local_socket import AgentNotRunning, LocalServer
-from compute_agent.agent.metrics import MetricsServer
+from compute_agent.daemon.metrics_server import MetricsServer
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger, ServiceState
 from compute_agent.tracker.agent_traits import synchronise
@@ -20,6 +20,10 @@ UUID = "00000000-0000-4000-8000-000000000001"
 OUTCOME = PassOutcome(
     at=1.0, seconds=0.5, requests=3, writes=1, providers=7, changes=2, outcome="completed"
 )
+
+
+def metrics_server(bind: str, board: StatusBoard) -> MetricsServer:
+    return MetricsServer("[compute_agent]metrics_bind", bind, metrics.registry(board))
 
 
 @pytest.fixture
@@ -148,7 +152,7 @@ def test_a_socket_path_that_is_too_long_is_a_configuration_error(tmp_path):
 
 def test_metrics_are_served_as_prometheus_reads_them(board):
     board.set_node("host1", UUID, reshape_pending=True, drift={"orphaned": ["a", "b"]})
-    server = MetricsServer("127.0.0.1:0", board)
+    server = metrics_server("127.0.0.1:0", board)
     server.start()
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
@@ -165,12 +169,12 @@ def test_metrics_are_served_as_prometheus_reads_them(board):
 
 def test_an_address_for_metrics_that_is_malformed_or_taken_is_a_configuration_error(board):
     with pytest.raises(errors.InvalidConfiguration, match="ADDRESS:PORT"):
-        MetricsServer("9101", board).start()
-    first = MetricsServer("127.0.0.1:0", board)
+        metrics_server("9101", board).start()
+    first = metrics_server("127.0.0.1:0", board)
     first.start()
     try:
         with pytest.raises(errors.InvalidConfiguration, match="cannot be served"):
-            MetricsServer(f"127.0.0.1:{first.port}", board).start()
+            metrics_server(f"127.0.0.1:{first.port}", board).start()
     finally:
         first.stop()
 

@@ -38,7 +38,7 @@ class ServiceManager:
         self._send("STOPPING=1", "STATUS=stopping")
 
     def watchdog(self) -> None:
-        """Report that the agent is alive: needed more often than `watchdog_seconds`."""
+        """Report that work goes on: needed more often than `watchdog_seconds`."""
         self._send("WATCHDOG=1")
 
     def _send(self, *lines: str) -> None:
@@ -49,11 +49,11 @@ class ServiceManager:
         if address.startswith("@"):
             address = "\0" + address[1:]
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
-            notify.settimeout(1.0)  # a manager that is stuck must not stop a pass
+            notify.settimeout(1.0)  # a manager that is stuck must not stop the work
             try:
                 notify.sendto("\n".join(lines).encode(), address)
             except OSError:
-                # the manager is gone: nobody is left to notify, and the agent serves on without it
+                # the manager is gone: nobody is left to notify, and the program works on without it
                 return
 
 

@@ -1,0 +1,54 @@
+"""Metrics over HTTP, for Prometheus, on a port of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import errors
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+
+class MetricsServer:
+    """Serves a registry of metrics over HTTP.
+
+    :param option: the option that `bind` is the value of, for errors.
+    :param bind: ``ADDRESS:PORT``; port 0 takes a free one.
+    """
+
+    def __init__(self, option: str, bind: str, registry: CollectorRegistry) -> None:
+        self._option = option
+        self._bind = bind
+        self._registry = registry
+        self._server: Any = None
+        self.port = 0
+
+    def start(self) -> None:
+        """Begin to listen.
+
+        :raises InvalidConfiguration: the address is malformed or taken.
+        """
+        from prometheus_client import start_http_server
+
+        address, _, port = self._bind.rpartition(":")
+        if not address or not port.isdigit():
+            raise errors.InvalidConfiguration(
+                f"{self._option} is {self._bind!r}, expected ADDRESS:PORT such as 127.0.0.1:9101."
+            )
+        try:
+            self._server, _ = start_http_server(
+                int(port), addr=address.strip("[]"), registry=self._registry
+            )
+        except (OSError, OverflowError) as error:
+            raise errors.InvalidConfiguration(
+                f"Metrics cannot be served on {self._bind}: {error}. Change {self._option} or end "
+                "what uses that port."
+            ) from error
+        self.port = self._server.server_port
+
+    def stop(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
