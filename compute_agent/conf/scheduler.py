@@ -277,6 +277,13 @@ File that keeps the allocations still to be given back when placement failed in 
 request. It is worked off with the next request.
 """,
     ),
+    cfg.StrOpt(
+        "metrics_bind",
+        help="""
+ADDRESS:PORT where `compute-scheduler serve` shows metrics to Prometheus, those of all its processes
+added up. Unset: none. There is no authentication: bind to loopback or to a management network.
+""",
+    ),
 ]
 
 

@@ -29,6 +29,7 @@ from compute_agent.scheduler.fleet.rolling_upgrade import CLAIMS, OWNERS, PINNED
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
 from compute_agent.scheduler.moves.attachments import Attachments
 from compute_agent.scheduler.moves.mover import Mover
+from compute_agent.scheduler.observer import Observer
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.prefilters import PrefilterContext
 from compute_agent.scheduler.search.search import Search, SearchOptions
@@ -48,6 +49,7 @@ class SchedulerParts:
     mover: Mover
     attachments: Attachments
     fleet: Fleet
+    journal: Journal
     announcements: Announcements | None
 
 
@@ -57,6 +59,7 @@ def parts_of(
     announcements: Announcements | None = None,
     *,
     serving: bool = True,
+    observer: Observer | None = None,
 ) -> SchedulerParts:
     """Return the parts of a scheduler as `conf` describes it.
 
@@ -64,6 +67,7 @@ def parts_of(
     :param serving: with a bus, whether many requests are expected: the scheduler keeps what it
         knows of the hosts' layouts, and holds back what agents are too old for. A command, which
         makes one request, claims itself in any case.
+    :param observer: hears of the work.
     :raises InvalidConfiguration: an option whose value no filter, weigher or file stands for.
     """
     client = PlacementClient(
@@ -82,17 +86,19 @@ def parts_of(
         ],
     )
     layouts = Layouts(client.roots_by_layout) if lasting is not None else None
-    search = Search(client, options, announcements, fleet, layouts)
+    search = Search(client, options, announcements, fleet, layouts, observer)
     journal = Journal(conf.compute_scheduler.journal_path)
     give_back = GiveBack(client, journal)
     claims: Claims = NewClaims(client, give_back)
     if agents_may_claim:
         # without a bus no agent announces that it claims itself
         claims = ClaimsOnceAllAgentsExpectThem(claims, lambda: fleet.may_lack(CLAIMS))
-    scheduler = Scheduler(client, search, claim_options(conf), give_back, claims=claims)
-    mover = Mover(client, scheduler, journal)
+    scheduler = Scheduler(
+        client, search, claim_options(conf), give_back, claims=claims, observer=observer
+    )
+    mover = Mover(client, scheduler, journal, observer)
     attachments = Attachments(client, search)
-    return SchedulerParts(scheduler, client, mover, attachments, fleet, announcements)
+    return SchedulerParts(scheduler, client, mover, attachments, fleet, journal, announcements)
 
 
 def scheduler_of(

@@ -17,7 +17,8 @@ from compute_agent.scheduler.claiming.claims import Claims, NewClaims
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.placement import Microversion, Placement
+from compute_agent.scheduler.observer import ClaimOutcome, Observer
+from compute_agent.scheduler.placement import ClaimRefusal, Microversion, Placement
 from compute_agent.scheduler.search.rebuild import is_rebuild
 from compute_agent.scheduler.search.search import Found, Search
 from compute_agent.scheduler.selection import Selection, selection_of
@@ -50,6 +51,7 @@ class Scheduler:
     since placement decides who gets the last slot.
 
     :param claims: how claims are made for instances that hold nothing yet.
+    :param observer: hears of each claim.
     """
 
     def __init__(
@@ -60,8 +62,10 @@ class Scheduler:
         give_back: GiveBack,
         chance: random.Random | None = None,
         claims: Claims | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._placement = placement
+        self._observer = observer or Observer()
         self._search = search
         self._options = options
         self._give_back = give_back
@@ -189,12 +193,18 @@ class Scheduler:
         tries = ClaimOrder(host.candidates, self._options.candidates_per_host)
         while (candidate := tries.next()) is not None:
             held_candidates[instance] = candidate
+            again = bool(lost)
             try:
                 refusal = claims.claim(instance, candidate, spec, microversion)
             except AllocationUpdateFailed:
                 # what the instance holds is somebody else's claim, not ours to give back
                 del held_candidates[instance]
+                self._observer.claimed(ClaimOutcome.CONSUMER, again=again)
                 raise
+            except BaseException:
+                self._observer.claimed(ClaimOutcome.FAILED, again=again)
+                raise
+            self._observer.claimed(_outcome(refusal), again=again)
             if refusal is None:
                 LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
                 return candidate
@@ -219,6 +229,12 @@ class Scheduler:
     def _of_cell(self, cell: str, spare: Sequence[HostState]) -> list[HostState]:
         """Return as many alternates as may be tried; none can be tried from another cell."""
         return [host for host in spare if host.cell == cell][: self._options.max_attempts - 1]
+
+
+def _outcome(refusal: ClaimRefusal | None) -> ClaimOutcome:
+    if refusal is None:
+        return ClaimOutcome.WON
+    return ClaimOutcome.SHORTAGE if refusal.resource_class else ClaimOutcome.RACE
 
 
 def _with_group_host(spec: RequestSpec, host: str) -> RequestSpec:

@@ -19,16 +19,13 @@ comes in the form of the question. Agents announce themselves on topic ``compute
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from compute_agent import conf as agent_conf
-from compute_agent.daemon import message_bus, signals
-from compute_agent.errors import ComputeAgentError, PlacementUnavailable
+from compute_agent.daemon import message_bus
+from compute_agent.errors import ComputeAgentError
 from compute_agent.placement.transport import Transport
 from compute_agent.request import spec_reader
 from compute_agent.request.errors import InvalidRequest
@@ -39,6 +36,7 @@ from compute_agent.scheduler import assembly
 from compute_agent.scheduler.assembly import SchedulerParts
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.moves.move import move_kind, move_of
+from compute_agent.scheduler.observer import Observer
 from compute_agent.scheduler.selection import Selection
 
 # before the library is imported: it would settle on eventlet
@@ -64,9 +62,15 @@ class SchedulerEndpoint:
 
     target = oslo_messaging.Target(version=VERSION)
 
-    def __init__(self, make: Callable[[], SchedulerParts]) -> None:
+    def __init__(self, make: Callable[[], SchedulerParts], observer: Observer) -> None:
         self._make = make
+        self._observer = observer
         self._parts = make()
+
+    @property
+    def parts(self) -> SchedulerParts:
+        """What calls are answered with now."""
+        return self._parts
 
     def renew(self) -> None:
         """Read again what is read at start, such as the aggregates, and forget what is kept.
@@ -84,7 +88,7 @@ class SchedulerEndpoint:
         return_alternates: bool = False,
     ) -> list[list[dict[str, Any]]]:
         """Claim a host for each instance; see `Scheduler.select_destinations`."""
-        with _expected_errors(f"select_destinations for {', '.join(instance_uuids)}"):
+        with self._answering("select_destinations", f"for {', '.join(instance_uuids)}"):
             instances = spec_reader.instances_of({"instance_uuids": list(instance_uuids)})
             self._parts.mover.recover()
             selections = self._parts.scheduler.select_destinations(
@@ -107,7 +111,7 @@ class SchedulerEndpoint:
         return_alternates: bool = False,
     ) -> dict[str, Any]:
         """Claim the destination of a move; see `Mover.begin`."""
-        with _expected_errors(f"begin_move of {instance_uuid}"):
+        with self._answering("begin_move", f"of {instance_uuid}"):
             begun = self._parts.mover.begin(
                 move_kind(kind),
                 _spec_of(spec_obj),
@@ -124,12 +128,12 @@ class SchedulerEndpoint:
 
     def finish_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> None:
         """Confirm a move; see `Mover.finish`."""
-        with _expected_errors("finish_move"):
+        with self._answering("finish_move"):
             self._parts.mover.finish(move_of(move))
 
     def revert_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> dict[str, Any]:
         """Undo a move and return the mappings of the source; see `Mover.revert`."""
-        with _expected_errors("revert_move"):
+        with self._answering("revert_move"):
             mappings = self._parts.mover.revert(move_of(move))
         return {suffix: list(uuids) for suffix, uuids in mappings.items()}
 
@@ -137,7 +141,7 @@ class SchedulerEndpoint:
         self, _ctxt: Mapping[str, Any], instance_uuid: str, source_root: str
     ) -> None:
         """Take the source's part from an evacuated instance; see `Mover.source_returned`."""
-        with _expected_errors(f"source_returned for {instance_uuid}"):
+        with self._answering("source_returned", f"for {instance_uuid}"):
             self._parts.mover.source_returned(
                 uuid_text("instance_uuid", instance_uuid), uuid_text("source_root", source_root)
             )
@@ -146,7 +150,7 @@ class SchedulerEndpoint:
         self, _ctxt: Mapping[str, Any], spec_obj: Any, instance_uuid: str
     ) -> dict[str, Any]:
         """Add a port or accelerator to what an instance holds; see `Attachments.attach`."""
-        with _expected_errors(f"attach_resources to {instance_uuid}"):
+        with self._answering("attach_resources", f"to {instance_uuid}"):
             instance = uuid_text("instance_uuid", instance_uuid)
             return self._parts.attachments.attach(_spec_of(spec_obj), instance).as_dict()
 
@@ -154,7 +158,7 @@ class SchedulerEndpoint:
         self, _ctxt: Mapping[str, Any], instance_uuid: str, allocations: Mapping[str, Any]
     ) -> None:
         """Take what was attached from an instance; see `Attachments.detach`."""
-        with _expected_errors(f"detach_resources from {instance_uuid}"):
+        with self._answering("detach_resources", f"from {instance_uuid}"):
             fields = Fields(allocations, "allocations")
             self._parts.attachments.detach(
                 uuid_text("instance_uuid", instance_uuid),
@@ -163,12 +167,12 @@ class SchedulerEndpoint:
 
     def upgrade_status(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
         """Return what agents that are too old hold back; see `Fleet.status`."""
-        with _expected_errors("upgrade_status"):
+        with self._answering("upgrade_status"):
             return self._parts.fleet.status()
 
     def announced_hosts(self, _ctxt: Mapping[str, Any]) -> dict[str, Any]:
         """Return what agents announced, with the age of each announcement in seconds."""
-        with _expected_errors("announced_hosts"):
+        with self._answering("announced_hosts"):
             heard = self._parts.announcements
             return {"hosts": heard.snapshot() if heard is not None else []}
 
@@ -200,6 +204,16 @@ class SchedulerEndpoint:
         """Log the instances of a host."""
         LOG.debug("Instances on %s: %s", host_name, instance_uuids)
 
+    @contextmanager
+    def _answering(self, method: str, about: str = "") -> Iterator[None]:
+        """Return errors to the caller as they are; otherwise the bus would log them as defects."""
+        try:
+            with self._observer.answering(method):
+                yield
+        except ComputeAgentError as error:
+            LOG.info("%s: %s", f"{method} {about}".rstrip(), error)
+            raise oslo_messaging.ExpectedException() from error
+
 
 class StateEndpoint:
     """Where agents announce themselves."""
@@ -220,12 +234,23 @@ class StateEndpoint:
 
 
 class SchedulerService:
-    """The scheduler's servers on one bus."""
+    """The scheduler's servers on one bus.
 
-    def __init__(self, conf: cfg.ConfigOpts, bus: Any, placement: Transport, host: str) -> None:
+    :param observer: hears of the calls.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        bus: Any,
+        placement: Transport,
+        host: str,
+        observer: Observer | None = None,
+    ) -> None:
         self.announcements = announcements = Announcements()
+        observer = observer or Observer()
         self._endpoint = SchedulerEndpoint(
-            lambda: assembly.parts_of(conf, placement, announcements)
+            lambda: assembly.parts_of(conf, placement, announcements, observer=observer), observer
         )
         self._servers = [
             oslo_messaging.get_rpc_server(
@@ -238,6 +263,11 @@ class SchedulerService:
                 (STATE_TOPIC, StateEndpoint(announcements)),
             )
         ]
+
+    @property
+    def parts(self) -> SchedulerParts:
+        """See `SchedulerEndpoint.parts`."""
+        return self._endpoint.parts
 
     def renew(self) -> None:
         """See `SchedulerEndpoint.renew`."""
@@ -286,71 +316,6 @@ class SchedulerClient:
     def call(self, method: str, **arguments: Any) -> Any:
         """Return what any other method of the scheduler answers, as plain values."""
         return self._client.call({}, method, **arguments)
-
-
-def serve(
-    conf: cfg.ConfigOpts, placement: Transport, stopped: threading.Event | None = None
-) -> int:
-    """Answer on the bus until SIGTERM or SIGINT; return the exit status.
-
-    On SIGHUP the configuration and the aggregates are read again.
-
-    :param stopped: ends it, too, when it is set.
-    :raises InvalidConfiguration: there is no bus, or an option cannot be used.
-    :raises PlacementError: placement refuses this scheduler. One that cannot be reached is waited
-        for: requests are answered with an error that can be retried.
-    """
-    bus = message_bus.open_transport(conf)
-    check_placement(conf, placement)
-    service = SchedulerService(conf, bus, placement, conf.DEFAULT.host)
-    stopped = stopped or threading.Event()
-
-    def reread() -> None:
-        try:
-            changes = agent_conf.reload(conf)
-            service.renew()
-        except ComputeAgentError as error:
-            LOG.error("Reloading failed; configuration and aggregates stay as they were: %s", error)
-        else:
-            LOG.info("Reloaded configuration and aggregates. %s", ", ".join(changes))
-
-    handlers = {
-        signal.SIGTERM: stopped.set,
-        signal.SIGINT: stopped.set,
-        signal.SIGHUP: reread,
-    }
-    with signals.handled(handlers):
-        service.start()
-        LOG.info("Serving topic %s as %s", TOPIC, conf.DEFAULT.host)
-        stopped.wait()
-        LOG.info("Stopping: requests that are being answered are finished first")
-        service.stop()
-    return 0
-
-
-def check_placement(conf: cfg.ConfigOpts, placement: Transport) -> None:
-    """Find out before anything is served whether it can be.
-
-    :raises InvalidConfiguration: an option cannot be used.
-    :raises PlacementError: placement refuses this scheduler.
-    """
-    _, client = assembly.scheduler_of(conf, placement)
-    try:
-        client.connect()
-    except PlacementUnavailable as error:
-        LOG.warning(
-            "Placement cannot be reached; requests are refused until it can: %s", str(error)
-        )
-
-
-@contextmanager
-def _expected_errors(doing: str) -> Iterator[None]:
-    """Return errors to the caller as they are; otherwise the bus would log them as defects."""
-    try:
-        yield
-    except ComputeAgentError as error:
-        LOG.info("%s: %s", doing, error)
-        raise oslo_messaging.ExpectedException() from error
 
 
 def _request_id(ctxt: Mapping[str, Any]) -> str:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
 import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -230,25 +229,35 @@ def _serve(namespace: argparse.Namespace) -> int:
     from oslo_log import log
 
     from compute_agent.conf import accepted
-    from compute_agent.scheduler import rpc
+    from compute_agent.daemon.systemd import ServiceManager
+    from compute_agent.scheduler.service import shown_metrics
+    from compute_agent.scheduler.service.life import SchedulerLife, check_placement
     from compute_agent.scheduler.service.workers import Workers, when_abandoned
 
     conf = configuration(namespace)
     log.setup(conf, "compute-scheduler")
     if not namespace.worker:
         accepted.warn_of_set(conf)
-    stopped = threading.Event()
+    manager = ServiceManager()
     if namespace.worker:
-        when_abandoned(sys.stdin.buffer, stopped.set)
-    elif conf.scheduler.workers > 1:
-        message_bus.open_transport(conf).cleanup()
-        rpc.check_placement(conf, _transport(conf))
-        files = [f"--config-file={file}" for file in namespace.config_file]
-        files += [f"--config-dir={directory}" for directory in namespace.config_dir]
-        files += ["--debug"] if namespace.debug else []
-        command = [sys.executable, "-m", MODULE, *files, "serve", "--worker"]
-        return Workers(command, conf.scheduler.workers).run()
-    return rpc.serve(conf, _transport(conf), stopped)
+        calls = shown_metrics.counted_calls(conf)
+        life = SchedulerLife(conf, _transport(conf), manager, calls)
+        when_abandoned(sys.stdin.buffer, life.stop)
+        return life.run()
+    if conf.scheduler.workers <= 1:
+        with shown_metrics.of_this_process(conf) as calls:
+            return SchedulerLife(conf, _transport(conf), manager, calls).run()
+    message_bus.open_transport(conf).cleanup()
+    check_placement(conf, _transport(conf))
+    files = [f"--config-file={file}" for file in namespace.config_file]
+    files += [f"--config-dir={directory}" for directory in namespace.config_dir]
+    files += ["--debug"] if namespace.debug else []
+    command = [sys.executable, "-m", MODULE, *files, "serve", "--worker"]
+    with shown_metrics.of_workers(conf) as (variables, on_end):
+        workers = Workers(
+            command, conf.scheduler.workers, manager, variables=variables, on_end=on_end
+        )
+        return workers.run()
 
 
 def _upgrade_status(namespace: argparse.Namespace) -> int:

@@ -41,6 +41,7 @@ from compute_agent.scheduler.moves.move import (
     MoveKind,
     move_of,
 )
+from compute_agent.scheduler.observer import MoveState, Observer
 from compute_agent.scheduler.placement import ClaimRefusal, Holding, Placement
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.selection import Selection
@@ -59,7 +60,14 @@ class Begun:
 class Mover:
     """Drives the allocations of moves.  Safe in several threads and processes on one journal."""
 
-    def __init__(self, placement: Placement, scheduler: Scheduler, journal: Journal) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        scheduler: Scheduler,
+        journal: Journal,
+        observer: Observer | None = None,
+    ) -> None:
+        self._observer = observer or Observer()
         self._placement = placement
         self._scheduler = scheduler
         self._journal = journal
@@ -94,8 +102,10 @@ class Mover:
                 begun = self._begin(progress, spec, alternates=alternates)
             except BaseException:
                 self._undo(progress)
+                self._observer.moved(kind, MoveState.NOT_BEGUN)
                 raise
             self._journal.close(line)
+        self._observer.moved(kind, MoveState.BEGUN)
         return begun
 
     def finish(self, move: Move) -> None:
@@ -115,6 +125,7 @@ class Mover:
                 "destination. Revert the move, or release both consumers if it was deleted."
             )
         self._carried_out(move, "confirm")
+        self._observer.moved(move.kind, MoveState.CONFIRMED)
 
     def revert(self, move: Move) -> Mapping[str, tuple[str, ...]]:
         """Give an instance back just what it held when its move began; return its mappings.
@@ -126,6 +137,7 @@ class Mover:
         """
         self.recover()
         self._carried_out(move, "revert")
+        self._observer.moved(move.kind, MoveState.REVERTED)
         return move.mappings
 
     def source_returned(self, instance: str, source_root: str) -> None:
@@ -137,6 +149,7 @@ class Mover:
         self.recover()
         move = Move(MoveKind.EVACUATE, instance, "", source_root, {})
         self._carried_out(move, "return")
+        self._observer.moved(move.kind, MoveState.SOURCE_RETURNED)
 
     def recover(self) -> None:
         """Finish or undo what the journal still has, of this process and of those that died.
@@ -171,6 +184,7 @@ class Mover:
                     )
                 else:
                     LOG.info("Step %s of the move of %s was completed", step, move.instance)
+                    self._observer.moved(move.kind, MoveState.RECOVERED)
                 self._journal.close(identity)
 
     # -- beginning ---------------------------------------------------------------------------

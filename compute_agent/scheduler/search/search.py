@@ -22,6 +22,7 @@ from compute_agent.scheduler.fleet.aggregates import Aggregates
 from compute_agent.scheduler.fleet.announcements import Announcement, Announcements
 from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, PINNED, Fleet, Layouts
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.observer import Observer
 from compute_agent.scheduler.placement import (
     Holding,
     Microversion,
@@ -67,6 +68,7 @@ class Search:
     :param announcements: `None` without a bus; then every host counts as alive.
     :param fleet: what all agents can do; `None` when nothing is known of them.
     :param layouts: which layouts there are; `None` when every request is asked for all of them.
+    :param observer: hears of candidates and of what filters left.
     """
 
     def __init__(
@@ -76,7 +78,9 @@ class Search:
         announcements: Announcements | None = None,
         fleet: Fleet | None = None,
         layouts: Layouts | None = None,
+        observer: Observer | None = None,
     ) -> None:
+        self._observer = observer or Observer()
         self._placement = placement
         self._options = options
         self._announcements = announcements
@@ -106,6 +110,7 @@ class Search:
             answer, more_questions, version = self._ask(spec, _targeted(spec, lessened, target))
             answer = carried.completed(answer, request)
             queries.causes += more_questions.causes
+        self._observer.searched(len(answer.candidates))
         dropped_names = spec.ignore_hosts | spec.retried_hosts
         found_hosts = [
             host
@@ -119,6 +124,7 @@ class Search:
             self._warn_of_unusable(found_hosts)
             return Found(tuple(found_hosts), causes, version)
         passed, dropped = run_filters(self._options.filters, found_hosts, spec)
+        self._observer.filtered(dropped)
         return Found(tuple(passed), replace(causes, filters=tuple(dropped)), version)
 
     def host_of(self, spec: RequestSpec, instance: str) -> tuple[HostState, Holding]:
@@ -143,6 +149,7 @@ class Search:
             host_filter for host_filter in self._options.filters if host_filter.RUN_ON_REBUILD
         ]
         passed, dropped = run_filters(filters, [host], spec)
+        self._observer.filtered(dropped)
         if not passed:
             causes = Causes(filters=tuple(dropped))
             raise NoValidHost(f"{dropped[-1].name} dropped the instance's host.", causes)
@@ -170,7 +177,9 @@ class Search:
             for host_filter in self._options.filters
             if not host_filter.run_filter_once_per_request
         ]
-        return run_filters(again, found_hosts, spec)
+        passed, dropped = run_filters(again, found_hosts, spec)
+        self._observer.filtered(dropped)
+        return passed, dropped
 
     def _ask(
         self, spec: RequestSpec, request: CandidateRequest

@@ -1,7 +1,9 @@
 """Several processes that serve the bus side by side, and the one that looks after them.
 
 Each worker is a process of its own, not a fork: this one has threads. A worker reads from a pipe
-that only this process can write to; when it ends, however it does, so do its workers.
+that only this process can write to; when it ends, however it does, so do its workers. They notify
+this process as if it were their service manager: the service is ready when all of them are, and
+its watchdog is fed when all of them have fed theirs.
 """
 
 from __future__ import annotations
@@ -12,11 +14,13 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
 from compute_agent.daemon import signals
+from compute_agent.daemon.systemd import ServiceManager
+from compute_agent.scheduler.service.worker_notices import Notice, WorkerNotices
 
 LOG = logging.getLogger(__name__)
 
@@ -40,17 +44,34 @@ class Workers:
     """Starts so many processes, starts those again that fail, and ends them all together.
 
     :param command: of one worker, which must end when its standard input does.
+    :param manager: the service manager of all of them.
+    :param variables: of the environment of workers, besides those of this process.
+    :param on_end: called with the process id of a worker that has ended.
     :param clock: seconds that only grow.
     """
 
     def __init__(
-        self, command: Sequence[str], count: int, clock: Callable[[], float] = time.monotonic
+        self,
+        command: Sequence[str],
+        count: int,
+        manager: ServiceManager,
+        *,
+        variables: Mapping[str, str] | None = None,
+        on_end: Callable[[int], None] = lambda _pid: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._command = list(command)
         self._count = count
+        self._manager = manager
+        self._variables = variables or {}
+        self._on_end = on_end
         self._clock = clock
-        self._events: queue.SimpleQueue[_Ended | signal.Signals] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[_Ended | Notice | signal.Signals] = queue.SimpleQueue()
         self._running: list[_Worker] = []
+        self._notices = WorkerNotices()
+        self._ready: set[int] = set()
+        self._fed: set[int] = set()
+        self._statuses: dict[int, str] = {}
 
     def run(self) -> int:
         """Work until SIGTERM or SIGINT; return 0, or the status of a worker that cannot work."""
@@ -58,7 +79,8 @@ class Workers:
         def tell(number: signal.Signals) -> Callable[[], None]:
             return lambda: self._events.put(number)
 
-        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+        threading.Thread(target=self._hear, name="notices", daemon=True).start()
         with signals.handled({number: tell(number) for number in numbers}):
             try:
                 for _ in range(self._count):
@@ -74,14 +96,51 @@ class Workers:
                 status = self._ended(event.worker)
                 if status is not None:
                     return status
-            elif event is signal.SIGHUP:
+            elif isinstance(event, Notice):
+                self._notified(event)
+            elif event in (signal.SIGHUP, signal.SIGUSR2):
+                if event is signal.SIGHUP:
+                    self._manager.reloading()
+                    self._ready.clear()
                 for worker in self._running:
-                    worker.process.send_signal(signal.SIGHUP)
+                    worker.process.send_signal(event)
             else:
                 return 0
 
+    def _hear(self) -> None:
+        while True:
+            self._events.put(self._notices.receive())
+
+    def _notified(self, notice: Notice) -> None:
+        pids = {worker.process.pid for worker in self._running}
+        if notice.pid not in pids:
+            # of a worker that has ended since, or of somebody who found the socket
+            return
+        values = notice.values
+        self._statuses[notice.pid] = values.get("STATUS", self._statuses.get(notice.pid, ""))
+        if "WATCHDOG" in values:
+            self._fed.add(notice.pid)
+            if self._fed >= pids:
+                self._fed.clear()
+                self._manager.watchdog()
+        all_were_ready = self._ready >= pids
+        if "READY" in values:
+            self._ready.add(notice.pid)
+        if self._ready >= pids and not all_were_ready:
+            self._manager.ready(self._status())
+        elif "STATUS" in values:
+            self._manager.status(self._status())
+
+    def _status(self) -> str:
+        """Return the statuses of the workers, each once, and how many there are."""
+        different = sorted(set(filter(None, self._statuses.values())))
+        return f"{len(self._running)} workers: {' / '.join(different)}"
+
     def _ended(self, worker: _Worker) -> int | None:
         self._running.remove(worker)
+        self._ready.discard(worker.process.pid)
+        self._statuses.pop(worker.process.pid, None)
+        self._on_end(worker.process.pid)
         status = worker.process.returncode
         if self._clock() - worker.since < SETTLED_SECONDS:
             LOG.error(
@@ -97,7 +156,11 @@ class Workers:
         return None
 
     def _start(self) -> None:
-        process = subprocess.Popen(self._command, stdin=subprocess.PIPE)
+        process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            env={**self._notices.environment(), **self._variables},
+        )
         worker = _Worker(process, self._clock())
         self._running.append(worker)
         threading.Thread(target=self._wait_for, args=(worker,), daemon=True).start()
@@ -108,6 +171,7 @@ class Workers:
         self._events.put(_Ended(worker))
 
     def _stop(self) -> None:
+        self._manager.stopping()
         for worker in self._running:
             worker.process.terminate()
         deadline = self._clock() + STOP_SECONDS

@@ -271,7 +271,7 @@ def test_serving_goes_on_until_sigterm_also_while_placement_is_down(
         said += process.communicate(timeout=60)[0]
         assert process.returncode == 0, said
     assert ("Placement cannot be reached" in said) is not placement_is_up
-    assert said.count("INFO compute_agent.scheduler.rpc [-] Stopping") == workers
+    assert said.count("INFO compute_agent.scheduler.service.life [-] Stopping") == workers
     assert "Traceback" not in said
 
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
+from tests.fixtures.placement import free_port
 from tests.fixtures.rabbitmq import RabbitMq
 from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, write_config
@@ -36,7 +38,7 @@ def config(rabbitmq: RabbitMq, placement_url: str, tmp_path: Path) -> Path:
         f"[DEFAULT]\ntransport_url = {rabbitmq.url}\nhost = s-{uuid.uuid4().hex[:8]}\n"
         f"control_exchange = e-{uuid.uuid4().hex[:8]}\n"
         + file.read_text().removeprefix("[DEFAULT]\n")
-        + "[scheduler]\nworkers = 2\n"
+        + f"[scheduler]\nworkers = 2\n[compute_scheduler]\nmetrics_bind = 127.0.0.1:{free_port()}\n"
     )
     return file
 
@@ -164,6 +166,40 @@ def test_moves_and_claims_are_served_by_any_worker_and_one_that_dies_is_replaced
     os.kill(pids[0], signal.SIGKILL)
     eventually(lambda: said(log, "Serving topic scheduler") == 3, log.read_text())
     assert said(log, "is started again") == 1
+
+
+def metric(config: Path, sample: str) -> float:
+    """The value of a sample, as `name` or `name{labels}`; 0 while there is none."""
+    bind = re.search(r"metrics_bind = (\S+)", config.read_text())
+    assert bind
+    with urllib.request.urlopen(f"http://{bind[1]}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{sample} "))
+
+
+def test_the_metrics_of_all_workers_add_up_and_do_not_go_back_when_one_is_replaced(
+    cloud: Cloud, config: Path, log: Path, call: Callable[..., Any], announce: Callable[..., None]
+) -> None:
+    host = cloud.provider({cloud.mark: 6}, "COMPUTE_NODE")
+    announce(host, 1)
+    for _ in range(6):
+        call("select_destinations", spec_obj=asked(cloud), instance_uuids=[str(uuid.uuid4())])
+    answered = 'compute_scheduler_requests_total{method="select_destinations",result="answered"}'
+    # an answer goes out just before its call is counted as ended
+    eventually(lambda: metric(config, answered) == 6, "the calls of both workers")
+    assert metric(config, 'compute_scheduler_claims_total{outcome="won"}') == 6
+    assert metric(config, "compute_scheduler_placement_up") == 1
+    assert metric(config, "compute_scheduler_journal_usable") == 1
+    eventually(
+        lambda: metric(config, "compute_scheduler_oldest_announcement_age_seconds") > 0,
+        "the age of the announcement",
+    )
+    pids = [int(pid) for pid in re.findall(r"Worker (\d+) was started", log.read_text())]
+    eventually(lambda: settled(pids[0]), log.read_text())
+    os.kill(pids[0], signal.SIGKILL)
+    eventually(lambda: said(log, "Serving topic scheduler") == 3, log.read_text())
+    assert metric(config, answered) == 6
+    assert metric(config, "compute_scheduler_requests_in_progress") == 0
 
 
 def settled(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 import configparser
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -186,31 +187,52 @@ def test_the_sample_configuration_can_be_used_as_it_is():
     assert conf.update_resources_interval == 0
 
 
-def unit() -> configparser.ConfigParser:
+def unit(program: str) -> configparser.ConfigParser:
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str
-    parser.read(ETC / "compute-agent.service")
+    parser.read(ETC / f"{program}.service")
     return parser
 
 
-def test_the_unit_does_not_restart_what_needs_a_person():
-    service = unit()["Service"]
+@pytest.mark.parametrize(
+    ("program", "lasting"), [("compute-agent", "1 2 5"), ("compute-scheduler", "2")]
+)
+def test_the_unit_does_not_restart_what_needs_a_person(program: str, lasting: str):
+    service = unit(program)["Service"]
     assert service["Type"] == "notify"
     assert service["Restart"] == "on-failure"
-    assert service["RestartPreventExitStatus"] == "1 2 5"
+    assert service["RestartPreventExitStatus"] == lasting
 
 
-def test_the_unit_points_at_the_documentation_of_the_agent_that_is_installed_with_it():
-    described = Path(unit()["Unit"]["Documentation"].removeprefix("file:/usr/"))
+@pytest.mark.parametrize(
+    ("program", "title"),
+    [("compute-agent", "# Running compute-agent"), ("compute-scheduler", "# compute-scheduler")],
+)
+def test_the_unit_points_at_the_documentation_that_is_installed_with_it(program: str, title: str):
+    described = Path(unit(program)["Unit"]["Documentation"].removeprefix("file:/usr/"))
     installed = configparser.ConfigParser()
     installed.read(ETC.parent / "setup.cfg")
     (page,) = installed["options.data_files"][str(described.parent)].split()
     assert Path(page).name == described.name
-    assert (ETC.parent / page).read_text().startswith("# Running compute-agent")
+    assert (ETC.parent / page).read_text().startswith(title)
 
 
-def test_the_unit_waits_longer_for_a_stop_than_the_agent_for_a_pass():
-    assert int(unit()["Service"]["TimeoutStopSec"]) > 60
+@pytest.mark.parametrize("program", ["compute-agent", "compute-scheduler"])
+def test_the_unit_waits_longer_for_a_stop_than_the_program_for_its_work(program: str):
+    assert int(unit(program)["Service"]["TimeoutStopSec"]) > 60
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+@pytest.mark.parametrize("program", ["compute-agent", "compute-scheduler"])
+def test_systemd_finds_no_fault_in_the_unit(program: str, tmp_path: Path):
+    # the program need not be installed where the unit looks for it
+    text = (ETC / f"{program}.service").read_text().replace(f"/usr/bin/{program}", "/bin/true")
+    file = tmp_path / f"{program}.service"
+    file.write_text(text)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(file)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_every_exit_status_is_documented():

@@ -1,0 +1,55 @@
+"""Observer of a scheduler's work, by default nobody: calls, candidates, claims and moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+
+from compute_agent.scheduler.causes import FilterCause
+
+
+class ClaimOutcome(StrEnum):
+    """What became of one claim.
+
+    ``shortage``: a provider had too little left. ``race``: placement lost too many races of its
+    own, or the provider is gone. ``consumer``: somebody else claims or changed the consumer.
+    ``failed``: placement did not answer, or refused for another reason.
+    """
+
+    WON = "won"
+    SHORTAGE = "shortage"
+    RACE = "race"
+    CONSUMER = "consumer"
+    FAILED = "failed"
+
+
+class MoveState(StrEnum):
+    """Steps that a move has come to; ``recovered``: finished or undone from the journal."""
+
+    BEGUN = "begun"
+    NOT_BEGUN = "not_begun"
+    CONFIRMED = "confirmed"
+    REVERTED = "reverted"
+    SOURCE_RETURNED = "source_returned"
+    RECOVERED = "recovered"
+
+
+class Observer:
+    """Hears of the work of a scheduler, in whichever thread does it."""
+
+    def answering(self, method: str) -> AbstractContextManager[None]:  # noqa: ARG002 - for others
+        """Return what surrounds a call of the bus; its error passes through."""
+        return nullcontext()
+
+    def searched(self, candidates: int) -> None:
+        """Hear how many candidates a search got from placement."""
+
+    def filtered(self, causes: Sequence[FilterCause]) -> None:
+        """Hear what filters left."""
+
+    def claimed(self, outcome: ClaimOutcome, *, again: bool) -> None:
+        """Hear of a claim; `again`: others of the same instance were lost before."""
+
+    def moved(self, kind: str, state: MoveState) -> None:
+        """Hear of a move."""

@@ -1,0 +1,246 @@
+"""Life of a scheduler that serves: ready, reloaded, watched, dumped, stopped.
+
+It is ready once placement and the message bus have answered or are known to be away; the line of
+``systemctl status`` has which. The watchdog is fed while calls move on or there is none: a call
+that ended, or placement that answered, is progress, and the passing of time is not.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from compute_agent import conf as agent_conf
+from compute_agent.daemon import message_bus, signals, state_dump
+from compute_agent.daemon.systemd import ServiceManager
+from compute_agent.errors import ComputeAgentError, PlacementError, PlacementUnavailable
+from compute_agent.placement.transport import Transport
+from compute_agent.scheduler import assembly
+from compute_agent.scheduler.rpc import TOPIC, SchedulerService
+from compute_agent.scheduler.service.calls import Calls, WatchedTransport
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+LOG = logging.getLogger(__name__)
+
+BUS_SECONDS = 10.0
+"""How long the start waits for the message bus before it counts as away."""
+UPKEEP_SECONDS = 10.0
+STOP_SECONDS = 50.0
+"""How long calls in progress may take after the scheduler was asked to stop."""
+
+PLACEMENT_ANSWERS = "placement answers"
+PLACEMENT_AWAY = "placement cannot be reached, requests are refused"
+
+
+class SchedulerLife:
+    """One process that serves.
+
+    :param placement: how requests reach placement.
+    :param calls: takes in what is to be known of its work.
+    """
+
+    def __init__(
+        self,
+        conf: cfg.ConfigOpts,
+        placement: Transport,
+        manager: ServiceManager | None = None,
+        calls: Calls | None = None,
+    ) -> None:
+        self._conf = conf
+        self._manager = manager or ServiceManager()
+        self._calls = calls or Calls()
+        self._placement = WatchedTransport(placement, self._calls.progressed)
+        self._stopped = threading.Event()
+        self._bus_settled = threading.Event()
+        self._serving = threading.Event()
+        self._failure: Exception | None = None
+        self._placement_state = PLACEMENT_ANSWERS
+
+    def run(self) -> int:
+        """Answer on the bus until SIGTERM or SIGINT; return the exit status.
+
+        On SIGHUP the configuration and the aggregates are read again, on SIGUSR2 the state is
+        written to stderr.
+
+        :raises InvalidConfiguration: there is no bus, or an option cannot be used.
+        :raises PlacementError: placement refuses this scheduler. One that cannot be reached is
+            waited for: requests are answered with an error that can be retried.
+        """
+        bus = message_bus.open_transport(self._conf)
+        if not check_placement(self._conf, self._placement):
+            self._placement_state = PLACEMENT_AWAY
+        self._service = SchedulerService(
+            self._conf, bus, self._placement, self._conf.DEFAULT.host, self._calls
+        )
+        handlers = {
+            signal.SIGTERM: self._asked_to_stop,
+            signal.SIGINT: self._asked_to_stop,
+            signal.SIGHUP: self._reload,
+            signal.SIGUSR2: self._dump_state,
+        }
+        with signals.handled(handlers):
+            for work in (self._join_the_bus, self._upkeep, self._watchdog):
+                threading.Thread(target=work, name=work.__name__.strip("_"), daemon=True).start()
+            if not self._bus_settled.wait(BUS_SECONDS):
+                LOG.warning(
+                    "The message bus does not answer within %.0f s and is waited for: check "
+                    "[DEFAULT]transport_url and the broker",
+                    BUS_SECONDS,
+                )
+            if not self._stopped.is_set():
+                self._manager.ready(self._status())
+            self._stopped.wait()
+            self._stop_serving()
+        if self._failure is not None:
+            raise self._failure
+        return 0
+
+    def stop(self) -> None:
+        """End: calls in progress are answered first."""
+        self._manager.stopping()
+        self._stopped.set()
+        self._bus_settled.set()
+
+    # -- work beside the calls -------------------------------------------------------------------
+
+    def _join_the_bus(self) -> None:
+        try:
+            self._service.start()
+        except Exception as error:
+            # for the main thread, which ends the process with the status of this error
+            LOG.debug("The message bus cannot be joined", exc_info=True)
+            self._failure = error
+            self.stop()
+            return
+        self._serving.set()
+        LOG.info("Serving topic %s as %s", TOPIC, self._conf.DEFAULT.host)
+        self._manager.status(self._status())
+        self._bus_settled.set()
+
+    def _upkeep(self) -> None:
+        while True:
+            try:
+                self._keep_up()
+            except ComputeAgentError as error:
+                LOG.warning("Looked after later: %s", error)
+            if self._stopped.wait(UPKEEP_SECONDS):
+                return
+
+    def _keep_up(self) -> None:
+        state = self._placement_now()
+        if state != self._placement_state:
+            self._placement_state = state
+            LOG.info("Now %s", state)
+            self._manager.status(self._status())
+        answers = state == PLACEMENT_ANSWERS
+        ages = self._announcement_ages(only_existing=answers)
+        self._calls.seen(placement_up=answers, oldest_announcement=max(ages, default=0.0))
+
+    def _announcement_ages(self, *, only_existing: bool) -> list[float]:
+        """Return the seconds since each host was last heard.
+
+        :param only_existing: leave out hosts that placement no longer has.
+        """
+        heard = self._service.announcements
+        announced = heard.all()
+        existing: Collection[str] = announced
+        if only_existing:
+            existing = self._service.parts.client.provider_names(tuple(announced))
+        return [heard.age(last) for root, last in announced.items() if root in existing]
+
+    def _placement_now(self) -> str:
+        try:
+            # asks only after placement could not be reached
+            self._service.parts.client.connect()
+        except PlacementUnavailable:
+            return PLACEMENT_AWAY
+        except PlacementError as error:
+            return f"placement refuses this scheduler: {error}"
+        return PLACEMENT_ANSWERS
+
+    def _watchdog(self) -> None:
+        watchdog_seconds = self._manager.watchdog_seconds
+        if watchdog_seconds is None:
+            return
+        while not self._stopped.wait(watchdog_seconds / 3.0):
+            if self._calls.move_on():
+                self._manager.watchdog()
+
+    # -- what is asked for by signals ------------------------------------------------------------
+
+    def _reload(self) -> None:
+        self._manager.reloading()
+        try:
+            changes = agent_conf.reload(self._conf)
+            self._service.renew()
+        except ComputeAgentError as error:
+            LOG.error("Reloading failed; configuration and aggregates stay as they were: %s", error)
+        else:
+            LOG.info("Reloaded configuration and aggregates. %s", ", ".join(changes))
+        self._manager.ready(self._status())
+
+    def _dump_state(self) -> None:
+        state_dump.write("compute-scheduler", self._document(), {}, self._conf)
+
+    def _document(self) -> dict[str, Any]:
+        ages = self._announcement_ages(only_existing=False)
+        return {
+            "host": self._conf.DEFAULT.host,
+            "serving": self._serving.is_set(),
+            "placement": self._placement_state,
+            "calls": self._calls.in_progress(),
+            "announcements": {"hosts": len(ages), "oldest_seconds": round(max(ages, default=0.0))},
+            "journal": self._service.parts.journal.entries(),
+        }
+
+    def _asked_to_stop(self) -> None:
+        if self._stopped.is_set():
+            LOG.warning("Asked to stop a second time: calls in progress are abandoned")
+            signals.exit_at_once(0)
+        self.stop()
+
+    def _stop_serving(self) -> None:
+        if not self._serving.is_set():
+            # the library waits for the broker in a thread that only the end of the process ends
+            LOG.info("Stopping; the message bus was never joined")
+            return
+        LOG.info("Stopping: requests that are being answered are finished first")
+        bound = threading.Timer(STOP_SECONDS, self._abandon)
+        bound.daemon = True
+        bound.start()
+        self._service.stop()
+        bound.cancel()
+
+    def _abandon(self) -> None:
+        LOG.warning(
+            "Calls in progress did not end within %.0f s and are abandoned; what they began is "
+            "finished or undone from the journal",
+            STOP_SECONDS,
+        )
+        signals.exit_at_once(0)
+
+    def _status(self) -> str:
+        bus = f"serving topic {TOPIC}" if self._serving.is_set() else "waiting for the message bus"
+        return f"{bus}; {self._placement_state}"
+
+
+def check_placement(conf: cfg.ConfigOpts, placement: Transport) -> bool:
+    """Find out before anything is served whether it can be; return whether placement answers.
+
+    :raises InvalidConfiguration: an option cannot be used.
+    :raises PlacementError: placement refuses this scheduler.
+    """
+    _, client = assembly.scheduler_of(conf, placement)
+    try:
+        client.connect()
+    except PlacementUnavailable as error:
+        LOG.warning(
+            "Placement cannot be reached; requests are refused until it can: %s", str(error)
+        )
+        return False
+    return True

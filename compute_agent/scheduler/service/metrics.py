@@ -1,0 +1,194 @@
+"""Metrics of a scheduler for Prometheus, whose library is imported only where they are shown."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from compute_agent.errors import (
+    AllocationDeleteFailed,
+    AllocationMoveFailed,
+    AllocationUpdateFailed,
+    ComputeAgentError,
+    PlacementError,
+    PlacementUnavailable,
+)
+from compute_agent.request.errors import InvalidRequest
+from compute_agent.scheduler.causes import FilterCause
+from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
+from compute_agent.scheduler.errors import MoveRefused, NoValidHost
+from compute_agent.scheduler.observer import ClaimOutcome, MoveState
+from compute_agent.scheduler.service.calls import Calls
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+LOG = logging.getLogger(__name__)
+
+PREFIX = "compute_scheduler"
+CANDIDATE_BUCKETS = (0, 1, 3, 10, 30, 100, 300, 1000, 3000, 10000)
+SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+_RESULTS: tuple[tuple[type[ComputeAgentError], str], ...] = (
+    (NoValidHost, "no_valid_host"),
+    (InvalidRequest, "invalid"),
+    (MoveRefused, "conflict"),
+    (AllocationUpdateFailed, "conflict"),
+    (AllocationDeleteFailed, "conflict"),
+    (AllocationMoveFailed, "conflict"),
+    (PlacementUnavailable, "placement_unavailable"),
+    (PlacementError, "placement_error"),
+    (ComputeAgentError, "failed"),
+)
+
+
+def result_of(error: BaseException | None) -> str:
+    """Return the label of a call that ended with this error, or with none."""
+    if error is None:
+        return "answered"
+    return next((name for kind, name in _RESULTS if isinstance(error, kind)), "defect")
+
+
+class CountedCalls(Calls):
+    """Calls in progress, and counts of all that a scheduler does.
+
+    :param registry: gets the metrics of this process.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        from prometheus_client import Counter as CounterMetric
+        from prometheus_client import Gauge, Histogram
+
+        super().__init__()
+        self._requests = CounterMetric(
+            f"{PREFIX}_requests",
+            "Calls of the message bus by method and result.",
+            ["method", "result"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            f"{PREFIX}_request_duration_seconds",
+            "Time from the arrival of a call to its end.",
+            ["method"],
+            buckets=SECONDS_BUCKETS,
+            registry=registry,
+        )
+        self._in_progress = Gauge(
+            f"{PREFIX}_requests_in_progress",
+            "Calls that are being answered.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._candidates = Histogram(
+            f"{PREFIX}_candidates",
+            "Candidates that placement gave to a search.",
+            buckets=CANDIDATE_BUCKETS,
+            registry=registry,
+        )
+        self._rejected = CounterMetric(
+            f"{PREFIX}_filter_rejected_hosts",
+            "Hosts that a filter rejected.",
+            ["filter"],
+            registry=registry,
+        )
+        self._claims = CounterMetric(
+            f"{PREFIX}_claims", "Claims by outcome.", ["outcome"], registry=registry
+        )
+        self._retries = CounterMetric(
+            f"{PREFIX}_claim_retries",
+            "Claims that were tried after one of the same instance was lost.",
+            registry=registry,
+        )
+        self._moves = CounterMetric(
+            f"{PREFIX}_moves",
+            "Moves by kind and the state they came to.",
+            ["kind", "state"],
+            registry=registry,
+        )
+        self._oldest = Gauge(
+            f"{PREFIX}_oldest_announcement_age_seconds",
+            "Age of the oldest announcement of a host that placement has; 0 without any.",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self._placement_up = Gauge(
+            f"{PREFIX}_placement_up",
+            "1 if placement answers, 0 if not.",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
+
+    @contextmanager
+    def answering(self, method: str) -> Iterator[None]:
+        """See `Observer`."""
+        began, failure = time.monotonic(), None
+        self._in_progress.inc()
+        try:
+            with super().answering(method):
+                yield
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            self._in_progress.dec()
+            self._seconds.labels(method).observe(time.monotonic() - began)
+            self._requests.labels(method, result_of(failure)).inc()
+
+    def searched(self, candidates: int) -> None:
+        """See `Observer`."""
+        self._candidates.observe(candidates)
+
+    def filtered(self, causes: Sequence[FilterCause]) -> None:
+        """See `Observer`."""
+        for cause in causes:
+            self._rejected.labels(cause.name).inc(cause.hosts_before - cause.hosts_left)
+
+    def claimed(self, outcome: ClaimOutcome, *, again: bool) -> None:
+        """See `Observer`."""
+        self._claims.labels(str(outcome)).inc()
+        if again:
+            self._retries.inc()
+
+    def moved(self, kind: str, state: MoveState) -> None:
+        """See `Observer`."""
+        self._moves.labels(kind, str(state)).inc()
+
+    def seen(self, *, placement_up: bool, oldest_announcement: float) -> None:
+        """See `Calls`."""
+        self._placement_up.set(int(placement_up))
+        self._oldest.set(oldest_announcement)
+
+
+class JournalCollector:
+    """The journal, which all processes share, as prometheus_client asks of a collector."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield how many entries wait, and whether the journal can be used."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        waiting = GaugeMetricFamily(
+            f"{PREFIX}_journal_entries",
+            "Entries of the journal that wait to be finished or undone.",
+            labels=["operation"],
+        )
+        usable = True
+        try:
+            entries = self._journal.entries()
+            numbers = Counter(str(entry.get("op")) for entry in entries.values())
+            for operation, number in sorted(numbers.items()):
+                waiting.add_metric([operation], number)
+        except JournalUnusable as error:
+            LOG.error("%s", error)
+            usable = False
+        yield waiting
+        yield GaugeMetricFamily(
+            f"{PREFIX}_journal_usable", "1 if the journal can be read, 0 if not.", value=int(usable)
+        )

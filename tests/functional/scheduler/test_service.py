@@ -1,0 +1,194 @@
+"""A scheduler as a service: what systemd hears of it, and what signals do."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.placement import free_port
+from tests.functional.agent.lying_proxy import LyingProxy
+from tests.functional.agent.processes import eventually, read_url
+from tests.functional.scheduler.conftest import write_config
+
+PROGRAM = str(Path(sys.executable).parent / "compute-scheduler")
+
+
+class Service:
+    """A scheduler under a service manager, which keeps what it hears."""
+
+    def __init__(self, config: Path, watchdog: float | None = None) -> None:
+        self.heard: list[str] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind("")
+        threading.Thread(target=self._hear, daemon=True).start()
+        self._log = config.with_suffix(".log")
+        variables = {
+            **os.environ,
+            "NOTIFY_SOCKET": "@" + self._socket.getsockname()[1:].decode(),
+            **({"WATCHDOG_USEC": str(int(watchdog * 1e6))} if watchdog else {}),
+        }
+        with self._log.open("wb") as output:
+            self.process = subprocess.Popen(
+                [PROGRAM, "--config-file", str(config), "serve"],
+                stdout=output,
+                stderr=output,
+                env=variables,
+            )
+
+    def _hear(self) -> None:
+        while True:
+            self.heard += self._socket.recv(65536).decode().splitlines()
+
+    @property
+    def status(self) -> str:
+        """The last line that `systemctl status` would show."""
+        lines = [line for line in self.heard if line.startswith("STATUS=")]
+        return lines[-1].removeprefix("STATUS=") if lines else ""
+
+    def logged(self) -> str:
+        return self._log.read_text()
+
+    def until(self, line: str, times: int = 1) -> None:
+        eventually(lambda: self.heard.count(line) >= times, f"{line} {times} times")
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(60)
+
+
+@contextlib.contextmanager
+def service(
+    file: Path, workers: int = 1, bus: str = "fake://", watchdog: float | None = None
+) -> Iterator[Service]:
+    file.write_text(
+        f"[DEFAULT]\ntransport_url = {bus}\n"
+        + file.read_text()
+        + f"[scheduler]\nworkers = {workers}\n"
+    )
+    started = Service(file, watchdog)
+    try:
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_it_is_ready_reloaded_and_stopped_as_systemd_wants_to_hear_it(
+    config: Path, workers: int
+) -> None:
+    with service(config, workers) as scheduler:
+        scheduler.until("READY=1")
+        assert "serving topic scheduler; placement answers" in scheduler.status
+        scheduler.process.send_signal(signal.SIGHUP)
+        scheduler.until("RELOADING=1")
+        scheduler.until("READY=1", times=2)
+        assert scheduler.stop() == 0
+        scheduler.until("STOPPING=1")
+        assert scheduler.logged().count("Serving topic scheduler") == workers
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_it_is_ready_without_placement_and_tells_when_that_is_back(
+    config: Path, placement_url: str, workers: int
+) -> None:
+    proxy = LyingProxy(placement_url)
+    write_config(config, proxy.url)
+    proxy.answer("GET", ".*", 503)
+    with service(config, workers) as scheduler:
+        scheduler.until("READY=1")
+        assert "placement cannot be reached" in scheduler.status
+        proxy.honest()
+        eventually(
+            lambda: (
+                scheduler.status.endswith("; placement answers")
+                and "cannot be reached" not in scheduler.status
+            ),
+            "the state of placement",
+        )
+
+
+def test_it_is_ready_without_a_broker_and_ends_when_asked_to(config: Path) -> None:
+    with service(config, bus=f"rabbit://nobody@127.0.0.1:{free_port()}//") as scheduler:
+        scheduler.until("READY=1")
+        assert scheduler.status.startswith("waiting for the message bus; placement answers")
+        assert scheduler.stop() == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_watchdog_of_an_idle_scheduler_is_fed(config: Path, workers: int) -> None:
+    with service(config, workers, watchdog=1.0) as scheduler:
+        scheduler.until("WATCHDOG=1", times=3)
+        if workers > 1:
+            # systemd has to notice one worker that hangs, though the others do not
+            match = re.search(r"Worker (\d+) was started", scheduler.logged())
+            assert match
+            os.kill(int(match[1]), signal.SIGSTOP)
+            eventually(lambda: is_stopped(int(match[1])), "a worker that hangs")
+            scheduler.heard.clear()
+            scheduler.process.send_signal(signal.SIGUSR2)
+            eventually(lambda: "compute-scheduler: end" in scheduler.logged(), "the other worker")
+            assert scheduler.heard.count("WATCHDOG=1") <= 1
+            os.kill(int(match[1]), signal.SIGCONT)
+            scheduler.until("WATCHDOG=1", times=2)
+
+
+def is_stopped(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sigusr2_dumps_state_threads_and_options_without_secrets(
+    config: Path, workers: int
+) -> None:
+    with config.open("a") as file:
+        file.write("password = hunter2\n")
+    with service(config, workers) as scheduler:
+        scheduler.until("READY=1")
+        scheduler.process.send_signal(signal.SIGUSR2)
+        eventually(
+            lambda: scheduler.logged().count("state of compute-scheduler: end") == workers,
+            "a dump of every process that serves",
+        )
+        for part in ('"calls"', '"journal"', "thread MainThread", "claim_candidates_per_host"):
+            assert part in scheduler.logged()
+        assert "hunter2" not in scheduler.logged()
+        assert scheduler.stop() == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_metrics_are_served_where_configured_and_names_are_those_of_the_documentation(
+    config: Path, workers: int
+) -> None:
+    bind = f"127.0.0.1:{free_port()}"
+    with config.open("a") as file:
+        file.write(f"[compute_scheduler]\nmetrics_bind = {bind}\n")
+    with service(config, workers) as scheduler:
+        scheduler.until("READY=1")
+        eventually(
+            lambda: "compute_scheduler_placement_up 1.0" in read_url(f"http://{bind}/metrics"),
+            "the state of placement",
+        )
+        text = read_url(f"http://{bind}/metrics")
+        assert scheduler.stop() == 0
+    names = set(re.findall(r"^# TYPE (compute_scheduler_\w+) ", text, re.MULTILINE))
+    documented = (Path(__file__).parents[3] / "docs" / "scheduler.md").read_text()
+    assert names <= set(re.findall(r"compute_scheduler_\w+", documented))
+
+
+def test_metrics_that_cannot_be_served_end_the_start_as_bad_configuration(config: Path) -> None:
+    with config.open("a") as file:
+        file.write("[compute_scheduler]\nmetrics_bind = 9102\n")
+    with service(config) as scheduler:
+        assert scheduler.process.wait(60) == 2
+        assert "expected ADDRESS:PORT" in scheduler.logged()
