@@ -194,7 +194,8 @@ choosing the same host at the same time.
         "shuffle_best_same_weighed_hosts",
         default=False,
         help="""
-Shuffle the hosts that share the best weight. Worth switching on with several schedulers.
+Shuffle the hosts that share the best weight. [compute_scheduler]spread_equal_hosts does as much
+for several schedulers, and gives a request the same order each time.
 """,
     ),
     cfg.IntOpt(
@@ -275,6 +276,15 @@ does not cost the host.
         help="""
 File that keeps the allocations still to be given back when placement failed in the middle of a
 request. It is worked off with the next request.
+""",
+    ),
+    cfg.BoolOpt(
+        "spread_equal_hosts",
+        default=True,
+        help="""
+Try hosts of the same weight in an order that each request has of its own, so that several
+schedulers do not all claim on the same host first. The same request has the same order on every
+scheduler. Off: in the order of placement's answer.
 """,
     ),
     cfg.StrOpt(

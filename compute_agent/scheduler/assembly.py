@@ -207,6 +207,7 @@ def claim_options(conf: cfg.ConfigOpts) -> ClaimOptions:
             multipliers=multipliers,
             subset_size=filtering.host_subset_size,
             shuffle_best=filtering.shuffle_best_same_weighed_hosts,
+            spread_equals=conf.compute_scheduler.spread_equal_hosts,
         ),
         candidates_per_host=conf.compute_scheduler.claim_candidates_per_host,
         max_attempts=conf.scheduler.max_attempts,

@@ -133,7 +133,9 @@ class Scheduler:
         except BaseException:
             claims.give_back(held_candidates)
             raise
-        spare = self._alternates(spec, remaining_hosts, chosen) if alternates else []
+        spare = (
+            self._alternates(spec, remaining_hosts, chosen, instance_uuids[0]) if alternates else []
+        )
         return [
             [selection_of(claimed.host, claimed.candidate, found_hosts.microversion)]
             + [
@@ -168,7 +170,7 @@ class Scheduler:
             passed, dropped = self._search.run_filters_again(hosts, spec)
             causes = replace(causes, filters=causes.filters + tuple(dropped))
         usable = [host for host in passed if host.candidates]
-        for host in self._ordered(spec, usable):
+        for host in self._ordered(spec, usable, instance):
             candidate = self._claim_on(
                 spec, instance, host, found_hosts.microversion, lost, held_candidates, claims
             )
@@ -214,17 +216,25 @@ class Scheduler:
             tries.failed(candidate, refusal)
         return None
 
-    def _ordered(self, spec: RequestSpec, hosts: Sequence[HostState]) -> list[HostState]:
+    def _ordered(
+        self, spec: RequestSpec, hosts: Sequence[HostState], instance: str
+    ) -> list[HostState]:
         options = self._options
-        return order.in_order(hosts, spec, options.weighers, options.weighing, self._chance)
+        return order.in_order(
+            hosts, spec, options.weighers, options.weighing, self._chance, request=instance
+        )
 
     def _alternates(
-        self, spec: RequestSpec, hosts: Sequence[HostState], chosen: Sequence[_Claimed]
+        self,
+        spec: RequestSpec,
+        hosts: Sequence[HostState],
+        chosen: Sequence[_Claimed],
+        instance: str,
     ) -> list[HostState]:
         taken = {claimed.host.uuid for claimed in chosen}
         passed, _ = self._search.run_filters_again(hosts, spec)
         spare = [host for host in passed if host.uuid not in taken and host.candidates]
-        return self._ordered(spec, spare)
+        return self._ordered(spec, spare, instance)
 
     def _of_cell(self, cell: str, spare: Sequence[HostState]) -> list[HostState]:
         """Return as many alternates as may be tried; none can be tried from another cell."""

@@ -1,7 +1,8 @@
-"""Order of hosts: raw weights scaled to 0..1, times multiplier, summed."""
+"""Order of hosts: weights scaled to 0..1, times multiplier, summed; equals spread by request."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import random
 from collections.abc import Mapping, Sequence
@@ -35,11 +36,15 @@ BUILT_IN: tuple[type[HostWeigher], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class WeighingOptions:
-    """Multipliers by the weigher's option name, and how equals and near-equals are treated."""
+    """Multipliers by the weigher's option name, and how equals and near-equals are treated.
+
+    ``spread_equals``: hosts of the same weight are in another order for each request.
+    """
 
     multipliers: Mapping[str, float] = field(default_factory=dict)
     subset_size: int = 1
     shuffle_best: bool = False
+    spread_equals: bool = True
 
 
 def make(paths: Sequence[str], options: WeigherOptions | None = None) -> tuple[HostWeigher, ...]:
@@ -99,10 +104,19 @@ def in_order(
     weighers: Sequence[HostWeigher],
     options: WeighingOptions,
     chance: random.Random,
+    request: str = "",
 ) -> list[HostState]:
-    """Return the hosts with the best first; equals stay in placement's order unless shuffled."""
+    """Return the hosts with the best first.
+
+    Equals are in the order of `request`, which schedulers that work on different requests do not
+    share; or in placement's, where they are not to be spread.
+
+    :param request: what distinguishes this request from others, the same each time it is made.
+    """
     weighed = weights(hosts, spec, weighers, options)
-    ordered = sorted(range(len(hosts)), key=lambda index: -weighed[index])
+    spread = options.spread_equals and bool(request)
+    places = [_place(request, host.uuid) if spread else b"" for host in hosts]
+    ordered = sorted(range(len(hosts)), key=lambda index: (-weighed[index], places[index]))
     if not ordered:
         return []
     if options.shuffle_best:
@@ -112,6 +126,14 @@ def in_order(
     first = chance.randrange(min(options.subset_size, len(ordered)))
     ordered.insert(0, ordered.pop(first))
     return [hosts[index] for index in ordered]
+
+
+def _place(request: str, host: str) -> bytes:
+    """Return the place of a host among equals, by rendezvous hashing.
+
+    It depends on nothing but these two, so a host that comes or goes does not reorder the others.
+    """
+    return hashlib.blake2b(f"{request}/{host}".encode(), digest_size=8).digest()
 
 
 def _multiplier(weigher: HostWeigher, host: HostState, options: WeighingOptions) -> float:

@@ -31,9 +31,46 @@ def one_slot(cloud: Cloud) -> RequestSpec:
     return spec_of(ClaimWords(resources=[f"{cloud.mark}=1"], project="project", user="user"))
 
 
+def in_placements_order(config: Path) -> None:
+    """Let all schedulers choose the same host first."""
+    with config.open("a") as file:
+        file.write("[compute_scheduler]\nspread_equal_hosts = false\n")
+
+
+@pytest.mark.parametrize("spread", [True, False])
+def test_schedulers_that_choose_at_the_same_time_choose_different_hosts_unless_told_not_to(
+    cloud: Cloud, config: Path, spread: bool
+) -> None:
+    if not spread:
+        in_placements_order(config)
+    schedulers = 8
+    for _ in range(schedulers):
+        cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
+    all_have_chosen = threading.Barrier(schedulers, timeout=60)
+    first_claim = threading.local()
+    first_choices: list[str] = []
+
+    def before(method: str, _path: str, body: Any) -> None:
+        if method == "PUT" and not getattr(first_claim, "made", False):
+            first_claim.made = True
+            first_choices.extend(body["allocations"])
+            all_have_chosen.wait()
+
+    def claim() -> str:
+        one, _ = scheduler(config, before)
+        [[selection]] = one.select_destinations(one_slot(cloud), [new_uuid()])
+        return selection.compute_node_uuid
+
+    with ThreadPoolExecutor(schedulers) as pool:
+        claimed = [future.result() for future in [pool.submit(claim) for _ in range(schedulers)]]
+    assert len(set(claimed)) == schedulers, "no claim is refused while there is room"
+    assert (len(set(first_choices)) > 1) is spread
+
+
 def test_of_two_schedulers_after_one_slot_one_gets_it_and_the_other_the_next(
     cloud: Cloud, config: Path
 ) -> None:
+    in_placements_order(config)
     hosts = {cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2)}
     both_have_chosen = threading.Barrier(2, timeout=60)
     first_claim = threading.local()

@@ -305,3 +305,26 @@ def test_the_weighers_and_their_multipliers_are_those_that_operators_know() -> N
         "image_props": 0,
         "metrics": 1,
     }
+
+
+def test_equals_are_spread_by_request_and_the_same_request_has_the_same_order() -> None:
+    hosts = [host(name, {"": {"VCPU": 4}}) for name in "abcdefgh"]
+
+    def first(request: str, **options: Any) -> str:
+        weighing = WeighingOptions(**options)
+        return order.in_order(hosts, spec(), WEIGHERS, weighing, random.Random(1), request)[0].name
+
+    requests = [f"request{number}" for number in range(200)]
+    firsts = [first(request) for request in requests]
+    assert firsts == [first(request) for request in requests]
+    assert min(firsts.count(name) for name in "abcdefgh") >= 10
+    assert {first(request, spread_equals=False) for request in requests} == {"a"}
+
+
+def test_a_better_host_is_first_for_every_request() -> None:
+    hosts = [host(name, {"": {"VCPU": 4}}) for name in "abc"] + [host("best", {"": {"VCPU": 5}})]
+    for number in range(50):
+        ordered_hosts = order.in_order(
+            hosts, spec(), WEIGHERS, WeighingOptions(), random.Random(1), f"request{number}"
+        )
+        assert ordered_hosts[0].name == "best"
