@@ -274,8 +274,9 @@ does not cost the host.
         "journal_path",
         default="$state_path/scheduler-journal",
         help="""
-File that keeps the allocations still to be given back when placement failed in the middle of a
-request. It is worked off with the next request.
+File with what is to be finished or undone when the scheduler dies, or placement fails, in the
+middle of a request. `compute-scheduler serve` does so at its start and every 10 s, and so does the
+next request of any scheduler with this file.
 """,
     ),
     cfg.BoolOpt(

@@ -50,7 +50,18 @@ class SchedulerParts:
     attachments: Attachments
     fleet: Fleet
     journal: Journal
+    give_back: GiveBack
     announcements: Announcements | None
+
+    def recover(self) -> None:
+        """Finish or undo what the journal has of schedulers that died, or that placement left.
+
+        What cannot be done yet because placement does not answer stays in the journal.
+
+        :raises JournalUnusable: the journal cannot be read, or is damaged.
+        """
+        self.mover.recover()
+        self.give_back.process_journal()
 
 
 def parts_of(
@@ -98,7 +109,9 @@ def parts_of(
     )
     mover = Mover(client, scheduler, journal, observer)
     attachments = Attachments(client, search)
-    return SchedulerParts(scheduler, client, mover, attachments, fleet, journal, announcements)
+    return SchedulerParts(
+        scheduler, client, mover, attachments, fleet, journal, give_back, announcements
+    )
 
 
 def scheduler_of(

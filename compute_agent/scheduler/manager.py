@@ -14,7 +14,7 @@ from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
 from compute_agent.scheduler.claiming.claim_order import ClaimOrder, lost_claim
 from compute_agent.scheduler.claiming.claims import Claims, NewClaims
-from compute_agent.scheduler.claiming.release import GiveBack
+from compute_agent.scheduler.claiming.release import GiveBack, HeldClaims
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.observer import ClaimOutcome, Observer
@@ -120,19 +120,21 @@ class Scheduler:
         if is_rebuild(spec):
             return [[self._rebuilt(spec, instance)] for instance in instance_uuids]
         found_hosts = self._search.find(spec, claims.carried)
-        held_candidates: dict[str, Candidate] = {}
         chosen: list[_Claimed] = []
         remaining_hosts = list(found_hosts.hosts)
-        try:
-            for instance in instance_uuids:
-                claimed_host, remaining_hosts = self._place(
-                    spec, instance, remaining_hosts, found_hosts, held_candidates, claims
-                )
-                chosen.append(claimed_host)
-                spec = _with_group_host(spec, claimed_host.host.name)
-        except BaseException:
-            claims.give_back(held_candidates)
-            raise
+        with self._give_back.remembered(instance_uuids) as held:
+            try:
+                for instance in instance_uuids:
+                    claimed_host, remaining_hosts = self._place(
+                        spec, instance, remaining_hosts, found_hosts, held, claims
+                    )
+                    chosen.append(claimed_host)
+                    spec = _with_group_host(spec, claimed_host.host.name)
+            except BaseException:
+                claims.give_back(held.candidates)
+                held.close()
+                raise
+            held.close()
         spare = (
             self._alternates(spec, remaining_hosts, chosen, instance_uuids[0]) if alternates else []
         )
@@ -156,23 +158,22 @@ class Scheduler:
         instance: str,
         hosts: Sequence[HostState],
         found_hosts: Found,
-        held_candidates: dict[str, Candidate],
+        held: HeldClaims,
         claims: Claims,
     ) -> tuple[_Claimed, list[HostState]]:
         """Claim a host for one instance; return it, and all hosts as they are afterwards.
 
-        `held_candidates` gets what the instance holds, or may hold if the answer to its claim was
-        lost.
+        `held` gets what the instance holds, or may hold if the answer to its claim was lost.
         """
         causes, lost = found_hosts.causes, list[LostClaim]()
         passed = list(hosts)
-        if held_candidates:
+        if held.candidates:
             passed, dropped = self._search.run_filters_again(hosts, spec)
             causes = replace(causes, filters=causes.filters + tuple(dropped))
         usable = [host for host in passed if host.candidates]
         for host in self._ordered(spec, usable, instance):
             candidate = self._claim_on(
-                spec, instance, host, found_hosts.microversion, lost, held_candidates, claims
+                spec, instance, host, found_hosts.microversion, lost, held, claims
             )
             if candidate is not None:
                 claimed = _Claimed(host, candidate)
@@ -189,18 +190,18 @@ class Scheduler:
         host: HostState,
         microversion: Microversion,
         lost: list[LostClaim],
-        held_candidates: dict[str, Candidate],
+        held: HeldClaims,
         claims: Claims,
     ) -> Candidate | None:
         tries = ClaimOrder(host.candidates, self._options.candidates_per_host)
         while (candidate := tries.next()) is not None:
-            held_candidates[instance] = candidate
+            held.trying(instance, candidate)
             again = bool(lost)
             try:
                 refusal = claims.claim(instance, candidate, spec, microversion)
             except AllocationUpdateFailed:
                 # what the instance holds is somebody else's claim, not ours to give back
-                del held_candidates[instance]
+                held.lost(instance)
                 self._observer.claimed(ClaimOutcome.CONSUMER, again=again)
                 raise
             except BaseException:
@@ -210,7 +211,7 @@ class Scheduler:
             if refusal is None:
                 LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
                 return candidate
-            del held_candidates[instance]
+            held.lost(instance)
             lost.append(lost_claim(host.name, candidate, refusal))
             LOG.info("A claim on host %s was refused. %s", host.name, lost[-1].sentence())
             tries.failed(candidate, refusal)

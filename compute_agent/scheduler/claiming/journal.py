@@ -86,6 +86,9 @@ class Journal:
             entry = self.entries().get(identity) if alone else None
             if entry is not None:
                 self._check(identity, entry, shape)
+            elif alone:
+                # closed meanwhile: whoever did so has removed the lock that is made here again
+                self._lock_path(identity).unlink(missing_ok=True)
             yield entry
 
     def close(self, identity: str) -> None:

@@ -138,6 +138,8 @@ class SchedulerLife:
             LOG.info("Now %s", state)
             self._manager.status(self._status())
         answers = state == PLACEMENT_ANSWERS
+        if answers:
+            self._service.parts.recover()
         ages = self._announcement_ages(only_existing=answers)
         self._calls.seen(placement_up=answers, oldest_announcement=max(ages, default=0.0))
 

@@ -181,7 +181,7 @@ def test_the_metrics_of_all_workers_add_up_and_do_not_go_back_when_one_is_replac
     cloud: Cloud, config: Path, log: Path, call: Callable[..., Any], announce: Callable[..., None]
 ) -> None:
     host = cloud.provider({cloud.mark: 6}, "COMPUTE_NODE")
-    announce(host, 1)
+    announce(host, 0)
     for _ in range(6):
         call("select_destinations", spec_obj=asked(cloud), instance_uuids=[str(uuid.uuid4())])
     answered = 'compute_scheduler_requests_total{method="select_destinations",result="answered"}'

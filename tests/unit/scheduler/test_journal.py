@@ -62,6 +62,15 @@ def test_a_journal_that_is_not_there_has_no_entries(tmp_path: Path) -> None:
     assert Journal(tmp_path / "journal").entries() == {}
 
 
+def test_an_entry_that_was_closed_meanwhile_leaves_no_lock_behind(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "journal")
+    identity = journal.open({"op": "claims", "claims": {}})
+    journal.close(identity)
+    with journal.taken_over(identity, release.UNFINISHED_ENTRY) as entry:
+        assert entry is None
+    assert [path.name for path in tmp_path.iterdir()] == ["journal"]
+
+
 # -- damage ---------------------------------------------------------------------------------------
 
 
@@ -77,6 +86,10 @@ ENTRIES: dict[str, tuple[Shape, dict[str, Any]]] = {
     "give_back": (
         release.ENTRY,
         {"op": "give_back", "consumer": IDENTITY, "allocations": {IDENTITY: {"VCPU": 1}}},
+    ),
+    "claims": (
+        release.UNFINISHED_ENTRY,
+        {"op": "claims", "claims": {IDENTITY: {IDENTITY: {"VCPU": 1}}}},
     ),
 }
 

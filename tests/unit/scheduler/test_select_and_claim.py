@@ -15,7 +15,7 @@ from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.spec import Destination, InstanceGroup, RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.claiming.claim_order import ClaimOrder
-from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters import registry
@@ -152,6 +152,56 @@ def test_nothing_stays_claimed_when_one_of_several_does_not_fit(journal: Path) -
     bank = flat_hosts(a=4)
     with pytest.raises(NoValidHost):
         chosen(scheduler_on(bank, journal), ONE, "i1", "i2", "i3")
+    assert bank.held == {}
+
+
+def test_several_claims_are_written_down_before_they_are_made_and_none_is_forgotten(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=8, b=8)
+    seen: list[set[str]] = []
+
+    def note(_consumer: str) -> None:
+        [entry] = Journal(journal).entries().values()
+        seen.append(set(entry["claims"]))
+
+    bank.before_claim = note
+    chosen(scheduler_on(bank, journal), ONE, "i1", "i2", "i3")
+    assert seen == [{"i1"}, {"i1", "i2"}, {"i1", "i2", "i3"}]
+    assert Journal(journal).entries() == {}
+    bank.before_claim = lambda _consumer: None
+    chosen(scheduler_on(bank, journal), ONE, "i4")
+    assert len(bank.held) == 4, "what a request has ended with stays"
+
+
+def test_what_a_request_of_a_scheduler_that_died_had_claimed_is_given_back_by_the_next(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=8, b=8)
+    entry = {"op": "claims", "claims": {"i1": {"a": {"VCPU": 2}}, "i2": {"b": {"VCPU": 2}}}}
+    Journal(journal).open(entry)
+    bank.held["i1"] = {"a": {"VCPU": 2}}
+    bank.held["i2"] = {"a": {"VCPU": 4}}
+    GiveBack(bank, Journal(journal)).process_journal()
+    assert bank.held == {"i2": {"a": {"VCPU": 4}}}, "one that was claimed again is left alone"
+    assert Journal(journal).entries() == {}
+
+
+def test_what_a_request_has_claimed_so_far_is_not_given_back_while_it_goes_on(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=8, b=8)
+    bank.before_claim = lambda _consumer: GiveBack(bank, Journal(journal)).process_journal()
+    chosen(scheduler_on(bank, journal), ONE, "i1", "i2")
+    assert set(bank.held) == {"i1", "i2"}
+
+
+def test_without_a_journal_several_instances_are_not_begun(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    bank = flat_hosts(a=8)
+    scheduler = scheduler_on(bank, tmp_path / "file" / "journal")
+    with pytest.raises(JournalUnusable):
+        scheduler.select_destinations(ONE, ["i1", "i2"])
     assert bank.held == {}
 
 
