@@ -254,7 +254,8 @@ def mig_gpus() -> MachineBuilder:
         _mig_profile("3g.40gb", 9, 3, 40192, 2),
         _mig_profile("7g.80gb", 0, 7, 80384, 1),
     ]
-    slices = [("3g.40gb", 2), ("1g.10gb", 7), ("1g.10gb", 8)]
+    slices = [("3g.40gb", 9, 2, 0, 4), ("1g.10gb", 19, 7, 4, 1), ("1g.10gb", 19, 8, 5, 1)]
+    room = {"1g.10gb": (1, 7), "2g.20gb": (0, 3), "3g.40gb": (0, 2), "7g.80gb": (0, 1)}
     for cell, bus in enumerate(("41", "81")):
         address = f"0000:{bus}:00.0"
         machine.gpu(address, product="20b5", numa_node=cell, iommu_group=20 + cell)
@@ -273,10 +274,18 @@ def mig_gpus() -> MachineBuilder:
                     "profile": profile,
                     "gpu_instance": instance,
                     "compute_instance": 0,
+                    "start": start,
+                    "size": size,
                 }
-                for profile, instance in slices
+                for profile, _number, instance, start, size in slices
                 if cell == 0
             ],
+            gpu_instances=[
+                {"start": start, "size": size, "profile_id": number, "id": instance}
+                for _profile, number, instance, start, size in slices
+                if cell == 0
+            ],
+            mig_remaining=[[profile, left[cell]] for profile, left in room.items()],
         )
     return machine
 
