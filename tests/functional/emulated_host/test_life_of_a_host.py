@@ -1,0 +1,273 @@
+"""The life of a host: functions made, pages taken, a guest started, libvirtd killed, power cut."""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+import requests
+
+from tests.fixtures.emulated_host import OUTSIDE, PATIENCE, EmulatedHost, emulated_host_missing
+from tests.fixtures.emulated_host.boot_files import NoKernel, boot_files
+from tests.functional.agent.processes import PlacementProcess, eventually
+
+Tree: TypeAlias = dict[str, dict[str, Any]]
+
+AGENT: Final = Path(sys.executable).with_name("compute-agent")
+PYTHON: Final = Path(sys.executable)
+NODE: Final = "emulated.example.org"
+CELL: Final = f"{NODE}_NUMA1"
+PAGES: Final = f"{CELL}_PAGES2048"
+DRIVE: Final = f"{NODE}_0000:81:00.0"
+GUEST: Final = str(uuid.UUID(int=0x15))
+
+# What is installed on a host, on a disk that keeps definitions of guests.
+INSTALL: Final = """
+mkdir -p /disk/agent /disk/instances /var/log/libvirt
+for directory in /etc/libvirt /var/lib/libvirt /var/cache/libvirt; do
+    mkdir -p /disk$directory $directory
+    mount --bind /disk$directory $directory
+done
+if ! getent passwd libvirt-qemu; then
+    echo libvirt-qemu:x:64055:64055::/nonexistent:/usr/sbin/nologin >>/etc/passwd
+    echo libvirt-qemu:x:64055: >>/etc/group
+fi
+cat >/etc/libvirt/qemu.conf <<END
+user = "root"
+group = "root"
+dynamic_ownership = 0
+security_driver = "none"
+stdio_handler = "file"
+namespaces = []
+END
+"""
+MAKE_FUNCTIONS: Final = "echo 2 >/sys/bus/pci/devices/0000:81:00.0/sriov_numvfs"
+TAKE_PAGES: Final = (
+    "echo 64 >/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
+)
+START_LIBVIRTD: Final = "libvirtd --daemon"
+START_AGENT: Final = (
+    f"setsid {AGENT} run --config-file /run/outside/agent.conf >/run/outside/agent.log 2>&1 &"
+)
+ASK_AGENT: Final = """
+import socket
+with socket.socket(socket.AF_UNIX) as agent:
+    agent.connect("/disk/agent/status.sock")
+    agent.sendall(open("/run/outside/request", "rb").read())
+    print(agent.makefile().readline())
+"""
+START_GUEST: Final = """
+import libvirt
+libvirt.open("qemu:///system").defineXML(open("/run/outside/guest.xml").read()).create()
+"""
+CONFIGURATION: Final = """
+[DEFAULT]
+host = emulated
+compute_driver = libvirt.LibvirtDriver
+state_path = /disk/agent
+instances_path = /disk/instances
+update_resources_interval = 600
+periodic_fuzzy_delay = 0
+[libvirt]
+virt_type = qemu
+[compute]
+enable_numa_reporting_to_placement = true
+cpu_shared_set = 0-2
+cpu_dedicated_set = 3
+[compute_agent]
+audit_interval = 1
+audit_grace = 0
+[pci]
+report_in_placement = true
+device_spec = {"address": "0000:81:00.[1-4]", "resource_class": "CUSTOM_NVME"}
+[placement]
+auth_type = noauth
+"""
+GUEST_XML: Final = f"""
+<domain type='qemu'>
+  <name>pinned</name><uuid>{GUEST}</uuid>
+  <memory unit='MiB'>64</memory><vcpu>1</vcpu>
+  <memoryBacking><hugepages><page size='2048' unit='KiB'/></hugepages></memoryBacking>
+  <cputune><vcpupin vcpu='0' cpuset='3'/></cputune>
+  <numatune><memory mode='strict' nodeset='1'/></numatune>
+  <os><type arch='x86_64' machine='q35'>hvm</type></os>
+  <devices>
+    <hostdev mode='subsystem' type='pci' managed='yes'>
+      <source><address domain='0' bus='0x81' slot='0' function='1'/></source>
+    </hostdev>
+    <memballoon model='none'/>
+  </devices>
+</domain>
+"""
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[EmulatedHost]:
+    missing = emulated_host_missing()
+    if missing is None and not Path("/usr/sbin/libvirtd").exists():
+        missing = "no libvirtd for the emulated host (Debian package: libvirt-daemon)"
+    if missing:
+        pytest.skip(missing)
+    try:
+        emulated = EmulatedHost(boot_files(), tmp_path / "host", hostname=NODE)
+    except NoKernel as error:
+        pytest.skip(f"no kernel for the emulated host: {error}")
+    yield emulated
+    emulated.turn_off()
+
+
+@pytest.fixture
+def placement(tmp_path: Path) -> Iterator[PlacementProcess]:
+    server = PlacementProcess(tmp_path)
+    server.start()
+    yield server
+    server.kill()
+
+
+class Operator:
+    """Does on the host what operators and their scripts do, and looks at placement."""
+
+    def __init__(self, host: EmulatedHost, placement: PlacementProcess) -> None:
+        self.host = host
+        self.placement = placement
+
+    def boot(self, *scripts: str) -> None:
+        """Turn the host on and start what is installed, after the scripts."""
+        self.host.turn_on()
+        endpoint = f"endpoint_override = http://{OUTSIDE}:{self.placement.port}\n"
+        (self.host.shared / "agent.conf").write_text(CONFIGURATION + endpoint)
+        (self.host.shared / "guest.xml").write_text(GUEST_XML)
+        self.host.run("\n".join([INSTALL, *scripts, START_LIBVIRTD, START_AGENT]))
+
+    def tree(self, expected: Callable[[Tree], bool], what: str) -> Tree:
+        """Return the host's tree once it is as expected."""
+
+        def seen() -> Tree | None:
+            try:
+                tree = self.placement.tree(NODE)
+            except requests.HTTPError:
+                return None  # a provider went while the others were read
+            return tree if expected(tree) else None
+
+        log = self.host.shared / "agent.log"
+        try:
+            found: Tree = eventually(seen, what, PATIENCE)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the agent's log: {log.read_text()}") from None
+        return found
+
+    def wait_for_agent(self) -> None:
+        """Wait until the agent answers, and has completed its first pass."""
+        eventually(self._is_started, "a first pass", PATIENCE)
+
+    def _is_started(self) -> bool:
+        try:
+            nodes = self.ask("status")["nodes"]
+        except AssertionError:
+            return False  # the socket is one that the power cut left
+        return bool(nodes) and not any(node["startup"] for node in nodes)
+
+    def ask(self, command: str, **arguments: Any) -> Any:
+        """Give the agent a command over its local socket."""
+        request = json.dumps({"command": command, **arguments})
+        (self.host.shared / "request").write_text(f"{request}\n")
+        answer = json.loads(self.host.run(f"{PYTHON} -c '{ASK_AGENT}'"))
+        assert "result" in answer, answer
+        return answer["result"]
+
+    def report(self) -> dict[str, Any]:
+        """Ask the agent for a pass; returns the node's status after it."""
+        node: dict[str, Any] = self.ask("report")["nodes"][0]
+        return node
+
+    def sees_drift(self, **expected: list[str]) -> None:
+        """Wait until instances and allocations are compared again, and differ as expected."""
+        drift = {"orphaned": [], "missing": [], "differing": [], **expected}
+        eventually(lambda: self.report()["drift"] == drift, f"drift {drift}", PATIENCE)
+
+    def allocate(self, resources: dict[str, dict[str, int]]) -> None:
+        """Allocate for the guest, as a scheduler does."""
+        body = {
+            "allocations": {uuid: {"resources": held} for uuid, held in resources.items()},
+            "project_id": "p",
+            "user_id": "u",
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+        }
+        answer = self.placement.request("PUT", f"/allocations/{GUEST}", json=body)
+        assert answer.status_code == 204, answer.text
+
+
+def total(tree: Tree, provider: str, resource_class: str) -> int:
+    record = tree.get(provider, {}).get("inventories", {}).get(resource_class, {})
+    return int(record.get("total", 0))
+
+
+def identities(tree: Tree) -> dict[str, tuple[str, str | None, list[str]]]:
+    """Return uuid, parent and resource classes of each provider by name."""
+    return {
+        name: (provider["uuid"], provider["parent"], sorted(provider["inventories"]))
+        for name, provider in tree.items()
+    }
+
+
+def is_reported(tree: Tree) -> bool:
+    return total(tree, NODE, "DISK_GB") > 0 and total(tree, CELL, "PCPU") == 1
+
+
+@pytest.mark.timeout(900)  # an emulated CPU is 10 times slower, and shared with other tests
+def test_a_host_is_reported_as_it_is_through_all_that_happens_to_it(
+    host: EmulatedHost, placement: PlacementProcess
+) -> None:
+    operator = Operator(host, placement)
+    operator.boot()
+    tree = operator.tree(is_reported, "the agent reports the host")
+    assert (total(tree, f"{NODE}_NUMA0", "VCPU"), total(tree, CELL, "VCPU")) == (2, 1)
+    memory_before = total(tree, CELL, "MEMORY_MB")
+    assert DRIVE not in tree
+
+    # the kernel's event makes the agent look, long before the next pass is due
+    host.run(MAKE_FUNCTIONS)
+    operator.tree(lambda tree: total(tree, DRIVE, "CUSTOM_NVME") == 2, "two functions")
+
+    host.run(TAKE_PAGES)
+    assert operator.report()["trouble"] is None
+    tree = placement.tree(NODE)
+    assert total(tree, PAGES, "MEMORY_MB") == 128
+    assert total(tree, CELL, "MEMORY_MB") == memory_before - 128
+
+    host.run(f"{PYTHON} -c '{START_GUEST}'")
+    operator.sees_drift(missing=[GUEST])
+    held = {
+        tree[CELL]["uuid"]: {"PCPU": 1},
+        tree[PAGES]["uuid"]: {"MEMORY_MB": 64},
+        tree[DRIVE]["uuid"]: {"CUSTOM_NVME": 1},
+    }
+    operator.allocate(held)
+    claimed = operator.ask("instance_claim", spec={"instance_uuid": GUEST})
+    units = {unit["resource_class"]: unit["name"] for unit in claimed["units"]}
+    assert units == {"PCPU": "3", "CUSTOM_NVME": "0000:81:00.1"}
+    operator.sees_drift()
+
+    host.run("kill -9 $(cat /run/libvirtd.pid)")
+    trouble = operator.report()["trouble"]
+    assert "libvirt" in trouble["message"]
+    host.run(START_LIBVIRTD)
+    assert operator.report()["trouble"] is None
+    operator.sees_drift()
+
+    tree = placement.tree(NODE)
+    host.turn_off()
+    operator.boot(MAKE_FUNCTIONS, TAKE_PAGES)
+    operator.wait_for_agent()
+    assert operator.report()["trouble"] is None
+    operator.sees_drift()
+    assert identities(placement.tree(NODE)) == identities(tree)
+    assert operator.ask("claims") == [claimed]
+    record = placement.get(f"/allocations/{GUEST}")["allocations"]
+    assert {provider: each["resources"] for provider, each in record.items()} == held
