@@ -290,6 +290,27 @@ def mig_gpus() -> MachineBuilder:
     return machine
 
 
+def large() -> MachineBuilder:
+    """Eight cells; on each two GPUs that make vGPUs, and a port with 64 VFs. For measurements."""
+    machine = _machine("large")
+    _cells(machine, sockets=2, cells_of_socket=4, cores=8, cell_kib=64 * GIB)
+    for cell in range(8):
+        bus = 0x10 * (cell + 1)
+        port = machine.root_port(f"0000:{bus:02x}:00.0", numa_node=cell, iommu_group=bus)
+        machine.nic(
+            f"0000:{bus + 1:02x}:00.0",
+            f"ens{cell}f0",
+            vfs=64,
+            numa_node=cell,
+            mac=f"b4:96:91:{bus:02x}:00:00",
+            below=port,
+            iommu_group=1000 + 100 * cell,
+        )
+        for number in range(2):
+            _t4(machine, f"0000:{bus + 2 + number:02x}:00.0", cell, 2 * cell + number)
+    return machine
+
+
 MACHINES: Final[dict[str, Callable[[], MachineBuilder]]] = {
     "two-sockets": two_sockets,
     "nps4": nps4,
