@@ -26,6 +26,7 @@ from compute_agent.discovery.facts import HostTopology, pci_address
 from compute_agent.discovery.libvirt import guests, source
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
+from compute_agent.discovery.libvirt.facts import HypervisorReading
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.join import join
 from compute_agent.discovery.nvml.recorded import RecordedGpus
@@ -90,6 +91,7 @@ class Looks:
     def __init__(self, daemon: Libvirtd, machine: Path) -> None:
         self._connection = CountingConnection(daemon.uri)
         self._abilities = AbilityReader(self._connection, GuestCpuOptions("qemu"))
+        self._last_reading: HypervisorReading | None = None
         self._files = CountingReader()
         self._discovery = Discovery(
             str(machine / "sys"),
@@ -106,8 +108,10 @@ class Looks:
     def look(self) -> HostTopology:
         """Look once, as a pass does."""
         reading = self._measured(
-            "host by libvirt", lambda: source.read(self._connection, self._abilities)
+            "host by libvirt",
+            lambda: source.read(self._connection, self._abilities, self._last_reading),
         )
+        self._last_reading = reading
         self._measured("guests by libvirt", lambda: guests.read(self._connection))
         topology = self._measured("host by sysfs", self._discovery.discover)
         host = self._measured("join, layout", lambda: join(reading, topology))

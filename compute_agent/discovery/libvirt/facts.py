@@ -115,6 +115,8 @@ class NetNodeDevice:
     mac: str | None = None
     speed_mbps: int | None = None
     features: tuple[str, ...] = ()
+    name: str = ""
+    """libvirt's: net_ens1f0_b4_96_91_00_00_01."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,9 @@ NodeDevice = PciNodeDevice | NetNodeDevice | MdevNodeDevice | VdpaNodeDevice
 
 KINDS: Final = ("PCI_DEV", "NET", "MDEV", "VDPA")
 """Of VIR_CONNECT_LIST_NODE_DEVICES_CAP_."""
+NO_DEVICES: Final = NodeDevices()
+NETWORK: Final = "02"
+"""First digits of PCI's class of network controllers."""
 
 _MDEV_NAME = re.compile(
     r"mdev_([0-9a-f]{8}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{4}_[0-9a-f]{12})(?:_.*)?"
@@ -53,35 +56,61 @@ _Result = TypeVar("_Result")
 
 
 def read(
-    connection: Connection, kinds: Iterable[str] = KINDS
+    connection: Connection, kinds: Iterable[str] = KINDS, before: NodeDevices = NO_DEVICES
 ) -> tuple[NodeDevices, tuple[str, ...]]:
     """List the node devices, and describe each; returns them with a warning for each left out.
 
-    A hypervisor that lists no node devices has none here.
+    A hypervisor that lists no node devices has none here. VFs of network cards, of which there are
+    hundreds, and their interfaces are described again only when something of their PF changed.
 
     :param kinds: of `KINDS`.
+    :param before: what an earlier call returned.
     :raises HypervisorUnreachable: the connection is lost.
     :raises CallFailed: the devices cannot be listed now.
     """
     try:
         handles = connection.call("listAllDevices", partial(_list, tuple(kinds)))
+        handles.sort(key=_name)
     except CallUnsupported:
         return NodeDevices(), ()
-    devices: list[NodeDevice] = []
+    devices: dict[str, NodeDevice] = {}
     warnings = []
-    for handle in sorted(handles, key=_name):
+
+    def describe(handle: libvirt.virNodeDevice) -> None:
         try:
             device = _read_one(connection, handle)
         except (CallFailed, FactMalformed) as error:
-            warnings.append(f"{error}; node device {handle.name()} left out")
-            continue
+            warnings.append(f"{error}; node device {_name(handle)} left out")
+            return
         if device is not None:
-            devices.append(device)
-    return of(devices), tuple(warnings)
+            devices[_name(handle)] = device
+
+    of_vfs, seen = _of_vfs(before), frozenset(before.pci)
+    for handle in handles:
+        if _name(handle) not in of_vfs:
+            describe(handle)
+    unchanged = {pf.address for pf in _of_kind(devices.values(), PciNodeDevice) if pf in seen}
+    for handle in handles:
+        name = _name(handle)
+        if name in of_vfs and of_vfs[name][1] in unchanged:
+            devices[name] = of_vfs[name][0]
+        elif name in of_vfs:
+            describe(handle)
+    return of([devices[name] for name in sorted(devices)]), tuple(warnings)
+
+
+def _of_vfs(before: NodeDevices) -> dict[str, tuple[NodeDevice, PciAddress]]:
+    """Return the VFs of network cards and their interfaces, by name, each with its PF."""
+    vfs: dict[str, tuple[NodeDevice, PciAddress]] = {
+        vf.name: (vf, vf.physfn)
+        for vf in before.pci
+        if vf.physfn and (vf.class_code or "").startswith(NETWORK) and not vf.mdev_types
+    }
+    return vfs | {net.name: (net, vfs[net.parent][1]) for net in before.net if net.parent in vfs}
 
 
 def of(devices: list[NodeDevice]) -> NodeDevices:
-    """Sort devices by kind, and each kind by name."""
+    """Return the devices by kind, each kind in the order they came in."""
     return NodeDevices(
         pci=_of_kind(devices, PciNodeDevice),
         net=_of_kind(devices, NetNodeDevice),
@@ -185,7 +214,7 @@ def _pci(name: str, root: Element, pci: Element) -> PciNodeDevice:
     )
 
 
-def _net(_: str, root: Element, net: Element) -> NetNodeDevice:
+def _net(name: str, root: Element, net: Element) -> NetNodeDevice:
     link = net.find("link")
     up = link is not None and link.get("state") == "up"
     speed = int(link.get("speed", "0")) if link is not None and up else 0
@@ -197,6 +226,7 @@ def _net(_: str, root: Element, net: Element) -> NetNodeDevice:
         mac=None if mac is None else mac.lower(),
         speed_mbps=None if speed in NO_SPEED or speed < 0 else speed,
         features=tuple(sorted(feature for feature in features if feature)),
+        name=name,
     )
 
 
@@ -279,5 +309,5 @@ def _mdev_types(pci: Element) -> tuple[MdevType, ...]:
     return tuple(sorted(types, key=lambda kind: kind.id))
 
 
-def _of_kind(devices: list[NodeDevice], kind: type[_Result]) -> tuple[_Result, ...]:
+def _of_kind(devices: Iterable[NodeDevice], kind: type[_Result]) -> tuple[_Result, ...]:
     return tuple(device for device in devices if isinstance(device, kind))

@@ -10,10 +10,15 @@ from compute_agent.discovery.libvirt.facts import HypervisorReading
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 
 
-def read(connection: Connection, ability_reader: AbilityReader) -> HypervisorReading:
+def read(
+    connection: Connection,
+    ability_reader: AbilityReader,
+    before: HypervisorReading | None = None,
+) -> HypervisorReading:
     """Ask libvirt for everything that it reports of the host.
 
     :param ability_reader: of the same connection.
+    :param before: an earlier reading; what cannot have changed since is not asked again.
     :raises DiscoveryError: the connection is lost, or what every hypervisor must report is missing.
     """
     online_cpus, present_cpus = _cpus(connection)
@@ -23,7 +28,9 @@ def read(connection: Connection, ability_reader: AbilityReader) -> HypervisorRea
     hypervisor_version = connection.call("getVersion", lambda c: int(c.getVersion()))
     libvirt_version = connection.call("getLibVersion", lambda c: int(c.getLibVersion()))
     abilities = ability_reader.read(host, hypervisor_version, libvirt_version)
-    devices, device_warnings = node_devices.read(connection)
+    devices, device_warnings = node_devices.read(
+        connection, before=node_devices.NO_DEVICES if before is None else before.devices
+    )
     return HypervisorReading(
         hostname=connection.call("getHostname", lambda c: str(c.getHostname())),
         hypervisor=connection.call("getType", lambda c: str(c.getType())),

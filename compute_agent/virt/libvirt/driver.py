@@ -55,6 +55,7 @@ class LibvirtDriver(TopologyDriver):
         )
         self.bounded(self.connection.calls)
         self._ability_reader = AbilityReader(self.connection, self.settings.guest_cpu)
+        self._last_reading: HypervisorReading | None = None
         self._machine = LocalMachine(conf) if self.settings.is_local else None
         if self._machine is not None:
             self.bounded(self._machine.calls)
@@ -147,10 +148,13 @@ class LibvirtDriver(TopologyDriver):
 
         :raises VirtDriverNotReady: there is no answer now.
         """
-        return self.once_per_pass(
-            "hypervisor",
-            lambda: self._ask(lambda: source.read(self.connection, self._ability_reader)),
-        )
+
+        def read() -> HypervisorReading:
+            return source.read(self.connection, self._ability_reader, self._last_reading)
+
+        reading = self.once_per_pass("hypervisor", lambda: self._ask(read))
+        self._last_reading = reading
+        return reading
 
     def current_capabilities(self) -> Mapping[str, bool]:
         return host_traits.capabilities(self.hypervisor(), self.settings.traits)

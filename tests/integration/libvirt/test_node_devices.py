@@ -16,6 +16,8 @@ from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.cpu_features import GuestCpuOptions
 from compute_agent.discovery.libvirt.guest_abilities import AbilityReader
 from compute_agent.discovery.libvirt.join import join
+from tests.data.machines import make
+from tests.fixtures.libvirtd import running_libvirtd
 from tests.unit.discovery.libvirt.node_devices import UUID, address, device, mdev, net, pci
 
 _Result = TypeVar("_Result")
@@ -103,3 +105,57 @@ def test_a_connection_that_is_lost_meanwhile_ends_the_look(uri: str) -> None:
     lost = HypervisorUnreachable("the daemon ended the connection")
     with pytest.raises(HypervisorUnreachable):
         node_devices.read(Interrupted(uri, "pci_0000_81_02_0", lost))
+
+
+class Counted(Connection):
+    """A connection that remembers what was described.
+
+    :ivar described: names of node devices.
+    """
+
+    described: tuple[str, ...] = ()
+
+    def call(self, name: str, function: Callable[[libvirt.virConnect], _Result]) -> _Result:
+        if name.startswith("XMLDesc of "):
+            self.described += (name.removeprefix("XMLDesc of "),)
+        return super().call(name, function)
+
+
+def described_in_two_looks(
+    machine: Path, run_directory: Path, change: Callable[[Path], None]
+) -> set[str]:
+    """What the second look described, with the machine changed before it."""
+    with running_libvirtd(run_directory, machine) as daemon:
+        connection = Counted(daemon.uri)
+        first, _ = node_devices.read(connection)
+        connection.described = ()
+        assert daemon.machine is not None
+        change(daemon.machine)
+        second, _ = node_devices.read(connection, before=first)
+        described = set(connection.described)
+        assert second == node_devices.read(connection)[0]
+        connection.close()
+    return described
+
+
+def test_vfs_are_described_once_while_their_pf_stays_as_it_is(
+    libvirt_run_directory: Path, tmp_path: Path
+) -> None:
+    machine = make("two-cells", tmp_path)
+    described = described_in_two_looks(machine, libvirt_run_directory, lambda _: None)
+    assert {"pci_0000_18_00_0", "pci_0000_17_00_0"} <= described
+    assert [name for name in described if name.startswith("net_ens1f0_")]
+    assert not [name for name in described if "18_01" in name or "ens1f0v" in name]
+
+
+def test_the_vfs_of_a_pf_that_changed_are_described_again(
+    libvirt_run_directory: Path, tmp_path: Path
+) -> None:
+    def remove_a_vf(machine: Path) -> None:
+        (machine / "sys/bus/pci/devices/0000:18:00.0/virtfn7").unlink()
+
+    described = described_in_two_looks(
+        make("two-cells", tmp_path), libvirt_run_directory, remove_a_vf
+    )
+    assert "pci_0000_18_01_0" in described
+    assert "pci_0000_81_01_0" not in described

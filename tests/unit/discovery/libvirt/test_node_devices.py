@@ -99,6 +99,7 @@ def test_an_interface_has_its_offloads_its_speed_and_its_parent() -> None:
         mac="b4:96:91:00:00:01",
         speed_mbps=25000,
         features=("rx", "tx"),
+        name="net_ens1f0_b4_96_91_00_00_01",
     )
 
 
