@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 from pathlib import Path
 
 import pytest
@@ -110,10 +111,10 @@ def test_a_program_that_does_not_end_is_killed_with_its_children(tmp_path: Path)
     try:
         with pytest.raises(ProgramFailed, match=r"no end after 0\.5 seconds"):
             output_of(("sh", "-c", f"echo held >{held}; sleep 600 >{held} & wait"), timeout=0.5)
-        os.set_blocking(reader, True)
-        with open(reader, closefd=False) as file:
-            # ends when the last process that holds it has ended
-            assert file.read() == "held\n"
+        assert os.read(reader, 100) == b"held\n"
+        hung_up = select.poll()
+        hung_up.register(reader, 0)
+        assert hung_up.poll(60_000), "the last process that held it has ended"
     finally:
         os.close(reader)
 
