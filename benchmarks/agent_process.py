@@ -16,8 +16,8 @@ from typing import Any
 from benchmarks.relay import Relay
 from compute_agent import conf as agent_conf
 from compute_agent.agent import assembly
-from compute_agent.placement.keystone import KeystoneTransport
-from compute_agent.placement.transport import Response, Transport
+from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.placement.transports.transport import Response, Transport
 from compute_agent.virt.fake import FakeNumaDriver
 
 

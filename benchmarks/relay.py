@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
-from compute_agent.placement.transport import Request, Response, Transport
+from compute_agent.placement.transports.transport import Request, Response, Transport
 
 
 class Relay(ABC):

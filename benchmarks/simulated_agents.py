@@ -19,8 +19,8 @@ from typing import Any
 from oslo_config import cfg
 
 from benchmarks.relay import Relay
-from compute_agent.placement.keystone import KeystoneTransport
-from compute_agent.placement.transport import Response, Transport
+from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.placement.transports.transport import Response, Transport
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient

@@ -18,8 +18,8 @@ from compute_agent.conf.networks import physnet_group
 from compute_agent.conf.places import naming_places
 from compute_agent.drift.audit import Auditor
 from compute_agent.drift.repair import Wanted
-from compute_agent.placement.keystone import KeystoneTransport
-from compute_agent.placement.transport import ReadOnlyTransport
+from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.placement.transports.transport import ReadOnlyTransport
 from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.report.client import ReportClient
 from compute_agent.report.usage import holders_of, usage_of
@@ -40,7 +40,7 @@ from compute_agent.virt.loading import load_driver
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.placement.transport import Transport
+    from compute_agent.placement.transports.transport import Transport
     from compute_agent.tracker.decisions import EventKind
     from compute_agent.virt.driver import ComputeDriver
 

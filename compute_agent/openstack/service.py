@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from keystoneauth1 import exceptions as ka_exc
 
 from compute_agent import errors
-from compute_agent.placement.keystone import MISREAD, load_adapter, refused_answer
+from compute_agent.placement.transports.keystone import MISREAD, load_adapter, refused_answer
 
 TRIES: Final = 4
 TRANSIENT: Final = (429, 500, 502, 503, 504)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from compute_agent import errors
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transports.transport import Response
 
 
 class _LostRace(errors.ResourceProviderUpdateConflict):

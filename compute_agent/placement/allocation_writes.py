@@ -18,7 +18,7 @@ from compute_agent.placement.allocations import (
 )
 from compute_agent.placement.amounts import as_request, of_entries, of_record
 from compute_agent.placement.connection import BASE, CONSUMER_TYPE, Connection
-from compute_agent.placement.transport import Microversion, Response
+from compute_agent.placement.transports.transport import Microversion, Response
 
 _PATH = "/allocations"
 

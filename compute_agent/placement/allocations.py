@@ -28,7 +28,7 @@ from compute_agent.placement.connection import (
 )
 from compute_agent.placement.providers import Providers
 from compute_agent.placement.responses import age_of
-from compute_agent.placement.transport import Microversion, Response
+from compute_agent.placement.transports.transport import Microversion, Response
 
 UNTYPED: Final = "unknown"
 """Type that placement shows for a consumer without one; it cannot be written."""

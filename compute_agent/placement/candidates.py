@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from compute_agent import errors
 from compute_agent.placement import response_schemas
 from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
-from compute_agent.placement.transport import Microversion
+from compute_agent.placement.transports.transport import Microversion
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 from compute_agent import errors
 from compute_agent.placement import responses
 from compute_agent.placement.retries import Retries, stepping_aside
-from compute_agent.placement.transport import (
+from compute_agent.placement.transports.transport import (
     EXTENSIONS,
     WRITES,
     Microversion,

@@ -13,10 +13,10 @@ from compute_agent.placement.allocations import NoCapacity
 from compute_agent.placement.amounts import Amounts, of_record
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.request_pool import Workers
 from compute_agent.placement.responses import age_of
 from compute_agent.placement.retries import Retries
-from compute_agent.placement.transport import Transport
+from compute_agent.placement.transports.request_pool import Workers
+from compute_agent.placement.transports.transport import Transport
 
 T = TypeVar("T")
 

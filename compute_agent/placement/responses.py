@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from compute_agent import errors
 from compute_agent.bounded_http.retry_after import seconds_of
-from compute_agent.placement.transport import Microversion, Response
+from compute_agent.placement.transports.transport import Microversion, Response
 from compute_agent.state.shapes import Shape
 
 CONCURRENT_UPDATE: Final = "placement.concurrent_update"

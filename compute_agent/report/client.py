@@ -19,10 +19,10 @@ from compute_agent import errors
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection, OfferedVersions, Tally
 from compute_agent.placement.providers import MAX_LISTED
-from compute_agent.placement.request_pool import Workers
 from compute_agent.placement.retries import Clock, Retries, SystemClock
 from compute_agent.placement.traits_and_classes import Names
-from compute_agent.placement.transport import Transport
+from compute_agent.placement.transports.request_pool import Workers
+from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.report.cache import CacheFile, TreeCache

@@ -16,8 +16,8 @@ from typing import Final
 
 from compute_agent import errors
 from compute_agent.placement.providers import Providers
-from compute_agent.placement.request_pool import Workers
 from compute_agent.placement.traits_and_classes import Names
+from compute_agent.placement.transports.request_pool import Workers
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.inventory_order import order_inventories
 from compute_agent.report.operations import (

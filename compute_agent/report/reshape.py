@@ -12,8 +12,8 @@ from compute_agent.placement import responses
 from compute_agent.placement.amounts import as_request, of_entries
 from compute_agent.placement.connection import RESHAPE_TIMEOUT, Connection
 from compute_agent.placement.providers import Providers, inventory_body
-from compute_agent.placement.request_pool import Workers
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transports.request_pool import Workers
+from compute_agent.placement.transports.transport import Response
 from compute_agent.provider_tree import ASPECTS, ProviderTree
 from compute_agent.provider_tree.inventory import Inventory, equal_inventories
 from compute_agent.report.merge import merge_inventory

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from compute_agent import errors
 from compute_agent.placement.providers import AtGeneration, Providers
-from compute_agent.placement.request_pool import Workers
 from compute_agent.placement.retries import Retries
+from compute_agent.placement.transports.request_pool import Workers
 from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
 from compute_agent.report.cache import TreeCache, take_in
 

@@ -12,7 +12,7 @@ import os_resource_classes
 import os_traits
 
 from compute_agent.errors import InvalidConfiguration
-from compute_agent.placement.transport import Transport
+from compute_agent.placement.transports.transport import Transport
 from compute_agent.request.flavor import PciAlias, RequestOptions
 from compute_agent.scheduler.claiming.claims import (
     Claims,

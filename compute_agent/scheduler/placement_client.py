@@ -19,7 +19,7 @@ from compute_agent.placement.amounts import as_request, of_record
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import NEWEST, Connection, version_text
 from compute_agent.placement.retries import Retries
-from compute_agent.placement.transport import Transport
+from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, MISC_SHARES_VIA_AGGREGATE
 from compute_agent.scheduler.placement import (
     ClaimRefusal,

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent.daemon import message_bus
 from compute_agent.errors import ComputeAgentError
-from compute_agent.placement.transport import Transport
+from compute_agent.placement.transports.transport import Transport
 from compute_agent.request import spec_reader
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import uuid_text

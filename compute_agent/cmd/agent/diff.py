@@ -14,7 +14,7 @@ from compute_agent.manage.host_diff import (
     differences,
     read_host,
 )
-from compute_agent.placement.keystone import KeystoneTransport
+from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.report.client import ReportClient
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from compute_agent.agent import assembly
 from compute_agent.manage.diagnosis import Diagnosis, Level
 from compute_agent.manage.doctor import examine, examine_placement
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.keystone import KeystoneTransport
+from compute_agent.placement.transports.keystone import KeystoneTransport
 
 if TYPE_CHECKING:
     from oslo_config import cfg

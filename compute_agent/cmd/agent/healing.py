@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from compute_agent.drift.instances.instance import InstanceCatalogue, Ports
     from compute_agent.drift.instances.source import InstanceSource
     from compute_agent.drift.repair import Remedies, Treated
-    from compute_agent.placement.transport import Transport
+    from compute_agent.placement.transports.transport import Transport
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def remedies(parts: AgentParts, way: Transport | None = None) -> Iterator[Remedi
     :raises InvalidConfiguration: the source of instances cannot be used.
     """
     from compute_agent.agent.assembly import check_healing
-    from compute_agent.placement.keystone import KeystoneTransport
+    from compute_agent.placement.transports.keystone import KeystoneTransport
 
     # a reload reports a fault and goes on, so it is checked again
     check_healing(parts.conf)

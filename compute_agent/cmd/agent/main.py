@@ -202,7 +202,7 @@ def _plan(namespace: argparse.Namespace) -> int:
 def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import inspection
     from compute_agent.placement.consumers import Consumers
-    from compute_agent.placement.keystone import KeystoneTransport
+    from compute_agent.placement.transports.keystone import KeystoneTransport
 
     parts = _parts(namespace)
     consumers = Consumers(KeystoneTransport.from_conf(parts.conf))

@@ -26,8 +26,8 @@ from compute_agent.cmd.dev.state_directory import StateDirectory
 from compute_agent.cmd.dev.tree_reading import ProviderLines, read_tree
 from compute_agent.cmd.dev.tree_view import provider_tree
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.keystone import KeystoneTransport
-from compute_agent.placement.transport import Request
+from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.placement.transports.transport import Request
 
 LISTENING = re.compile(r"^placement-server: listening on (\S+)$", re.MULTILINE)
 START_SECONDS = 120.0

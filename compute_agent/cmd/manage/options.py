@@ -17,7 +17,7 @@ from compute_agent.cmd.configuration_files import add_configuration_files
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.placement.transport import Transport
+    from compute_agent.placement.transports.transport import Transport
     from compute_agent.report.client import ReportClient
 
 
@@ -103,14 +103,14 @@ def transport(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Transport:
     :raises PlacementUnavailable: the database it names cannot be used.
     """
     if namespace.placement_config is None:
-        from compute_agent.placement.keystone import KeystoneTransport
+        from compute_agent.placement.transports.keystone import KeystoneTransport
 
         return KeystoneTransport.from_conf(conf)
     if not Path(namespace.placement_config).is_file():
         raise errors.InvalidConfiguration(
             f"--placement-config {namespace.placement_config}: the file does not exist."
         )
-    from compute_agent.placement.in_process import InProcessTransport
+    from compute_agent.placement.transports.in_process import InProcessTransport
 
     return InProcessTransport.from_config_files([namespace.placement_config])
 

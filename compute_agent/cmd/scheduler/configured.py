@@ -79,7 +79,7 @@ def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Annou
 
 
 def _transport(conf: cfg.ConfigOpts) -> Any:
-    from compute_agent.placement.keystone import KeystoneTransport
+    from compute_agent.placement.transports.keystone import KeystoneTransport
 
     return KeystoneTransport.from_conf(conf)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from compute_agent.drift.instances.instance import Instance, Ports
-    from compute_agent.placement.transport import Transport
+    from compute_agent.placement.transports.transport import Transport
     from compute_agent.report.client import ReportClient
     from compute_agent.virt.driver import InstanceDevices
 

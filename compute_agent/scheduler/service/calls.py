@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from compute_agent.placement.transport import Request, Response, Transport
+from compute_agent.placement.transports.transport import Request, Response, Transport
 from compute_agent.scheduler.observer import Observer
 
 

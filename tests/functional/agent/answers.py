@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 from compute_agent import errors
-from compute_agent.placement.transport import Response, make_response
+from compute_agent.placement.transports.transport import Response, make_response
 from compute_agent.tracker.decisions import ExitCode
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from compute_agent.agent import assembly
 from compute_agent.conf import new_config
-from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import Request, Response
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.tracker.resource_tracker import PassResult
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from placement_server.app import build_app

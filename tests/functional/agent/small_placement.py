@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from compute_agent.placement.transport import Request, Response
+from compute_agent.placement.transports.transport import Request, Response
 
 _OF_ONE = re.compile(r"/resource_providers/([^/]+)/(inventories|traits|aggregates)")
 

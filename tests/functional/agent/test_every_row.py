@@ -17,7 +17,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.placement.retries import SystemClock
-from compute_agent.placement.transport import make_response
+from compute_agent.placement.transports.transport import make_response
 from compute_agent.tracker.decisions import ExitCode
 from compute_agent.virt.fake.topology import fake_topology
 from compute_agent.virt.fake.topology_drivers import Misdeed

@@ -11,7 +11,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.agent.commands import AgentCommands
-from compute_agent.placement.transport import Request
+from compute_agent.placement.transports.transport import Request
 from compute_agent.tracker.device_faults import UNKNOWN_BOOT, boot_id
 from compute_agent.virt.layout.application import UNHEALTHY
 from tests.functional.agent.in_process import Node, placement_app

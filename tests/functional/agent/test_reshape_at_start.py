@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.in_process import InProcessTransport
 from compute_agent.placement.retries import SystemClock
-from compute_agent.placement.transport import Response, make_response
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Response, make_response
 from compute_agent.report.client import ReportClient
 from compute_agent.tracker.decisions import ExitCode
 from compute_agent.tracker.resource_tracker import PassResult

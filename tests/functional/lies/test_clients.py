@@ -20,9 +20,9 @@ from compute_agent.drift.instances.instance import Instance, PortsUnreadable
 from compute_agent.drift.instances.neutron import NeutronPorts
 from compute_agent.drift.instances.nova import Compute
 from compute_agent.openstack.service import Service, ServiceUnusable
-from compute_agent.placement.keystone import KeystoneTransport
 from compute_agent.placement.retries import Retries
-from compute_agent.placement.transport import Request
+from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.placement.transports.transport import Request
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.placement_client import PlacementClient
 from tests.functional.agent.lying_proxy import LyingProxy

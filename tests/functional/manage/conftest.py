@@ -15,9 +15,9 @@ import pytest
 from compute_agent import conf as agent_conf
 from compute_agent.agent.rpc import RpcServer
 from compute_agent.cmd.manage import main as manage
-from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.keystone import KeystoneTransport
-from compute_agent.placement.transport import Request, Transport
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.placement.transports.transport import Request, Transport
 from compute_agent.virt.driver import InstanceDevices
 from tests.fixtures import programs
 from tests.functional.manage.cloud import Cloud, running_cloud

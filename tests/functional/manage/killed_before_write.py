@@ -9,8 +9,8 @@ import sys
 from itertools import count
 
 from compute_agent.cmd.manage import main as manage
-from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import Request, Response
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Request, Response
 
 
 def main() -> int:

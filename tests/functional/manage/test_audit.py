@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from compute_agent.cmd.manage.progress import ProgressBars
-from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import Request, Response
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Request, Response
 from tests.functional.manage.conftest import Agent, Operator, PlacementView
 
 NOW = "--min-age=0"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import Request, Response
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.virt.driver import CellUse, InstanceDevices
 from tests.functional.manage.conftest import REPOSITORY, Agent, Operator
 from tests.functional.manage.described_instances import (

@@ -5,8 +5,8 @@ import uuid
 
 import pytest
 
-from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import Request, Response
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Request, Response
 from tests.functional.manage.conftest import Operator
 from tests.functional.manage.described_instances import (
     FLAVOR,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.in_process import InProcessTransport
 from compute_agent.placement.retries import SystemClock
-from compute_agent.placement.transport import Request, Response
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Request, Response
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.manage.conftest import Operator, Result
 from tests.functional.manage.reshaping_host import occupied, sums, will_report

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pytest
 import yaml
 
-from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.transport import Request, Response, make_response
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Request, Response, make_response
 from tests.functional.manage.conftest import Operator
 
 AZ, RACK = str(uuid.uuid4()), str(uuid.uuid4())

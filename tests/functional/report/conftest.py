@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from compute_agent.placement.connection import Tally
-from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.testing import RecordingTransport
-from compute_agent.placement.transport import Request, Response, Transport, make_response
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.testing import RecordingTransport
+from compute_agent.placement.transports.transport import Request, Response, Transport, make_response
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.report.flush import FlushReport

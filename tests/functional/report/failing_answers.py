@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transports.transport import Response
 
 # What the client makes of broken answers does not depend on who did not break them.
 OURS_ALONE = pytest.mark.parametrize("placement", ["ours"], indirect=True)

@@ -12,8 +12,8 @@ from oslo_config import cfg
 
 from compute_agent import __version__, errors
 from compute_agent.conf import placement as placement_options
-from compute_agent.placement.keystone import KeystoneTransport
-from compute_agent.placement.transport import Request
+from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.placement.transports.transport import Request
 from compute_agent.report.client import ReportClient
 from tests.functional.report.conftest import FakeClock
 

@@ -2,7 +2,7 @@
 
 import uuid as uuidlib
 
-from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.report.client import ReportClient
 from tests.functional.report.conftest import FakeClock
 

@@ -7,8 +7,8 @@ import uuid as uuidlib
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.testing import RecordingTransport
-from compute_agent.placement.transport import Microversion, make_response
+from compute_agent.placement.transports.testing import RecordingTransport
+from compute_agent.placement.transports.transport import Microversion, make_response
 from tests.functional.report.claims import claim
 from tests.functional.report.gpu_move import assert_done, flat, held_by, reshape
 from tests.functional.report.layouts import small

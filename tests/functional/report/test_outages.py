@@ -3,7 +3,7 @@
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transports.transport import Response
 from tests.functional.report.failing_answers import OURS_ALONE, answering, explained, refused
 from tests.functional.report.layouts import large, small
 

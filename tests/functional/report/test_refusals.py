@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.transport import Request
+from compute_agent.placement.transports.transport import Request
 from tests.functional.report.claims import claim
 from tests.functional.report.failing_answers import OURS_ALONE, answering, explained, refused
 from tests.functional.report.layouts import large, small

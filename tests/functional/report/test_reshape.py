@@ -6,7 +6,7 @@ import uuid as uuidlib
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transports.transport import Response
 from tests.functional.report.claims import claim
 from tests.functional.report.failing_answers import explained, lost_after
 from tests.functional.report.gpu_move import assert_done, flat, held_by, nested, reshape

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transports.in_process import InProcessTransport
 from tests.fixtures import programs
 from tests.functional.report.conftest import ours
 from tests.functional.scheduler.guests import KINDS, Guest, Place

@@ -11,8 +11,8 @@ from typing import Any
 
 from compute_agent.errors import PlacementAPIConnectFailure
 from compute_agent.placement.retries import Retries
-from compute_agent.placement.testing import RecordingTransport
-from compute_agent.placement.transport import Request, Response, Transport
+from compute_agent.placement.transports.testing import RecordingTransport
+from compute_agent.placement.transports.transport import Request, Response, Transport
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler

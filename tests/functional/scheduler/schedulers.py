@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from compute_agent import conf as agent_conf
-from compute_agent.placement.keystone import KeystoneTransport
-from compute_agent.placement.testing import RecordingTransport
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.placement.transports.testing import RecordingTransport
+from compute_agent.placement.transports.transport import Response
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.manager import Scheduler
 

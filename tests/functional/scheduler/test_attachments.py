@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
-from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.attachments import Attachments

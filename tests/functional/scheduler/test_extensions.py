@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.testing import RecordingTransport
-from compute_agent.placement.transport import Transport
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.testing import RecordingTransport
+from compute_agent.placement.transports.transport import Transport
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.fleet.aggregate_source import FixedAggregates

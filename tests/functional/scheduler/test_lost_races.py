@@ -12,7 +12,7 @@ import pytest
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.placement.retries import CONFLICT_TRIES
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transports.transport import Response
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.moves.move import MoveKind

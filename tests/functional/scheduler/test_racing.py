@@ -15,9 +15,9 @@ from compute_agent import conf as agent_conf
 from compute_agent.cmd.scheduler.request_options import ClaimWords, spec_of
 from compute_agent.daemon import message_bus
 from compute_agent.errors import PlacementAPIConnectFailure, PlacementUnavailable
-from compute_agent.placement.keystone import KeystoneTransport
-from compute_agent.placement.testing import RecordingTransport
-from compute_agent.placement.transport import Response
+from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.placement.transports.testing import RecordingTransport
+from compute_agent.placement.transports.transport import Response
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import assembly

@@ -10,7 +10,7 @@ import pytest
 from compute_agent.claims.legacy_allocation import Allocated, SelfClaim
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.errors import ComputeResourcesUnavailable
-from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from tests.functional.report.conftest import ours

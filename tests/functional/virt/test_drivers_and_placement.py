@@ -14,7 +14,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.conf import new_config
 from compute_agent.discovery.facts import NvLink, pci_address
-from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.tracker import agent_traits, reshape_check

@@ -10,7 +10,7 @@ from typing import Any
 
 import libvirt
 
-from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from tests.fixtures.libvirt_guests import guest_xml

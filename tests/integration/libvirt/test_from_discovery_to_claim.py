@@ -17,7 +17,7 @@ import pytest
 from compute_agent.agent import assembly, claim_messages
 from compute_agent.claims.book import ClaimBook
 from compute_agent.conf import new_config
-from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.request.ports import binding_allocation, groups_of_port
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import NoValidHost

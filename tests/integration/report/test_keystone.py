@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from compute_agent import errors
 from compute_agent.conf import placement as placement_options
-from compute_agent.placement.keystone import KeystoneTransport
+from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.report.client import ReportClient
 from tests.fixtures.keystone import PASSWORD, Keystone
 

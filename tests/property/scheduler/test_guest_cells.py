@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compute_agent.placement.in_process import InProcessTransport
+from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
 from tests.functional.report.conftest import ours

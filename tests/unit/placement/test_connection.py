@@ -8,7 +8,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.retries import Retries
-from compute_agent.placement.transport import make_response
+from compute_agent.placement.transports.transport import make_response
 
 DOCUMENT = '{"versions": [{"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}]}'
 

@@ -8,7 +8,7 @@ import pytest
 
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.providers import MAX_LISTED, Providers
-from compute_agent.placement.transport import Request, Response, make_response
+from compute_agent.placement.transports.transport import Request, Response, make_response
 from compute_agent.report.client import ReportClient
 
 

@@ -3,7 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from compute_agent.placement import request_pool
+from compute_agent.placement.transports import request_pool
 
 
 def test_two_passes_that_begin_at_once_share_one_pool_and_close_ends_it(monkeypatch):

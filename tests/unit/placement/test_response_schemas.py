@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.transport import Request, Response, make_response
+from compute_agent.placement.transports.transport import Request, Response, make_response
 from compute_agent.report.client import ReportClient
 
 U = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"

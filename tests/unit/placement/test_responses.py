@@ -6,7 +6,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.placement import responses
-from compute_agent.placement.transport import make_response
+from compute_agent.placement.transports.transport import make_response
 
 
 def explained(status: int, detail: str = "d", **more):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compute_agent.placement.keystone import SteadySession
+from compute_agent.placement.transports.keystone import SteadySession
 
 
 def settings(session: SteadySession, url: str, verify: object = True) -> dict[str, object]:

@@ -3,9 +3,14 @@
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.in_process import InProcessTransport
-from compute_agent.placement.testing import RecordingTransport
-from compute_agent.placement.transport import ReadOnlyTransport, Request, Response, make_response
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.testing import RecordingTransport
+from compute_agent.placement.transports.transport import (
+    ReadOnlyTransport,
+    Request,
+    Response,
+    make_response,
+)
 
 
 class Echo:

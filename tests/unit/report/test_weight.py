@@ -9,8 +9,8 @@ PROGRAM = """
 import sys
 # keystoneauth1 loads it, and WebOb with it, wherever somebody installed it: no business of ours
 sys.modules["osprofiler"] = None
-import compute_agent.report.client, compute_agent.placement.transport
-from compute_agent.placement.keystone import KeystoneTransport
+import compute_agent.report.client, compute_agent.placement.transports.transport
+from compute_agent.placement.transports.keystone import KeystoneTransport
 heavy = {"numpy", "sqlalchemy", "placement_server", "alembic", "webob", "jsonschema"}
 print(sorted(heavy & set(sys.modules)))
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compute_agent.placement.transport import Request, Response
+from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.scheduler.service.calls import Calls, WatchedTransport
 
 

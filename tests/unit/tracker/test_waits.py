@@ -13,8 +13,8 @@ import pytest
 from compute_agent import errors
 from compute_agent.agent.pass_loop import PassLoop
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.request_pool import Workers
 from compute_agent.placement.retries import Retries, stepping_aside
+from compute_agent.placement.transports.request_pool import Workers
 from compute_agent.tracker.node_lock import FairLock, Lent
 from compute_agent.tracker.pass_schedule import NEVER, PassSchedule
 from compute_agent.tracker.resource_tracker import PassResult, ResourceTracker, TrackerOptions

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from compute_agent.placement.transport import Request, Response, Transport
+from compute_agent.placement.transports.transport import Request, Response, Transport
 
 
 @dataclass(frozen=True, slots=True)
