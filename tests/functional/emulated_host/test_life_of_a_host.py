@@ -258,7 +258,7 @@ def test_a_host_is_reported_as_it_is_through_all_that_happens_to_it(
     trouble = operator.report()["trouble"]
     assert "libvirt" in trouble["message"]
     host.run(START_LIBVIRTD)
-    assert operator.report()["trouble"] is None
+    eventually(lambda: operator.report()["trouble"] is None, "a connection again", PATIENCE)
     operator.sees_drift()
 
     tree = placement.tree(NODE)
