@@ -1,7 +1,10 @@
 """What every test directory shares: hypothesis profiles and fixtures of system parts."""
 
+import logging
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -34,3 +37,13 @@ pytest_plugins = [
     "tests.fixtures.libvirtd",
     "tests.fixtures.plain_installation",
 ]
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Undo what a command did to logging, which it sets up for a process of its own."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

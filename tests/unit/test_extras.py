@@ -6,7 +6,11 @@ import sys
 
 from tests.fixtures.plain_installation import plain_distributions
 
-NEED_A_BUS = {"compute_agent.cmd.dev.bus", "compute_agent.scheduler.rpc"}
+NEED_A_BUS = {
+    "compute_agent.cmd.dev.bus",
+    "compute_agent.scheduler.rpc",
+    "compute_agent.scheduler.service.life",
+}
 OF_THE_SERVER = {"numpy", "sqlalchemy", "alembic", "gunicorn", "oslo-messaging", "eventlet"}
 IMPORT_ALL = """
 import importlib, json, pkgutil, compute_agent

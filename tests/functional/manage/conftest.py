@@ -1,7 +1,6 @@
 """An operator's machine: configuration, placement by file or by URL, and the command."""
 
 import json
-import logging
 import signal
 import sqlite3
 import uuid
@@ -188,19 +187,7 @@ class Operator:
 
 
 @pytest.fixture
-def _logging_as_it_was() -> Iterator[None]:
-    """The command sets up logging for a process of its own."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
-@pytest.fixture
-def new_operator(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], _logging_as_it_was: None
-) -> Callable[..., Operator]:
+def new_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Operator]:
     """Makes operators: with a URL over HTTP, otherwise on a SQLite file of their own."""
 
     def make(url: str | None = None) -> Operator:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,16 +20,6 @@ from tests.integration.store.conftest import OPTIONS, new_provider, new_uuid
 from tests.integration.store.published_dumps import load
 
 Run = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    """The commands set up logging for their process, which here is that of all tests."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 @pytest.fixture

@@ -1,21 +1,11 @@
 """Where commands log: never into their own result."""
 
 import logging
-from collections.abc import Iterator
 
 import pytest
 
 from compute_agent import conf as agent_conf
 from compute_agent.cmd.agent import logging_setup
-
-
-@pytest.fixture(autouse=True)
-def _root_logger_as_it_was() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def test_an_error_of_a_command_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
