@@ -131,7 +131,9 @@ def test_a_client_that_takes_too_long_is_cut_off(
         ports = {connection.getsockname()[1] for connection in slow}
         eventually(lambda: not ports & served_ports(worker))
         ask(server, "GET", "/traits")
-    eventually(lambda: server.output.count("Cut off") == 3)
+    # a busy machine may have cut off a client that is not slow, too
+    lines = [f"Cut off the client ('127.0.0.1', {port})" for port in ports]
+    eventually(lambda: all(line in server.output for line in lines))
     assert "Traceback" not in server.output
 
 
