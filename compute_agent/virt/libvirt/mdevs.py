@@ -21,6 +21,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 from xml.sax.saxutils import quoteattr
 
+import tenacity
 from oslo_log import log
 
 from compute_agent.discovery.errors import CallFailed, CallUnsupported
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     import libvirt
 
 LOG = log.getLogger(__name__)
+
+_LISTED_AGAIN: Final = 5.0
+"""Seconds in which libvirt has listed the defined devices again."""
 
 Claimed = Callable[[str], Collection[str]]
 """Guest -> names of the units that it was claimed; of a vGPU 0000:84:00.0/3."""
@@ -206,10 +210,27 @@ def _define(connection: Connection, step: Step) -> libvirt.virNodeDevice:
 
 
 def _start(connection: Connection, step: Step) -> None:
-    connection.call(
-        f"start of mediated device {step.uuid}",
-        lambda opened: opened.nodeDeviceLookupByName(step.name).create(0),
+    _start_named(connection, step.uuid, step.name)
+
+
+def _start_named(connection: Connection, uuid: str, name: str | None) -> None:
+    """Start a device, which libvirt does not know for a moment while it lists the defined ones."""
+    tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_is_unknown_device),
+        stop=tenacity.stop_after_delay(_LISTED_AGAIN),
+        wait=tenacity.wait_fixed(0.2),
+        reraise=True,
+    )(
+        connection.call,
+        f"start of mediated device {uuid}",
+        lambda opened: opened.nodeDeviceLookupByName(name).create(0),
     )
+
+
+def _is_unknown_device(error: BaseException) -> bool:
+    import libvirt
+
+    return isinstance(error, CallFailed) and error.code == libvirt.VIR_ERR_NO_NODE_DEVICE
 
 
 def _make(connection: Connection, step: Step) -> None:
@@ -230,7 +251,7 @@ def _make(connection: Connection, step: Step) -> None:
             lambda opened: opened.nodeDeviceCreateXML(_description(step), 0),
         )
     else:
-        connection.call(f"start of mediated device {step.uuid}", lambda _: handle.create(0))
+        _start_named(connection, step.uuid, handle.name())
 
 
 _ACTIONS: Final[Mapping[Action, Callable[[Connection, Step], object]]] = {
