@@ -2,7 +2,7 @@
 
 Microversions belong to OpenStack, so extensions have a service type of their own in the header:
 
-    OpenStack-API-Version: placement 1.39, placement-ext 1.0
+    OpenStack-API-Version: placement 1.39, placement-ext 1.1
 
 Other servers ignore an item for a service that is not theirs. Here, a request without it is
 answered exactly as the plain API answers; with it, the response header names it too, and the root
@@ -13,31 +13,43 @@ from typing import Final
 
 from placement_server.microversion import (
     InvalidVersionString,
+    Microversion,
     UnacceptableVersion,
     version_asked_for,
 )
 
 SERVICE_TYPE: Final = "placement-ext"
-VERSION: Final = "1.0"
+
+#: What each minor version changed, in order: the position in the list is the minor number.
+HISTORY: Final = (
+    "isolated groups, aggregates of roots, subtrees to stay out of; the candidate explanation",
+    "whole trees, claims with alternatives, the feed of changes, and answers to what-if questions",
+)
+
+MIN: Final = Microversion(1, 0)
+MAX: Final = Microversion(1, len(HISTORY) - 1)
 
 #: The entry of the extensions in the root document.
-DOCUMENT: Final = {"id": SERVICE_TYPE, "min_version": VERSION, "max_version": VERSION}
+DOCUMENT: Final = {"id": SERVICE_TYPE, "min_version": str(MIN), "max_version": str(MAX)}
 
 
-def asked_for(header: str | None) -> bool:
-    """Check whether the value of ``OpenStack-API-Version`` asks for the extensions.
+def asked_for(header: str | None) -> Microversion | None:
+    """Return the version of the extensions that ``OpenStack-API-Version`` asks for, if any.
 
     :raises InvalidVersionString: what follows the service type is not a version.
     :raises UnacceptableVersion: it is a version that this server does not have.
     """
     if header is None or SERVICE_TYPE not in header.lower():
-        return False
+        return None
     asked = version_asked_for(header, SERVICE_TYPE)
     if asked is None:
-        return False
-    if asked in (VERSION, "latest"):
-        return True
+        return None
+    if asked == "latest":
+        return MAX
     major, _, minor = asked.partition(".")
     if not (major.isdecimal() and minor.isdecimal()):
-        raise InvalidVersionString(asked, f"{SERVICE_TYPE} wants two integers, such as {VERSION}")
-    raise UnacceptableVersion(f"{SERVICE_TYPE} {asked}, of which there is only {VERSION}")
+        raise InvalidVersionString(asked, f"{SERVICE_TYPE} wants two integers, such as {MAX}")
+    version = Microversion(int(major), int(minor))
+    if not MIN <= version <= MAX:
+        raise UnacceptableVersion(f"{SERVICE_TYPE} {asked}, of which there are {MIN} to {MAX}")
+    return version

@@ -12,7 +12,7 @@ from typing import Any, Final
 from placement_server import __version__, extensions, limits
 from placement_server.api import routes
 from placement_server.candidates.query import schema as candidates
-from placement_server.microversion import MAX, SERVICE_TYPE
+from placement_server.microversion import MAX, SERVICE_TYPE, Microversion
 from placement_server.schemas import (
     aggregate,
     allocation,
@@ -27,8 +27,6 @@ from placement_server.schemas.candidate_explanation import EXPLANATION
 from placement_server.schemas.validation import SchemaByVersion
 
 Document = dict[str, Any]
-
-_EXTENSIONS: Final = f"{extensions.SERVICE_TYPE} {extensions.VERSION}"
 
 STATUS_TEXTS: Final = {
     200: "The representation.",
@@ -53,7 +51,7 @@ class Operation:
     :ivar body: schemas of the request body; None when there is none.
     :ivar query: schemas of the query string; None when it is ignored.
     :ivar result: schema of the body of a 200; None where it is not written down.
-    :ivar is_extension: only there for clients that ask for the extensions.
+    :ivar extension: the version of the extensions that brought it; None in the plain API.
     """
 
     summary: str
@@ -62,7 +60,7 @@ class Operation:
     body: SchemaByVersion | None = None
     query: SchemaByVersion | None = None
     result: Document | None = None
-    is_extension: bool = False
+    extension: Microversion | None = None
 
 
 _EXTENDED: Final = SchemaByVersion(
@@ -156,7 +154,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         (200, 404),
         query=_EXTENDED,
         result=EXPLANATION,
-        is_extension=True,
+        extension=Microversion(1, 0),
     ),
     ("GET", "/traits"): Operation("All traits, filtered", 6, (200, 404), query=trait.LIST),
     ("GET", "/traits/{name}"): Operation("Whether a trait exists", 6, (204, 404)),
@@ -200,14 +198,14 @@ ERROR_SCHEMA: Final[Document] = {
 def build(version: tuple[int, int] = MAX) -> Document:
     """Build the document of one microversion: its routes, with the schemas in force at it."""
     paths: Document = {}
-    for path, methods in (routes.ROUTES | routes.EXTENSION_ROUTES).items():
+    for route in routes.ALL_ROUTES:
         operations = {
-            method.lower(): _operation(path, OPERATIONS[method, path], version)
-            for method in methods
-            if OPERATIONS[method, path].since <= version[1]
+            method.lower(): _operation(route.template, operation, version)
+            for method in route.methods
+            if (operation := OPERATIONS[method, route.template]).since <= version[1]
         }
         if operations:
-            paths[path] = operations
+            paths[route.template] = operations
     return {
         "openapi": "3.1.0",
         "info": {
@@ -237,13 +235,13 @@ def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Doc
     document: Document = {
         "summary": operation.summary,
         "description": f"Since 1.{operation.since}."
-        + (f" Only with {_EXTENSIONS}." if operation.is_extension else ""),
+        + (f" Only with {_extension(operation)}." if operation.extension else ""),
         "parameters": [
             {
                 "name": "OpenStack-API-Version",
                 "in": "header",
                 "schema": {"const": version_header(operation, version)},
-                "required": version[1] > 0 or operation.is_extension,
+                "required": version[1] > 0 or operation.extension is not None,
             },
             *_path_parameters(path),
             *_query_parameters(operation.query, version),
@@ -265,7 +263,11 @@ def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Doc
 def version_header(operation: Operation, version: tuple[int, int]) -> str:
     """Return the value of ``OpenStack-API-Version`` with which an operation exists."""
     plain = f"{SERVICE_TYPE} {version[0]}.{version[1]}"
-    return f"{plain}, {_EXTENSIONS}" if operation.is_extension else plain
+    return f"{plain}, {_extension(operation)}" if operation.extension else plain
+
+
+def _extension(operation: Operation) -> str:
+    return f"{extensions.SERVICE_TYPE} {operation.extension}"
 
 
 def _path_parameters(path: str) -> list[Document]:

@@ -33,13 +33,14 @@ class Candidates:
         parameters: Iterable[tuple[str, str]],
         version: Microversion | None = None,
         *,
-        extended: bool = False,
+        extensions: str | None = None,
     ) -> CandidateAnswer:
         """Ask for candidates.
 
         :param parameters: the query, unquoted, in order.
         :param version: None takes the newest both sides know.
-        :param extended: the query has parameters of the extensions, which placement announced.
+        :param extensions: the version of the extensions that the query needs, which placement
+            announced.
         :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
         """
         at = version or self._connection.newest(NEWEST)
@@ -47,7 +48,7 @@ class Candidates:
         path = "/allocation_candidates?" + urlencode(list(parameters), safe=":,!")
         kind = errors.AllocationCandidateRetrievalFailed
         shape = response_schemas.CANDIDATES
-        body = self._connection.get(path, doing, shape, kind, version=at, extended=extended)
+        body = self._connection.get(path, doing, shape, kind, version=at, extensions=extensions)
         return CandidateAnswer(body["allocation_requests"], body["provider_summaries"], at)
 
     def get_usages(

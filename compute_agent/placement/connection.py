@@ -70,11 +70,14 @@ def parse_version(text: str) -> Microversion:
 
 @dataclass(frozen=True, slots=True)
 class OfferedVersions:
-    """Content of the version document."""
+    """Content of the version document.
+
+    :ivar extensions: the newest version of this project's extensions; None when there are none.
+    """
 
     minimum: Microversion
     maximum: Microversion
-    extensions: frozenset[str] = frozenset()
+    extensions: Microversion | None = None
 
 
 @dataclass
@@ -143,17 +146,17 @@ class Connection:
         json: object = None,
         timeout: Timeout | None = None,
         repeat: bool | None = None,
-        extended: bool = False,
+        extensions: str | None = None,
     ) -> Response:
         """Ask, and return an answer below 500 that is placement's own.
 
         :param doing: what this is for, as the beginning of a sentence.
-        :param extended: ask in the extended API, which placement must have announced.
+        :param extensions: the version of the extensions to ask for, which placement announced.
         :param repeat: whether the same request may simply be sent again when placement cannot
             answer; None: unless it is a POST, which may have happened though its answer was lost.
         :raises errors.PlacementError: as :func:`answers.raise_unless_answered`.
         """
-        request = Request(method, path, version, json, timeout=timeout, extended=extended)
+        request = Request(method, path, version, json, timeout=timeout, extensions=extensions)
 
         def attempt() -> Response:
             return self._once(request, doing)
@@ -170,7 +173,7 @@ class Connection:
         error: Refused,
         *,
         version: Microversion = BASE,
-        extended: bool = False,
+        extensions: str | None = None,
         refusals: Refusals = NO_REFUSALS,
     ) -> Response:
         """Ask for something that must be there, and return the answer, a 200 of this shape.
@@ -179,7 +182,7 @@ class Connection:
         :param error: raised for any other answer.
         :param refusals: raised instead, by status or code of the answer.
         """
-        response = self.call("GET", path, doing, version=version, extended=extended)
+        response = self.call("GET", path, doing, version=version, extensions=extensions)
         self._require(response, (200,), "GET", path, doing, error, refusals)
         responses.body_of(response, error, doing, "GET", path, shape)
         return response
@@ -192,12 +195,12 @@ class Connection:
         error: Refused,
         *,
         version: Microversion = BASE,
-        extended: bool = False,
+        extensions: str | None = None,
         refusals: Refusals = NO_REFUSALS,
     ) -> Any:
         """As :meth:`read`, and return the body."""
         return self.read(
-            path, doing, shape, error, version=version, extended=extended, refusals=refusals
+            path, doing, shape, error, version=version, extensions=extensions, refusals=refusals
         ).json
 
     def put(
@@ -297,21 +300,28 @@ class Connection:
         """Return the newest version both sides know."""
         return min(self.versions().maximum, at_most)
 
-    def understands_extensions(self) -> bool:
-        """Whether placement announces this project's extensions and they are to be used."""
-        return EXTENSIONS in self.versions().extensions
+    def understands_extensions(self, version: Microversion = (1, 0)) -> bool:
+        """Whether placement announces these extensions of ours and they are to be used."""
+        newest = self.versions().extensions
+        return newest is not None and newest >= version
 
     def _discover(self, *, repeat: bool = True) -> OfferedVersions:
         doing = "Asking placement for its versions"
-        response = self.call(
-            "GET", "/", doing, version=(1, 0), extended=self._use_extensions, repeat=repeat
-        )
+        asked = "latest" if self._use_extensions else None
+        response = self.call("GET", "/", doing, version=(1, 0), extensions=asked, repeat=repeat)
         try:
             document = response.json["versions"][0]
             offered = OfferedVersions(
                 parse_version(document["min_version"]),
                 parse_version(document["max_version"]),
-                frozenset(entry["id"] for entry in response.json.get("extensions", ())),
+                next(
+                    (
+                        parse_version(entry["max_version"])
+                        for entry in response.json.get("extensions", ())
+                        if entry["id"] == EXTENSIONS
+                    ),
+                    None,
+                ),
             )
         except (TypeError, KeyError, IndexError, ValueError, AttributeError):
             responses.raise_malformed(

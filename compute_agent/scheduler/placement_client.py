@@ -92,7 +92,7 @@ class PlacementClient:
             )
         try:
             answer = self._placement.candidates.get_allocation_candidates(
-                parameters, version, extended=extended
+                parameters, version, extensions="1.0" if extended else None
             )
         except errors.AllocationCandidateRetrievalFailed as error:
             if error.status == 400 and any(text in error.detail for text in _UNKNOWN):

@@ -46,7 +46,7 @@ def searched(
     request.authorise(operations.CANDIDATES_LIST)
     read = _remembered if len(request.query_string) <= _REMEMBERED_LENGTH else _read
     try:
-        candidate_query = read(request.query_string, request.version, request.extensions)
+        candidate_query = read(request.query_string, request.version, bool(request.extensions))
         with metrics.SEARCH_SECONDS.time():
             answer = search(candidate_query, request.version, request.give_turn_back)
     except QueryError as error:

@@ -103,7 +103,7 @@ def _check_body_headers(environ: errors.Environ) -> None:
 def _version_headers(version: Microversion, environ: errors.Environ) -> Headers:
     served = f"{microversion.SERVICE_TYPE} {version}"
     if environ[EXTENSIONS_KEY]:
-        served += f", {extensions.SERVICE_TYPE} {extensions.VERSION}"
+        served += f", {extensions.SERVICE_TYPE} {environ[EXTENSIONS_KEY]}"
     return [("openstack-api-version", served), _VARY]
 
 

@@ -32,7 +32,7 @@ CALLER_KEY: Final = "placement_server.caller"
 #: Where the API leaves what the request log and the metrics show.
 VERSION_KEY: Final = "placement_server.microversion"
 ROUTE_KEY: Final = "placement_server.route"
-#: Whether the client asked for the extensions.
+#: The version of the extensions that the client asked for; None when it did not.
 EXTENSIONS_KEY: Final = "placement_server.extensions"
 #: Where the request id is.
 REQUEST_ID_KEY: Final = "placement_server.request_id"
@@ -58,9 +58,10 @@ class Request:
         return self.services.store
 
     @property
-    def extensions(self) -> bool:
-        """Whether the client asked for what this server offers beyond OpenStack's API."""
-        return bool(self.environ[EXTENSIONS_KEY])
+    def extensions(self) -> Microversion | None:
+        """The version of the extensions that the client asked for; None when it did not."""
+        version: Microversion | None = self.environ[EXTENSIONS_KEY]
+        return version
 
     @property
     def script_name(self) -> str:

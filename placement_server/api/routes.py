@@ -26,6 +26,7 @@ from placement_server.api import (
 )
 from placement_server.api.request import Request
 from placement_server.api.response import Response
+from placement_server.microversion import Microversion
 
 Handler = Callable[[Request], Response]
 
@@ -89,19 +90,26 @@ ROUTES: Final[dict[str, dict[str, Handler]]] = {
 }
 
 
-EXTENSION_ROUTES: Final[dict[str, dict[str, Handler]]] = {
-    "/candidate_explanation": {"GET": candidate_explanation.show},
+EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
+    Microversion(1, 0): {
+        "/candidate_explanation": {"GET": candidate_explanation.show},
+    },
+    Microversion(1, 1): {},
 }
-"""Unknown paths to clients that do not ask for the extensions."""
+"""The routes that each version of the extensions brought; unknown paths to clients without it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One line of the table. ``template`` is its name in logs and metrics."""
+    """One line of the table.
+
+    :ivar template: its name in logs and metrics.
+    :ivar extension: the version of the extensions that brought it; None in the plain API.
+    """
 
     template: str
     methods: dict[str, Handler]
-    is_extension: bool
+    extension: Microversion | None = None
 
     @property
     def allowed(self) -> tuple[str, ...]:
@@ -112,17 +120,19 @@ def _literals(segments: list[str]) -> tuple[int, tuple[str, ...]]:
     return len(segments), tuple(segments[0::2])
 
 
-_TABLE: Final = {
-    _literals(template.split("/")[1:]): Route(template, methods, table is EXTENSION_ROUTES)
-    for table in (ROUTES, EXTENSION_ROUTES)
+ALL_ROUTES: Final = tuple(
+    Route(template, methods, version)
+    for version, table in ((None, ROUTES), *EXTENSION_ROUTES.items())
     for template, methods in table.items()
-}
+)
+
+_TABLE: Final = {_literals(route.template.split("/")[1:]): route for route in ALL_ROUTES}
 
 
-def find(path: str, *, extensions: bool) -> tuple[Route | None, list[str]]:
+def find(path: str, *, extensions: Microversion | None) -> tuple[Route | None, list[str]]:
     """Return the route of a path, None when there is none, and the values of its placeholders.
 
-    :param extensions: whether the client knows of the extensions.
+    :param extensions: the version of the extensions that the client asked for, if it did.
 
     A trailing or doubled slash makes another, unknown path. The empty path, which is what a
     mount point without its slash yields, is the version document.
@@ -130,7 +140,7 @@ def find(path: str, *, extensions: bool) -> tuple[Route | None, list[str]]:
     segments = (path or "/").split("/")[1:]
     values = segments[1::2]
     route = _TABLE.get(_literals(segments)) if all(values) and path[:1] in ("", "/") else None
-    if route is not None and route.is_extension and not extensions:
-        route = None
+    if route is not None and route.extension is not None:
+        route = route if extensions is not None and extensions >= route.extension else None
     # PostgreSQL has no text with U+0000, so no name that has one is ever found.
     return route, [value.replace("\0", "\N{REPLACEMENT CHARACTER}") for value in values]

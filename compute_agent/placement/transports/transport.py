@@ -32,8 +32,8 @@ class Request:
     :ivar path: path and query string, quoted, starting with ``/``.
     :ivar json: the body; None sends none.
     :ivar timeout: seconds to connect and to read; None takes the transport's own.
-    :ivar extended: ask for this project's extensions of the API beside the microversion; a
-        placement that has none ignores that.
+    :ivar extensions: the version of this project's extensions of the API to ask for beside the
+        microversion, such as ``1.1`` or ``latest``; a placement that has none ignores that.
     """
 
     method: str
@@ -42,7 +42,7 @@ class Request:
     json: object = None
     global_request_id: str | None = None
     timeout: Timeout | None = None
-    extended: bool = False
+    extensions: str | None = None
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -57,7 +57,7 @@ class Request:
         from compute_agent import __version__
 
         major, minor = self.microversion
-        extensions = f", {EXTENSIONS} 1.0" if self.extended else ""
+        extensions = f", {EXTENSIONS} {self.extensions}" if self.extensions else ""
         headers = {
             "Accept": "application/json",
             VERSION_HEADER: f"placement {major}.{minor}{extensions}",

@@ -49,8 +49,7 @@ def test_the_committed_document_is_the_one_the_code_makes() -> None:
 
 
 def test_every_route_and_no_other_is_described() -> None:
-    known = routes.ROUTES | routes.EXTENSION_ROUTES
-    routed = {(method, path) for path, methods in known.items() for method in methods}
+    routed = {(method, route.template) for route in routes.ALL_ROUTES for method in route.methods}
     assert set(openapi.OPERATIONS) == routed
 
 
