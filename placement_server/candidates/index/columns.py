@@ -16,13 +16,14 @@ while others search, without a lock and without copies, and whatever is derived 
 true as long as the slot exists. The writer makes new columns once the dead outnumber the living.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.tree_shape import Shape
 from placement_server.store.changes.snapshot import ProviderRow
 
@@ -32,6 +33,12 @@ BoolArray = npt.NDArray[np.bool_]
 
 UNIT_MAX = 2**31 - 1
 _CAPACITY_BOUND = 2**62
+_SLOT_FIELDS = (
+    "provider_id", "parent", "root", "end", "shape", "trait_set", "aggregate_set",
+)  # fmt: skip
+_CLASS_FIELDS = (
+    "fit", "min_unit", "max_unit", "step_size", "capacity", "shown_capacity", "used",
+)  # fmt: skip
 
 
 class Growable:
@@ -42,6 +49,14 @@ class Growable:
     def __init__(self, dtype: npt.DTypeLike) -> None:
         self._array: npt.NDArray[Any] = np.empty(64, dtype=dtype)
         self.size = 0
+
+    @classmethod
+    def after(cls, values: npt.NDArray[Any]) -> "Growable":
+        """Return an array that begins with these values, and copies them when it grows."""
+        grown = cls.__new__(cls)
+        grown._array = values
+        grown.size = len(values)
+        return grown
 
     def extend(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
         """Append values. Arrays handed out before keep their length and content."""
@@ -56,52 +71,6 @@ class Growable:
     def view(self) -> npt.NDArray[Any]:
         """Return what has been appended so far."""
         return self._array[: self.size]
-
-
-class SetTable:
-    """Interned sets (of trait ids, of aggregate uuids), each with a small number.
-
-    Hosts of one kind have equal sets, so filters are evaluated once per set and then looked up
-    per provider.
-    """
-
-    def __init__(self) -> None:
-        self.members: list[tuple[Any, ...]] = []
-        self._number: dict[tuple[Any, ...], int] = {}
-        self._containing: dict[Any, list[int]] = {}
-
-    def intern(self, members: tuple[Any, ...]) -> int:
-        """Return the number of a set, given as a sorted tuple."""
-        number = self._number.get(members)
-        if number is None:
-            number = len(self.members)
-            self.members.append(members)
-            for member in members:
-                self._containing.setdefault(member, []).append(number)
-            self._number[members] = number
-        return number
-
-    def containing_any(self, members: Iterable[Any], count: int) -> BoolArray:
-        """Return for each of the first ``count`` sets whether it has any of some members."""
-        containing = np.zeros(count, dtype=bool)
-        for member in members:
-            numbers = self._containing.get(member)
-            if numbers:
-                # A writer may be appending sets beyond those that the caller's index knows.
-                set_numbers = np.fromiter(numbers, dtype=np.int64)
-                containing[set_numbers[set_numbers < count]] = True
-        return containing
-
-    def subset(self, numbers: SlotArray) -> "tuple[SetTable, SlotArray]":
-        """Return a table of these sets alone, and their numbers in it."""
-        table = SetTable()
-        used, places = np.unique(numbers, return_inverse=True)
-        fresh = [table.intern(self.members[number]) for number in used.tolist()]
-        return table, np.array(fresh, dtype=np.int32)[places]
-
-    def numbers_with(self, member: Any) -> Sequence[int]:
-        """Return the numbers of the sets that have a member."""
-        return self._containing.get(member, ())
 
 
 class ClassColumns:
@@ -119,14 +88,23 @@ class ClassColumns:
         self.largest_min_unit = 1
         self.largest_step_size = 1
 
+    @classmethod
+    def after(cls, view: "ClassView") -> "ClassColumns":
+        """Return columns that begin with the inventories of a view."""
+        columns = cls()
+        columns.slot = Growable.after(view.slot)
+        for name in _CLASS_FIELDS:
+            setattr(columns, name, Growable.after(getattr(view, name)))
+        columns.largest_min_unit = view.largest_min_unit
+        columns.largest_step_size = view.largest_step_size
+        return columns
+
     def compacted(self, alive: BoolArray, moved: IntArray) -> "ClassColumns":
         """Return the inventories of living slots alone, under the new slots."""
         living = alive[self.slot.view()]
         fresh = ClassColumns()
         fresh.slot.extend(moved[self.slot.view()[living]])
-        for name in (
-            "fit", "min_unit", "max_unit", "step_size", "capacity", "shown_capacity", "used",
-        ):  # fmt: skip
+        for name in _CLASS_FIELDS:
             getattr(fresh, name).extend(getattr(self, name).view()[living])
         fresh.largest_min_unit = int(fresh.min_unit.view().max(initial=1))
         fresh.largest_step_size = int(fresh.step_size.view().max(initial=1))
@@ -187,9 +165,14 @@ class _InventoryBatch:
 
 
 class Columns:
-    """The arrays of all trees, living and dead. Only the index writer appends."""
+    """The arrays of all trees, living and dead. Only the index writer appends.
 
-    def __init__(self) -> None:
+    :param origin: columns of which the first slots are shared, up to ``shared_size``.
+    """
+
+    def __init__(self, origin: "Columns | None" = None, shared_size: int = 0) -> None:
+        self.origin = origin
+        self.shared_size = shared_size
         self.uuid: list[str] = []
         self.provider_id = Growable(np.int64)
         self.parent = Growable(np.int32)
@@ -207,12 +190,47 @@ class Columns:
         self.aggregate_sets = SetTable()
         self.shapes: list[Shape] = []
         self._shape_number: dict[tuple[int, ...], int] = {}
-        self.slots_by_uuid: dict[str, list[int]] = {}
+        self._slots_by_uuid: dict[str, list[int]] = {}
 
     @property
     def size(self) -> int:
         """The number of slots, living and dead."""
         return self.provider_id.size
+
+    def slots_of(self, uuid: str) -> Sequence[int]:
+        """Return the slots that a provider has had, ascending."""
+        slots = self._slots_by_uuid.get(uuid, [])
+        if self.origin is None:
+            return slots
+        # The writer of the origin goes on beyond what is shared.
+        shared = [slot for slot in self.origin.slots_of(uuid) if slot < self.shared_size]
+        return shared + slots
+
+    def copied(
+        self, size: int, classes: Mapping[int, ClassView], sets: tuple[int, int]
+    ) -> "Columns":
+        """Return columns that begin with the first slots of these, and share them.
+
+        An array is copied only when something is appended to it.
+
+        :param classes: the inventories of these slots.
+        :param sets: how many sets of traits and of aggregates there are.
+        """
+        copy = Columns(self, size)
+        copy.uuid = self.uuid[:size]
+        for name in _SLOT_FIELDS:
+            setattr(copy, name, Growable.after(getattr(self, name).view()[:size]))
+        copy.inventory_start = Growable.after(self.inventory_start.view()[: size + 1])
+        inventories = int(copy.inventory_start.view()[-1])
+        copy.inventory_class = Growable.after(self.inventory_class.view()[:inventories])
+        copy.inventory_row = Growable.after(self.inventory_row.view()[:inventories])
+        copy.classes = {number: ClassColumns.after(view) for number, view in classes.items()}
+        copy.trait_sets = SetTable(self.trait_sets, sets[0])
+        copy.aggregate_sets = SetTable(self.aggregate_sets, sets[1])
+        # Every number among the shapes is there before it is among the numbers.
+        copy._shape_number = self._shape_number.copy()
+        copy.shapes = self.shapes.copy()
+        return copy
 
     def append(self, trees: Iterable[Sequence[tuple[ProviderRow, int]]]) -> list[int]:
         """Append trees and return the slot of each root.
@@ -241,7 +259,7 @@ class Columns:
             slot += len(local)
         self._append_inventories(rows)
         for position, row in enumerate(rows, self.size):
-            self.slots_by_uuid.setdefault(row.uuid, []).append(position)
+            self._slots_by_uuid.setdefault(row.uuid, []).append(position)
         self.uuid.extend([row.uuid for row in rows])
         self.parent.extend(parents)
         self.root.extend(roots)
@@ -263,7 +281,7 @@ class Columns:
         slots = np.flatnonzero(alive)
         fresh = Columns()
         fresh.uuid = [self.uuid[slot] for slot in slots.tolist()]
-        fresh.slots_by_uuid = {uuid: [slot] for slot, uuid in enumerate(fresh.uuid)}
+        fresh._slots_by_uuid = {uuid: [slot] for slot, uuid in enumerate(fresh.uuid)}
         fresh.provider_id.extend(self.provider_id.view()[slots])
         parent = self.parent.view()[slots]
         fresh.parent.extend(np.where(parent >= 0, moved[parent], -1))

@@ -19,9 +19,9 @@ from placement_server.candidates.index.columns import (
     ClassView,
     Columns,
     IntArray,
-    SetTable,
     SlotArray,
 )
+from placement_server.candidates.index.set_table import SetTable
 from placement_server.candidates.index.sharing import NO_LINKS, SHARING_TRAIT, Links, find_links
 from placement_server.store.changes.snapshot import InventoryRow, NameRows, ProviderRow, TreeRows
 
@@ -71,11 +71,11 @@ class Index:
 
     :ivar roots: the slots of the living roots, by ascending provider id: the canonical order.
     :ivar nested: whether any provider has a parent.
-    :ivar complete: whether every tree of the store is here, and none left out as inconsistent.
+    :ivar left_out: the ids of the roots whose trees are left out as inconsistent.
     """
 
     __slots__ = (
-        "aggregate_set", "aggregate_set_count", "classes", "columns", "complete", "end", "links",
+        "aggregate_set", "aggregate_set_count", "classes", "columns", "end", "left_out", "links",
         "names", "nested", "parent", "root", "root_ids", "roots", "shape", "size", "trait_set",
         "trait_set_count",
     )  # fmt: skip
@@ -87,10 +87,9 @@ class Index:
         roots: IntArray,
         root_ids: IntArray,
         links: Links,
-        *,
-        complete: bool,
+        left_out: frozenset[int] = frozenset(),
     ) -> None:
-        self.complete = complete
+        self.left_out = left_out
         self.columns = columns
         self.names = names
         self.roots = roots
@@ -110,6 +109,18 @@ class Index:
         }
         self.nested = bool((self.end[roots] - roots > 1).any())
 
+    @property
+    def complete(self) -> bool:
+        """Whether every tree of the store is here."""
+        return not self.left_out
+
+    def root_slot(self, root_id: int) -> int | None:
+        """Return the slot of a root by its id, None when it is not alive here."""
+        position = int(np.searchsorted(self.root_ids, root_id))
+        if position < len(self.roots) and self.root_ids[position] == root_id:
+            return int(self.roots[position])
+        return None
+
     def root_position(self, root_slot: int) -> int | None:
         """Return the place of a root in the canonical order; None when it is not alive here."""
         provider_id = self.columns.provider_id.view()[root_slot]
@@ -120,7 +131,7 @@ class Index:
 
     def slot_of(self, uuid: str) -> int | None:
         """Return the slot of a provider in this state, None when it does not exist."""
-        for slot in reversed(self.columns.slots_by_uuid.get(uuid, ())):
+        for slot in reversed(self.columns.slots_of(uuid)):
             if slot < self.size and self.root_position(int(self.root[slot])) is not None:
                 return slot
         return None
@@ -217,10 +228,24 @@ class IndexWriter:
     def __init__(self, names: NameRows, trees: Iterable[TreeRows] = ()) -> None:
         self._names = Names.of(names)
         self._columns = Columns()
-        self._base: dict[int, int] = {}
         self._left_out: set[int] = set()
         self.index: Index
         self.load(names, trees)
+
+    @classmethod
+    def on_copy(cls, index: Index) -> "IndexWriter":
+        """Return a writer that goes on from an index and leaves it, and its writer, alone.
+
+        What is not changed is shared with the index.
+        """
+        writer = cls(NameRows({}, {}))
+        writer._names = index.names
+        writer._columns = index.columns.copied(
+            index.size, index.classes, (index.trait_set_count, index.aggregate_set_count)
+        )
+        writer._left_out = set(index.left_out)
+        writer._publish(index.roots, index.root_ids, index.links)
+        return writer
 
     def load(self, names: NameRows, trees: Iterable[TreeRows]) -> Index:
         """Start again with these trees alone."""
@@ -230,7 +255,6 @@ class IndexWriter:
         self._left_out = {root_id for root_id, rows in arranged.items() if not rows}
         ids = sorted(arranged.keys() - self._left_out)
         bases = self._columns.append([arranged[root_id] for root_id in ids])
-        self._base = dict(zip(ids, bases, strict=True))
         roots = np.array(bases, dtype=np.int64)
         return self._publish(roots, np.array(ids, dtype=np.int64), self._find_links(roots))
 
@@ -245,7 +269,7 @@ class IndexWriter:
 
     def tree(self, root_id: int) -> TreeRows | None:
         """Return a living tree as it is now, None when there is none with this root."""
-        base = self._base.get(root_id)
+        base = self.index.root_slot(root_id)
         return self.index.tree(base) if base is not None else None
 
     def apply(self, changed: Mapping[int, TreeRows | None]) -> Index:
@@ -262,12 +286,10 @@ class IndexWriter:
             for root_id, tree in changed.items()
             if tree is not None and tree.providers and not arranged[root_id]
         )
-        old = {root_id: self._base[root_id] for root_id in arranged if root_id in self._base}
+        bases_before = {root_id: before.root_slot(root_id) for root_id in arranged}
+        old = {root_id: base for root_id, base in bases_before.items() if base is not None}
         bases = self._columns.append(present.values())
         new = dict(zip(present, bases, strict=True))
-        for root_id in arranged:
-            self._base.pop(root_id, None)
-        self._base.update(new)
         roots, root_ids = self._replace_roots(before, old, new)
         links = self._updated_links(before, old, new, roots)
         index = self._publish(roots, root_ids, links)
@@ -279,15 +301,17 @@ class IndexWriter:
     def _replace_roots(
         self, before: Index, old: dict[int, int], new: dict[int, int]
     ) -> tuple[IntArray, IntArray]:
+        new_ids = np.fromiter(new.keys(), dtype=np.int64, count=len(new))
+        new_roots = np.fromiter(new.values(), dtype=np.int64, count=len(new))
         if old.keys() == new.keys():
             roots = before.roots.copy()
-            positions = np.searchsorted(
-                before.root_ids, np.fromiter(new.keys(), dtype=np.int64, count=len(new))
-            )
-            roots[positions] = np.fromiter(new.values(), dtype=np.int64, count=len(new))
+            roots[np.searchsorted(before.root_ids, new_ids)] = new_roots
             return roots, before.root_ids
-        ids = np.array(sorted(self._base), dtype=np.int64)
-        return np.array([self._base[number] for number in ids.tolist()], dtype=np.int64), ids
+        old_ids = np.fromiter(old.keys(), dtype=np.int64, count=len(old))
+        remaining = np.isin(before.root_ids, old_ids, invert=True)
+        ids = np.concatenate((before.root_ids[remaining], new_ids))
+        order = np.argsort(ids, kind="stable")
+        return np.concatenate((before.roots[remaining], new_roots))[order], ids[order]
 
     def _updated_links(
         self, before: Index, old: dict[int, int], new: dict[int, int], roots: IntArray
@@ -325,12 +349,11 @@ class IndexWriter:
     def _compact(self, index: Index) -> Index:
         LOG.debug("Compacting the index: most of its %d slots are dead", index.size)
         self._columns, roots = self._columns.compacted(index.roots)
-        self._base = dict(zip(index.root_ids.tolist(), roots.tolist(), strict=True))
         return self._publish(roots, index.root_ids, self._find_links(roots))
 
     def _publish(self, roots: IntArray, root_ids: IntArray, links: Links) -> Index:
-        complete = not self._left_out
-        self.index = Index(self._columns, self._names, roots, root_ids, links, complete=complete)
+        left_out = frozenset(self._left_out)
+        self.index = Index(self._columns, self._names, roots, root_ids, links, left_out)
         return self.index
 
 

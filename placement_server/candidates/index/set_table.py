@@ -1,0 +1,71 @@
+"""Interned sets of trait ids or of aggregate uuids."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+class SetTable:
+    """Interned sets (of trait ids, of aggregate uuids), each with a small number.
+
+    Hosts of one kind have equal sets, so filters are evaluated once per set and then looked up
+    per provider.
+
+    :param origin: a table of which the first sets are shared, up to ``shared_count``.
+    """
+
+    def __init__(self, origin: "SetTable | None" = None, shared_count: int = 0) -> None:
+        self._origin = origin
+        self._shared_count = shared_count
+        self.members: list[tuple[Any, ...]] = (
+            origin.members[:shared_count] if origin is not None else []
+        )
+        self._number: dict[tuple[Any, ...], int] = {}
+        self._containing: dict[Any, list[int]] = {}
+
+    def intern(self, members: tuple[Any, ...]) -> int:
+        """Return the number of a set, given as a sorted tuple."""
+        number = self._find(members)
+        if number is None:
+            number = len(self.members)
+            self.members.append(members)
+            for member in members:
+                self._containing.setdefault(member, []).append(number)
+            self._number[members] = number
+        return number
+
+    def _find(self, members: tuple[Any, ...]) -> int | None:
+        number = self._number.get(members)
+        if number is None and self._origin is not None:
+            number = self._origin._find(members)
+            # The writer of the origin goes on beyond what is shared.
+            return number if number is not None and number < self._shared_count else None
+        return number
+
+    def containing_any(self, members: Iterable[Any], count: int) -> npt.NDArray[np.bool_]:
+        """Return for each of the first ``count`` sets whether it has any of some members."""
+        containing = np.zeros(count, dtype=bool)
+        for member in members:
+            numbers = self.numbers_with(member)
+            if numbers:
+                # A writer may be appending sets beyond those that the caller's index knows.
+                set_numbers = np.fromiter(numbers, dtype=np.int64)
+                containing[set_numbers[set_numbers < count]] = True
+        return containing
+
+    def subset(self, numbers: npt.NDArray[np.int32]) -> "tuple[SetTable, npt.NDArray[np.int32]]":
+        """Return a table of these sets alone, and their numbers in it."""
+        table = SetTable()
+        used, places = np.unique(numbers, return_inverse=True)
+        fresh = [table.intern(self.members[number]) for number in used.tolist()]
+        return table, np.array(fresh, dtype=np.int32)[places]
+
+    def numbers_with(self, member: Any) -> Sequence[int]:
+        """Return the numbers of the sets that have a member."""
+        numbers = self._containing.get(member, [])
+        if self._origin is None:
+            return numbers
+        shared = self._origin.numbers_with(member)
+        return [number for number in shared if number < self._shared_count] + numbers
