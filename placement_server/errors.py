@@ -52,15 +52,21 @@ _MESSAGE_LIMIT: Final = 65_536
 
 
 class ApiError(Exception):
-    """An answer other than success. ``message`` is the specific part of the detail."""
+    """An answer other than success. ``message`` is the specific part of the detail.
+
+    :param pointer: the JSON pointer to the part of the body that is wrong, where that is known.
+    """
 
     status: int = 500
     webob_class: type[webob.exc.HTTPException] = webob.exc.HTTPInternalServerError
 
-    def __init__(self, message: str = "", *, code: str = UNDEFINED) -> None:
+    def __init__(
+        self, message: str = "", *, code: str = UNDEFINED, pointer: str | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code
+        self.pointer = pointer
 
     def extra_headers(self) -> list[tuple[str, str]]:
         """Return the headers that belong to this error alone."""
@@ -68,7 +74,7 @@ class ApiError(Exception):
 
     def extra_fields(self) -> Mapping[str, Any]:
         """Return the keys of the JSON error entry that belong to this error alone."""
-        return {}
+        return {} if self.pointer is None else {"pointer": self.pointer}
 
 
 class BadRequest(ApiError):

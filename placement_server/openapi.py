@@ -188,6 +188,7 @@ ERROR_SCHEMA: Final[Document] = {
                     "detail": {"type": "string"},
                     "code": {"type": "string", "pattern": "^placement\\."},
                     "request_id": {"type": "string", "pattern": "^req-[a-fA-F0-9-]+$"},
+                    "pointer": {"type": "string", "format": "json-pointer"},
                 },
             },
         }

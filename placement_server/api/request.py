@@ -141,6 +141,18 @@ class Request:
             raise errors.BadRequest(f"JSON does not validate: {error}") from error
         return instance
 
+    def pointed_json(self, schema: SchemaByVersion) -> Any:
+        """Return the body, parsed and validated; the error points to what is malformed."""
+        instance = parse_json(self._body())
+        try:
+            schema.check(instance, self.version)
+        except InvalidInstance as error:
+            raise errors.BadRequest(
+                f"JSON does not validate at {error.pointer or 'its top'}: {error.message}",
+                pointer=error.pointer,
+            ) from error
+        return instance
+
     def json_if_found(
         self,
         schema: SchemaByVersion,

@@ -169,17 +169,27 @@ class SchemaByVersion:
         try:
             errors = islice(self._validator(version).iter_errors(instance), _ERRORS_COMPARED)
             error = jsonschema.exceptions.best_match(errors)
-            text = _text(error) if error else None
+            invalid = _invalid(error) if error else None
         except RecursionError as recursion:
             raise InvalidInstance("the value is nested too deeply") from recursion
-        if text is not None:
-            raise InvalidInstance(text)
+        if invalid is not None:
+            raise invalid
 
     def _validator(self, version: tuple[int, int]) -> Any:
         for start in self._starts:
             if version[1] >= start:
                 return self._validators[start]
         raise LookupError(f"no schema for microversion {version}, the oldest is {self._starts[-1]}")
+
+
+def pointer(*path: str | int) -> str:
+    """Return the JSON pointer (RFC 6901) to a value in a document, "" for the whole of it."""
+    return "".join(f"/{str(key).replace('~', '~0').replace('/', '~1')}" for key in path)
+
+
+def _invalid(error: ValidationError) -> "InvalidInstance":
+    text = _text(error)
+    return InvalidInstance(text, error.message, pointer(*error.absolute_path))
 
 
 def _text(error: ValidationError) -> str:
@@ -223,4 +233,13 @@ def _is_large(instance: Any) -> bool:
 
 
 class InvalidInstance(ValueError):
-    """A value does not fit its schema. The text is that of the jsonschema library."""
+    """A value does not fit its schema. The text is that of the jsonschema library.
+
+    :ivar message: its first sentence alone, without the schema and the value.
+    :ivar pointer: the JSON pointer to what does not fit.
+    """
+
+    def __init__(self, text: str, message: str | None = None, pointer: str = "") -> None:
+        super().__init__(text)
+        self.message = text if message is None else message
+        self.pointer = pointer

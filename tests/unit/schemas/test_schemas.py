@@ -7,7 +7,7 @@ import pytest
 
 from placement_server.schemas import aggregate, allocation, inventory, resource_class, trait
 from placement_server.schemas import resource_provider as provider
-from placement_server.schemas.validation import InvalidInstance, SchemaByVersion
+from placement_server.schemas.validation import InvalidInstance, SchemaByVersion, pointer
 
 UUID = "4e8e5957-649f-477b-9e5b-f1f75b21c03c"
 
@@ -124,3 +124,15 @@ def test_a_big_body_that_is_wrong_throughout_is_refused_quickly(items: list[Any]
     begun = time.process_time()
     fails(aggregate.REPLACE, {"aggregates": items, "resource_provider_generation": 0})
     assert time.process_time() - begun < 5
+
+
+def test_an_error_points_to_the_value_that_does_not_fit() -> None:
+    body = {"allocations": {UUID: {"resources": {"VCPU": 0}}}, "project_id": "p", "user_id": "u"}
+    with pytest.raises(InvalidInstance) as raised:
+        allocation.PUT.check(body, (1, 12))
+    assert raised.value.pointer == f"/allocations/{UUID}/resources/VCPU"
+    assert raised.value.message == "0 is less than the minimum of 1"
+
+
+def test_a_pointer_escapes_what_separates_its_parts() -> None:
+    assert pointer("a/b", "~", 3) == "/a~1b/~0/3"
