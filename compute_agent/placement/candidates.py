@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent import errors
@@ -20,6 +20,31 @@ class CandidateAnswer:
     allocation_requests: list[dict[str, Any]]
     provider_summaries: dict[str, dict[str, Any]]
     version: Microversion
+
+
+CLOSEST: Final[Microversion] = (1, 1)
+"""The version of the extensions that explains with the closest changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """An answer of ``GET /candidate_explanation``, as placement gave it.
+
+    :ivar sentences: all of it, to be read.
+    :ivar closest: sets of changes of the request with which it would have candidates; None where
+        placement does not know the closest ones (before placement-ext 1.1).
+    :ivar short: the providers that lack least of some amount; None as for ``closest``.
+    :ivar complete: False when placement gave up before it had all of ``closest``.
+    """
+
+    trees: int
+    steps: list[dict[str, Any]]
+    trees_left: int
+    trees_failed: list[dict[str, Any]]
+    sentences: list[str]
+    closest: list[dict[str, Any]] | None = None
+    short: list[dict[str, Any]] | None = None
+    complete: bool = True
 
 
 class Candidates:
@@ -50,6 +75,36 @@ class Candidates:
         shape = response_schemas.CANDIDATES
         body = self._connection.get(path, doing, shape, kind, version=at, extensions=extensions)
         return CandidateAnswer(body["allocation_requests"], body["provider_summaries"], at)
+
+    def explain(
+        self,
+        parameters: Iterable[tuple[str, str]],
+        version: Microversion | None = None,
+        *,
+        most: int = 5,
+    ) -> Explanation | None:
+        """Ask why a query has few candidates or none; None where placement does not explain.
+
+        :param parameters: the query, unquoted, in order; its limit does not count.
+        :param version: None takes the newest both sides know.
+        :param most: sets of changes to name, of those that placement finds.
+        :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
+        """
+        if not self._connection.understands_extensions():
+            return None
+        extensions = "1.1" if self._connection.understands_extensions(CLOSEST) else "1.0"
+        asked = [(name, value) for name, value in parameters if name != "limit"]
+        path = "/candidate_explanation?" + urlencode([*asked, ("limit", str(most))], safe=":,!")
+        body = self._connection.get(
+            path,
+            "Asking why there are few allocation candidates or none",
+            response_schemas.EXPLANATION,
+            errors.AllocationCandidateRetrievalFailed,
+            version=version or self._connection.newest(NEWEST),
+            extensions=extensions,
+        )
+        known = (field.name for field in fields(Explanation))
+        return Explanation(**{name: body[name] for name in known if name in body})
 
     def get_usages(
         self, project: str, user: str | None = None

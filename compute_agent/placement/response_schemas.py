@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from compute_agent.state.shapes import (
     AMOUNTS,
+    BOOLEAN,
     NUMBER,
     TEXT,
     WHOLE,
@@ -88,6 +89,32 @@ CANDIDATES: Final = Shape(
             "allocation_requests": list_of(object_of({"allocations": map_of(object_of(_HELD))})),
             "provider_summaries": map_of(object_of({})),
         }
+    ),
+)
+_CHANGED = object_of({"changes": list_of(object_of({})), "trees": WHOLE, "example": TEXT})
+_SHORT = object_of(
+    {
+        "group": TEXT,
+        "provider": TEXT,
+        "name": TEXT,
+        "resource_class": TEXT,
+        "asked": WHOLE,
+        "free": WHOLE,
+        "capacity": WHOLE,
+        "held_by": WHOLE,
+    }
+)
+EXPLANATION: Final = Shape(
+    "an explanation of candidates",
+    object_of(
+        {
+            "trees": WHOLE,
+            "steps": list_of(object_of({"filter": TEXT})),
+            "trees_left": WHOLE,
+            "trees_failed": list_of(object_of({"reason": TEXT, "trees": WHOLE, "example": TEXT})),
+            "sentences": list_of(TEXT),
+        },
+        {"closest": list_of(_CHANGED), "short": list_of(_SHORT), "complete": BOOLEAN},
     ),
 )
 USAGES: Final = Shape("amounts by resource class", object_of({"usages": AMOUNTS}))

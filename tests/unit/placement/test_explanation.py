@@ -1,0 +1,103 @@
+"""The question why there are no candidates, to placements of several ages."""
+
+import json
+from typing import Any
+
+import pytest
+
+from compute_agent import errors
+from compute_agent.placement.candidates import Candidates, Explanation
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.transports.transport import Request, Response, make_response
+
+ROOT = "6a2cd4b4-5c46-4f0a-a1a3-8e0a9a5ec0a0"
+PLAIN = {
+    "trees": 1,
+    "steps": [{"group": "", "filter": "resources VCPU:16", "providers_left": 0}],
+    "trees_left": 0,
+    "trees_failed": [],
+    "sentences": ["1 trees of providers."],
+}
+LOWERED = {"group": "", "resource_class": "VCPU", "from": 16, "to": 12}
+SHORT = {
+    "group": "",
+    "provider": ROOT,
+    "name": "host1",
+    "resource_class": "VCPU",
+    "asked": 16,
+    "free": 12,
+    "capacity": 64,
+    "held_by": 9,
+}
+CLOSEST = {
+    "closest": [{"changes": [LOWERED], "trees": 3, "example": ROOT}],
+    "short": [SHORT],
+    "complete": True,
+}
+
+
+class Placement:
+    """Announces one version of the extensions, and gives every question one answer."""
+
+    def __init__(self, extensions: str | None, answer: object = None) -> None:
+        self.document: dict[str, Any] = {
+            "versions": [{"min_version": "1.0", "max_version": "1.39"}]
+        }
+        if extensions is not None:
+            self.document["extensions"] = [{"id": "placement-ext", "max_version": extensions}]
+        self.answer = answer
+        self.asked: list[Request] = []
+
+    def send(self, request: Request) -> Response:
+        if request.path == "/":
+            return make_response(200, [], json.dumps(self.document))
+        self.asked.append(request)
+        return make_response(200, [], json.dumps(self.answer))
+
+
+def explained(placement: Placement) -> Explanation | None:
+    candidates = Candidates(Connection(placement, use_extensions=True))
+    return candidates.explain([("resources", "VCPU:16"), ("limit", "1000")])
+
+
+def test_a_placement_without_extensions_is_not_asked():
+    placement = Placement(None)
+    assert explained(placement) is None
+    assert not placement.asked
+
+
+def test_a_placement_of_the_first_extensions_knows_no_closest_changes():
+    placement = Placement("1.0", PLAIN)
+    explanation = explained(placement)
+    assert explanation == Explanation(**PLAIN)
+    assert explanation.closest is None
+    assert explanation.short is None
+    assert [request.extensions for request in placement.asked] == ["1.0"]
+
+
+def test_the_closest_changes_are_asked_for_where_placement_knows_them():
+    placement = Placement("1.1", PLAIN | CLOSEST)
+    assert explained(placement) == Explanation(**PLAIN, **CLOSEST)
+    assert [request.extensions for request in placement.asked] == ["1.1"]
+
+
+def test_the_limit_of_the_search_is_not_that_of_the_explanation():
+    placement = Placement("1.1", PLAIN | CLOSEST)
+    explained(placement)
+    assert placement.asked[0].path == "/candidate_explanation?resources=VCPU:16&limit=5"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"closest": None}, "closest is null"),
+        ({"closest": [{"changes": [LOWERED], "trees": 3}]}, "closest[0].example is missing"),
+        ({"short": [SHORT | {"held_by": "9"}]}, 'short[0].held_by is "9"'),
+        ({"complete": 1}, "complete is 1"),
+        ({"sentences": "none"}, 'sentences is "none"'),
+    ],
+)
+def test_an_answer_of_another_shape_is_refused_with_its_place(wrong: object, words: str):
+    with pytest.raises(errors.AllocationCandidateRetrievalFailed) as raised:
+        explained(Placement("1.1", PLAIN | CLOSEST | wrong))
+    assert words in str(raised.value)
