@@ -1,4 +1,4 @@
-"""What one agent costs: requests, time and memory of each event in its life, held against bounds.
+"""Costs of one agent: requests, time and memory of each event in its life, held against bounds.
 
 The machine has 45 providers (root, 2 NUMA cells, 8 GPUs, 2 NICs of 16 PFs). Agent and server are
 processes of their own; the server is one process on SQLite in memory-backed storage. The bounds

@@ -1,4 +1,4 @@
-"""What a search for allocation candidates costs, without HTTP and database.
+"""Costs of a search for allocation candidates, without HTTP and database.
 
 Builds forests in an in-memory index and answers queries on them as the server does (search and
 rendering of the whole body at microversion 1.39). Nothing is compared with another server here;

@@ -1,4 +1,4 @@
-"""What the number of hosts costs: `python -m benchmarks growth`, our server alone.
+"""Costs of the number of hosts: `python -m benchmarks growth`, our server alone.
 
 The hosts are written straight into the database, so that 100,000 of them take seconds. One worker
 process, so that its memory and its cold start are seen by themselves. A limited query may grow by

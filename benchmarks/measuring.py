@@ -1,4 +1,4 @@
-"""What one request costs: latency, server CPU, memory, and how many clients at once are served."""
+"""Costs of one request: latency, server CPU, memory, and how many clients at once are served."""
 
 import contextlib
 import json

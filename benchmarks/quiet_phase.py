@@ -1,4 +1,4 @@
-"""What is demanded of a fleet that is left alone: one request per agent and period, and no less.
+"""Demands on a fleet that is left alone: one request per agent and period, and no less.
 
 requests          at most one per pass, and besides
                     1 %  repeats, where the server has closed a kept-alive connection

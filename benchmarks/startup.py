@@ -1,4 +1,4 @@
-"""What a worker costs before its first request: import, CPU and memory; then memory while idle."""
+"""Costs of a worker before its first request: import, CPU and memory; then memory while idle."""
 
 import os
 import statistics

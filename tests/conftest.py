@@ -1,4 +1,4 @@
-"""What every test directory shares: hypothesis profiles and fixtures of system parts."""
+"""Parts that all test folders share: hypothesis profiles and fixtures of system parts."""
 
 import logging
 import os

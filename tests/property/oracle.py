@@ -1,4 +1,4 @@
-"""What GET /allocation_candidates has to answer, by brute force and from the definitions alone."""
+"""The right answers to GET /allocation_candidates, by brute force from the definitions alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the commands of every program end when something goes wrong."""
+"""Ends of the commands of every program when something goes wrong."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""What a host gets that installs compute-agent without extras."""
+"""An installation of compute-agent without extras."""
 
 import json
 import subprocess

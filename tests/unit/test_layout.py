@@ -1,7 +1,8 @@
-"""Where tests are, and what they may import of each other."""
+"""The places of tests, and what they may import of each other."""
 
 import ast
 import pkgutil
+import re
 from pathlib import Path
 
 import compute_agent
@@ -46,3 +47,16 @@ def test_folders_of_unit_tests_are_named_as_the_packages_they_test():
     }
     folders = {path.parent.name for path in (TESTS / "unit").glob("*/test_*.py")}
     assert folders - packages == {"benchmarks"}
+
+
+def test_docstrings_of_modules_open_with_a_noun_phrase():
+    root = TESTS.parent
+    paths = [
+        path
+        for folder in ("compute_agent", "placement_server", "tests", "benchmarks", "tools")
+        for path in (root / folder).rglob("*.py")
+    ]
+    assert len(paths) > 500
+    questions = re.compile(r'"""(What|Who|How|Why|When|Where|Which)\b')
+    wrong = [str(path.relative_to(root)) for path in paths if questions.match(path.read_text())]
+    assert wrong == [], "name the thing that the module is about"

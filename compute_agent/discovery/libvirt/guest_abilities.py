@@ -1,4 +1,4 @@
-"""What guests can have on a host: devices, firmware and CPU features, kept as they take long."""
+"""Abilities of guests on a host: devices, firmware and CPU features, kept as they take long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the host a guest holds, in the terms of the contract with drivers.
+"""Holdings of a guest on its host, in the terms of the contract with drivers.
 
 A guest that is shut off holds what a running one does, since nobody else may get it: its
 allocations remain until it is deleted, and it starts with the same CPUs, cells and devices. It

@@ -1,4 +1,4 @@
-"""What an agent announces of its nodes on the bus, and that a scheduler can read it."""
+"""Announcements of an agent's nodes on the bus, which a scheduler can read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What passes of the real process send to placement, and what they leave alone."""
+"""Passes of the real process: what they send to placement, and what they leave alone."""
 
 import uuid
 

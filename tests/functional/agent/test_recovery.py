@@ -1,4 +1,4 @@
-"""What the real process says of a placement or a driver that fails, and how it recovers."""
+"""Failures of placement and of drivers: what the real process says, and how it recovers."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""Who may do what: scopes, roles, legacy defaults, overrides, and where the check comes."""
+"""Authorisation: scopes, roles, legacy defaults, overrides, and where the check comes."""
 
 import json
 import logging

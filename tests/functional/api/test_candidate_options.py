@@ -1,4 +1,4 @@
-"""What an operator sets about GET /allocation_candidates, from the configuration to the answer."""
+"""Options about GET /allocation_candidates, from the configuration to the answer."""
 
 from __future__ import annotations
 

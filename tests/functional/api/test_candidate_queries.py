@@ -1,4 +1,4 @@
-"""What GET /allocation_candidates says to queries that are wrong."""
+"""Answers of GET /allocation_candidates to queries that are wrong."""
 
 import pytest
 

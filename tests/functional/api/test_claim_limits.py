@@ -1,4 +1,4 @@
-"""What a claim may take: what there is, within the limits of its inventory, all or nothing."""
+"""Limits of a claim: what there is, within the limits of its inventory, all or nothing."""
 
 import logging
 

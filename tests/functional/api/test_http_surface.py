@@ -1,4 +1,4 @@
-"""What every route has in common: headers, versions, methods, errors, content negotiation."""
+"""Properties of all routes: headers, versions, methods, errors, content negotiation."""
 
 import re
 from typing import Any

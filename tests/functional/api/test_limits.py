@@ -1,4 +1,4 @@
-"""What one request may name: the limits, and that unknown names below them cost little."""
+"""Limits of the names in one request; unknown names below them cost little."""
 
 from __future__ import annotations
 

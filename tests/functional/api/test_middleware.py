@@ -1,4 +1,4 @@
-"""What stands around the API: CORS, proxy headers, metrics, health and profiles."""
+"""The layers around the API: CORS, proxy headers, metrics, health and profiles."""
 
 import logging
 import pstats

@@ -1,4 +1,4 @@
-"""What the HTTP server answers before the application has a request."""
+"""Answers of the HTTP server before the application has a request."""
 
 from __future__ import annotations
 

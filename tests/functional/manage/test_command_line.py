@@ -1,4 +1,4 @@
-"""What the commands have in common: version, help, and a status for bad arguments."""
+"""Common behaviour of the commands: version, help, and a status for bad arguments."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the agent deletes and allocates by itself, with agents on a bus and with Nova as sources."""
+"""Remedies of drift by the agent itself, with agents on a bus and with Nova as sources."""
 
 import time
 import uuid

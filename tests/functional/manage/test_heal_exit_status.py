@@ -1,4 +1,4 @@
-"""How `heal_allocations` ends when not everything was healed: a status for each reason."""
+"""Exit status of `heal_allocations` when not everything was healed, one for each reason."""
 
 import json
 import uuid

@@ -1,4 +1,4 @@
-"""What survives a restart is a hint, and never believed against placement."""
+"""The cache that survives a restart: a hint, never believed against placement."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a pass costs: the number of requests is the load a fleet puts on placement."""
+"""Numbers of requests of a pass, which are the load that a fleet puts on placement."""
 
 import uuid as uuidlib
 

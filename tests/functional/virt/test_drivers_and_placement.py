@@ -1,4 +1,4 @@
-"""What drivers lay out is accepted by a placement server, and found again as it was left."""
+"""Layouts of drivers: accepted by a placement server, and found again as they were left."""
 
 from __future__ import annotations
 

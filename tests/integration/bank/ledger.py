@@ -1,4 +1,4 @@
-"""What one teller knows must be so, for the final reckoning."""
+"""The knowledge of one teller, for the final reckoning."""
 
 from __future__ import annotations
 

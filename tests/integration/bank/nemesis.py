@@ -1,4 +1,4 @@
-"""Who breaks things: a schedule of faults drawn from the seed, each at a moment of the work."""
+"""The nemesis: a schedule of faults drawn from the seed, each at a moment of the work."""
 
 from __future__ import annotations
 

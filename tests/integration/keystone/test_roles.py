@@ -1,4 +1,4 @@
-"""Who may do what, with tokens that a real Keystone issued and a real server validates."""
+"""Rights of roles, with tokens that a real Keystone issued and a real server validates."""
 
 import uuid
 

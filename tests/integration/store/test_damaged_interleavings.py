@@ -1,4 +1,4 @@
-"""What older software left behind, mended while servers write: likewise as if one after the other.
+"""Damage left by older software, mended while servers write: likewise as if one after the other.
 
 Allocations without an inventory get one while their consumer gives them back, and a repair runs
 beside claims and reshapes.

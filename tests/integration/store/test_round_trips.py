@@ -1,4 +1,4 @@
-"""How many statements a request costs: each is a round trip to the database."""
+"""Statements that a request costs, each a round trip to the database."""
 
 from __future__ import annotations
 

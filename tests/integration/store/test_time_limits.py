@@ -1,4 +1,4 @@
-"""How long a statement may take, and how long it may wait for a lock."""
+"""Time limits of statements and of their waits for locks."""
 
 from __future__ import annotations
 

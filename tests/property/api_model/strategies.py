@@ -1,4 +1,4 @@
-"""What the requests of a run are drawn from: few names, so that they meet often."""
+"""Values that the requests of a run are drawn from: few names, so that they meet often."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What consumers hold during any move, against what placement must count."""
+"""Holdings of consumers during any move, against what placement must count."""
 
 from __future__ import annotations
 

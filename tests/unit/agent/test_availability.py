@@ -1,4 +1,4 @@
-"""Who disables the host, and who may enable it again."""
+"""The disabled state of a host: who sets it, and who may undo it."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace

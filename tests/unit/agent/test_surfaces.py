@@ -1,4 +1,4 @@
-"""What the agent shows: status document, local socket, metrics; and what it remembers."""
+"""Surfaces of the agent: status document, local socket, metrics; and what it remembers."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""What the benchmark of a fleet demands of agents that are left alone."""
+"""Demands of the fleet benchmark on agents that are left alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told about a search."""
+"""The account given of a search."""
 
 from __future__ import annotations
 

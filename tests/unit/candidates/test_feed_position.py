@@ -1,4 +1,4 @@
-"""How far the notes of changes have been read, without a database."""
+"""The position up to which change records have been read, without a database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How queries are read, and in which words they are refused."""
+"""The reading of queries, and the words in which they are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search holds is counted, near what it takes, bounded, and dropped when it ends."""
+"""Memory of a search: counted near what it takes, bounded, and dropped when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sharing providers serve alone: found once, however many trees they are reached from."""
+"""Requests served by sharing providers alone: found once, from however many trees."""
 
 from __future__ import annotations
 

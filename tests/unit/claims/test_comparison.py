@@ -1,4 +1,4 @@
-"""What an instance has on the host against what it holds in placement.
+"""An instance's part of the host, compared with its allocations in placement.
 
 The host has two cells of 4 dedicated CPUs each, a GPU of 2 vGPUs and 4 functions of one port.
 """

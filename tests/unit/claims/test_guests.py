@@ -1,4 +1,4 @@
-"""Who is known to be on a host: nobody listed is something else than nobody there."""
+"""Guests known to be on a host: nobody listed is something else than nobody there."""
 
 import uuid
 from types import SimpleNamespace

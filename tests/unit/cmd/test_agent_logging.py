@@ -1,4 +1,4 @@
-"""Where commands log: never into their own result."""
+"""Logs of commands, which never go into their own result."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What `compute-agent dev` shows, and where it keeps its state."""
+"""Views of `compute-agent dev`, and the place of its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `status` prints of the devices of a node."""
+"""Devices of a node as `status` prints them."""
 
 from __future__ import annotations
 

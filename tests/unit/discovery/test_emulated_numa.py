@@ -1,4 +1,4 @@
-"""What a real kernel shows of a machine with two cells and SR-IOV cards."""
+"""A machine with two cells and SR-IOV cards, as a real kernel shows it."""
 
 from __future__ import annotations
 

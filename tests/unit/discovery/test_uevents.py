@@ -1,4 +1,4 @@
-"""What the kernel tells of devices: bursts are told once, guests' interfaces not at all."""
+"""Events of the kernel about devices: bursts are told once, guests' interfaces not at all."""
 
 import queue
 import socket

@@ -1,4 +1,4 @@
-"""What of an instance's need its allocations cover."""
+"""The part of an instance's need that its allocations cover."""
 
 from compute_agent.drift.healing.coverage import cover
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup

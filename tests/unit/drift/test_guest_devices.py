@@ -1,4 +1,4 @@
-"""What a guest really holds, in terms of providers."""
+"""Devices that a guest really holds, in terms of providers."""
 
 import pytest
 

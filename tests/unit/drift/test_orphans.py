@@ -1,4 +1,4 @@
-"""When a consumer is taken for gone."""
+"""Consumers that are taken for gone."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the agent of one root may take for gone, and which suspects nobody need be asked about."""
+"""Consumers that the agent of one root may take for gone, and suspects to ask nobody about."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Why a host cannot give what is needed."""
+"""Reasons for which a host cannot give what is needed."""
 
 from compute_agent.drift.healing.shortage import HostProvider, roomiest
 from compute_agent.request.candidate_request import CandidateRequest, RequestGroup

@@ -1,4 +1,4 @@
-"""What the embedded HTTP server relies on beyond gunicorn's documentation.
+"""Behaviour of gunicorn that the embedded HTTP server relies on beyond its documentation.
 
 A failure here says that a new gunicorn works in another way: read placement_server/http_server with
 it before the tests of behaviour are believed.

@@ -1,4 +1,4 @@
-"""What keeps a user from the daemon of libvirt, by its socket and its words."""
+"""Obstacles between a user and the daemon of libvirt, told by its socket and its words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer of placement means."""
+"""The meaning of an answer of placement."""
 
 import json
 

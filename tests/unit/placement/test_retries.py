@@ -1,4 +1,4 @@
-"""How often and after which waits; nothing here sleeps."""
+"""Retries: how many, and after which waits; nothing here sleeps."""
 
 import random
 

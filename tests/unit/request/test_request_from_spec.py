@@ -1,4 +1,4 @@
-"""What each part of a request specification becomes in the question to placement."""
+"""Parts of a request specification, and what each becomes in the question to placement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets which provider after a claim."""
+"""Bindings of devices and ports to providers after a claim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scheduler counts for Prometheus."""
+"""Counters of a scheduler for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What narrows a request before placement is asked."""
+"""Prefilters, which narrow a request before placement is asked."""
 
 from __future__ import annotations
 

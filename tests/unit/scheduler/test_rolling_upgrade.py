@@ -1,4 +1,4 @@
-"""What a scheduler does differently while agents are too old, and when it stops by itself."""
+"""Behaviour of a scheduler while agents are too old, and its end by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How one request is asked for flat and nested hosts, and how large guests are split."""
+"""Shapes of one request for flat and nested hosts, and the split of large guests."""
 
 from __future__ import annotations
 

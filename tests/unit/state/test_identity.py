@@ -1,4 +1,4 @@
-"""Who the node is: files that agree, files that do not, state that was lost, hosts taken over."""
+"""Identity of a node: files that agree or do not, state that was lost, hosts taken over."""
 
 import os
 import stat

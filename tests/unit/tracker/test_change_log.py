@@ -1,4 +1,4 @@
-"""What a pass says about what it wrote."""
+"""Log lines of a pass about its writes."""
 
 from __future__ import annotations
 

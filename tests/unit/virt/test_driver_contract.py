@@ -1,4 +1,4 @@
-"""What the contract asks of every driver, shown for every driver there is."""
+"""The contract with drivers, shown for every driver there is."""
 
 from __future__ import annotations
 

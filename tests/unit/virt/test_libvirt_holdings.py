@@ -1,4 +1,4 @@
-"""What a guest of libvirt's holds of the host: CPUs of its own, CPUs to float on, the rest."""
+"""Holdings of a guest of libvirt on its host: CPUs of its own, CPUs to float on, the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done at a start for the mediated devices that guests hold."""
+"""Mediated devices that guests hold, and what is done for them at a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a driver is found by name, and what is said when it is not."""
+"""The search for a driver by name, and what is said when there is none."""
 
 from __future__ import annotations
 

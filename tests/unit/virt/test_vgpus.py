@@ -1,4 +1,4 @@
-"""How many vGPUs a GPU bears, by what NVML reports of it."""
+"""Totals of vGPUs that a GPU bears, by what NVML reports of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be equal in two answers to the same request."""
+"""The parts that must be equal in two answers to the same request."""
 
 from __future__ import annotations
 

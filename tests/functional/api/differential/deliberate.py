@@ -1,4 +1,4 @@
-"""Where this server means to differ from the published one, and why.
+"""Deliberate differences of this server from the published one, and their reasons.
 
 Each rule is a weakness of the published server whose improvement no client can mind. It looks at
 the request and at both answers: at what was asked, at what they got wrong and at ours being right.

@@ -1,4 +1,4 @@
-"""Where the published package cannot be had, the tests against it say what would help."""
+"""A published package that cannot be had: the tests against it say what would help."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What guests of one machine type can have."""
+"""Capabilities of guests of one machine type."""
 
 from __future__ import annotations
 
