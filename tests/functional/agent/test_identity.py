@@ -1,4 +1,4 @@
-"""Which providers are a host's own: after a new name, and where another agent left them."""
+"""Providers of a host's own: after a new name, and where another agent left them."""
 
 import logging
 import uuid

@@ -1,4 +1,4 @@
-"""Which cell of the host each NUMA node of a guest gets."""
+"""Cells of the host for the NUMA nodes of a guest."""
 
 from __future__ import annotations
 

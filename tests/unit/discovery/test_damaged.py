@@ -1,4 +1,4 @@
-"""Whatever is wrong with single files, a machine is discovered or refused in one known way."""
+"""Machines with damaged files: each is discovered, or refused in one known way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which hosts each filter passes."""
+"""Filters, and the hosts that each lets pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which failures to connect are waited for."""
+"""Failures to connect that are waited for."""
 
 from __future__ import annotations
 

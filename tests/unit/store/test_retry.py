@@ -1,4 +1,4 @@
-"""Which failures are begun anew, and what the caller hears in the end."""
+"""Failures that are begun anew, and what the caller hears in the end."""
 
 import sqlite3
 
