@@ -1,4 +1,4 @@
-"""Whatever refers to a name or a provider, beside the end of what it refers to.
+"""References to a name or a provider, written beside the end of what they refer to.
 
 A row that refers to something that is gone is what ``placement-manage audit`` finds and nobody can
 mend. Projects, users, consumer types and aggregates are never removed, so of those only the first

@@ -1,4 +1,4 @@
-"""Whatever is done over HTTP, every GET shows what a model of dictionaries says.
+"""Random requests over HTTP, after each of which a GET shows what a model of dictionaries says.
 
 The real WSGI application in process, on SQLite.
 """
