@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -16,20 +17,39 @@ from compute_agent.tracker.remedies import as_one
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
-    from compute_agent.cmd.dev.tree_reading import ProviderLines
+    from compute_agent.cmd.trees.reading import ProviderLines
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.tracker.node_pass import Proposal
 
 WIDE = 4000
 
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The parts of a tree that are printed.
+
+    :ivar details: every provider with a table of its inventories, its traits and aggregates.
+    :ivar resource_class: only providers that have this class; None for all.
+    :ivar only_used: only providers of which something is used.
+    :ivar apart: a line for each of equal providers.
+    """
+
+    details: bool = False
+    resource_class: str | None = None
+    only_used: bool = False
+    apart: bool = False
+    traits: bool = False
+
+
 Ages = Mapping[str, float | None]
 """Provider uuid to seconds since it was written."""
 
 
-def plan(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
+def plan(parts: AgentParts, only: str | None, *, as_json: bool, with_tree: bool = False) -> int:
     """Print the operations of the next pass; return 6 if there are any.
 
+    :param with_tree: print the tree that placement would have then, too.
     :raises InvalidConfiguration: errors that would end a start, after the operations are printed.
     :raises ComputeAgentError: the operations cannot be computed.
     """
@@ -57,6 +77,8 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
         )
         if not as_json:
             _print_plan(name, proposal, lines)
+            if with_tree:
+                _print_tree(proposal.wanted, proposal.root_uuid, {}, {}, View())
     if as_json:
         print(json.dumps({"nodes": documents}, indent=2))
     if problems:
@@ -65,7 +87,12 @@ def plan(parts: AgentParts, only: str | None, *, as_json: bool) -> int:
 
 
 def show(
-    parts: AgentParts, only: str | None, *, as_json: bool, age_of: Callable[[str], float | None]
+    parts: AgentParts,
+    only: str | None,
+    *,
+    as_json: bool,
+    age_of: Callable[[str], float | None],
+    view: View,
 ) -> int:
     """Print the tree placement has for each node.
 
@@ -86,7 +113,7 @@ def show(
         ages = {provider: age_of(provider) for provider in usages}
         documents.append({"node": name, "uuid": uuid, "providers": providers(tree, usages, ages)})
         if not as_json:
-            _print_tree(tree, uuid, usages, ages)
+            _print_tree(tree, uuid, usages, ages, view)
     if as_json:
         print(json.dumps({"nodes": documents}, indent=2))
     return Exit.FINE
@@ -154,23 +181,40 @@ def _print_plan(name: str, proposal: Proposal, lines: list[str]) -> None:
 
 
 def _print_tree(
-    tree: ProviderTree, root_uuid: str, usages: Mapping[str, Mapping[str, int]], ages: Ages
+    tree: ProviderTree,
+    root_uuid: str,
+    usages: Mapping[str, Mapping[str, int]],
+    ages: Ages,
+    view: View,
 ) -> None:
     from rich.console import Console
 
-    from compute_agent.cmd.dev.tree_view import provider_tree
+    from compute_agent.cmd.trees.full_view import provider_tree
+    from compute_agent.cmd.trees.view import short_tree
 
     # a pipe has no width: lines are not broken for it
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
     for root in sorted(tree.roots, key=lambda data: data.uuid != root_uuid):
         members = map(tree.data, tree.get_provider_uuids(root.uuid))
-        console.print(provider_tree([_lines(member, usages, ages) for member in members]))
+        lines = [_lines(member, usages, ages) for member in members]
+        if view.details:
+            console.print(provider_tree(lines))
+            continue
+        console.print(
+            short_tree(
+                lines,
+                resource_class=view.resource_class,
+                only_used=view.only_used,
+                apart=view.apart,
+                traits=view.traits,
+            )
+        )
 
 
 def _lines(
     provider: ProviderData, usages: Mapping[str, Mapping[str, int]], ages: Ages
 ) -> ProviderLines:
-    from compute_agent.cmd.dev.tree_reading import InventoryLine, ProviderLines
+    from compute_agent.cmd.trees.reading import InventoryLine, ProviderLines
 
     return ProviderLines(
         uuid=provider.uuid,
@@ -181,13 +225,13 @@ def _lines(
                 total=int(record["total"]),
                 reserved=int(record["reserved"]),
                 allocation_ratio=record["allocation_ratio"],
-                used=usages[provider.uuid].get(resource_class, 0),
+                used=usages.get(provider.uuid, {}).get(resource_class, 0),
             )
             for resource_class, record in provider.inventory.items()
         },
         traits=tuple(sorted(provider.traits)),
         aggregates=tuple(sorted(provider.aggregates)),
-        note=_age(ages[provider.uuid]),
+        note=_age(ages.get(provider.uuid)),
     )
 
 

@@ -90,8 +90,10 @@ def _parser() -> argparse.ArgumentParser:
     plan = _command(commands, "plan", _plan, "print what a pass would change; changes nothing")
     _node_and_json(plan)
     _capture_source(plan)
+    plan.add_argument("--tree", action="store_true", help="print the wanted tree too")
     show = _command(commands, "show", _show, "print the tree that placement has")
     _node_and_json(show)
+    _parts_of_tree(show)
     diff = _command(commands, "diff", _diff, "print what two hosts have that is not the same")
     diff.add_argument("first", metavar="A", help="a host: name or uuid of its root provider")
     diff.add_argument("second", metavar="B", help="the host it is compared with")
@@ -135,6 +137,22 @@ def _command(
 def _node_and_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--node", help="of this node only")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+
+
+def _parts_of_tree(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--class", metavar="CLASS", dest="resource_class", help="only providers that have CLASS"
+    )
+    parser.add_argument("--used", action="store_true", help="only providers that are in use")
+    parser.add_argument(
+        "--providers", action="store_true", help="a line for each of equal providers, with uuid"
+    )
+    parser.add_argument("--traits", action="store_true", help="the traits too")
+    parser.add_argument(
+        "--details",
+        action="store_true",
+        help="all of every provider: a table of its inventories, its traits and aggregates",
+    )
 
 
 def _capture_source(parser: argparse.ArgumentParser) -> None:
@@ -196,7 +214,9 @@ def _run(namespace: argparse.Namespace) -> int:
 def _plan(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import inspection
 
-    return inspection.plan(_parts(namespace), namespace.node, as_json=namespace.json)
+    return inspection.plan(
+        _parts(namespace), namespace.node, as_json=namespace.json, with_tree=namespace.tree
+    )
 
 
 def _show(namespace: argparse.Namespace) -> int:
@@ -205,10 +225,21 @@ def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.placement.transports.keystone import KeystoneTransport
 
     parts = _parts(namespace)
+    view = inspection.View(
+        details=namespace.details,
+        resource_class=namespace.resource_class,
+        only_used=namespace.used,
+        apart=namespace.providers,
+        traits=namespace.traits,
+    )
     consumers = Consumers(KeystoneTransport.from_conf(parts.conf))
     try:
         return inspection.show(
-            parts, namespace.node, as_json=namespace.json, age_of=consumers.last_written
+            parts,
+            namespace.node,
+            as_json=namespace.json,
+            age_of=consumers.last_written,
+            view=view,
         )
     finally:
         consumers.close()

@@ -23,8 +23,8 @@ from compute_agent.cmd.dev.next_steps import next_steps
 from compute_agent.cmd.dev.ready_socket import ReadySocket
 from compute_agent.cmd.dev.sample import sample_resources
 from compute_agent.cmd.dev.state_directory import StateDirectory
-from compute_agent.cmd.dev.tree_reading import ProviderLines, read_tree
-from compute_agent.cmd.dev.tree_view import provider_tree
+from compute_agent.cmd.trees.full_view import provider_tree
+from compute_agent.cmd.trees.reading import ProviderLines, read_tree
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request

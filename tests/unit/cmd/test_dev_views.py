@@ -14,8 +14,8 @@ from compute_agent.cmd.dev.errors import DevFailed
 from compute_agent.cmd.dev.next_steps import next_steps
 from compute_agent.cmd.dev.sample import sample_resources
 from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
-from compute_agent.cmd.dev.tree_reading import InventoryLine, ProviderLines
-from compute_agent.cmd.dev.tree_view import provider_tree
+from compute_agent.cmd.trees.full_view import provider_tree
+from compute_agent.cmd.trees.reading import InventoryLine, ProviderLines
 from compute_agent.conf import new_config
 
 ROOT = ProviderLines(

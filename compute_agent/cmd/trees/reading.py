@@ -1,4 +1,4 @@
-"""The tree of this machine in placement, with usage, for display."""
+"""Provider trees of placement with their usage, as they are displayed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,14 @@ class InventoryLine:
     used: int
 
     @property
+    def capacity(self) -> int:
+        """The amount that allocations may take in all."""
+        return int((self.total - self.reserved) * self.allocation_ratio)
+
+    @property
     def free(self) -> int:
-        """The amount that can still be allocated."""
-        return int((self.total - self.reserved) * self.allocation_ratio) - self.used
+        """The amount that can still be allocated; negative where too much is."""
+        return self.capacity - self.used
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""A provider tree in a terminal: every provider with inventories, usage and traits."""
+"""The full view of a provider tree: a table of inventories and the traits of every provider."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 
 from rich.console import Group, RenderableType
@@ -11,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from compute_agent.cmd.dev.tree_reading import ProviderLines
+from compute_agent.cmd.trees.folding import natural
+from compute_agent.cmd.trees.reading import ProviderLines
 
 _TRAIT_PREFIXES = (
     "HW_CPU_X86_",
@@ -51,7 +51,7 @@ def _grow(
     traits: bool,
     only: Collection[str],
 ) -> None:
-    for child in sorted(children.get(parent.uuid, ()), key=lambda sibling: _natural(sibling.name)):
+    for child in sorted(children.get(parent.uuid, ()), key=lambda sibling: natural(sibling.name)):
         branch = tree.add(_label(child, traits=traits, only=only))
         _grow(branch, child, children, traits=traits, only=only)
 
@@ -98,8 +98,3 @@ def trait_text(traits: Sequence[str]) -> Text:
         else:
             text.append(f" {shown[0]}", style="green")
     return text
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a sort key under which NUMA2 comes before NUMA10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

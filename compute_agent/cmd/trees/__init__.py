@@ -1,0 +1,1 @@
+"""Provider trees in a terminal, for every program that shows one."""

@@ -1,0 +1,115 @@
+"""The short view of a provider tree: one line per provider, equal devices on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich.console import Group
+from rich.text import Text
+
+from compute_agent.cmd.trees.folding import Branch, fold, free_and_capacity, label
+from compute_agent.cmd.trees.full_view import trait_text
+from compute_agent.cmd.trees.reading import ProviderLines
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
+
+MARKS: Final = {COMPUTE_STATUS_DISABLED: "DISABLED", "CUSTOM_GPU_UNHEALTHY": "UNHEALTHY"}
+"""Traits of providers that nothing new is given from, and the words in front of them."""
+
+_HEADER: Final = "free/capacity by resource class"
+
+
+def short_tree(
+    providers: Sequence[ProviderLines],
+    *,
+    resource_class: str | None = None,
+    only_used: bool = False,
+    apart: bool = False,
+    traits: bool = False,
+) -> Group:
+    """Return a tree of one line per provider, with the sums of the whole host.
+
+    :param resource_class: show the providers that have this class, and of them this class only.
+    :param only_used: show the providers of which something is used.
+    :param apart: a line for each of equal providers too, with its uuid.
+    :param traits: the traits below each line.
+    """
+
+    def keep(provider: ProviderLines) -> bool:
+        shown = _shown_classes(provider, resource_class)
+        has_what_is_asked = resource_class is None or bool(shown)
+        return has_what_is_asked and (
+            not only_used or any(provider.inventories[name].used for name in shown)
+        )
+
+    root = fold(providers, keep=keep, apart=apart, traits_matter=MARKS)
+    lines = list(_lines(root, root.first))
+    # room for the names, so that the amounts begin in one column
+    width = max(len(guide) + len(_name(branch, root.first)) for guide, _, branch in lines)
+    totals = free_and_capacity(providers)
+    parts: list[Text] = [Text(" " * width + "  " + _HEADER, style="dim")]
+    for guide, below, branch in lines:
+        text = _line(guide, branch, root.first, width, resource_class)
+        if apart or branch is root:
+            text.append(f"  {branch.first.uuid}", style="dim")
+        if branch.first.note and branch is root:
+            text.append(f"  {branch.first.note}", style="dim")
+        parts.append(text)
+        if traits and branch.first.traits:
+            parts.append(Text.assemble((below, "dim"), "  ", trait_text(branch.first.traits)))
+    if len(providers) > 1:
+        parts.append(_totals(totals, width, resource_class, len(providers)))
+    return Group(*parts)
+
+
+def _lines(
+    branch: Branch, root: ProviderLines, guide: str = "", below: str = ""
+) -> Iterator[tuple[str, str, Branch]]:
+    """Iterate over the guide of each line, that of lines below it, and its branch."""
+    yield guide, below, branch
+    for child in branch.children:
+        is_last = child is branch.children[-1]
+        yield from _lines(
+            child,
+            root,
+            below + ("└── " if is_last else "├── "),
+            below + ("    " if is_last else "│   "),
+        )
+
+
+def _name(branch: Branch, root: ProviderLines) -> str:
+    return root.name if branch.first is root else label(branch, root)
+
+
+def _line(
+    guide: str, branch: Branch, root: ProviderLines, width: int, resource_class: str | None
+) -> Text:
+    name = _name(branch, root)
+    text = Text.assemble((guide, "dim"), (name, "bold"))
+    text.append(" " * (width - len(guide) - len(name)))
+    for trait, word in MARKS.items():
+        if trait in branch.first.traits:
+            text.append(f"  {word}", style="bold red")
+    return _with_amounts(text, branch.amounts(), resource_class)
+
+
+def _totals(
+    totals: dict[str, tuple[int, int]], width: int, resource_class: str | None, count: int
+) -> Text:
+    text = Text(f"in all {count} providers".ljust(width), style="bold")
+    return _with_amounts(text, totals, resource_class)
+
+
+def _with_amounts(
+    text: Text, amounts: dict[str, tuple[int, int]], resource_class: str | None
+) -> Text:
+    for name, (free, capacity) in amounts.items():
+        if resource_class in (None, name):
+            style = "red" if free <= 0 < capacity else "yellow" if free < capacity else ""
+            text.append(f"  {name} ", style="cyan")
+            text.append(f"{free}/{capacity}", style=style)
+    return text
+
+
+def _shown_classes(provider: ProviderLines, resource_class: str | None) -> list[str]:
+    return [name for name in provider.inventories if resource_class in (None, name)]

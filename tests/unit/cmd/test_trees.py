@@ -1,0 +1,129 @@
+"""The short view of a provider tree, and the folding of equal devices."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from compute_agent.cmd.trees.folding import fold, label
+from compute_agent.cmd.trees.reading import InventoryLine, ProviderLines
+from compute_agent.cmd.trees.view import short_tree
+
+ROOT = ProviderLines(
+    "root", "host", None, {"DISK_GB": InventoryLine(1000, 10, 1.0, 40)}, note="written 3 s ago"
+)
+CELLS = [
+    ProviderLines(
+        f"cell{cell}",
+        f"host_NUMA{cell}",
+        "root",
+        {"VCPU": InventoryLine(32, 0, 4.0, 0)},
+        ("HW_NUMA_ROOT",),
+    )
+    for cell in (0, 10, 2)
+]
+
+
+def gpu(number: int, *traits: str, used: int = 0, total: int = 4, parent: str = "cell0"):
+    inventories = {"VGPU": InventoryLine(total, 0, 1.0, used)}
+    return ProviderLines(
+        f"gpu{number}", f"host_pci_0000:4{number}:00.0", parent, inventories, traits
+    )
+
+
+def shown(providers: list[ProviderLines], width: int = 200, **options: object) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    console.print(short_tree(providers, **options))  # type: ignore[arg-type]
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def names(providers: list[ProviderLines]) -> list[str]:
+    root = fold(providers)
+    return [label(branch, root.first) for branch in root.below()][1:]
+
+
+def test_each_provider_has_a_line_and_the_host_its_sums():
+    lines = shown([ROOT, *CELLS])
+    assert lines[0].split() == ["free/capacity", "by", "resource", "class"]
+    assert lines[1].split(maxsplit=1) == ["host", "DISK_GB 950/990  root  written 3 s ago"]
+    assert [line.split()[1] for line in lines[2:5]] == ["NUMA0", "NUMA2", "NUMA10"]
+    assert lines[5].split(maxsplit=4)[4] == "DISK_GB 950/990  VCPU 384/384"
+    assert len(lines) == 6
+
+
+def test_devices_that_differ_in_use_alone_are_one_line():
+    lines = shown([ROOT, *CELLS, *(gpu(number, used=number) for number in range(4))])
+    assert "4 x pci" in lines[3]
+    assert "VGPU 10/16" in lines[3]
+
+
+@pytest.mark.parametrize(
+    "other", [gpu(9, "HW_X"), gpu(9, total=8), gpu(9, parent="cell2"), gpu(9, parent="gpu0")]
+)
+def test_devices_that_differ_in_more_have_lines_of_their_own(other: ProviderLines):
+    expected = 2 if other.parent != "gpu0" else 3
+    lines = [name for name in names([ROOT, *CELLS, gpu(0), gpu(1), other]) if "pci" in name]
+    assert len(lines) == expected
+
+
+def test_cells_are_never_folded():
+    assert names([ROOT, *CELLS]) == ["NUMA0", "NUMA2", "NUMA10"]
+
+
+@pytest.mark.parametrize(
+    ("trait", "word"),
+    [("COMPUTE_STATUS_DISABLED", "DISABLED"), ("CUSTOM_GPU_UNHEALTHY", "UNHEALTHY")],
+)
+def test_what_gives_nothing_new_stands_apart_with_a_word_in_front(trait: str, word: str):
+    lines = shown([ROOT, *CELLS, gpu(0), gpu(1), gpu(2, trait), gpu(3, trait)])
+    marked = [line for line in lines if word in line]
+    assert len(marked) == 2
+    assert all(line.index(word) < line.index("VGPU") for line in marked)
+    assert any("2 x pci" in line for line in lines)
+
+
+def test_a_class_shows_what_has_it_and_the_way_to_it():
+    lines = shown([ROOT, *CELLS, gpu(0)], resource_class="VGPU")
+    assert [line.split("─ ")[-1].split()[0] for line in lines[1:-1]] == [
+        "host",
+        "NUMA0",
+        "pci_0000:40:00.0",
+    ]
+    assert "VCPU" not in "\n".join(lines)
+
+
+def test_only_what_is_used_is_shown_when_asked():
+    lines = shown([ROOT, *CELLS, gpu(0), gpu(1, used=1)], only_used=True)
+    assert not any("0000:40" in line or "NUMA2" in line for line in lines)
+    assert any("0000:41" in line for line in lines)
+
+
+def test_every_provider_has_a_line_with_its_uuid_when_asked():
+    lines = shown([ROOT, *CELLS, gpu(0), gpu(1)], apart=True, traits=True)
+    assert any("gpu0" in line for line in lines)
+    assert any("gpu1" in line for line in lines)
+    assert sum("HW_NUMA_ROOT" in line for line in lines) == 3
+
+
+@pytest.mark.parametrize("width", [20, 60])
+def test_nothing_is_cut_off_in_a_narrow_terminal(width: int):
+    text = "".join(shown([ROOT, *CELLS, gpu(0)], width=width)).replace(" ", "")
+    assert "written3sago" in text
+    assert "VGPU4/4" in text
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ("host_pci_0000_18_00_0", "host_pci_0000_19_00_0", "2 x pci"),
+        ("host_0000:17:00.0", "host_0000:17:00.1", "2 x 0000:17:00.*"),
+        ("host_gpu_a", "host_gpu_b", "2 x gpu"),
+        ("card", "adapter", "2 x provider"),
+    ],
+)
+def test_equal_devices_are_called_by_what_their_names_share(first: str, second: str, expected: str):
+    devices = [ProviderLines(name, name, "root") for name in (first, second)]
+    assert names([ROOT, *devices]) == [expected]
