@@ -21,7 +21,7 @@ would act differently. Everything else has UNDEFINED.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import webob.exc
@@ -30,6 +30,7 @@ from placement_server import microversion
 
 UNDEFINED: Final = "placement.undefined_code"
 CONCURRENT_UPDATE: Final = "placement.concurrent_update"
+NO_CANDIDATE_LEFT: Final = "placement.no_candidate_left"
 INVENTORY_INUSE: Final = "placement.inventory.inuse"
 DUPLICATE_NAME: Final = "placement.duplicate_name"
 PROVIDER_INUSE: Final = "placement.resource_provider.inuse"
@@ -131,6 +132,17 @@ class Conflict(ApiError):
 
     status = 409
     webob_class = webob.exc.HTTPConflict
+
+
+class NoCandidateLeft(Conflict):
+    """409 of a claim of which no alternative fits; ``lost`` has an entry for each."""
+
+    def __init__(self, message: str, lost: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(message, code=NO_CANDIDATE_LEFT)
+        self.lost = list(lost)
+
+    def extra_fields(self) -> Mapping[str, Any]:
+        return {"lost": self.lost}
 
 
 class UnsupportedMediaType(ApiError):

@@ -14,6 +14,8 @@ FILTERS: Final = 1_000
 GROUPS: Final = 1_000
 #: Consumers of a request that writes allocations.
 CONSUMERS: Final = 10_000
+#: Candidates of a claim with alternatives.
+CANDIDATES: Final = 1_000
 
 
 def too_many(field: str, count: int, what: str, most: int) -> str:

@@ -42,6 +42,12 @@ CLAIMS: Final = Counter(
     "Allocation writes: written, refused (does not fit) or lost (a generation was stale).",
     ("result",),
 )
+CANDIDATES_LOST: Final = Counter(
+    "placement_claim_candidates_lost",
+    "Candidates of claims with alternatives that could not be had: short (too little was free) or "
+    "unsuitable (its provider, class or inventory is gone, or does not give out such amounts).",
+    ("cause",),
+)
 
 
 def exposition() -> bytes:

@@ -156,6 +156,14 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         result=EXPLANATION,
         extension=Microversion(1, 0),
     ),
+    ("POST", "/claims"): Operation(
+        "Claim the first of several candidates that fits",
+        38,
+        (200, 404, 409, 415),
+        body=allocation.CLAIM,
+        result=allocation.CLAIMED,
+        extension=Microversion(1, 1),
+    ),
     ("GET", "/traits"): Operation("All traits, filtered", 6, (200, 404), query=trait.LIST),
     ("GET", "/traits/{name}"): Operation("Whether a trait exists", 6, (204, 404)),
     ("PUT", "/traits/{name}"): Operation("Ensure that a custom trait exists", 6, (201, 204, 404)),
@@ -189,6 +197,7 @@ ERROR_SCHEMA: Final[Document] = {
                     "code": {"type": "string", "pattern": "^placement\\."},
                     "request_id": {"type": "string", "pattern": "^req-[a-fA-F0-9-]+$"},
                     "pointer": {"type": "string", "format": "json-pointer"},
+                    "lost": allocation.LOST,
                 },
             },
         }
@@ -217,7 +226,8 @@ def build(version: tuple[int, int] = MAX) -> Document:
                 f"A request names at most {limits.NAMES} each of traits, resource classes, "
                 "aggregates and resource providers, in all parts of it together; a query has at "
                 f"most {limits.FILTERS} filters and {limits.GROUPS} request groups; allocations of "
-                f"at most {limits.CONSUMERS} consumers are written at once. More is 400."
+                f"at most {limits.CONSUMERS} consumers are written at once; a claim has at most "
+                f"{limits.CANDIDATES} candidates. More is 400."
             ),
             "license": {"name": "Apache-2.0"},
         },

@@ -15,6 +15,7 @@ from placement_server.api import (
     allocation_candidates,
     allocations,
     candidate_explanation,
+    claims,
     inventories,
     provider_traits,
     reshaper,
@@ -94,7 +95,9 @@ EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
     Microversion(1, 0): {
         "/candidate_explanation": {"GET": candidate_explanation.show},
     },
-    Microversion(1, 1): {},
+    Microversion(1, 1): {
+        "/claims": {"POST": claims.create},
+    },
 }
 """The routes that each version of the extensions brought; unknown paths to clients without it."""
 

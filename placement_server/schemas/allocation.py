@@ -138,7 +138,84 @@ POST_SCHEMAS: Final = {
     **{minor: _consumers(consumer) for minor, consumer in _CONSUMERS.items()},
 }
 
+_NEWEST: Final = max(_CONSUMERS)
+_OF_CLAIM: Final = dict(_CONSUMERS[_NEWEST]["properties"])
+_CANDIDATE: Final = {
+    "type": "object",
+    "properties": {
+        "allocations": {**_OF_CLAIM.pop("allocations"), "minProperties": 1},
+        "mappings": _OF_CLAIM.pop("mappings"),
+    },
+    "additionalProperties": False,
+    "required": ["allocations"],
+}
+
 PUT: Final = SchemaByVersion(
     {0: _LIST, 8: _LIST_1_8, 12: _consumer(empty_allowed=False), **_CONSUMERS}
 )
 POST: Final = SchemaByVersion(POST_SCHEMAS)
+
+#: The body of POST /claims: the one of PUT, with several candidates in place of its allocations.
+CLAIM: Final = SchemaByVersion(
+    {
+        _NEWEST: {
+            "type": "object",
+            "properties": {
+                "consumer_uuid": {"type": "string", "format": "uuid"},
+                **_OF_CLAIM,
+                "candidates": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": _CANDIDATE,
+                    "maxItems": limits.CANDIDATES,
+                },
+            },
+            "additionalProperties": False,
+            "required": ["consumer_uuid", *sorted(_OF_CLAIM), "candidates"],
+        }
+    }
+)
+
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_LOST: Final = {
+    "type": "object",
+    "properties": {
+        "candidate": _COUNT,
+        "provider": {"type": "string"},
+        "resource_class": {"type": "string"},
+        "asked": _COUNT,
+        "free": _COUNT,
+        "reason": {"type": "string"},
+    },
+    "additionalProperties": False,
+    "required": ["candidate", "provider"],
+    "oneOf": [{"required": ["resource_class", "asked", "free"]}, {"required": ["reason"]}],
+}
+
+#: The entries about candidates that were lost, in the answer of POST /claims and in its error.
+LOST: Final[dict[str, Any]] = {"type": "array", "items": _LOST}
+
+#: The answer of POST /claims.
+CLAIMED: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "chosen": _COUNT,
+        "allocations": {
+            "type": "object",
+            "patternProperties": {
+                UUID_PATTERN: {
+                    "type": "object",
+                    "properties": {"resources": _RESOURCES},
+                    "additionalProperties": False,
+                    "required": ["resources"],
+                }
+            },
+            "additionalProperties": False,
+            "minProperties": 1,
+        },
+        "consumer_generation": _COUNT,
+        "lost": LOST,
+    },
+    "additionalProperties": False,
+    "required": ["chosen", "allocations", "consumer_generation", "lost"],
+}

@@ -18,7 +18,8 @@
     │   └── ClaimRefused
     │       ├── InvalidInventoryForAllocation
     │       ├── ConstraintViolated
-    │       └── CapacityExceeded
+    │       ├── CapacityExceeded
+    │       └── NoCandidateLeft
     ├── Stale                       the writer has not read the newest state
     │   ├── ConcurrentUpdate
     │   ├── ConsumerGenerationConflict
@@ -34,6 +35,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -273,6 +275,42 @@ class CapacityExceeded(ClaimRefused):
         self.uuid = uuid
         self.asked = asked
         self.free = free
+
+
+@dataclass(frozen=True, slots=True)
+class LostCandidate:
+    """An alternative of a claim that cannot be had, with the first thing in its way.
+
+    :ivar position: its position among the alternatives.
+    :ivar free: what is left of the class at the provider; `None` when ``reason`` says what else
+        is in the way.
+    """
+
+    position: int
+    provider: str
+    resource_class: str | None = None
+    asked: int | None = None
+    free: int | None = None
+    reason: str | None = None
+
+    def sentence(self) -> str:
+        """Return what is in the way, as a sentence."""
+        return self.reason or (
+            f"{self.asked} of {self.resource_class} asked of provider {self.provider}, "
+            f"{self.free} free."
+        )
+
+
+class NoCandidateLeft(ClaimRefused):
+    """A claim of which no alternative fits; ``lost`` says of each why, in order."""
+
+    def __init__(self, consumer: str, lost: Sequence[LostCandidate]) -> None:
+        self.consumer = consumer
+        self.lost = tuple(lost)
+        super().__init__(
+            f"None of {len(self.lost)} candidates for consumer {consumer} can be claimed; of the "
+            f"last: {self.lost[-1].sentence()}"
+        )
 
 
 class ConcurrentUpdate(Stale):

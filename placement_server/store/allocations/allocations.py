@@ -25,7 +25,7 @@ from typing import Final
 
 from placement_server.store.allocations import claim_check, consumers
 from placement_server.store.allocations.allocation_rows import of_consumer, of_provider
-from placement_server.store.allocations.claim_check import Key, Requested
+from placement_server.store.allocations.claim_check import Key, Requested, Taken
 from placement_server.store.allocations.consumers import SeenConsumer
 from placement_server.store.allocations.write_context import WriteContext, read_context
 from placement_server.store.dialects import Insertion, Rise
@@ -83,7 +83,25 @@ def _apply(tx: WriteTransaction, context: WriteContext, *, raise_emptied: bool) 
     check_providers(context.consumers, context.provider_ids)
     requested = new_allocations(tx, context.consumers, context.provider_ids)
     taken = claim_check.check(requested, context.inventories, given_back)
+    carry_out(tx, context, requested, taken, raise_emptied=raise_emptied)
 
+
+def carry_out(
+    tx: WriteTransaction,
+    context: WriteContext,
+    requested: Sequence[Requested],
+    taken: Mapping[Key, Taken],
+    *,
+    raise_emptied: bool = True,
+) -> None:
+    """Write allocations that were checked against the context; no other statement may follow.
+
+    All providers of the context are locked, and their trees get change records.
+
+    :param taken: what the check returned for ``requested``.
+    :raises LostRace: something is not as the context says any more.
+    """
+    given_back = sum_of_old(context.consumers)
     replace_holdings(tx, context.consumers, requested)
 
     if not context.root_ids:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
@@ -56,27 +56,45 @@ def read_context(
     :param providers: read the providers too: those that the request names, and those that the
         consumers have allocations of.
     """
-    consumers = {write.uuid: SeenConsumer(write) for write in writes}
-    context = WriteContext(list(consumers.values()), {}, {}, {})
+    context = WriteContext([SeenConsumer(write) for write in writes], {}, {}, {})
     named = sorted({uuid for write in writes for uuid in write.allocations}) if providers else []
-    parts = zip_longest(chunks(sorted(consumers)), chunks(named), fillvalue=())
-    for consumer_uuids, provider_uuids in parts:
-        text, parameters = _statement(tx.batches, consumer_uuids, provider_uuids, in_use=providers)
-        for kind, first, second, third, *numbers, uuid in tx.connection.exec_driver_sql(
-            text, parameters
-        ):
-            if kind == _CONSUMER:
-                consumers[uuid].id = first
-                consumers[uuid].generation = second
-            elif kind == _ALLOCATION:
-                consumers[uuid].old.append((first, second, third))
-            else:
-                context.provider_ids[uuid] = first
-                context.root_ids[first] = second
-                if third is not None:
-                    class_id, *rest = numbers
-                    context.inventories[first, class_id] = KnownInventory(third, *rest)
+    consumer_uuids = sorted({write.uuid for write in writes})
+    parts = zip_longest(chunks(consumer_uuids), chunks(named), fillvalue=())
+    for some_consumers, some_providers in parts:
+        _read_into(context, tx, some_consumers, some_providers, in_use=providers)
     return context
+
+
+def read_more(tx: ReadTransaction, context: WriteContext, provider_uuids: Iterable[str]) -> None:
+    """Add those of these providers that exist to the context."""
+    for uuids in chunks(sorted(set(provider_uuids) - context.provider_ids.keys())):
+        _read_into(context, tx, (), uuids, in_use=False)
+
+
+def _read_into(
+    context: WriteContext,
+    tx: ReadTransaction,
+    consumer_uuids: Sequence[str],
+    provider_uuids: Sequence[str],
+    *,
+    in_use: bool,
+) -> None:
+    consumers = {consumer.write.uuid: consumer for consumer in context.consumers}
+    text, parameters = _statement(tx.batches, consumer_uuids, provider_uuids, in_use=in_use)
+    for kind, first, second, third, *numbers, uuid in tx.connection.exec_driver_sql(
+        text, parameters
+    ):
+        if kind == _CONSUMER:
+            consumers[uuid].id = first
+            consumers[uuid].generation = second
+        elif kind == _ALLOCATION:
+            consumers[uuid].old.append((first, second, third))
+        else:
+            context.provider_ids[uuid] = first
+            context.root_ids[first] = second
+            if third is not None:
+                class_id, *rest = numbers
+                context.inventories[first, class_id] = KnownInventory(third, *rest)
 
 
 def _statement(

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from placement_server import extensions
+from placement_server.api import routes
 from placement_server.policies import enforcer
 from placement_server.policies.enforcer import list_rules
 
@@ -55,18 +57,29 @@ OPERATIONS = [
     ("GET", f"{RP}/allocations", "placement:resource_providers:allocations:list"),
     ("GET", "/allocation_candidates", "placement:allocation_candidates:list"),
     ("POST", "/reshaper", "placement:reshaper:reshape"),
+    ("POST", "/claims", "placement:claims:create"),
 ]
 
 
 def ask(api: Client, method: str, path: str, roles: str, **kwargs: Any) -> Answer:
     headers = {"X-Roles": roles, "Content-Type": "application/json", **kwargs.pop("headers", {})}
+    route, _ = routes.find(path.partition("?")[0], extensions=extensions.MAX)
+    if route is not None and route.extension is not None:
+        asked = f"placement 1.39, {extensions.SERVICE_TYPE} {route.extension}"
+        return api(
+            method,
+            path,
+            token="someone:project",
+            version=None,
+            headers={"OpenStack-API-Version": asked, **headers},
+            **kwargs,
+        )
     return api(method, path, token="someone:project", headers=headers, **kwargs)
 
 
 def test_the_table_of_operations_above_names_every_rule() -> None:
     rules = {rule.name for rule in list_rules() if rule.name.startswith("placement:")}
     assert {rule for _, _, rule in OPERATIONS} == rules
-    assert len(rules) == 33
 
 
 @pytest.mark.parametrize(("method", "path", "rule"), OPERATIONS)

@@ -1,0 +1,84 @@
+"""Handler of POST /claims: claim the first of several candidates that fits.
+
+An extension. A consumer is written as by PUT /allocations: all that it holds is replaced, and it
+must have the generation that the body names, null when it must not exist yet.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Any
+
+from placement_server import errors, metrics
+from placement_server.api.allocations import check_names, claim_conflict, consumer_write
+from placement_server.api.request import Request
+from placement_server.api.response import Response, json_response, uncached
+from placement_server.policies import operations
+from placement_server.schemas import allocation as schemas
+from placement_server.store import errors as store_errors
+from placement_server.store.allocations import alternatives
+
+LOG = logging.getLogger(__name__)
+
+
+def create(request: Request) -> Response:
+    """Claim the first candidate that fits, in one transaction, and report those before it.
+
+    At most 1,000 candidates, which together name at most 10,000 providers and resource classes. 409
+    ``placement.no_candidate_left`` with all that were lost; ``placement.concurrent_update`` when
+    the consumer has another generation, which is also the answer to a claim that is repeated.
+    """
+    request.require_version(38)
+    request.require_json_content()
+    request.authorise(operations.CLAIM)
+    body = request.json(schemas.CLAIM)
+    consumer_uuid = str(uuid.UUID(body["consumer_uuid"]))
+    writes = [
+        consumer_write(request, consumer_uuid, {**body, **candidate})
+        for candidate in body["candidates"]
+    ]
+    check_names(writes)
+    try:
+        chosen = request.store.write(alternatives.claim, writes)
+    except store_errors.NoCandidateLeft as error:
+        _count("refused", error.lost)
+        LOG.warning("Nothing was claimed: %s", error)
+        raise errors.NoCandidateLeft(
+            f"No candidate left: {error}", [_shown(lost) for lost in error.lost]
+        ) from error
+    except store_errors.Stale as error:
+        _count("lost", ())
+        raise claim_conflict(error) from error
+    _count("written", chosen.lost)
+    return json_response(
+        {
+            "chosen": chosen.position,
+            "allocations": {
+                provider: {"resources": amounts}
+                for provider, amounts in writes[chosen.position].allocations.items()
+            },
+            "consumer_generation": chosen.generation,
+            "lost": [_shown(lost) for lost in chosen.lost],
+        },
+        *uncached(request.version),
+    )
+
+
+def _count(result: str, lost_candidates: tuple[store_errors.LostCandidate, ...]) -> None:
+    metrics.CLAIMS.labels(result).inc()
+    for lost in lost_candidates:
+        cause = "short" if lost.reason is None else "unsuitable"
+        metrics.CANDIDATES_LOST.labels(cause).inc()
+
+
+def _shown(lost: store_errors.LostCandidate) -> dict[str, Any]:
+    shown = {
+        "candidate": lost.position,
+        "provider": lost.provider,
+        "resource_class": lost.resource_class,
+        "asked": lost.asked,
+        "free": lost.free,
+        "reason": lost.reason,
+    }
+    return {name: value for name, value in shown.items() if value is not None}
