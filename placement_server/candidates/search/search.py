@@ -18,7 +18,7 @@ No input or output, no clock of its own, no global. The order of the candidates:
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, takewhile
 from operator import itemgetter
@@ -28,6 +28,7 @@ from placement_server.candidates.bounds import sizes
 from placement_server.candidates.bounds.heavy import Effort
 from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.errors import OutOfTime, TooManyCandidates
+from placement_server.candidates.index.columns import IntArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.compiled import Plan, plan
 from placement_server.candidates.query.query import CandidateQuery
@@ -101,6 +102,7 @@ class Search:
     :param clock: monotonic seconds.
     :param account: where the search counts what it holds.
     :param effort: where it is heavy after a while.
+    :ivar eligible: the providers that can serve each item, and the roots that are left.
     """
 
     query: CandidateQuery
@@ -113,7 +115,7 @@ class Search:
     account: Account = field(default_factory=Account)
     effort: Effort = field(default_factory=Effort)
     plan: Plan = field(init=False)
-    _eligible: Eligible = field(init=False)
+    eligible: Eligible = field(init=False)
     _ends_at: float = field(init=False)
     _found: int = field(init=False, default=0)
     _tick_at: int = field(init=False, default=0)
@@ -127,10 +129,10 @@ class Search:
         :raises UnknownName: a class or trait is not known.
         """
         self._ends_at = self.clock() + self.limits.seconds
-        self._eligible = find_eligible(self.query, self.index, self.reporter, self.account)
+        self.eligible = find_eligible(self.query, self.index, self.reporter, self.account)
         # Under a maximum, what the filter drops still counts as generated.
         early = self.one_per_tree and self.index.nested and self.limits.maximum < 0
-        names = self.index.names.class_ids if len(self._eligible.roots) else _AnyName()
+        names = self.index.names.class_ids if len(self.eligible.roots) else _AnyName()
         self.plan = plan(self.query, names, one_per_tree=early)
 
     def candidates(self) -> Iterator[Candidate]:
@@ -138,7 +140,7 @@ class Search:
 
         :raises SearchGaveUp: the time is over before the search is, or there are too many.
         """
-        if not len(self._eligible.roots):
+        if not len(self.eligible.roots):
             return iter(())
         candidates = self._in_order()
         if self.limits.maximum >= 0:
@@ -151,9 +153,18 @@ class Search:
 
     def visit_trees(self) -> None:
         """Look for a first candidate in every tree, for the reporter alone."""
-        if len(self._eligible.roots):
+        if len(self.eligible.roots):
             for _tree, placements in self._trees(whole=True):
                 placements.distinct.get(0)
+
+    def first_placements(self, roots: IntArray) -> Iterator[tuple[TreeView, Placement | None]]:
+        """Yield some trees, each with its first placement; None where it has none.
+
+        :param roots: some of those that are eligible.
+        """
+        self.eligible = replace(self.eligible, roots=roots)
+        for tree, placements in self._trees(whole=True):
+            yield tree, placements.distinct.get(0)
 
     def _shuffled(self, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
         assert self.shuffle is not None
@@ -164,7 +175,7 @@ class Search:
         self.shuffle.shuffle(shuffled)
         return iter(shuffled)
 
-    def _tick(self) -> None:
+    def tick(self) -> None:
         """Give up when it is time to; wait for a place when the search is heavy."""
         now = self.clock()
         if now > self._ends_at:
@@ -192,7 +203,7 @@ class Search:
                 while series is not None and (placement := series.get(number)) is not None:
                     self._found += 1
                     if self._found >= self._tick_at:
-                        self._tick()
+                        self.tick()
                     yield Candidate(placement, tree)
                     number += 1
 
@@ -234,7 +245,7 @@ class Search:
                     remaining.append(pair)
                     self._found += 1
                     if self._found >= self._tick_at:
-                        self._tick()
+                        self.tick()
                     yield _candidate((placement, tree))
             trees = remaining
             number += 1
@@ -254,7 +265,7 @@ class Search:
         visits = Visits(
             self.index,
             self.plan,
-            self._eligible,
+            self.eligible,
             self.shuffle,
             whole=whole,
             account=self.account,
@@ -264,7 +275,7 @@ class Search:
         limit = _LARGEST_CHUNK if self.limits.limit is None else self.limits.limit
         start, chunk = 0, max(_FIRST_CHUNK, min(limit, _LARGEST_CHUNK))
         while start < len(visits):
-            self._tick()
+            self.tick()
             views, numbers = visits.classes(start, start + chunk)
             self.account.take(sizes.visits(len(views), sum([len(view.shares) for view in views])))
             picked = list(map(pick, numbers))
@@ -280,7 +291,7 @@ class Search:
         reason = find_contradiction(self.plan, problem)
         if reason:
             return ClassPlacements.none(reason, self.account)
-        solver = Solver(self.plan, problem, self._tick, self.shuffle, self.account)
+        solver = Solver(self.plan, problem, self.tick, self.shuffle, self.account)
         return ClassPlacements.of(solver, self.account)
 
     def _report(self, tree: TreeView, placements: ClassPlacements) -> None:

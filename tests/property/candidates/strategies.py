@@ -237,6 +237,57 @@ def problem_of(choices: Choices) -> Problem:
     return world, query_of(choices, world)
 
 
+def _fleet_host(choices: Choices, world: list[Provider], nested: bool) -> None:
+    name = f"host{len(world)}"
+    aggregates = tuple(some(choices, AGGREGATES[:1], 1))
+    stock = {rc: inventory(choices, "plain") for rc in some(choices, CLASSES, 3, least=2)}
+    if not nested:
+        world.append(Provider(name, None, stock, tuple(some(choices, TRAITS, 1)), aggregates))
+        return
+    disk = {"DISK_GB": inventory(choices, "plain")} if choices.integer(0, 1) else {}
+    world.append(Provider(name, None, disk, (), aggregates))
+    for cell in range(choices.integer(1, 2)):
+        top = f"{name}cell{cell}"
+        world.append(Provider(top, name, {"VCPU": inventory(choices, "full")}))
+        for gpu in range(choices.integer(0, 2)):
+            traits = tuple(some(choices, TRAITS[:1], 1))
+            world.append(Provider(f"{top}gpu{gpu}", top, {"VGPU": Inventory(2)}, traits))
+
+
+def fleet_problem_of(choices: Choices) -> Problem:
+    """Hosts as fleets have them, flat ones or with cells and GPUs, and what is asked of such."""
+    world: list[Provider] = []
+    nested = choices.integer(0, 1) == 1
+    for _ in range(choices.integer(1, 3)):
+        _fleet_host(choices, world, nested)
+    if rarely(choices):
+        stock = {"DISK_GB": inventory(choices, "plain")}
+        world.append(Provider("pool", None, stock, (SHARING,), AGGREGATES[:1]))
+    if not nested or rarely(choices):
+        classes = some(choices, CLASSES, 3, least=1)
+        wanted = tuple((name, one(choices, (1, 1, 2))) for name in classes)
+        required = (frozenset(TRAITS[:1]),) if rarely(choices) else ()
+        return world, CandidateQuery((RequestGroup("", wanted, required),))
+    groups = [RequestGroup("", (("DISK_GB", 1),))] if rarely(choices) else []
+    groups += [
+        RequestGroup(suffix, (("VCPU", one(choices, (1, 1, 2))),))
+        for suffix in some(choices, ("_c", "_d"), 2, least=1)
+    ]
+    first = groups[-1].suffix
+    groups += [RequestGroup(suffix, (("VGPU", 1),)) for suffix in some(choices, ("_g", "_h"), 2)]
+    rules: dict[str, Any] = {"group_policy": one(choices, ("none", "isolate"))}
+    gpus = [group.suffix for group in groups if group.suffix in ("_g", "_h")]
+    if gpus and choices.integer(0, 1):
+        rules["same_subtree"] = (SameSubtree(frozenset((first, *gpus))),)
+    return world, CandidateQuery(tuple(groups), **rules)
+
+
+@st.composite
+def fleet_problems(draw: st.DrawFn) -> Problem:
+    """A fleet and a query, drawn by hypothesis."""
+    return fleet_problem_of(Drawn(draw))
+
+
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
     """A world and a query, drawn by hypothesis."""

@@ -1,0 +1,123 @@
+"""Parts of a request that take nothing of each other, so that a tree takes as many as of the least.
+
+Items compete where they want the same class of the same provider, or may not be on one. Which do
+depends on the tree: on a flat host groups of one class compete that are apart on a nested one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from placement_server.candidates.capacity.bounds import Counts, are_isolated
+from placement_server.candidates.capacity.rows import Groups
+from placement_server.candidates.index.columns import BoolArray, IntArray
+from placement_server.candidates.query.compiled import Plan, Subtree
+
+Pair = tuple[int, int]
+Components = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Items that are counted together.
+
+    :ivar components: the items that compete with each other.
+    :ivar subtree: the rule that binds all the items, if it is the only one and says nothing else.
+    :ivar is_loose: whether there are other rules, which are not followed in counting: then only
+        the most that is counted holds.
+    """
+
+    components: Components
+    subtree: Subtree | None = None
+    is_loose: bool = False
+
+    @property
+    def items(self) -> tuple[int, ...]:
+        """All items."""
+        return tuple(item for component in self.components for item in component)
+
+
+def competitors(
+    plan: Plan, counts: Counts, groups: Groups, check: Callable[[], None]
+) -> dict[Pair, BoolArray]:
+    """Return by tree which pairs of items compete; pairs that never do are left out.
+
+    :param check: called now and then; it may raise to end the count.
+    """
+    pairs: dict[Pair, BoolArray] = {}
+    known: dict[tuple[int, ...], BoolArray] = {}
+    classes = [frozenset(dict(item.amounts)) for item in plan.items]
+    for first in range(len(plan.items)):
+        check()
+        for second in range(first + 1, len(plan.items)):
+            if not classes[first] & classes[second] and not are_isolated(plan, first, second):
+                continue
+            key = id(counts[first]), id(counts[second])
+            if key not in known:
+                both = (counts[first] > 0) & (counts[second] > 0)
+                known[key] = groups.total(both) > 0
+            if known[key].any():
+                pairs[first, second] = known[key]
+    return pairs
+
+
+def by_pattern(
+    pairs: dict[Pair, BoolArray], trees: IntArray
+) -> Iterator[tuple[IntArray, list[Pair]]]:
+    """Yield sets of trees in which the same pairs compete, with these pairs."""
+    patterns = np.zeros(len(trees), dtype=np.int64)
+    columns: dict[int, BoolArray] = {id(column): column for column in pairs.values()}
+    for column in columns.values():
+        _values, patterns = np.unique(2 * patterns + column[trees], return_inverse=True)
+    for pattern in range(int(patterns.max(initial=-1)) + 1):
+        alike = trees[patterns == pattern]
+        yield alike, [pair for pair, column in pairs.items() if column[alike[0]]]
+
+
+def parts(plan: Plan, pairs: Iterable[Pair]) -> list[Part]:
+    """Split the items of a plan by what competes, and by the same_subtree rules."""
+    every = range(len(plan.items))
+    components = _joined(every, pairs)
+    rules = [rule for rule in dict.fromkeys(plan.subtrees) if len(rule.together | rule.apart) > 1]
+    bound = [(item, other) for rule in rules for item, other in _chain(rule)]
+    chains = [pair for component in components for pair in pairwise(component)]
+    found = []
+    for items in _joined(every, [*chains, *bound]):
+        members = frozenset(items)
+        binding = [rule for rule in rules if rule.together <= members]
+        exactly = len(binding) == 1 and binding[0].together == members
+        found.append(
+            Part(
+                components=tuple(each for each in components if each[0] in members),
+                subtree=binding[0] if exactly else None,
+                is_loose=bool(binding) and not exactly,
+            )
+        )
+    return found
+
+
+def _chain(rule: Subtree) -> Iterator[Pair]:
+    items = sorted(rule.together | rule.apart)
+    return pairwise(items)
+
+
+def _joined(items: Sequence[int], pairs: Iterable[Pair]) -> Components:
+    """Return the sets of items that pairs connect, each ascending."""
+    leader = {item: item for item in items}
+
+    def find(item: int) -> int:
+        while leader[item] != item:
+            leader[item] = leader[leader[item]]
+            item = leader[item]
+        return item
+
+    for first, second in pairs:
+        leader[find(second)] = find(first)
+    members: dict[int, list[int]] = {}
+    for item in items:
+        members.setdefault(find(item), []).append(item)
+    return tuple(map(tuple, members.values()))
