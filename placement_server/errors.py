@@ -15,7 +15,9 @@ would act differently. Everything else has UNDEFINED.
     ├── NotAcceptable           406
     │   └── UnacceptableMicroversion
     ├── Conflict                409
+    ├── PreconditionFailed      412
     ├── UnsupportedMediaType    415
+    ├── PreconditionRequired    428
     ├── InternalError           500
     └── ServiceUnavailable      503
 """
@@ -36,6 +38,8 @@ DUPLICATE_NAME: Final = "placement.duplicate_name"
 PROVIDER_INUSE: Final = "placement.resource_provider.inuse"
 PROVIDER_CANNOT_DELETE_PARENT: Final = "placement.resource_provider.cannot_delete_parent"
 PROVIDER_NOT_FOUND: Final = "placement.resource_provider.not_found"
+TREE_CHANGED: Final = "placement.tree_changed"
+PRECONDITION_REQUIRED: Final = "placement.precondition_required"
 QUERYPARAM_DUPLICATE_KEY: Final = "placement.query.duplicate_key"
 QUERYPARAM_BAD_VALUE: Final = "placement.query.bad_value"
 QUERYPARAM_MISSING_VALUE: Final = "placement.query.missing_value"
@@ -143,6 +147,56 @@ class NoCandidateLeft(Conflict):
 
     def extra_fields(self) -> Mapping[str, Any]:
         return {"lost": self.lost}
+
+
+class TreeConflict(Conflict):
+    """409 of a write of a whole tree, with everything that stands against it.
+
+    :param conflicts: at least one; the code is that of the first.
+    """
+
+    def __init__(self, message: str, conflicts: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(message, code=conflicts[0]["code"])
+        self.conflicts = list(conflicts)
+
+    def extra_fields(self) -> Mapping[str, Any]:
+        return {"conflicts": self.conflicts}
+
+
+class PreconditionFailed(ApiError):
+    """412: a tree, or a provider, is not as the request expects.
+
+    :param moved: providers with their present generations.
+    :param etag: that of the tree; None when it does not exist.
+    """
+
+    status = 412
+    webob_class = webob.exc.HTTPPreconditionFailed
+
+    def __init__(self, message: str, moved: Sequence[Mapping[str, Any]], etag: str | None) -> None:
+        super().__init__(message, code=TREE_CHANGED)
+        self.moved = list(moved)
+        self.etag = etag
+
+    def extra_fields(self) -> Mapping[str, Any]:
+        return {"moved": self.moved, "etag": self.etag}
+
+
+class PreconditionRequired(ApiError):
+    """428: the request does not name the state of a tree, or of providers, that it expects.
+
+    :param moved: the providers with their present generations, if it is about providers.
+    """
+
+    status = 428
+    webob_class = webob.exc.HTTPPreconditionRequired
+
+    def __init__(self, message: str, moved: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(message, code=PRECONDITION_REQUIRED)
+        self.moved = list(moved)
+
+    def extra_fields(self) -> Mapping[str, Any]:
+        return {"moved": self.moved} if self.moved else {}
 
 
 class UnsupportedMediaType(ApiError):

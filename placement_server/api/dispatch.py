@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from placement_server import errors, extensions, microversion
@@ -52,11 +53,10 @@ class PlacementApi:
             return _fail(errors.InternalError(str(error)), environ, version, start_response)
         body = response.body
         chunks = ([body] if body else []) if isinstance(body, bytes) else body
-        headers = [
-            *response.headers,
-            ("content-length", str(sum(map(len, chunks)))),
-            *_version_headers(version, environ),
-        ]
+        headers = [*response.headers, *_version_headers(version, environ)]
+        if response.status != HTTPStatus.NOT_MODIFIED:
+            # there it would be the length of what is not sent
+            headers.append(("content-length", str(sum(map(len, chunks)))))
         start_response(STATUS_LINES[response.status], headers)
         return chunks
 

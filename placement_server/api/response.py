@@ -18,7 +18,12 @@ Headers = list[tuple[str, str]]
 
 _JSON_TYPE: Final = ("content-type", "application/json")
 
-STATUS_LINES: Final = {200: "200 OK", 201: "201 Created", 204: "204 No Content"}
+STATUS_LINES: Final = {
+    200: "200 OK",
+    201: "201 Created",
+    204: "204 No Content",
+    304: "304 Not Modified",
+}
 
 
 class Chunks(list[bytes]):

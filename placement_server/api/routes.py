@@ -18,6 +18,7 @@ from placement_server.api import (
     claims,
     inventories,
     provider_traits,
+    provider_trees,
     reshaper,
     resource_classes,
     resource_providers,
@@ -97,6 +98,7 @@ EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
     },
     Microversion(1, 1): {
         "/claims": {"POST": claims.create},
+        "/provider_trees/{uuid}": {"GET": provider_trees.show, "PUT": provider_trees.replace},
     },
 }
 """The routes that each version of the extensions brought; unknown paths to clients without it."""

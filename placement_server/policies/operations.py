@@ -44,6 +44,8 @@ CLAIM: Final = "placement:claims:create"
 PROVIDER_ALLOCATIONS: Final = "placement:resource_providers:allocations:list"
 CANDIDATES_LIST: Final = "placement:allocation_candidates:list"
 RESHAPE: Final = "placement:reshaper:reshape"
+TREES_SHOW: Final = "placement:provider_trees:show"
+TREES_UPDATE: Final = "placement:provider_trees:update"
 
 
 def _rule(
@@ -130,6 +132,13 @@ RULES: Final = (
         RESHAPE,
         "Move inventory between providers together with its allocations.",
         "POST /reshaper",
+        check=roles.RULE_SERVICE,
+    ),
+    _rule(TREES_SHOW, "Show a whole provider tree.", "GET /provider_trees/{uuid}"),
+    _rule(
+        TREES_UPDATE,
+        "Replace a whole provider tree, with the allocations in it.",
+        "PUT /provider_trees/{uuid}",
         check=roles.RULE_SERVICE,
     ),
 )

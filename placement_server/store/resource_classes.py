@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import sqlalchemy as sa
@@ -80,16 +81,27 @@ def ensure(tx: WriteTransaction, name: str) -> tuple[ResourceClassRow, bool]:
 
 
 def _insert(tx: WriteTransaction, name: str) -> ResourceClassRow:
-    """Insert a class with the next free id; the loser of the race for it is retried."""
+    insert(tx, [name])
+    return get(tx, name)
+
+
+def insert(tx: WriteTransaction, names: Collection[str]) -> dict[str, int]:
+    """Insert classes that are new; return their ids, the next free ones.
+
+    The loser of the race for an id is retried.
+    """
     highest = tx.execute(select(func.max(_C.id))).scalar()
     next_id = FIRST_CUSTOM_CLASS_ID if highest is None else max(highest + 1, FIRST_CUSTOM_CLASS_ID)
+    ids = {name: number for number, name in enumerate(sorted(names), next_id)}
     tx.execute(
-        sa.insert(resource_classes).values(
-            id=next_id, name=name, created_at=tx.now, updated_at=tx.now
-        )
+        sa.insert(resource_classes),
+        [
+            {"id": number, "name": name, "created_at": tx.now, "updated_at": tx.now}
+            for name, number in ids.items()
+        ],
     )
     tx.touch_names()
-    return get(tx, name)
+    return ids
 
 
 def rename(tx: WriteTransaction, old: str, new: str) -> ResourceClassRow:

@@ -65,12 +65,25 @@ class SeenConsumer:
 
     :ivar id: `None` when there is no record.
     :ivar old: its present allocations: provider id, class id, amount.
+    :ivar keeps_others: whether it has some that the write leaves alone.
     """
 
     write: ConsumerWrite
     id: int | None = None
     generation: int = 0
     old: list[tuple[int, int, int]] = field(default_factory=list)
+    keeps_others: bool = False
+
+    @property
+    def actual_generation(self) -> int | None:
+        """The generation that its writers must name; `None` when there is no such consumer."""
+        # a record without allocations is a leftover of older software, not a consumer
+        return self.generation if self.id is not None and self.old else None
+
+    @property
+    def lives_on(self) -> bool:
+        """Whether it has allocations after the write."""
+        return bool(self.write.allocations) or self.keeps_others
 
 
 def lock(tx: WriteTransaction, writes: Sequence[ConsumerWrite]) -> None:
@@ -88,8 +101,7 @@ def check_generations(seen: Sequence[SeenConsumer]) -> None:
         expected = consumer.write.expected_generation
         if expected is ANY:
             continue
-        # a record without allocations is a leftover of older software, not a consumer
-        actual = consumer.generation if consumer.id is not None and consumer.old else None
+        actual = consumer.actual_generation
         if expected != actual:
             raise ConsumerGenerationConflict(consumer.write.uuid, actual, expected)
 
@@ -112,8 +124,8 @@ def store_records(tx: WriteTransaction, seen: Sequence[SeenConsumer]) -> Inserti
     :returns: the new records, which are still to be inserted.
     :raises LostRace: a record is not the one that was read.
     """
-    _end(tx, [consumer for consumer in seen if not consumer.write.allocations])
-    living = [consumer for consumer in seen if consumer.write.allocations]
+    _end(tx, [consumer for consumer in seen if not consumer.lives_on])
+    living = [consumer for consumer in seen if consumer.lives_on]
     new: list[tuple[str, int, int, int | None, int]] = []
     raised: dict[_Change, list[int]] = {}
     for consumer, (project_id, user_id, type_id) in zip(living, _owners(tx, living), strict=True):

@@ -118,13 +118,15 @@ def apply(
             if provider_id in new_records and class_id_ not in new_records[provider_id]
         ],
     )
-    for provider_id in sorted(new_records):
-        inventory_rows.write(
-            tx,
-            provider_id,
-            {key[1]: inventory for key, inventory in stock.items() if key[0] == provider_id},
-            new_records[provider_id],
-        )
+    inventory_rows.write_many(
+        tx,
+        stock,
+        {
+            (provider_id, class_id_): record
+            for provider_id, records in new_records.items()
+            for class_id_, record in records.items()
+        },
+    )
     _move_use(tx, stock, new_records, after)
     inventory_rows.require_none(
         tx,

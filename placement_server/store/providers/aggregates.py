@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import sqlalchemy as sa
@@ -58,7 +58,7 @@ def replace(
             "Resource provider's generation already changed. Please update the generation and "
             "try again."
         )
-    new_ids = set(_ensure(tx, aggregates).values())
+    new_ids = set(ensure(tx, aggregates).values())
     # the provider's row first, so that two writers of the same provider take turns
     bump(tx, provider, by=0 if generation is None else 1)
     old_ids = set(tx.execute(_LINKED, {"provider_id": provider.id}).scalars())
@@ -86,7 +86,7 @@ def replace(
     return provider_rows.get(tx, uuid)
 
 
-def _ensure(tx: WriteTransaction, aggregates: Sequence[str]) -> dict[str, int]:
+def ensure(tx: WriteTransaction, aggregates: Collection[str]) -> dict[str, int]:
     """Return ids by uuid; the loser of the race for a new one is retried."""
     uuids = sorted(set(aggregates))
     ids: dict[str, int] = dict(tx.execute_among(_IDS, "uuids", uuids))

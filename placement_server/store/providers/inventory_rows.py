@@ -31,7 +31,7 @@ _KEY_INDEX: Final = "FORCE INDEX (uniq_inventories0resource_provider_resource_cl
 
 
 class HeldInventory(NamedTuple):
-    """An inventory that is locked by the transaction that read it."""
+    """An inventory as stored, which a transaction that changes it has locked."""
 
     id: int
     provider_id: int
@@ -185,15 +185,28 @@ def write(
     held: Mapping[int, HeldInventory],
     records: Mapping[int, InventoryRecord],
 ) -> None:
-    """Make held inventories equal to ``records`` (both by class id) and add the missing ones.
+    """Write inventories of one provider, by class id, as :func:`write_many` does."""
+    write_many(
+        tx,
+        {(provider_id, class_id): inventory for class_id, inventory in held.items()},
+        {(provider_id, class_id): record for class_id, record in records.items()},
+    )
 
-    New ones are in use by the allocations that exist already: older software leaves some. The
-    provider must be locked before, so that none of those is given back meanwhile (see
-    :func:`require_none`). Inventories without a record stay as they are.
+
+def write_many(
+    tx: WriteTransaction,
+    held: Mapping[tuple[int, int], HeldInventory],
+    records: Mapping[tuple[int, int], InventoryRecord],
+) -> None:
+    """Make held inventories equal to ``records`` and add the missing ones.
+
+    Both are by (provider id, class id). New ones are in use by the allocations that exist already:
+    older software leaves some. Their providers must be locked before, so that none of those is
+    given back meanwhile (see :func:`require_none`). Inventories without a record stay as they are.
     """
     values = [
-        (class_id, held.get(class_id), record, stored_ratio(tx, record.allocation_ratio))
-        for class_id, record in sorted(records.items())
+        (key, held.get(key), record, stored_ratio(tx, record.allocation_ratio))
+        for key, record in sorted(records.items())
     ]
     updates = [
         {"the_id": old.id, "now": tx.now, **_columns(record, ratio)}
@@ -203,8 +216,8 @@ def write(
     if updates:
         tx.execute(_UPDATE, updates)
     new = [
-        NewInventory(provider_id, class_id, **_columns(record, ratio))
-        for class_id, old, record, ratio in values
+        NewInventory(*key, **_columns(record, ratio))
+        for key, old, record, ratio in values
         if old is None
     ]
     tx.batches.insert_inventories(tx.connection, new, tx.now)

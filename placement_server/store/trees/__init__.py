@@ -1,0 +1,1 @@
+"""Provider trees read whole, and replaced whole in one transaction."""

@@ -1,0 +1,248 @@
+"""The difference between a tree as stored and as it is to be, without a database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from placement_server.store.providers.inventory_rows import HeldInventory
+from placement_server.store.records import InventoryRecord
+from placement_server.store.trees.scope import Scope
+from placement_server.store.trees.tree import TreeProvider
+from placement_server.store.trees.tree_write import (
+    ProviderWrite,
+    Reason,
+    TreeConflict,
+    TreeMalformed,
+    TreeWrite,
+)
+
+StockKey = tuple[str, str]
+"""Provider uuid and resource class."""
+
+
+@dataclass(slots=True)
+class Links:
+    """Associations of providers with traits, or with aggregates.
+
+    :ivar added: uuid of the provider, and name of the trait or uuid of the aggregate.
+    :ivar removed: provider id, and id of the trait or aggregate.
+    """
+
+    added: list[tuple[str, str]] = field(default_factory=list)
+    removed: list[tuple[int, int]] = field(default_factory=list)
+
+    def compare(
+        self, uuid: str, provider_id: int, old: Mapping[str, int], new: frozenset[str]
+    ) -> bool:
+        """Add the changes of one provider; return whether there are any."""
+        self.added += [(uuid, name) for name in sorted(new - old.keys())]
+        self.removed += [(provider_id, old[name]) for name in sorted(old.keys() - new)]
+        return old.keys() != new
+
+
+@dataclass(slots=True)
+class TreePlan:
+    """What a write changes, but for allocations.
+
+    :ivar created: new providers, in levels from the root down.
+    :ivar deleted: providers to delete.
+    :ivar renamed: existing providers with another name or parent.
+    :ivar changed: the uuids of existing providers whose generation rises.
+    :ivar records: inventories to insert or update.
+    :ivar removed: inventories to delete, with their class, also those of deleted providers.
+    :ivar stock: all inventories that the providers have after the write.
+    """
+
+    created: list[list[ProviderWrite]] = field(default_factory=list)
+    deleted: list[TreeProvider] = field(default_factory=list)
+    renamed: list[ProviderWrite] = field(default_factory=list)
+    changed: set[str] = field(default_factory=set)
+    records: dict[StockKey, InventoryRecord] = field(default_factory=dict)
+    removed: dict[StockKey, HeldInventory] = field(default_factory=dict)
+    stock: dict[StockKey, HeldInventory | InventoryRecord] = field(default_factory=dict)
+    traits: Links = field(default_factory=Links)
+    aggregates: Links = field(default_factory=Links)
+    conflicts: list[TreeConflict] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of the tree's structure changes."""
+        return not (self.created or self.deleted or self.changed)
+
+    @property
+    def new_names(self) -> dict[str, str]:
+        """The names that providers get, with the uuids of these."""
+        created = [target for level in self.created for target in level]
+        return {target.name: target.uuid for target in (*created, *self.renamed)}
+
+    @property
+    def leaving_names(self) -> set[str]:
+        """The uuids of providers that may lose their names."""
+        deleted = {provider.uuid for provider in self.deleted}
+        return deleted | {target.uuid for target in self.renamed}
+
+
+def plan(write: TreeWrite, scope: Scope) -> TreePlan:
+    """Compare a request with what is stored.
+
+    :raises TreeMalformed: the providers would not be a tree.
+    """
+    changes = TreePlan()
+    absent = set(write.absent)
+    changes.deleted = [scope.providers[uuid] for uuid in write.absent if uuid in scope.providers]
+    levels = _levels(write, scope, absent, changes.conflicts)
+    parents = _parent_uuids(scope)
+    for level in levels:
+        created = [
+            write.providers[uuid]
+            for uuid in level
+            if uuid in write.providers and uuid not in scope.providers
+        ]
+        if created:
+            changes.created.append(created)
+    for target in write.providers.values():
+        _compare(changes, target, scope.providers.get(target.uuid), parents.get(target.uuid))
+    for provider in scope.providers.values():
+        gone = provider.uuid in absent
+        named = write.providers.get(provider.uuid)
+        for name, inventory in provider.stock.items():
+            key = (provider.uuid, name)
+            if gone or (
+                named is not None
+                and named.inventories is not None
+                and name not in named.inventories
+            ):
+                changes.removed[key] = inventory
+            else:
+                changes.stock[key] = inventory
+    changes.stock.update(changes.records)
+    return changes
+
+
+def _compare(
+    changes: TreePlan, target: ProviderWrite, provider: TreeProvider | None, parent: str | None
+) -> None:
+    """Add the changes of one provider that the request names."""
+    uuid = target.uuid
+    stock = provider.stock if provider is not None else {}
+    changed = False
+    if provider is not None and (provider.name, parent) != (target.name, target.parent_uuid):
+        changes.renamed.append(target)
+        changed = True
+    if target.inventories is not None:
+        different = {
+            (uuid, name): record
+            for name, record in target.inventories.items()
+            if name not in stock or _record(stock[name]) != record
+        }
+        changes.records.update(different)
+        changed |= bool(different) or not stock.keys() <= target.inventories.keys()
+    provider_id = provider.id if provider is not None else 0
+    if target.traits is not None:
+        old = provider.trait_ids if provider is not None else {}
+        changed |= changes.traits.compare(uuid, provider_id, old, target.traits)
+    if target.aggregates is not None:
+        old = provider.aggregate_ids if provider is not None else {}
+        changed |= changes.aggregates.compare(uuid, provider_id, old, target.aggregates)
+    if changed and provider is not None:
+        changes.changed.add(uuid)
+
+
+def _record(inventory: HeldInventory) -> InventoryRecord:
+    return InventoryRecord(
+        inventory.total,
+        inventory.reserved,
+        inventory.min_unit,
+        inventory.max_unit,
+        inventory.step_size,
+        inventory.allocation_ratio,
+    )
+
+
+def _parent_uuids(scope: Scope) -> dict[str, str | None]:
+    uuids = {provider.id: provider.uuid for provider in scope.providers.values()}
+    return {
+        # A parent that is in none of these is one that a provider is taken from.
+        uuid: None if provider.parent_id is None else uuids.get(provider.parent_id, "")
+        for uuid, provider in scope.providers.items()
+    }
+
+
+def _levels(
+    write: TreeWrite, scope: Scope, absent: set[str], conflicts: list[TreeConflict]
+) -> list[list[str]]:
+    """Return the uuids of the new tree, level by level.
+
+    :raises TreeMalformed: a provider has no place in it.
+    """
+    parents = _parent_uuids(scope)
+    parents.update((uuid, target.parent_uuid) for uuid, target in write.providers.items())
+    children: dict[str, list[str]] = {}
+    for uuid, parent in parents.items():
+        if uuid in absent:
+            continue
+        if uuid == write.root_uuid:
+            _check_root(write, parent)
+        elif uuid in write.providers and (
+            parent is None or parent in absent or parent not in parents
+        ):
+            raise _misplaced(write, uuid, parent)
+        elif parent:
+            children.setdefault(parent, []).append(uuid)
+    conflicts += [_has_children(uuid, children[uuid]) for uuid in write.absent if uuid in children]
+    if write.root_uuid in absent:
+        return []
+    if write.root_uuid not in parents:
+        raise TreeMalformed(
+            f"The root {write.root_uuid} does not exist yet, so the request has to create it.",
+            "providers",
+        )
+    levels = [[write.root_uuid]]
+    while levels[-1]:
+        levels.append([child for uuid in levels[-1] for child in children.get(uuid, ())])
+    reached = {uuid for level in levels for uuid in level}
+    for uuid in write.providers:
+        if uuid not in reached and not conflicts:
+            raise TreeMalformed(
+                f"Resource provider {uuid} would be below itself.",
+                *_path(write, uuid),
+                "parent_provider_uuid",
+            )
+    return levels[:-1]
+
+
+def _check_root(write: TreeWrite, parent: str | None) -> None:
+    if parent is not None and write.root_uuid in write.providers:
+        raise TreeMalformed(
+            f"{write.root_uuid} is the root of the tree and has no parent; to put the tree below "
+            "another provider, write the tree of that one.",
+            *_path(write, write.root_uuid),
+            "parent_provider_uuid",
+        )
+
+
+def _misplaced(write: TreeWrite, uuid: str, parent: str | None) -> TreeMalformed:
+    path = (*_path(write, uuid), "parent_provider_uuid")
+    if parent is None:
+        return TreeMalformed(
+            f"Only the root {write.root_uuid} has no parent; to make {uuid} a root, write the tree "
+            "of that uuid.",
+            *path,
+        )
+    return TreeMalformed(
+        f"The parent {parent} is not a resource provider of the tree as it would be.", *path
+    )
+
+
+def _path(write: TreeWrite, uuid: str) -> tuple[str, int]:
+    return "providers", list(write.providers).index(uuid)
+
+
+def _has_children(uuid: str, children: list[str]) -> TreeConflict:
+    return TreeConflict(
+        Reason.PROVIDER_HAS_CHILDREN,
+        f"Resource provider {uuid} has child providers that the request leaves below it: "
+        f"{', '.join(children[:8])}.",
+        provider=uuid,
+    )

@@ -1,0 +1,132 @@
+"""A provider tree as a value: its providers in preorder, and the tag of their structure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
+
+import orjson
+
+from placement_server.store.providers.inventory_rows import HeldInventory
+from placement_server.store.records import ConsumerRecord
+
+_DIGEST_BYTES: Final = 16
+# Between what a tag says of the structure and what it says of allocations and usages.
+_JOINT: Final = "-"
+
+
+@dataclass(slots=True)
+class TreeProvider:
+    """A provider with all that is stored of it.
+
+    :ivar stock: its inventories by resource class.
+    :ivar trait_ids: the ids of its traits by name.
+    :ivar aggregate_ids: the ids of its aggregates by uuid.
+    """
+
+    id: int
+    uuid: str
+    name: str
+    generation: int
+    parent_id: int | None
+    root_id: int
+    stock: dict[str, HeldInventory] = field(default_factory=dict)
+    trait_ids: dict[str, int] = field(default_factory=dict)
+    aggregate_ids: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """The allocations that one consumer has in one tree: amounts by provider uuid and class."""
+
+    consumer: ConsumerRecord
+    amounts: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The providers with one root, in preorder: children follow their parent, by name."""
+
+    root_id: int
+    providers: tuple[TreeProvider, ...]
+
+    @classmethod
+    def of(cls, root_id: int, providers: Iterable[TreeProvider]) -> Tree:
+        """Put providers in preorder.
+
+        In a damaged tree some are not below the root: they come last, and are not left out.
+        """
+        by_name = sorted(providers, key=_name, reverse=True)
+        children: dict[int | None, list[TreeProvider]] = {}
+        for provider in by_name:
+            children.setdefault(provider.parent_id, []).append(provider)
+        waiting = [provider for provider in by_name if provider.id == root_id]
+        ordered: dict[int, TreeProvider] = {}
+        while waiting:
+            provider = waiting.pop()
+            if provider.id not in ordered:
+                ordered[provider.id] = provider
+                waiting.extend(children.get(provider.id, ()))
+        strays = [provider for provider in reversed(by_name) if provider.id not in ordered]
+        return cls(root_id, (*ordered.values(), *strays))
+
+    @property
+    def root_uuid(self) -> str:
+        return self.providers[0].uuid
+
+    def parent_uuids(self) -> dict[int, str | None]:
+        """Return the uuid of each provider's parent, by the id of the provider."""
+        uuids = {provider.id: provider.uuid for provider in self.providers}
+        return {
+            provider.id: None if provider.parent_id is None else uuids.get(provider.parent_id)
+            for provider in self.providers
+        }
+
+    def tag(self) -> str:
+        """Return a digest of the structure.
+
+        It is of names, parents, inventories, traits and aggregates: not of generations, which
+        claims raise, and not of ids, which a database that was restored has others of.
+        """
+        parents = self.parent_uuids()
+        return digest(
+            [
+                [
+                    provider.uuid,
+                    provider.name,
+                    parents[provider.id],
+                    [
+                        [name, *_structure(inventory)]
+                        for name, inventory in sorted(provider.stock.items())
+                    ],
+                    sorted(provider.trait_ids),
+                    sorted(provider.aggregate_ids),
+                ]
+                for provider in self.providers
+            ]
+        )
+
+
+_name = attrgetter("name", "uuid")
+_structure = attrgetter(
+    "total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio"
+)
+
+
+def digest(document: object) -> str:
+    """Return a short text that is another one for every other document."""
+    text = orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
+    return hashlib.blake2b(text, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+def extended(tag: str, document: object) -> str:
+    """Return the tag of a representation that shows more than the structure."""
+    return f"{tag}{_JOINT}{digest(document)}"
+
+
+def structure_part(tag: str) -> str:
+    """Return the tag of the structure alone."""
+    return tag.partition(_JOINT)[0]
