@@ -288,6 +288,16 @@ schedulers do not all claim on the same host first. The same request has the sam
 scheduler. Off: in the order of placement's answer.
 """,
     ),
+    cfg.BoolOpt(
+        "explain_no_valid_host",
+        default=True,
+        help="""
+Find out what would have made a request fit that no host can take: the closest hosts and the
+smallest changes, in the error and in the log. It costs up to 40 questions to placement and 3 s
+once per request and 10 s, in one thread at a time. Off: only what the request itself has shown;
+`compute-scheduler explain` still finds out.
+""",
+    ),
     cfg.StrOpt(
         "metrics_bind",
         help="""

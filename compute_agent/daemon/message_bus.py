@@ -17,6 +17,8 @@ from compute_agent import errors, extras
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+_ERRORS_OF_SCHEDULERS = "compute_agent.scheduler.errors"
+"""Module of errors that a caller gets as they were raised, with what they carry."""
 _VERSION = re.compile(r"\d+\.\d+")
 
 
@@ -77,7 +79,9 @@ def open_transport(conf: cfg.ConfigOpts, url: str | None = None) -> Any:
             default_config_files=list(conf.config_file or ()),
             default_config_dirs=list(conf.config_dir or ()),
         )
-        return oslo_messaging.get_rpc_transport(cfg.CONF, url=address)
+        return oslo_messaging.get_rpc_transport(
+            cfg.CONF, url=address, allowed_remote_exmods=[_ERRORS_OF_SCHEDULERS]
+        )
     except (
         cfg.Error,
         ValueError,

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.connection import BASE, REPARENT, Connection, Refusals
+from compute_agent.placement.transports.transport import Microversion
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, complete_inventory
 from compute_agent.state.shapes import Shape
@@ -53,14 +54,18 @@ class Providers:
         """All providers of the tree that ``uuid`` is a member of; empty when it is unknown."""
         return self._list(f"in_tree={uuid}", f"Reading the provider tree of {uuid}")
 
-    def listed(self, query: str, doing: str) -> list[Mapping[str, Any]]:
+    def listed(
+        self, query: str, doing: str, version: Microversion = BASE
+    ) -> list[Mapping[str, Any]]:
         """List the providers that a query finds, each with the root of its tree.
 
         :param query: quoted, without its question mark; empty: all.
+        :param version: that the query needs.
         """
         path = f"/resource_providers?{query}" if query else "/resource_providers"
         kind = errors.ResourceProviderRetrievalFailed
-        body = self._connection.get(path, doing, response_schemas.ROOTED_PROVIDERS, kind)
+        shape = response_schemas.ROOTED_PROVIDERS
+        body = self._connection.get(path, doing, shape, kind, version=version)
         return cast("list[Mapping[str, Any]]", body["resource_providers"])
 
     def by_name(self, name: str) -> PlacementProvider | None:

@@ -21,6 +21,7 @@ from compute_agent.scheduler.claiming.claims import (
 )
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
+from compute_agent.scheduler.explanation.explainer import Explainer
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.fleet.aggregate_source import source_of
@@ -51,6 +52,7 @@ class SchedulerParts:
     fleet: Fleet
     journal: Journal
     give_back: GiveBack
+    explainer: Explainer
     announcements: Announcements | None
 
     def recover(self) -> None:
@@ -104,13 +106,20 @@ def parts_of(
     if agents_may_claim:
         # without a bus no agent announces that it claims itself
         claims = ClaimsOnceAllAgentsExpectThem(claims, lambda: fleet.may_lack(CLAIMS))
+    explainer = Explainer(client, search, enabled=conf.compute_scheduler.explain_no_valid_host)
     scheduler = Scheduler(
-        client, search, claim_options(conf), give_back, claims=claims, observer=observer
+        client,
+        search,
+        claim_options(conf),
+        give_back,
+        claims=claims,
+        observer=observer,
+        explainer=explainer,
     )
     mover = Mover(client, scheduler, journal, observer)
     attachments = Attachments(client, search)
     return SchedulerParts(
-        scheduler, client, mover, attachments, fleet, journal, give_back, announcements
+        scheduler, client, mover, attachments, fleet, journal, give_back, explainer, announcements
     )
 
 

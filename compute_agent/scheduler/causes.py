@@ -2,32 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
+
+Part = TypeVar("Part")
 
 SHOWN_HOSTS = 20
 """Names of hosts kept per filter; the number left is always there."""
 
 
 @dataclass(frozen=True, slots=True)
+class ConstraintCause:
+    """Providers that one constraint of a query left, or hosts that it rejected.
+
+    :param group: suffix of the group, "" for the unsuffixed one, `None` for what is asked of hosts.
+    :param providers_left: `None` where the constraint is about whole hosts.
+    :param trees_rejected: `None` where the constraint is about single providers.
+    """
+
+    group: str | None
+    constraint: str
+    providers_left: int | None = None
+    trees_rejected: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class QueryCause:
-    """One question to placement: its shape, text, version, and how many candidates came back."""
+    """One question to placement: its shape, text, version, and how many candidates came back.
+
+    :param constraints: what each constraint left, in the order in which they were applied.
+    """
 
     shape: str
     query: str
     microversion: str
     candidates: int
     limit_reached: bool
+    constraints: tuple[ConstraintCause, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedHost:
+    """A host that a filter rejected; the reason is empty where the filter gives none."""
+
+    host: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterCause:
-    """How many hosts one filter left, and the names of the first of them."""
+    """How many hosts one filter left, the names of the first of them, and of those rejected."""
 
     name: str
     hosts_before: int
     hosts_left: int
     names_left: tuple[str, ...]
+    rejected: tuple[RejectedHost, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """One thing that a host lacks; the amounts are there where it is an amount.
+
+    :param free: the most that a guest could get there.
+    """
+
+    text: str
+    group: str | None = None
+    resource_class: str = ""
+    asked: int = 0
+    free: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClosestHost:
+    """A host that came close, and all that it lacks."""
+
+    host: str
+    lacks: tuple[Lack, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FittingChange:
+    """Changes of a request that together would make it fit, none of which could be left out.
+
+    :param changes: each as the API of placement writes it, with its ``group``.
+    :param text: the same to read.
+    :param hosts: on how many hosts it fits then, as far as placement's limit shows them.
+    """
+
+    changes: tuple[Mapping[str, Any], ...]
+    text: str
+    hosts: int
+    example: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +125,19 @@ class LostClaim:
 class Causes:
     """Everything known about one search that failed.
 
-    ``request_id``: under which placement logged the questions and claims.
+    :param closest_hosts: the closest first.
+    :param fits_with: the smallest changes that would fit, those that open the most hosts first.
+    :param remark: what the explanation cannot say, or that the request would fit by now.
+    :param request_id: under which placement logged the questions and claims.
     """
 
     queries: tuple[QueryCause, ...] = ()
     filters: tuple[FilterCause, ...] = ()
     claims_lost: tuple[LostClaim, ...] = ()
     notes: tuple[str, ...] = field(default=())
+    closest_hosts: tuple[ClosestHost, ...] = ()
+    fits_with: tuple[FittingChange, ...] = ()
+    remark: str = ""
     request_id: str = ""
 
     def with_claims_lost(self, lost: tuple[LostClaim, ...]) -> Causes:
@@ -103,3 +177,52 @@ class Causes:
                 " [scheduler]max_placement_results, or narrow the request."
             )
         return text
+
+    def closing(self) -> Iterator[str]:
+        """Yield what would have fitted, or came closest, as a sentence."""
+        if self.fits_with:
+            change = self.fits_with[0]
+            yield f"It would fit {change.text} ({change.hosts} host(s), such as {change.example})."
+        elif self.closest_hosts:
+            closest = self.closest_hosts[0]
+            lacks = "; ".join(lack.text for lack in closest.lacks)
+            yield f"Host {closest.host} came closest: {lacks}."
+
+
+def causes_of(body: Mapping[str, Any]) -> Causes:
+    """Return the causes that `Causes.as_dict` wrote down, as a scheduler on the bus sends them.
+
+    :raises TypeError: a key is missing, or unknown.
+    """
+    return Causes(
+        queries=tuple(
+            QueryCause(**{**query, "constraints": _each(ConstraintCause, query["constraints"])})
+            for query in body["queries"]
+        ),
+        filters=tuple(
+            FilterCause(
+                **{
+                    **cause,
+                    "names_left": tuple(cause["names_left"]),
+                    "rejected": _each(RejectedHost, cause["rejected"]),
+                }
+            )
+            for cause in body["filters"]
+        ),
+        claims_lost=_each(LostClaim, body["claims_lost"]),
+        notes=tuple(body["notes"]),
+        closest_hosts=tuple(
+            ClosestHost(closest["host"], _each(Lack, closest["lacks"]))
+            for closest in body["closest_hosts"]
+        ),
+        fits_with=tuple(
+            FittingChange(**{**change, "changes": tuple(change["changes"])})
+            for change in body["fits_with"]
+        ),
+        remark=body["remark"],
+        request_id=body["request_id"],
+    )
+
+
+def _each(kind: type[Part], bodies: Iterable[Mapping[str, Any]]) -> tuple[Part, ...]:
+    return tuple(kind(**body) for body in bodies)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compute_agent.request.errors import SchedulerError
-from compute_agent.scheduler.causes import Causes
+from compute_agent.scheduler.causes import Causes, causes_of
 
 
 class NoValidHost(SchedulerError):
@@ -28,10 +28,15 @@ class NoValidHost(SchedulerError):
     :param causes: what was asked, what was dropped where, and which claims were lost.
     """
 
-    def __init__(self, reason: str, causes: Causes) -> None:
+    def __init__(self, reason: str, causes: Causes | Mapping[str, Any]) -> None:
         super().__init__(f"No valid host was found. {reason}")
         self.reason = reason
-        self.causes = causes
+        self.causes = causes if isinstance(causes, Causes) else causes_of(causes)
+        # what the message bus makes the error of again, at a caller that knows this module
+        self.args, self.kwargs = (), self.as_dict()
+
+    def __str__(self) -> str:
+        return f"No valid host was found. {self.reason}"
 
     def as_dict(self) -> Mapping[str, Any]:
         """Return reason and causes as plain JSON types."""

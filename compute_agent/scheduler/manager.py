@@ -16,6 +16,7 @@ from compute_agent.scheduler.claiming.claim_order import ClaimOrder, lost_claim
 from compute_agent.scheduler.claiming.claims import Claims, NewClaims
 from compute_agent.scheduler.claiming.release import GiveBack, HeldClaims
 from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.explanation.explainer import Explainer
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.observer import ClaimOutcome, Observer
 from compute_agent.scheduler.placement import ClaimRefusal, Microversion, Placement
@@ -52,6 +53,7 @@ class Scheduler:
 
     :param claims: how claims are made for instances that hold nothing yet.
     :param observer: hears of each claim.
+    :param explainer: explains requests that fit nowhere; `None` leaves it at what was seen.
     """
 
     def __init__(
@@ -63,9 +65,11 @@ class Scheduler:
         chance: random.Random | None = None,
         claims: Claims | None = None,
         observer: Observer | None = None,
+        explainer: Explainer | None = None,
     ) -> None:
         self._placement = placement
         self._observer = observer or Observer()
+        self._explainer = explainer
         self._search = search
         self._options = options
         self._give_back = give_back
@@ -99,15 +103,17 @@ class Scheduler:
                 return self._select(spec, instance_uuids, claims or self._claims, alternates)
             except NoValidHost as error:
                 causes = replace(error.causes, request_id=errand)
-                named = ", ".join(instance_uuids)
+                if self._explainer is not None:
+                    causes = self._explainer.explained(spec, causes)
+                reason = " ".join([error.reason, *causes.closing()])
                 LOG.info(
                     "[%s] No valid host for %s: %s %s",
                     errand,
-                    named,
-                    error.reason,
+                    ", ".join(instance_uuids),
+                    reason,
                     causes.as_dict(),
                 )
-                raise NoValidHost(error.reason, causes) from error
+                raise NoValidHost(reason, causes) from error
 
     def _select(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from compute_agent.placement.amounts import Amounts
+from compute_agent.placement.candidates import Explanation
 
 Microversion = tuple[int, int]
 
@@ -78,6 +79,12 @@ class Placement(Protocol):
         :param extended: the question uses extensions.
         :raises UnknownName: see there.
         """
+
+    def explanation(self, parameters: Sequence[tuple[str, str]]) -> Explanation | None:
+        """Return placement's explanation of a question, `None` where it has none to give."""
+
+    def matching_providers(self, parameters: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+        """Return the providers that a listing finds, each with its root; none of unknown names."""
 
     def claim(
         self,

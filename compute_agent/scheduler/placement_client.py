@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
@@ -17,6 +17,7 @@ from compute_agent.placement.allocations import (
 )
 from compute_agent.placement.amounts import as_request, of_record
 from compute_agent.placement.api import PlacementApi
+from compute_agent.placement.candidates import Explanation
 from compute_agent.placement.connection import NEWEST, Connection, version_text
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.transport import Transport
@@ -95,7 +96,7 @@ class PlacementClient:
                 parameters, version, extensions="1.0" if extended else None
             )
         except errors.AllocationCandidateRetrievalFailed as error:
-            if error.status == 400 and any(text in error.detail for text in _UNKNOWN):
+            if _names_the_unknown(error):
                 unknown = error.detail.rpartition("No such ")[2].rstrip(".")
                 raise UnknownName(
                     f"Placement knows no such {unknown}, so no provider can have it: check the "
@@ -107,6 +108,30 @@ class PlacementClient:
             "provider_summaries": answer.provider_summaries,
         }
         return body, answer.version
+
+    def explanation(self, parameters: Sequence[tuple[str, str]]) -> Explanation | None:
+        """See `placement_port.Placement`."""
+        try:
+            return self._placement.candidates.explain(parameters)
+        except errors.AllocationCandidateRetrievalFailed as error:
+            if _names_the_unknown(error):
+                # it explains only what it knows; a listing shows which name that is not
+                return None
+            raise
+
+    def matching_providers(self, parameters: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+        """See `placement_port.Placement`."""
+        query = urlencode(list(parameters), safe=":,!")
+        doing = "Counting the providers that a constraint leaves"
+        try:
+            providers = self._placement.providers.listed(
+                query, doing, self._connection.newest(NEWEST)
+            )
+        except errors.ResourceProviderRetrievalFailed as error:
+            if _names_the_unknown(error):
+                return {}
+            raise
+        return {provider["uuid"]: provider["root_provider_uuid"] for provider in providers}
 
     def claim(
         self,
@@ -247,6 +272,10 @@ class PlacementClient:
         with self._lock:
             since, name = self._names.get(uuid, (0.0, None))
         return name if name and self._clock() - since < _NAMES_KEPT_SECONDS else None
+
+
+def _names_the_unknown(error: errors.PlacementError) -> bool:
+    return error.status == 400 and any(text in error.detail for text in _UNKNOWN)
 
 
 def _shortage(lacking: NoCapacity) -> ClaimRefusal:

@@ -13,6 +13,7 @@ from compute_agent import errors
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+    from compute_agent.scheduler.assembly import SchedulerParts
     from compute_agent.scheduler.fleet.announcements import Announcements
     from compute_agent.scheduler.manager import Scheduler
     from compute_agent.scheduler.moves.mover import Mover
@@ -45,6 +46,16 @@ def assembled(
 ) -> tuple[Scheduler, PlacementClient, Mover]:
     """Return a scheduler made from the configuration, with its client and its mover.
 
+    :param chooses: see `assembled_parts`.
+    :raises InvalidConfiguration: the configuration cannot be used.
+    """
+    parts = assembled_parts(namespace, chooses=chooses)
+    return parts.scheduler, parts.client, parts.mover
+
+
+def assembled_parts(namespace: argparse.Namespace, *, chooses: bool = False) -> SchedulerParts:
+    """Return the parts of a scheduler made from the configuration.
+
     :param chooses: whether hosts will be chosen, which needs to know those that are alive.
     :raises InvalidConfiguration: the configuration cannot be used.
     """
@@ -58,8 +69,7 @@ def assembled(
     # taking a named host although it is silent is worth a warning
     logging.getLogger("compute_agent.scheduler.search.search").setLevel(logging.WARNING)
     heard = _announcements(namespace, conf) if chooses else None
-    parts = parts_of(conf, _transport(conf), heard, serving=False)
-    return parts.scheduler, parts.client, parts.mover
+    return parts_of(conf, _transport(conf), heard, serving=False)
 
 
 def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Announcements | None:

@@ -2,6 +2,7 @@
 
     claim    find providers for some resources, claim them, print the consumer and where it landed
     release  give back what a consumer holds
+    explain  show where a request fits, or why it does not
     select   read a request specification as JSON, claim, print the selections
     move     begin, confirm or revert the move of an instance to another host
     serve    answer select_destinations on the message bus
@@ -19,23 +20,18 @@ import json
 import sys
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
 from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
-from compute_agent.cmd.scheduler import moves
+from compute_agent.cmd.scheduler import claim_options, explain, moves
 from compute_agent.cmd.scheduler.configured import _transport, assembled, configuration, read_json
 from compute_agent.cmd.scheduler.exit_status import STATUS, Exit, exit_of
 from compute_agent.daemon import message_bus
 
-if TYPE_CHECKING:
-    from compute_agent.cmd.scheduler.request_options import ClaimWords
-
 PROGRAM = "compute-scheduler"
 MODULE = "compute_agent.cmd.scheduler.main"
-DEFAULT_OWNER = "compute-scheduler"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -53,8 +49,13 @@ def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> i
             "address? The claim was not made, or is given back with the next request.",
             file=sys.stderr,
         )
-    if isinstance(error, NoValidHost) and namespace.json:
-        print(json.dumps(error.as_dict(), indent=2))
+    if isinstance(error, NoValidHost):
+        if namespace.json:
+            print(json.dumps(error.as_dict(), indent=2))
+        else:
+            from compute_agent.cmd.scheduler.explanation_view import print_explanation
+
+            print_explanation(error.causes, sys.stderr)
     return exit_of(error)
 
 
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     select.add_argument("--alternates", action="store_true", help="list hosts to try later too")
     select.add_argument("--json", action="store_true", default=True, help="the only format")
     select.set_defaults(function=_select)
+    explain.add_parser(commands)
     moves.add_parsers(commands)
     serve = commands.add_parser("serve", help="answer requests on the message bus")
     # set by `serve` for its worker processes
@@ -98,55 +100,16 @@ def _add_claim(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         description="Claims resources on one host and prints the consumer and where it landed. "
         "GROUP in an option is the suffix of a --group; without it, it is about --resources.",
     )
-    repeated: dict[str, Any] = {"action": "append", "default": []}
-    claim.add_argument(
-        "--resources", metavar="CLASS=N,...", help="for example VCPU=2,MEMORY_MB=512", **repeated
-    )
-    claim.add_argument(
-        "--group",
-        metavar="GROUP:CLASS=N,...",
-        help="resources that one provider must give together, for example GPU:VGPU=1",
-        **repeated,
-    )
-    claim.add_argument(
-        "--required",
-        metavar="[GROUP:]TRAIT,...",
-        help="traits that must be there; in:A,B means any of them",
-        **repeated,
-    )
-    claim.add_argument(
-        "--forbidden", metavar="[GROUP:]TRAIT,...", help="traits that must not", **repeated
-    )
-    claim.add_argument(
-        "--member-of",
-        metavar="[GROUP:]UUID,...",
-        help="be in one of these aggregates; with ! before it: in none of them",
-        **repeated,
-    )
-    claim.add_argument(
-        "--in-tree", metavar="[GROUP:]UUID", help="be in the tree of this provider", **repeated
-    )
-    claim.add_argument(
-        "--root-required", metavar="TRAIT,!TRAIT,...", help="traits of the host", **repeated
-    )
-    claim.add_argument(
-        "--same-subtree", metavar="GROUP,GROUP,...", help="be below one of them", **repeated
-    )
-    claim.add_argument("--group-policy", choices=["none", "isolate"], default="none")
-    claim.add_argument("--host", default="", metavar="NAME", help="this host only")
-    claim.add_argument("--project", default=DEFAULT_OWNER, help="default: %(default)s")
-    claim.add_argument("--user", default=DEFAULT_OWNER, help="default: %(default)s")
+    claim_options.add_request_options(claim)
     claim.add_argument("--consumer", metavar="UUID", help="default: a new one")
-    claim.add_argument("--type", default="INSTANCE", help="consumer type; default: %(default)s")
     claim.add_argument("--json", action="store_true", help="one JSON document on stdout")
     claim.set_defaults(function=_claim)
 
 
 def _claim(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler import request_options
     from compute_agent.request.extra_specs import uuid_text
 
-    spec = request_options.spec_of(_words(namespace))
+    spec = claim_options.spec_of(namespace)
     consumer = (
         uuid_text("--consumer", namespace.consumer) if namespace.consumer else str(uuid.uuid4())
     )
@@ -171,26 +134,6 @@ def _claim(namespace: argparse.Namespace) -> int:
 
         print_claim(document)
     return Exit.DONE
-
-
-def _words(namespace: argparse.Namespace) -> ClaimWords:
-    from compute_agent.cmd.scheduler.request_options import ClaimWords
-
-    return ClaimWords(
-        resources=namespace.resources,
-        groups=namespace.group,
-        required=namespace.required,
-        forbidden=namespace.forbidden,
-        member_of=namespace.member_of,
-        in_tree=namespace.in_tree,
-        root_required=namespace.root_required,
-        same_subtree=namespace.same_subtree,
-        group_policy=namespace.group_policy,
-        project=namespace.project,
-        user=namespace.user,
-        consumer_type=namespace.type,
-        host=namespace.host,
-    )
 
 
 def _release(namespace: argparse.Namespace) -> int:

@@ -14,13 +14,18 @@ class ComputeFilter(HostFilter):
     Without a bus every host counts as alive; the trait that marks a disabled host still holds.
     """
 
-    def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
+    def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the host is enabled and alive."""
-        if any(
-            COMPUTE_STATUS_DISABLED in provider.traits
-            for provider in host.tree
-            if provider.uuid == host.uuid
-        ):
-            return False
+        return not self.reason(host, spec)
+
+    def reason(self, host: HostState, _spec: RequestSpec) -> str:
+        """Return why the host cannot be used now."""
         announced = host.announcement
-        return host.alive and (announced is None or announced.enabled)
+        if not host.alive:
+            return "its agent is silent"
+        if announced is not None and not announced.enabled:
+            return "disabled, as its agent announces"
+        root = host.providers.get(host.uuid)
+        if root is not None and COMPUTE_STATUS_DISABLED in root.traits:
+            return "disabled in placement"
+        return ""

@@ -33,6 +33,14 @@ class ComputeCapabilitiesFilter(HostFilter):
             for path, condition in _capabilities(spec.flavor.extra_specs)
         )
 
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        """Return the capabilities that are not there."""
+        return ", ".join(
+            f"{':'.join(path)} is not {condition}"
+            for path, condition in _capabilities(spec.flavor.extra_specs)
+            if not _satisfied(host, path, condition)
+        )
+
 
 def _capabilities(extra_specs: Mapping[str, str]) -> list[tuple[list[str], str]]:
     conditions = []

@@ -52,3 +52,7 @@ class HostFilter:
     def filter_all(self, hosts: Sequence[HostState], spec: RequestSpec) -> Iterator[HostState]:
         """Yield the hosts that may take the request `spec`."""
         return (host for host in hosts if self.host_passes(host, spec))
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:  # noqa: ARG002 - for others
+        """Return why `host`, which was rejected, was; "" where the name of the filter says it."""
+        return ""

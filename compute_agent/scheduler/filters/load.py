@@ -14,6 +14,10 @@ class NumInstancesFilter(HostFilter):
         """Return whether the host may have one more instance."""
         return _instances(host) < self.limit(host)
 
+    def reason(self, host: HostState, _spec: RequestSpec) -> str:
+        """Return how many instances the host has."""
+        return f"has {_instances(host)} of at most {self.limit(host)} instances"
+
     def limit(self, _host: HostState) -> int:
         """Return the number of instances the host may have."""
         return self.options.max_instances_per_host
@@ -24,9 +28,11 @@ class IoOpsFilter(HostFilter):
 
     def host_passes(self, host: HostState, _spec: RequestSpec) -> bool:
         """Return whether the host may begin one more."""
-        announced = host.announcement
-        busy = (announced.io_ops if announced else 0) + host.claimed_here
-        return busy < self.limit(host)
+        return _busy(host) < self.limit(host)
+
+    def reason(self, host: HostState, _spec: RequestSpec) -> str:
+        """Return how many operations the host has under way."""
+        return f"has {_busy(host)} of at most {self.limit(host)} operations under way"
 
     def limit(self, _host: HostState) -> int:
         """Return the number of operations the host may have under way."""
@@ -36,3 +42,8 @@ class IoOpsFilter(HostFilter):
 def _instances(host: HostState) -> int:
     announced = host.announcement
     return ((announced.instances if announced else None) or 0) + host.claimed_here
+
+
+def _busy(host: HostState) -> int:
+    announced = host.announcement
+    return (announced.io_ops if announced else 0) + host.claimed_here

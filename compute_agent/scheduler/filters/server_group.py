@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compute_agent.request.spec import RequestSpec
+from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
 
@@ -17,11 +17,16 @@ class ServerGroupAntiAffinityFilter(HostFilter):
         group = spec.instance_group
         if group is None or group.policy != "anti-affinity":
             return True
-        most = group.rules.get("max_server_per_host", 1)
-        members = len(host.instances & group.members) + host.claimed_here
-        if host.name in group.hosts:
-            members = max(members, 1)
-        return members < most
+        return _members(host, group) < _most(group)
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        """Return how many members the host has."""
+        group = spec.instance_group
+        return (
+            f"has {_members(host, group)} of at most {_most(group)} members of the group"
+            if group is not None
+            else ""
+        )
 
 
 class ServerGroupAffinityFilter(HostFilter):
@@ -35,3 +40,17 @@ class ServerGroupAffinityFilter(HostFilter):
         if group is None or group.policy != "affinity":
             return True
         return not group.hosts or host.name in group.hosts
+
+    def reason(self, _host: HostState, spec: RequestSpec) -> str:
+        """Return where the group is."""
+        hosts = sorted(spec.instance_group.hosts) if spec.instance_group else []
+        return f"the group is on {', '.join(hosts)}"
+
+
+def _most(group: InstanceGroup) -> int:
+    return group.rules.get("max_server_per_host", 1)
+
+
+def _members(host: HostState, group: InstanceGroup) -> int:
+    members = len(host.instances & group.members) + host.claimed_here
+    return max(members, 1) if host.name in group.hosts else members

@@ -10,11 +10,10 @@ from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.request.guest_numa import GuestNuma, guest_numa
-from compute_agent.request.spec import Destination, RequestSpec
-from compute_agent.scheduler import candidates as answers
+from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler import host_state
 from compute_agent.scheduler.candidates import Answer, ProviderSummary
-from compute_agent.scheduler.causes import SHOWN_HOSTS, Causes, FilterCause, QueryCause
+from compute_agent.scheduler.causes import Causes, FilterCause
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.fleet.aggregate_source import AggregateSource, FixedAggregates
@@ -27,11 +26,12 @@ from compute_agent.scheduler.placement import (
     Holding,
     Microversion,
     Placement,
-    UnknownName,
 )
 from compute_agent.scheduler.search import layout_queries, prefilters, split
 from compute_agent.scheduler.search.current_host import root_of
+from compute_agent.scheduler.search.filtering import run_exclusions, run_filters
 from compute_agent.scheduler.search.layout_queries import Shape
+from compute_agent.scheduler.search.questions import Questions
 from compute_agent.scheduler.search.rebuild import missing_traits
 from compute_agent.scheduler.search.shared_holdings import Carried
 from compute_agent.scheduler.search.targets import Target, sees_all_hosts, target_of
@@ -60,6 +60,29 @@ class Found:
     hosts: tuple[HostState, ...]
     causes: Causes
     microversion: Microversion
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a specification asks of placement.
+
+    :param anywhere: the request without its target.
+    :param aggregates: those in force.
+    """
+
+    request: CandidateRequest
+    anywhere: CandidateRequest
+    target: Target
+    aggregates: Aggregates
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Hosts that placement has for a question, and those of them that pass all filters."""
+
+    admitted_hosts: tuple[HostState, ...]
+    hosts: tuple[HostState, ...]
+    causes: Causes
 
 
 class Search:
@@ -95,6 +118,31 @@ class Search:
         :raises NoValidHost: a zone, tenant or host that does not exist.
         :raises PlacementUnavailable: placement cannot be asked.
         """
+        asked = self.asked(spec)
+        answer, questions, version = self._ask(spec, asked.request)
+        lessened = carried.lessened(asked.anywhere) if carried else None
+        if carried and lessened and not answer.candidates:
+            targeted = _targeted(spec, lessened, asked.target)
+            answer, more_questions, version = self._ask(spec, targeted)
+            answer = carried.completed(answer, asked.anywhere)
+            questions.causes += more_questions.causes
+        self._observer.searched(len(answer.candidates))
+        admitted_hosts, excluded = self._admitted(spec, asked, answer)
+        causes = Causes(tuple(questions.causes), tuple(excluded), notes=tuple(questions.notes))
+        if _is_forced(spec):
+            self._warn_of_unusable(admitted_hosts)
+            return Found(tuple(admitted_hosts), causes, version)
+        passed, dropped = run_filters(self._options.filters, admitted_hosts, spec)
+        self._observer.filtered(dropped)
+        causes = replace(causes, filters=causes.filters + tuple(dropped))
+        return Found(tuple(passed), causes, version)
+
+    def asked(self, spec: RequestSpec) -> Asked:
+        """Return what `spec` asks of placement, narrowed by prefilters and targets.
+
+        :raises InvalidRequest: the request is wrong in itself.
+        :raises NoValidHost: a zone, tenant or host that does not exist.
+        """
         request = flavor.request_of(spec, self._options.request)
         aggregates = self._options.aggregates.current()
         context = replace(
@@ -104,28 +152,38 @@ class Search:
         )
         request = prefilters.apply(spec, request, context)
         target = target_of(spec, self._placement, self._announcements)
-        answer, queries, version = self._ask(spec, _targeted(spec, request, target))
-        lessened = carried.lessened(request) if carried else None
-        if carried and lessened and not answer.candidates:
-            answer, more_questions, version = self._ask(spec, _targeted(spec, lessened, target))
-            answer = carried.completed(answer, request)
-            queries.causes += more_questions.causes
-        self._observer.searched(len(answer.candidates))
-        dropped_names = spec.ignore_hosts | spec.retried_hosts
-        found_hosts = [
-            host
-            for host in self._host_states(spec, answer, aggregates)
-            if target.admits(host)
-            and dropped_names.isdisjoint(host.known_as)
-            and _in_cell(host, spec.destination)
-        ]
-        causes = Causes(queries=tuple(queries.causes), notes=tuple(queries.notes))
-        if spec.force_hosts or spec.force_nodes:
-            self._warn_of_unusable(found_hosts)
-            return Found(tuple(found_hosts), causes, version)
-        passed, dropped = run_filters(self._options.filters, found_hosts, spec)
-        self._observer.filtered(dropped)
-        return Found(tuple(passed), replace(causes, filters=tuple(dropped)), version)
+        return Asked(_targeted(spec, request, target), request, target, aggregates)
+
+    def try_out(
+        self, spec: RequestSpec, asked: Asked, skipped: Collection[str] = frozenset()
+    ) -> Trial:
+        """Return what a search for `asked` finds, without a word to the observer.
+
+        :param asked: what `asked` returned for `spec`, changed or not.
+        :param skipped: names of filters, or of exclusions by the request, to leave out.
+        :raises InvalidRequest: the change makes it contradict itself.
+        :raises PlacementError: placement cannot be asked, or refuses the changed question.
+        """
+        answer, questions, _ = self._ask(spec, asked.request)
+        admitted_hosts, excluded = self._admitted(spec, asked, answer, skipped)
+        filters = () if _is_forced(spec) else self._options.filters
+        filters = tuple(host_filter for host_filter in filters if host_filter.name not in skipped)
+        passed, dropped = run_filters(filters, admitted_hosts, spec)
+        return Trial(
+            tuple(admitted_hosts),
+            tuple(passed),
+            Causes(tuple(questions.causes), (*excluded, *dropped), notes=tuple(questions.notes)),
+        )
+
+    def _admitted(
+        self,
+        spec: RequestSpec,
+        asked: Asked,
+        answer: Answer,
+        skipped: Collection[str] = frozenset(),
+    ) -> tuple[list[HostState], list[FilterCause]]:
+        hosts = self._host_states(spec, answer, asked.aggregates)
+        return run_exclusions(spec, asked.target, hosts, skipped)
 
     def host_of(self, spec: RequestSpec, instance: str) -> tuple[HostState, Holding]:
         """Return the host that an instance is on and what it holds, if it may be rebuilt there.
@@ -170,7 +228,7 @@ class Search:
         self, found_hosts: Sequence[HostState], spec: RequestSpec
     ) -> tuple[list[HostState], list[FilterCause]]:
         """Filter again for the next instance of the same request."""
-        if spec.force_hosts or spec.force_nodes:
+        if _is_forced(spec):
             return list(found_hosts), []
         again = [
             host_filter
@@ -183,10 +241,10 @@ class Search:
 
     def _ask(
         self, spec: RequestSpec, request: CandidateRequest
-    ) -> tuple[Answer, _Questions, Microversion]:
+    ) -> tuple[Answer, Questions, Microversion]:
         request = self._for_placement(request)
         numa = self._guest_numa(spec, request)
-        questions = _Questions(self._placement)
+        questions = Questions(self._placement)
         found_answers = self._ask_layouts(questions, layout_queries.shapes(request, numa))
         found_answers += self._ask_unpinned(questions, request)
         if not any(answer.candidates for answer in found_answers):
@@ -202,7 +260,7 @@ class Search:
             return request
         return request.plain()
 
-    def _ask_layouts(self, questions: _Questions, asked_shapes: Sequence[Shape]) -> list[Answer]:
+    def _ask_layouts(self, questions: Questions, asked_shapes: Sequence[Shape]) -> list[Answer]:
         """Ask for the layouts that hosts have; for the others only when that finds nothing."""
         present = self._layouts.present() if self._layouts and len(asked_shapes) > 1 else None
         likely = [shape for shape in asked_shapes if present is None or shape.name in present]
@@ -212,7 +270,7 @@ class Search:
             found_answers += [questions.ask(shape) for shape in asked_shapes if shape not in likely]
         return found_answers
 
-    def _ask_unpinned(self, questions: _Questions, request: CandidateRequest) -> list[Answer]:
+    def _ask_unpinned(self, questions: Questions, request: CandidateRequest) -> list[Answer]:
         shape = layout_queries.unpinned_shape(request)
         if shape is None or not self._options.unpinned_fallback or not self._fleet.may_lack(PINNED):
             return []
@@ -311,67 +369,11 @@ class Search:
         return living
 
 
-class _Questions:
-    """The questions of one search, and what became of them."""
-
-    def __init__(self, placement: Placement) -> None:
-        self._placement = placement
-        self.causes: list[QueryCause] = []
-        self.notes: list[str] = []
-        self.microversion: Microversion = (0, 0)
-
-    def ask(self, shape: Shape) -> Answer:
-        request = shape.request
-        extended = request.gains_by_extensions and self._placement.understands_extensions()
-        query = request.query(extended=extended)
-        try:
-            body, self.microversion = self._placement.allocation_candidates(
-                request.parameters(extended=extended), request.microversion, extended=extended
-            )
-        except UnknownName as error:
-            self._note(shape, query, returned=0)
-            if str(error) not in self.notes:
-                self.notes.append(str(error))
-            return Answer()
-        answer = answers.read(body, shape.name)
-        self._note(shape, query, returned=answer.returned)
-        kept_candidates = tuple(
-            candidate for candidate in answer.candidates if shape.keep(candidate, answer)
-        )
-        return replace(answer, candidates=kept_candidates)
-
-    def _note(self, shape: Shape, query: str, *, returned: int) -> None:
-        limit = shape.request.limit
-        version = ".".join(map(str, self.microversion))
-        reached = limit is not None and returned >= limit
-        self.causes.append(QueryCause(shape.name, query, version, returned, reached))
-
-
 def _targeted(spec: RequestSpec, request: CandidateRequest, target: Target) -> CandidateRequest:
     if target.root is not None:
         request = layout_queries.on_target(request, target.root)
     return replace(request, limit=None) if sees_all_hosts(spec, target) else request
 
 
-def _in_cell(host: HostState, destination: Destination) -> bool:
-    return (
-        not destination.cell
-        or destination.allow_cross_cell_move
-        or host.cell in (destination.cell, host_state.NO_CELL)
-    )
-
-
-def run_filters(
-    filters: Sequence[HostFilter], found_hosts: Sequence[HostState], spec: RequestSpec
-) -> tuple[list[HostState], list[FilterCause]]:
-    """Return the hosts that pass all filters, and what each filter left; stops at none left."""
-    remaining_hosts, causes = list(found_hosts), []
-    for host_filter in filters:
-        if not remaining_hosts:
-            break
-        before = len(remaining_hosts)
-        remaining_hosts = list(host_filter.filter_all(remaining_hosts, spec))
-        names = tuple(host.name for host in remaining_hosts[:SHOWN_HOSTS])
-        causes.append(FilterCause(host_filter.name, before, len(remaining_hosts), names))
-        LOG.debug("%s left %d of %d hosts", host_filter.name, len(remaining_hosts), before)
-    return remaining_hosts, causes
+def _is_forced(spec: RequestSpec) -> bool:
+    return bool(spec.force_hosts or spec.force_nodes)

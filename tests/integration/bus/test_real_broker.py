@@ -196,6 +196,7 @@ def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
         )
     try:
         eventually(lambda: "Serving topic scheduler" in log.read_text(), log.read_text())
+        from compute_agent.scheduler.errors import NoValidHost
         from compute_agent.scheduler.fleet.announcements import Announcements
         from compute_agent.scheduler.rpc import (
             STATE_TOPIC,
@@ -227,9 +228,7 @@ def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
             instance = str(uuid.uuid4())
             try:
                 ((selection,),) = client.select_destinations(spec, [instance])
-            except oslo_messaging.RemoteError as error:
-                if error.exc_type != "NoValidHost":
-                    raise
+            except NoValidHost:
                 return ""
             assert placement.request("DELETE", f"/allocations/{instance}").ok
             return str(selection["nodename"])
@@ -238,6 +237,14 @@ def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
         agent.process.kill()
         agent.process.wait()
         eventually(lambda: placed() == "", "no host once it has been silent")
+        with pytest.raises(NoValidHost) as refused:
+            client.select_destinations(spec, [str(uuid.uuid4())])
+        # the error of another process, with what it carries
+        (closest,) = refused.value.causes.closest_hosts
+        assert (closest.host, closest.lacks[0].text) == (
+            host,
+            "ComputeFilter: its agent is silent",
+        )
         agent.start()
         agent.started()
         eventually(lambda: placed() == host, "the host when it announces itself again")

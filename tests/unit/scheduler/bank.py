@@ -67,6 +67,12 @@ class Bank:
         offered = [one for one in self.candidates if ("_NUMA0" in one["mappings"]) == nested]
         return body(offered, self.summaries), max(minimum, (1, 39))
 
+    def explanation(self, parameters: Sequence[tuple[str, str]]) -> None:
+        self._reached()
+
+    def matching_providers(self, parameters: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+        raise NotImplementedError("explanations are tested with a real placement")
+
     def claim(
         self,
         consumer: str,

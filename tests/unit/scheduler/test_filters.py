@@ -17,7 +17,7 @@ from compute_agent.scheduler.filters.host_filter import FilterOptions, HostFilte
 from compute_agent.scheduler.fleet.aggregates import Aggregate
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.search.search import run_filters
+from compute_agent.scheduler.search.filtering import run_filters
 from tests.unit.scheduler.specs import spec
 
 

@@ -1,0 +1,80 @@
+"""Options of the commands that describe a request: ``claim`` and ``explain``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from compute_agent.request.spec import RequestSpec
+
+DEFAULT_OWNER = "compute-scheduler"
+
+
+def add_request_options(command: argparse.ArgumentParser) -> None:
+    """Add the options that describe a request to a command."""
+    repeated: dict[str, Any] = {"action": "append", "default": []}
+    command.add_argument(
+        "--resources", metavar="CLASS=N,...", help="for example VCPU=2,MEMORY_MB=512", **repeated
+    )
+    command.add_argument(
+        "--group",
+        metavar="GROUP:CLASS=N,...",
+        help="resources that one provider must give together, for example GPU:VGPU=1",
+        **repeated,
+    )
+    command.add_argument(
+        "--required",
+        metavar="[GROUP:]TRAIT,...",
+        help="traits that must be there; in:A,B means any of them",
+        **repeated,
+    )
+    command.add_argument(
+        "--forbidden", metavar="[GROUP:]TRAIT,...", help="traits that must not", **repeated
+    )
+    command.add_argument(
+        "--member-of",
+        metavar="[GROUP:]UUID,...",
+        help="be in one of these aggregates; with ! before it: in none of them",
+        **repeated,
+    )
+    command.add_argument(
+        "--in-tree", metavar="[GROUP:]UUID", help="be in the tree of this provider", **repeated
+    )
+    command.add_argument(
+        "--root-required", metavar="TRAIT,!TRAIT,...", help="traits of the host", **repeated
+    )
+    command.add_argument(
+        "--same-subtree", metavar="GROUP,GROUP,...", help="be below one of them", **repeated
+    )
+    command.add_argument("--group-policy", choices=["none", "isolate"], default="none")
+    command.add_argument("--host", default="", metavar="NAME", help="this host only")
+    command.add_argument("--project", default=DEFAULT_OWNER, help="default: %(default)s")
+    command.add_argument("--user", default=DEFAULT_OWNER, help="default: %(default)s")
+    command.add_argument("--type", default="INSTANCE", help="consumer type; default: %(default)s")
+
+
+def spec_of(namespace: argparse.Namespace) -> RequestSpec:
+    """Return the specification that the options describe.
+
+    :raises InvalidRequest: names the option, the value and what was expected.
+    """
+    from compute_agent.cmd.scheduler import request_options
+    from compute_agent.cmd.scheduler.request_options import ClaimWords
+
+    words = ClaimWords(
+        resources=namespace.resources,
+        groups=namespace.group,
+        required=namespace.required,
+        forbidden=namespace.forbidden,
+        member_of=namespace.member_of,
+        in_tree=namespace.in_tree,
+        root_required=namespace.root_required,
+        same_subtree=namespace.same_subtree,
+        group_policy=namespace.group_policy,
+        project=namespace.project,
+        user=namespace.user,
+        consumer_type=namespace.type,
+        host=namespace.host,
+    )
+    return request_options.spec_of(words)

@@ -1,0 +1,52 @@
+"""The command `compute-scheduler explain`: where a request fits, or why it does not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from compute_agent.cmd.scheduler import claim_options
+from compute_agent.cmd.scheduler.exit_status import Exit
+
+SHOWN_HOSTS = 10
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `compute-scheduler`."""
+    explain = commands.add_parser(
+        "explain",
+        help="show where a request fits, or why it does not",
+        description="Searches as claim does and claims nothing. The request is given by the "
+        "options of claim, or by --spec.",
+    )
+    claim_options.add_request_options(explain)
+    explain.add_argument(
+        "--spec", metavar="FILE", help="request specification as for select; -: standard input"
+    )
+    explain.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    explain.set_defaults(function=_explain)
+
+
+def _explain(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.configured import assembled_parts, read_json
+    from compute_agent.cmd.scheduler.explanation_view import print_explanation
+    from compute_agent.request import spec_reader
+
+    if namespace.spec:
+        spec = spec_reader.read_spec(read_json(namespace.spec))
+    else:
+        spec = claim_options.spec_of(namespace)
+    explained = assembled_parts(namespace, chooses=True).explainer.explain(spec)
+    hosts, causes = explained.hosts, explained.causes
+    if namespace.json:
+        names = [host.name for host in hosts]
+        print(json.dumps({"fits": bool(hosts), "hosts": names, "causes": causes.as_dict()}))
+    elif hosts:
+        names = [host.name for host in hosts[:SHOWN_HOSTS]]
+        more = f" and {len(hosts) - len(names)} more" if len(hosts) > len(names) else ""
+        print(f"It fits on {', '.join(names)}{more}. Nothing was claimed.")
+        print_explanation(causes)
+    else:
+        print(f"No valid host. {causes.sentence()}")
+        print_explanation(causes)
+    return Exit.DONE if hosts else Exit.NOTHING_FITS

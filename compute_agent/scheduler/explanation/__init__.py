@@ -1,0 +1,1 @@
+"""Explanations of requests that fit nowhere: constraints, closest hosts, smallest changes."""

@@ -1,0 +1,46 @@
+"""Changes that placement itself names as the closest, in terms of the request before its shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl
+
+from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX, UNSUFFIXED
+from compute_agent.scheduler.explanation.changes import Change, Kind
+from compute_agent.scheduler.placement import Placement
+
+
+def named_changes(
+    placement: Placement, query: str, singles: Sequence[Change]
+) -> Iterator[tuple[Change, ...]]:
+    """Yield the sets of changes that placement names for a query, if it names any.
+
+    A set is left out when one of its changes is about what the shape of the query added, such as
+    the trait of NUMA cells.
+
+    :param singles: the changes that there are of the request.
+    :raises PlacementError: placement cannot be asked.
+    """
+    explanation = placement.explanation(parse_qsl(query))
+    for closest in (explanation.closest if explanation else None) or ():
+        changes = [_change_of(named, singles) for named in closest["changes"]]
+        known = tuple(change for change in changes if change is not None)
+        if len(known) == len(changes):
+            yield known
+
+
+def _change_of(named: Mapping[str, Any], singles: Sequence[Change]) -> Change | None:
+    group = named.get("group")
+    if group is not None and GUEST_CELL_SUFFIX.fullmatch(group):
+        group = UNSUFFIXED
+    for change in singles:
+        if str(change.kind) not in named or change.group not in (group, None):
+            continue
+        if named[str(change.kind)] != change.name:
+            continue
+        if change.kind is not Kind.AMOUNT:
+            return change
+        if named.get("from") == change.before:
+            return change.to(int(named["to"]))
+    return None

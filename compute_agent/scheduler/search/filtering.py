@@ -1,0 +1,98 @@
+"""Filters in order, and the record of the hosts that each rejected."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
+
+from compute_agent.request.spec import Destination, RequestSpec
+from compute_agent.scheduler.causes import SHOWN_HOSTS, FilterCause, RejectedHost
+from compute_agent.scheduler.filters.host_filter import HostFilter
+from compute_agent.scheduler.host_state import NO_CELL, HostState
+from compute_agent.scheduler.search.targets import Target
+
+LOG = logging.getLogger(__name__)
+
+
+def run_filters(
+    filters: Sequence[HostFilter], found_hosts: Sequence[HostState], spec: RequestSpec
+) -> tuple[list[HostState], list[FilterCause]]:
+    """Return the hosts that pass all filters, and what each filter left; stops at none left."""
+    remaining_hosts, causes = list(found_hosts), []
+    for host_filter in filters:
+        if not remaining_hosts:
+            break
+        hosts_before = remaining_hosts
+        remaining_hosts = list(host_filter.filter_all(remaining_hosts, spec))
+        causes.append(
+            FilterCause(
+                host_filter.name,
+                len(hosts_before),
+                len(remaining_hosts),
+                tuple(host.name for host in remaining_hosts[:SHOWN_HOSTS]),
+                _rejected(host_filter, hosts_before, remaining_hosts, spec),
+            )
+        )
+        LOG.debug(
+            "%s left %d of %d hosts", host_filter.name, len(remaining_hosts), len(hosts_before)
+        )
+    return remaining_hosts, causes
+
+
+def run_exclusions(
+    spec: RequestSpec,
+    target: Target,
+    hosts: Sequence[HostState],
+    skipped: Collection[str] = frozenset(),
+) -> tuple[list[HostState], list[FilterCause]]:
+    """Return the hosts that the request itself does not exclude, and what excluded the others."""
+    ignored_names = spec.ignore_hosts | spec.retried_hosts
+    exclusions: tuple[tuple[str, Callable[[HostState], bool]], ...] = (
+        ("the named host", target.admits),
+        ("ignore_hosts", lambda host: ignored_names.isdisjoint(host.known_as)),
+        ("the cell of the destination", lambda host: _in_cell(host, spec.destination)),
+    )
+    remaining_hosts, causes = list(hosts), []
+    for name, admits in exclusions:
+        if name in skipped:
+            continue
+        admitted = [host for host in remaining_hosts if admits(host)]
+        if len(admitted) < len(remaining_hosts):
+            names = tuple(host.name for host in admitted[:SHOWN_HOSTS])
+            rejected = [host for host in remaining_hosts if not admits(host)]
+            causes.append(
+                FilterCause(
+                    name,
+                    len(remaining_hosts),
+                    len(admitted),
+                    names,
+                    tuple(RejectedHost(host.name) for host in rejected[:SHOWN_HOSTS]),
+                )
+            )
+        remaining_hosts = admitted
+    return remaining_hosts, causes
+
+
+def _in_cell(host: HostState, destination: Destination) -> bool:
+    return (
+        not destination.cell
+        or destination.allow_cross_cell_move
+        or host.cell in (destination.cell, NO_CELL)
+    )
+
+
+def _rejected(
+    host_filter: HostFilter,
+    before: Sequence[HostState],
+    left: Sequence[HostState],
+    spec: RequestSpec,
+) -> tuple[RejectedHost, ...]:
+    if len(before) == len(left):
+        return ()
+    left_roots = {host.uuid for host in left}
+    rejected = (host for host in before if host.uuid not in left_roots)
+    return tuple(
+        RejectedHost(host.name, host_filter.reason(host, spec))
+        for host in islice(rejected, SHOWN_HOSTS)
+    )

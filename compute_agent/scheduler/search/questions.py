@@ -1,0 +1,47 @@
+"""Questions of one search to placement, and the record of what was asked and answered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compute_agent.scheduler import candidates as answers
+from compute_agent.scheduler.candidates import Answer
+from compute_agent.scheduler.causes import QueryCause
+from compute_agent.scheduler.placement import Microversion, Placement, UnknownName
+from compute_agent.scheduler.search.layout_queries import Shape
+
+
+class Questions:
+    """The questions of one search, and what became of them."""
+
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
+        self.causes: list[QueryCause] = []
+        self.notes: list[str] = []
+        self.microversion: Microversion = (0, 0)
+
+    def ask(self, shape: Shape) -> Answer:
+        request = shape.request
+        extended = request.gains_by_extensions and self._placement.understands_extensions()
+        query = request.query(extended=extended)
+        try:
+            body, self.microversion = self._placement.allocation_candidates(
+                request.parameters(extended=extended), request.microversion, extended=extended
+            )
+        except UnknownName as error:
+            self._note(shape, query, returned=0)
+            if str(error) not in self.notes:
+                self.notes.append(str(error))
+            return Answer()
+        answer = answers.read(body, shape.name)
+        self._note(shape, query, returned=answer.returned)
+        kept_candidates = tuple(
+            candidate for candidate in answer.candidates if shape.keep(candidate, answer)
+        )
+        return replace(answer, candidates=kept_candidates)
+
+    def _note(self, shape: Shape, query: str, *, returned: int) -> None:
+        limit = shape.request.limit
+        version = ".".join(map(str, self.microversion))
+        reached = limit is not None and returned >= limit
+        self.causes.append(QueryCause(shape.name, query, version, returned, reached))

@@ -1,0 +1,169 @@
+"""Explanations of requests that fit nowhere, by command."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.scheduler.conftest import Cloud, Command
+
+
+class Hosts:
+    """Hosts of one test: a class of their own keeps what would fit on others out of it."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud = cloud
+        self.mark = f"{cloud.mark}=1"
+
+    def flat(self, vcpus: int) -> str:
+        inventory = {"VCPU": vcpus, "MEMORY_MB": 4096, self.cloud.mark: 100}
+        return self.cloud.provider(inventory, "COMPUTE_NODE")
+
+    def nested(self, *cells: int) -> None:
+        top = self.cloud.provider({self.cloud.mark: 100}, "COMPUTE_NODE")
+        for vcpus in cells:
+            self.cloud.provider({"VCPU": vcpus, "MEMORY_MB": 1024}, "HW_NUMA_ROOT", parent=top)
+
+
+@pytest.fixture
+def hosts(cloud: Cloud) -> Hosts:
+    return Hosts(cloud)
+
+
+def explained(command: Command, *request: str) -> Any:
+    done = command("explain", *request, "--json")
+    assert done.returncode in (0, 1), done.stderr
+    return json.loads(done.stdout)
+
+
+def changes(document: Any) -> list[Any]:
+    return [change["changes"] for change in document["causes"]["fits_with"]]
+
+
+@pytest.mark.parametrize("extensions", ["auto", "never"])
+def test_an_amount_is_lowered_to_the_largest_that_fits_and_the_closest_hosts_are_named(
+    hosts: Hosts, command: Command, config: Path, extensions: str
+) -> None:
+    config.write_text(
+        f"{config.read_text()}[compute_agent]\nuse_placement_extensions = {extensions}\n"
+    )
+    larger, smaller = hosts.flat(12), hosts.flat(4)
+    asked = ("--resources", f"VCPU=16,MEMORY_MB=64,{hosts.mark}")
+    document = explained(command, *asked)
+    assert changes(document) == [[{"group": "", "resource_class": "VCPU", "from": 16, "to": 12}]]
+    closest = document["causes"]["closest_hosts"]
+    assert [host["host"] for host in closest] == [f"p-{larger}", f"p-{smaller}"]
+    assert closest[0]["lacks"][0]["text"] == "VCPU: 16 asked, 12 free"
+
+    read = command("explain", *asked).stdout
+    assert f"with VCPU=12 instead of 16  on p-{larger}" in read
+    assert f"p-{smaller}  VCPU: 16 asked, 4 free" in read
+    assert "resources VCPU:16" in read
+    assert "<- none left" in read
+    # to be read at a glance
+    assert len(read.splitlines()) <= 25
+
+
+def test_on_nested_hosts_the_whole_guest_is_what_is_lowered(hosts: Hosts, command: Command) -> None:
+    hosts.nested(4, 3)
+    asked = ("--resources", f"VCPU=9,MEMORY_MB=64,{hosts.mark}")
+    document = explained(command, *asked)
+    # a guest without NUMA nodes of its own is split over both cells
+    assert changes(document) == [[{"group": "", "resource_class": "VCPU", "from": 9, "to": 7}]]
+    fitting = ("--resources", f"VCPU=7,MEMORY_MB=64,{hosts.mark}")
+    assert command("claim", *fitting).returncode == 0
+
+
+def test_a_trait_and_an_aggregate_that_are_in_the_way_are_named(
+    hosts: Hosts, command: Command
+) -> None:
+    host = hosts.flat(4)
+    trait, aggregate = f"{hosts.cloud.mark}_FAST", str(uuid.uuid4())
+    hosts.cloud.call("PUT", f"/traits/{trait}")
+    asked = ("--resources", f"VCPU=2,{hosts.mark}")
+    document = explained(command, *asked, "--required", trait)
+    assert changes(document) == [[{"group": "", "drop_trait": trait}]]
+    assert document["causes"]["closest_hosts"] == [
+        {
+            "host": f"p-{host}",
+            "lacks": [
+                {
+                    "text": f"no trait {trait}",
+                    "group": "",
+                    "resource_class": "",
+                    "asked": 0,
+                    "free": 0,
+                }
+            ],
+        }
+    ]
+    document = explained(command, *asked, "--member-of", aggregate)
+    assert [[kind for kind in one if kind != "group"] for [one] in changes(document)] == [
+        ["drop_aggregates"]
+    ]
+    # a name that placement has never heard of
+    document = explained(command, *asked, "--required", "CUSTOM_NEVER_HEARD_OF")
+    assert changes(document) == [[{"group": "", "drop_trait": "CUSTOM_NEVER_HEARD_OF"}]]
+
+
+def test_two_changes_are_named_only_where_one_is_not_enough(hosts: Hosts, command: Command) -> None:
+    hosts.flat(4)
+    trait = f"{hosts.cloud.mark}_FAST"
+    hosts.cloud.call("PUT", f"/traits/{trait}")
+    document = explained(command, "--resources", f"VCPU=6,{hosts.mark}", "--required", trait)
+    assert changes(document) == [
+        [
+            {"group": "", "resource_class": "VCPU", "from": 6, "to": 4},
+            {"group": "", "drop_trait": trait},
+        ]
+    ]
+
+
+def test_a_claim_that_fails_says_the_same_and_one_that_fits_is_not_claimed_by_explain(
+    hosts: Hosts, command: Command
+) -> None:
+    host = hosts.flat(4)
+    asked = ("--resources", f"VCPU=6,{hosts.mark}")
+    refused = command("claim", *asked)
+    assert refused.returncode == 1
+    assert f"It would fit with VCPU=4 instead of 6 (1 host(s), such as p-{host})." in refused.stderr
+    assert "Closest hosts" in refused.stderr
+    causes = json.loads(command("claim", *asked, "--json").stdout)["causes"]
+    assert causes["fits_with"][0]["example"] == f"p-{host}"
+    assert causes["queries"][0]["constraints"]
+
+    fits = command("explain", "--resources", f"VCPU=4,{hosts.mark}")
+    assert fits.returncode == 0
+    assert f"It fits on p-{host}. Nothing was claimed." in fits.stdout
+    usages = hosts.cloud.call("GET", f"/resource_providers/{host}/usages")["usages"]
+    assert set(usages.values()) == {0}
+
+
+def test_filters_and_the_request_itself_are_named_when_they_reject_the_last_host(
+    hosts: Hosts, command: Command
+) -> None:
+    host = hosts.flat(4)
+    spec = {
+        "project_id": "p",
+        "user_id": "u",
+        "flavor": {
+            "vcpus": 1,
+            "memory_mb": 0,
+            "extra_specs": {f"resources:{hosts.cloud.mark}": "1", "capabilities:cpu": "fast"},
+        },
+    }
+    done = command("explain", "--spec", "-", "--json", input=json.dumps(spec))
+    document = json.loads(done.stdout)
+    assert changes(document) == [[{"group": None, "skip_filter": "ComputeCapabilitiesFilter"}]]
+    assert document["causes"]["closest_hosts"][0]["lacks"][0]["text"] == (
+        "ComputeCapabilitiesFilter: cpu is not fast"
+    )
+    spec["flavor"]["extra_specs"] = {f"resources:{hosts.cloud.mark}": "1"}
+    spec["ignore_hosts"] = [f"p-{host}"]
+    read = command("explain", "--spec", "-", input=json.dumps(spec)).stdout
+    assert f"without ignore_hosts  on p-{host}" in read
+    assert f"0 of 1  rejected p-{host}" in read
