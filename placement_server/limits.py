@@ -16,6 +16,9 @@ GROUPS: Final = 1_000
 CONSUMERS: Final = 10_000
 #: Candidates of a claim with alternatives.
 CANDIDATES: Final = 1_000
+#: Changes that one request supposes, and questions that it asks then.
+CHANGES: Final = 10_000
+QUESTIONS: Final = 100
 
 
 def too_many(field: str, count: int, what: str, most: int) -> str:

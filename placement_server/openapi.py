@@ -23,6 +23,7 @@ from placement_server.schemas import (
     resource_provider,
     trait,
     usage,
+    what_if,
 )
 from placement_server.schemas.candidate_explanation import EXPLANATION
 from placement_server.schemas.validation import SchemaByVersion
@@ -184,6 +185,14 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         result=provider_tree.TREE,
         extension=Microversion(1, 1),
     ),
+    ("POST", "/what_if"): Operation(
+        "Answers about the fleet as it would be after some changes",
+        10,
+        (200, 404, 409, 415),
+        body=what_if.WHAT_IF,
+        result=what_if.ANSWERS,
+        extension=Microversion(1, 1),
+    ),
     ("GET", "/traits"): Operation("All traits, filtered", 6, (200, 404), query=trait.LIST),
     ("GET", "/traits/{name}"): Operation("Whether a trait exists", 6, (204, 404)),
     ("PUT", "/traits/{name}"): Operation("Ensure that a custom trait exists", 6, (201, 204, 404)),
@@ -250,7 +259,8 @@ def build(version: tuple[int, int] = MAX) -> Document:
                 "aggregates and resource providers, in all parts of it together; a query has at "
                 f"most {limits.FILTERS} filters and {limits.GROUPS} request groups; allocations of "
                 f"at most {limits.CONSUMERS} consumers are written at once; a claim has at most "
-                f"{limits.CANDIDATES} candidates. More is 400."
+                f"{limits.CANDIDATES} candidates; at most {limits.CHANGES} changes are supposed "
+                f"and {limits.QUESTIONS} questions asked at once. More is 400."
             ),
             "license": {"name": "Apache-2.0"},
         },

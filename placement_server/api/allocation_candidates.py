@@ -44,19 +44,41 @@ def searched(
     request.require_version(10)
     request.require_json_accepted()
     request.authorise(operations.CANDIDATES_LIST)
-    read = _remembered if len(request.query_string) <= _REMEMBERED_LENGTH else _read
+
+    def on_turn(candidate_query: query.CandidateQuery, version: Microversion) -> _Answer:
+        return search(candidate_query, version, request.give_turn_back)
+
+    return result_of(request, request.query_string, on_turn, result)
+
+
+def result_of(
+    request: Request,
+    query_string: str,
+    search: Callable[[query.CandidateQuery, Microversion], _Answer],
+    result: str,
+) -> _Answer:
+    """Return the result of a search for a query in the form of a query string.
+
+    :param result: the label under which a search that succeeds is counted.
+    """
+    read = _remembered if len(query_string) <= _REMEMBERED_LENGTH else _read
     try:
-        candidate_query = read(request.query_string, request.version, bool(request.extensions))
+        candidate_query = read(query_string, request.version, bool(request.extensions))
         with metrics.SEARCH_SECONDS.time():
-            answer = search(candidate_query, request.version, request.give_turn_back)
+            answer = search(candidate_query, request.version)
     except QueryError as error:
         metrics.SEARCHES.labels("refused").inc()
         raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
     except SearchGaveUp as error:
-        metrics.SEARCHES.labels("gave_up").inc()
-        raise errors.ServiceUnavailable(str(error), retry_after=error.retry_after) from error
+        raise gave_up(error) from error
     metrics.SEARCHES.labels(result).inc()
     return answer
+
+
+def gave_up(error: SearchGaveUp) -> errors.ServiceUnavailable:
+    """Return the 503 of a search that gave up, and count it."""
+    metrics.SEARCHES.labels("gave_up").inc()
+    return errors.ServiceUnavailable(str(error), retry_after=error.retry_after)
 
 
 def _read(query_string: str, version: Microversion, extensions: bool) -> query.CandidateQuery:

@@ -21,10 +21,11 @@ def show(request: Request) -> Response:
     explanation = allocation_candidates.searched(
         request, request.services.candidates.explain, "explained"
     )
-    return json_response(_shown(explanation), *cache_headers(request.version))
+    return json_response(shown(explanation), *cache_headers(request.version))
 
 
-def _shown(explanation: Explanation) -> dict[str, Any]:
+def shown(explanation: Explanation) -> dict[str, Any]:
+    """Return the body of the answer."""
     return {
         "trees": explanation.trees,
         "steps": [_step(step) for step in explanation.steps],

@@ -50,12 +50,16 @@ class Response:
 
 def json_response(value: Any, *headers: tuple[str, str], status: int = 200) -> Response:
     """Return a response with a JSON body."""
+    return Response(status, encoded(value), [_JSON_TYPE, *headers])
+
+
+def encoded(value: Any) -> bytes:
+    """Return a value as JSON."""
     try:
-        body = orjson.dumps(value)
+        return orjson.dumps(value)
     except TypeError:
         # an integer of more than 64 bits, which a client may send where any number will do
-        body = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-    return Response(status, body, [_JSON_TYPE, *headers])
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def encoded_response(body: bytes | Chunks, *headers: tuple[str, str]) -> Response:

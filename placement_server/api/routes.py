@@ -25,6 +25,7 @@ from placement_server.api import (
     traits,
     usages,
     version_document,
+    what_if,
 )
 from placement_server.api.request import Request
 from placement_server.api.response import Response
@@ -99,6 +100,7 @@ EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
     Microversion(1, 1): {
         "/claims": {"POST": claims.create},
         "/provider_trees/{uuid}": {"GET": provider_trees.show, "PUT": provider_trees.replace},
+        "/what_if": {"POST": what_if.answer},
     },
 }
 """The routes that each version of the extensions brought; unknown paths to clients without it."""

@@ -1,24 +1,30 @@
 """Allocation candidates as the HTTP API asks for them."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from placement_server.candidates.bounds.heavy import Effort, HeavySearches
 from placement_server.candidates.bounds.memory import Account, SearchMemory
-from placement_server.candidates.errors import SearchGaveUp
-from placement_server.candidates.explain import Explanation, explain
+from placement_server.candidates.errors import CandidatesError, SearchGaveUp
+from placement_server.candidates.explain import Explanation
 from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery
-from placement_server.candidates.response import Renderer
-from placement_server.candidates.search.search import Limits, Search
+from placement_server.candidates.questions import Questions, SearchOptions
+from placement_server.candidates.supposed_fleet import SupposedFleet
+from placement_server.candidates.what_if.changed_trees import ChangedTrees, Holding
+from placement_server.candidates.what_if.changes import Change, Release
+from placement_server.store.allocations.write_context import read_context
+from placement_server.store.providers.capacity import single_precision
+from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store
+from placement_server.store.transactions.transaction import ReadTransaction
 
 # From about here on the store is faster without a list of ids.
 FEW_PROVIDERS = 100
@@ -63,10 +69,13 @@ class CandidateService:
         feed: Feed | None = None,
     ) -> None:
         self.feed = feed or Feed(store)
-        self._random = random.SystemRandom() if randomize else None
-        self._max_candidates = max_candidates
-        self._breadth_first = strategy == "breadth-first"
-        self._deadline = deadline
+        self._store = store
+        self._options = SearchOptions(
+            random.SystemRandom() if randomize else None,
+            max_candidates,
+            strategy == "breadth-first",
+            deadline,
+        )
         self._memory = memory
         self._heavy = heavy
         self._summaries = SummaryCache(memory.summaries) if memory is not None else SummaryCache()
@@ -88,29 +97,11 @@ class CandidateService:
         # Loading the index does not count as effort of the search.
         index = self.feed.index()
         account = Account(self._memory)
-        chunks = self._bounded(account, on_heavy, partial(self._body, query, microversion, index))
+        chunks = self._bounded(
+            index, account, on_heavy, lambda asked: asked.candidates(query, microversion)
+        )
         account.settle(sum(map(len, chunks)))
         return Answer(chunks, account)
-
-    def _body(
-        self,
-        query: CandidateQuery,
-        microversion: Microversion,
-        index: Index,
-        account: Account,
-        effort: Effort,
-    ) -> list[bytes]:
-        search = Search(
-            query,
-            index,
-            Limits(query.limit, self._max_candidates, self._breadth_first, self._deadline),
-            one_per_tree=microversion < (1, 29),
-            shuffle=self._random,
-            account=account,
-            effort=effort,
-        )
-        renderer = Renderer(query, search.plan, index, microversion, self._summaries, account)
-        return renderer.body(search.candidates())
 
     def provider_ids(self, filters: ProviderFilters) -> list[int] | None:
         """Return the ids of the few providers that pass filters, as of this moment or later.
@@ -133,41 +124,69 @@ class CandidateService:
         on_heavy: Callable[[], None] = lambda: None,
     ) -> Explanation:
         """Explain why a query has the candidates that it has; raises what :meth:`answer` does."""
-        index = self.feed.index()
         account = Account(self._memory)
         explanation = self._bounded(
-            account, on_heavy, partial(self._explanation, query, microversion, index)
+            self.feed.index(),
+            account,
+            on_heavy,
+            lambda asked: asked.explanation(query, microversion),
         )
         account.close()
         return explanation
 
-    def _explanation(
+    def suppose(
         self,
-        query: CandidateQuery,
+        changes: Sequence[Change],
         microversion: Microversion,
-        index: Index,
-        account: Account,
-        effort: Effort,
-    ) -> Explanation:
-        return explain(
-            query,
-            index,
-            one_per_tree=microversion < (1, 29),
-            seconds=self._deadline,
-            account=account,
-            effort=effort,
-        )
+        on_heavy: Callable[[], None] = lambda: None,
+    ) -> SupposedFleet:
+        """Return the fleet with changes supposed to be made, to be asked and then left.
+
+        The caller closes its account when the answers have been sent.
+
+        :raises placement_server.candidates.what_if.changes.ChangeError: one cannot be made.
+        :raises placement_server.candidates.errors.SearchGaveUp: out of time or memory.
+        :raises placement_server.store.errors.StoreError: the database cannot be read.
+        """
+        released = [change.consumer for change in changes if isinstance(change, Release)]
+        if released:
+            index, held = self.feed.index_with(partial(_held, released))
+        else:
+            index, held = self.feed.index(), {}
+        is_mysql = self._store.engine.dialect.name in ("mysql", "mariadb")
+        account = Account(self._memory)
+        fleet = SupposedFleet(index, self._options, account, Effort(self._heavy, on_heavy))
+        try:
+            trees = ChangedTrees(
+                index,
+                held,
+                account,
+                stored_ratio=single_precision if is_mysql else float,
+                reserved_may_equal_total=microversion >= (1, 26),
+            )
+            fleet.suppose(trees, changes, self._summaries)
+        except BaseException as error:
+            if isinstance(error, CandidatesError):
+                # The frames it comes from hold the rows.
+                error.__traceback__ = None
+            fleet.leave()
+            account.close()
+            raise
+        return fleet
 
     def _bounded(
         self,
+        index: Index,
         account: Account,
         on_heavy: Callable[[], None],
-        search: Callable[[Account, Effort], _Result],
+        ask: Callable[[Questions], _Result],
     ) -> _Result:
         """Run a search; afterwards its place is free, and its memory if it gave up."""
         effort = Effort(self._heavy, on_heavy)
+        options = self._options
+        questions = Questions(index, options, self._summaries, options.deadline, account, effort)
         try:
-            return search(account, effort)
+            return ask(questions)
         except SearchGaveUp as error:
             # The frames it comes from hold what was found, for as long as the error is around.
             error.__traceback__ = None
@@ -175,3 +194,9 @@ class CandidateService:
             raise
         finally:
             effort.end()
+
+
+def _held(consumers: Sequence[str], tx: ReadTransaction) -> dict[str, list[Holding]]:
+    writes = [ConsumerWrite(uuid, {}, "", "") for uuid in dict.fromkeys(consumers)]
+    seen = read_context(tx, writes, providers=False).consumers
+    return {consumer.write.uuid: consumer.old for consumer in seen}

@@ -46,6 +46,7 @@ CANDIDATES_LIST: Final = "placement:allocation_candidates:list"
 RESHAPE: Final = "placement:reshaper:reshape"
 TREES_SHOW: Final = "placement:provider_trees:show"
 TREES_UPDATE: Final = "placement:provider_trees:update"
+WHAT_IF: Final = "placement:what_if"
 
 
 def _rule(
@@ -140,5 +141,11 @@ RULES: Final = (
         "Replace a whole provider tree, with the allocations in it.",
         "PUT /provider_trees/{uuid}",
         check=roles.RULE_SERVICE,
+    ),
+    _rule(
+        WHAT_IF,
+        "Ask about the fleet with changes supposed to be made (placement-ext 1.1). "
+        "Each question needs the rule of the route that it is of, too.",
+        "POST /what_if",
     ),
 )

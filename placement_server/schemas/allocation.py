@@ -77,6 +77,22 @@ _CONSUMER_TYPE: Final = {
 }
 
 
+ALLOCATIONS: Final[dict[str, Any]] = {
+    "type": "object",
+    "minProperties": 1,
+    "patternProperties": {
+        UUID_PATTERN: {
+            "type": "object",
+            "properties": {"generation": {"type": "integer"}, "resources": _RESOURCES},
+            "required": ["resources"],
+            "additionalProperties": False,
+        }
+    },
+    "additionalProperties": False,
+    "maxProperties": limits.NAMES,
+}
+
+
 def _consumer(
     *added: dict[str, Any], required: tuple[str, ...] = (), empty_allowed: bool
 ) -> dict[str, Any]:
@@ -86,20 +102,7 @@ def _consumer(
     return {
         "type": "object",
         "properties": {
-            "allocations": {
-                "type": "object",
-                "minProperties": 0 if empty_allowed else 1,
-                "patternProperties": {
-                    UUID_PATTERN: {
-                        "type": "object",
-                        "properties": {"generation": {"type": "integer"}, "resources": _RESOURCES},
-                        "required": ["resources"],
-                        "additionalProperties": False,
-                    }
-                },
-                "additionalProperties": False,
-                "maxProperties": limits.NAMES,
-            },
+            "allocations": {**ALLOCATIONS, "minProperties": 0 if empty_allowed else 1},
             "project_id": _ID,
             "user_id": _ID,
             **extra,

@@ -13,8 +13,8 @@ def _whole(minimum: int) -> dict[str, Any]:
     return {"type": "integer", "maximum": MAX_INT, "minimum": minimum}
 
 
-_FIELDS: Final[dict[str, Any]] = {
-    "resource_provider_generation": {"type": "integer"},
+#: What an inventory consists of.
+RECORD_FIELDS: Final[dict[str, Any]] = {
     "total": _whole(1),
     "reserved": _whole(0),
     "min_unit": _whole(1),
@@ -22,6 +22,10 @@ _FIELDS: Final[dict[str, Any]] = {
     "step_size": _whole(1),
     # The largest single-precision number: the column of the database is one.
     "allocation_ratio": {"type": "number", "maximum": 3.40282e38},
+}
+_FIELDS: Final[dict[str, Any]] = {
+    "resource_provider_generation": {"type": "integer"},
+    **RECORD_FIELDS,
 }
 
 

@@ -76,6 +76,19 @@ def links(items: int, shares: int, sets: int) -> int:
     return 3 * items * shares * (POINTER + NUMBER + sets // 7)
 
 
+def index_copy(slots: int, inventories: int) -> int:
+    """Return what a copy of the index takes that something is appended to: all its arrays, twice.
+
+    What does not grow is not copied, so this is the most.
+    """
+    return 2 * (slots * (7 * POINTER) + inventories * (7 * POINTER))
+
+
+def provider_rows(providers: int, inventories: int) -> int:
+    """Return what rows of providers take, with the arrays that they become."""
+    return providers * (1024 + 2 * ENTRY) + inventories * 512
+
+
 def relations(shares: int) -> int:
     """Return what is kept of the relations of sharing providers."""
     return 512 + shares * (4 * POINTER + 3 * (NUMBER + shares // 8))

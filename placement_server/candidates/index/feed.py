@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from placement_server.candidates.index.feed_cursor import Position
 from placement_server.candidates.index.index import Index, IndexWriter
@@ -34,6 +35,8 @@ from placement_server.store.transactions.transaction import (
 )
 
 LOG = logging.getLogger(__name__)
+
+_Read = TypeVar("_Read")
 
 GAP_SECONDS = changes.AWAITED_FOR.total_seconds()
 PRUNE_SECONDS = 900.0
@@ -115,9 +118,29 @@ class Feed:
             assert self._writer is not None
             return self._writer.index
 
+    def index_with(self, also: Callable[[ReadTransaction], _Read]) -> tuple[Index, _Read]:
+        """Return an index, and what a function reads in the same consistent view.
+
+        :raises placement_server.store.errors.StoreError: the database cannot be read.
+        """
+
+        def both(tx: ReadTransaction, now: float) -> tuple[Everything | News, _Read]:
+            return self._read(tx, now), also(tx)
+
+        with self._lock:
+            self._rounds_begun += 1
+            now = self._clock()
+            news, result = self._store.read(both, now)
+            self._take(news, now)
+            self._last_good_round = self._rounds_begun
+            assert self._writer is not None
+            return self._writer.index, result
+
     def _follow(self) -> None:
         now = self._clock()
-        read = self._read_use(now) or self._store.read(self._read, now)
+        self._take(self._read_use(now) or self._store.read(self._read, now), now)
+
+    def _take(self, read: Everything | News, now: float) -> None:
         if isinstance(read, Everything):
             if self._writer is None:
                 self._writer = IndexWriter(read.names, read.trees)

@@ -8,6 +8,7 @@ them keep their names; a tree that changes gets new slots and thereby a new text
 
 import threading
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from placement_server.candidates.bounds import sizes
@@ -17,23 +18,36 @@ from placement_server.candidates.query.filters import Microversion
 
 #: The most bytes that are kept by default: what 50,000 hosts of three classes and few traits need.
 MOST_KEPT: Final = 32 * 1024 * 1024
+_MOST_KEPT_OF_COPY: Final = 1024 * 1024
 
 _Text = TypeVar("_Text", str, bytes)
 
 
 class _TextCache(Generic[_Text]):
-    """Texts by number, up to a number of bytes: the oldest go first. Thread safe."""
+    """Texts by number, up to a number of bytes: the oldest go first. Thread safe.
 
-    def __init__(self, most: int) -> None:
+    :param shared: where the texts of numbers below a bound are, of a cache on a copy.
+    """
+
+    def __init__(
+        self, most: int, shared: "_TextCache[_Text] | None" = None, shared_below: int = 0
+    ) -> None:
         self._most = most
+        self._shared: _TextCache[_Text] | None = shared
+        self._shared_below = shared_below
         self._texts: dict[int, _Text] = {}
         self._lock = threading.Lock()
         self.size = 0
 
     def get(self, number: int) -> _Text | None:
+        if self._shared is not None and number < self._shared_below:
+            return self._shared.get(number)
         return self._texts.get(number)
 
     def keep(self, number: int, text: _Text) -> None:
+        if self._shared is not None and number < self._shared_below:
+            self._shared.keep(number, text)
+            return
         with self._lock:
             if number in self._texts:
                 return
@@ -47,16 +61,33 @@ def _size(text: str | bytes) -> int:
     return sizes.ENTRY + sizes.text(len(text))
 
 
+@dataclass(frozen=True, slots=True)
 class _Texts:
     """Texts rendered from one set of columns, with ids of one meaning."""
 
-    __slots__ = ("columns", "meanings", "traits", "trees")
+    columns: Columns
+    meanings: object
+    trees: _TextCache[bytes]
+    traits: _TextCache[str]
 
-    def __init__(self, columns: Columns, meanings: object, most: int) -> None:
-        self.columns = columns
-        self.meanings = meanings
-        self.trees: _TextCache[bytes] = _TextCache(most - most // 8)
-        self.traits: _TextCache[str] = _TextCache(most // 8)
+    @classmethod
+    def of(cls, index: Index, most: int) -> "_Texts":
+        """Return no texts yet, of up to so many bytes."""
+        return cls(
+            index.columns,
+            index.names.meanings,
+            _TextCache(most - most // 8),
+            _TextCache(most // 8),
+        )
+
+    def beside(self, index: Index, origin: Index, most: int) -> "_Texts":
+        """Return these texts, and room for those of what only a copy of the index has."""
+        return _Texts(
+            index.columns,
+            self.meanings,
+            _TextCache(most - most // 8, self.trees, origin.size),
+            _TextCache(most // 8, self.traits, origin.trait_set_count),
+        )
 
 
 class SummaryCache:
@@ -69,6 +100,13 @@ class SummaryCache:
         self._texts: _Texts | None = None
         self._most = most
 
+    def for_copy(self, copy: Index, origin: Index) -> "SummaryCache":
+        """Return a cache for a copy of an index: texts of what both have are kept here."""
+        cache = SummaryCache(_MOST_KEPT_OF_COPY)
+        if copy.columns.origin is origin.columns:
+            cache._texts = self._of(origin).beside(copy, origin, _MOST_KEPT_OF_COPY)
+        return cache
+
     @property
     def size(self) -> int:
         """The number of bytes that are kept."""
@@ -79,7 +117,7 @@ class SummaryCache:
         # Another thread may be using other columns: each goes on with the texts it got here.
         texts, meanings = self._texts, index.names.meanings
         if texts is None or texts.columns is not index.columns or texts.meanings is not meanings:
-            texts = self._texts = _Texts(index.columns, meanings, self._most)
+            texts = self._texts = _Texts.of(index, self._most)
         return texts
 
     def trees(self, index: Index, roots: Iterable[int]) -> list[bytes]:

@@ -58,6 +58,7 @@ OPERATIONS = [
     ("GET", "/allocation_candidates", "placement:allocation_candidates:list"),
     ("POST", "/reshaper", "placement:reshaper:reshape"),
     ("POST", "/claims", "placement:claims:create"),
+    ("POST", "/what_if", "placement:what_if"),
 ]
 
 

@@ -1,0 +1,156 @@
+"""Handler of POST /what_if: answers about the fleet as it would be after some changes.
+
+An extension. Nothing is written: the changes are made on a copy of the index, and each question is
+answered as the route of its name answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from placement_server import errors
+from placement_server.api import allocation_candidates, candidate_explanation
+from placement_server.api.inventories import inventory_record
+from placement_server.api.request import REQUEST_ID_KEY, Request
+from placement_server.api.response import Chunks, Response, cache_headers, encoded, encoded_response
+from placement_server.candidates.errors import SearchGaveUp
+from placement_server.candidates.supposed_fleet import SupposedFleet
+from placement_server.candidates.what_if.changes import (
+    AddTree,
+    Change,
+    ChangeError,
+    Claim,
+    ImpossibleChange,
+    Release,
+    RemoveTree,
+    SetInventory,
+    SetTraits,
+    UnknownInChange,
+)
+from placement_server.policies import operations
+from placement_server.schemas import what_if as schemas
+from placement_server.schemas.validation import pointer
+
+Ask = Callable[[Request, SupposedFleet, str], list[bytes]]
+
+
+def answer(request: Request) -> Response:
+    """Answer questions about the fleet with changes supposed to be made, in order."""
+    request.require_version(10)
+    request.require_json_content()
+    request.require_json_accepted()
+    request.authorise(operations.WHAT_IF)
+    body = request.pointed_json(schemas.WHAT_IF)
+    questions = [
+        _only_entry(entry, "questions", number) for number, entry in enumerate(body["questions"])
+    ]
+    changes = [
+        _change(*_only_entry(entry, "changes", number))
+        for number, entry in enumerate(body["changes"])
+    ]
+    fleet = _supposed(request, changes, body["changes"])
+    try:
+        pieces = [b'{"answers":[']
+        for number, (kind, text) in enumerate(questions):
+            if number:
+                pieces.append(b",")
+            pieces += _answered(request, fleet, kind, text)
+        pieces.append(b"]}")
+    except BaseException:
+        fleet.account.close()
+        raise
+    finally:
+        fleet.leave()
+    return encoded_response(Chunks(pieces, fleet.account.close), *cache_headers(request.version))
+
+
+def _only_entry(entry: Mapping[str, Any], field: str, number: int) -> tuple[str, Any]:
+    if len(entry) > 1:
+        at = pointer(field, number)
+        raise errors.BadRequest(
+            f"JSON does not validate at {at}: {', '.join(map(repr, entry))} are {len(entry)} "
+            "keys, expected one",
+            pointer=at,
+        )
+    return next(iter(entry.items()))
+
+
+def _supposed(request: Request, changes: list[Change], bodies: list[Any]) -> SupposedFleet:
+    try:
+        return request.services.candidates.suppose(changes, request.version, request.give_turn_back)
+    except ChangeError as error:
+        kind = next(iter(bodies[error.position]))
+        at = pointer("changes", error.position, kind, *error.path)
+        message = f"The change at {at} cannot be supposed: {error.message}"
+        if isinstance(error, UnknownInChange):
+            raise errors.NotFound(message, pointer=at) from error
+        if isinstance(error, ImpossibleChange):
+            raise errors.Conflict(message, pointer=at) from error
+        raise errors.BadRequest(message, pointer=at) from error
+    except SearchGaveUp as error:
+        raise allocation_candidates.gave_up(error) from error
+
+
+def _change(kind: str, body: Any) -> Change:
+    return _CHANGES[kind](body)
+
+
+def _set_inventory(body: Mapping[str, Any]) -> Change:
+    record = inventory_record(body["resource_class"], body)
+    return SetInventory(body["provider"], body["resource_class"], record)
+
+
+def _claim(body: Mapping[str, Any]) -> Change:
+    return Claim(
+        {
+            provider: {name: int(amount) for name, amount in entry["resources"].items()}
+            for provider, entry in body["allocations"].items()
+        }
+    )
+
+
+_CHANGES: Final[Mapping[str, Callable[[Any], Change]]] = {
+    "set_inventory": _set_inventory,
+    "set_traits": lambda body: SetTraits(body["provider"], tuple(body["traits"])),
+    "remove_tree": RemoveTree,
+    "add_tree": lambda body: AddTree(body["like"], int(body.get("copies", 1))),
+    "release": Release,
+    "claim": _claim,
+}
+
+
+def _answered(request: Request, fleet: SupposedFleet, kind: str, text: str) -> list[bytes]:
+    """Return the body of the route of that name, be it that of an error."""
+    try:
+        # A query string reaches an application as its bytes, one character each.
+        pieces = _QUESTIONS[kind](request, fleet, text.encode().decode("latin-1"))
+        fleet.account.take(sum(map(len, pieces)))
+    except SearchGaveUp as error:
+        return [_error_body(request, allocation_candidates.gave_up(error))]
+    except errors.ApiError as error:
+        return [_error_body(request, error)]
+    return pieces
+
+
+def _error_body(request: Request, error: errors.ApiError) -> bytes:
+    environ = {**request.environ, "HTTP_ACCEPT": "application/json"}
+    *_, body = errors.render(error, environ, request.version, request.environ[REQUEST_ID_KEY])
+    return body
+
+
+def _candidates(request: Request, fleet: SupposedFleet, text: str) -> list[bytes]:
+    request.authorise(operations.CANDIDATES_LIST)
+    return allocation_candidates.result_of(request, text, fleet.candidates, "answered")
+
+
+def _explanation(request: Request, fleet: SupposedFleet, text: str) -> list[bytes]:
+    request.authorise(operations.CANDIDATES_LIST)
+    explanation = allocation_candidates.result_of(request, text, fleet.explain, "explained")
+    return [encoded(candidate_explanation.shown(explanation))]
+
+
+_QUESTIONS: Final[Mapping[str, Ask]] = {
+    "candidates": _candidates,
+    "explanation": _explanation,
+}

@@ -1,0 +1,75 @@
+"""Questions about one state of the index, within the bounds of one request."""
+
+import random
+from dataclasses import dataclass
+
+from placement_server.candidates.bounds.heavy import Effort
+from placement_server.candidates.bounds.memory import Account
+from placement_server.candidates.explain import Explanation, explain
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.query.filters import Microversion
+from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.response import Renderer
+from placement_server.candidates.search.search import Limits, Search
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """What the configuration says of all searches.
+
+    :param shuffle: the source of a random sample or order, None for the canonical order.
+    :param max_candidates: the most candidates that are generated, -1 for no maximum.
+    :param breadth_first: the order in which they are generated where there is a maximum.
+    :param deadline: seconds after which a request gives up.
+    """
+
+    shuffle: random.Random | None = None
+    max_candidates: int = -1
+    breadth_first: bool = False
+    deadline: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Answers from one index.
+
+    :param seconds: how long each may take.
+    :param account: counts what is held.
+    :param effort: of the request that asks.
+    """
+
+    index: Index
+    options: SearchOptions
+    summaries: SummaryCache
+    seconds: float
+    account: Account
+    effort: Effort
+
+    def candidates(self, query: CandidateQuery, microversion: Microversion) -> list[bytes]:
+        """Return the JSON body with the candidates."""
+        options = self.options
+        search = Search(
+            query,
+            self.index,
+            Limits(query.limit, options.max_candidates, options.breadth_first, self.seconds),
+            one_per_tree=microversion < (1, 29),
+            shuffle=options.shuffle,
+            account=self.account,
+            effort=self.effort,
+        )
+        renderer = Renderer(
+            query, search.plan, self.index, microversion, self.summaries, self.account
+        )
+        return renderer.body(search.candidates())
+
+    def explanation(self, query: CandidateQuery, microversion: Microversion) -> Explanation:
+        """Return why the candidates are those that they are."""
+        return explain(
+            query,
+            self.index,
+            one_per_tree=microversion < (1, 29),
+            seconds=self.seconds,
+            account=self.account,
+            effort=self.effort,
+        )

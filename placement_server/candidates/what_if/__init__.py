@@ -1,0 +1,1 @@
+"""Supposed changes of the fleet, made on a copy of the index."""

@@ -1,0 +1,313 @@
+"""The trees that supposed changes touch, as they are after them.
+
+Changes are made one after the other on the rows of these trees; all together then become one new
+state of a copy of the index.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import singledispatchmethod
+from typing import Final
+
+import numpy as np
+
+from placement_server.candidates.bounds import sizes
+from placement_server.candidates.bounds.memory import Account
+from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.what_if.changes import (
+    MOST_ADDED,
+    AddTree,
+    Change,
+    ChangeError,
+    Claim,
+    ImpossibleChange,
+    InvalidChange,
+    Release,
+    RemoveTree,
+    SetInventory,
+    SetTraits,
+    UnknownInChange,
+)
+from placement_server.store.allocations import claim_check
+from placement_server.store.allocations.claim_check import KnownInventory, Requested
+from placement_server.store.changes.snapshot import InventoryRow, ProviderRow, TreeRows
+from placement_server.store.errors import CapacityExceeded, ClaimRefused, ConstraintViolated
+from placement_server.store.providers.capacity import reserved_is_valid, usable
+
+Holding = tuple[int, int, int]
+"""What a consumer holds of one inventory: provider id, class id, amount."""
+
+_Rows = dict[int, ProviderRow]
+# Changes between two looks at the clock.
+_BETWEEN_TICKS: Final = 64
+
+
+class ChangedTrees:
+    """Trees of one state of the index with changes made to them.
+
+    :param held: what the consumers to be released hold, as of the same moment as the index.
+    :param account: counts the rows that are kept.
+    :param stored_ratio: an allocation ratio as the database returns it.
+    :param reserved_may_equal_total: whether an inventory may reserve all that it has.
+    """
+
+    def __init__(
+        self,
+        index: Index,
+        held: Mapping[str, Sequence[Holding]],
+        account: Account,
+        *,
+        stored_ratio: Callable[[float], float] = float,
+        reserved_may_equal_total: bool = True,
+    ) -> None:
+        self._index = index
+        self._ids = index.columns.provider_id.view()[: index.size]
+        self._held = dict(held)
+        self._account = account
+        self._stored_ratio = stored_ratio
+        self._reserved_may_equal_total = reserved_may_equal_total
+        self._trees: dict[int, _Rows | None] = {}
+        self._places = self._places_held()
+        self._added: dict[str, tuple[int, int]] = {}
+        self._next_id = int(self._ids.max(initial=0)) + 1
+        self._copies: Counter[str] = Counter()
+
+    def make_all(self, changes: Sequence[Change], tick: Callable[[], None]) -> None:
+        """Make changes in order.
+
+        :param tick: called now and then; may raise.
+        :raises ChangeError: one cannot be made; it has its position.
+        """
+        for position, change in enumerate(changes):
+            if position % _BETWEEN_TICKS == 0:
+                tick()
+            try:
+                self._make(change)
+            except ChangeError as error:
+                error.position = position
+                raise
+
+    def index(self) -> Index:
+        """Return a copy of the index with the trees as they are now."""
+        if not self._trees:
+            return self._index
+        inventories = sum(len(view.slot) for view in self._index.classes.values())
+        self._account.take(sizes.index_copy(self._index.size, inventories))
+        changed = {
+            root_id: TreeRows(root_id, tuple(rows[number] for number in sorted(rows)))
+            if rows is not None
+            else None
+            for root_id, rows in self._trees.items()
+        }
+        return IndexWriter.on_copy(self._index).apply(changed)
+
+    @singledispatchmethod
+    def _make(self, change: Change) -> None:
+        raise TypeError(f"{change!r} is not a change")
+
+    @_make.register
+    def _set_inventory(self, change: SetInventory) -> None:
+        row = self._provider(change.provider, "provider")
+        class_id = self._index.names.class_ids.get(change.resource_class)
+        if class_id is None:
+            raise InvalidChange(
+                f"There is no resource class {change.resource_class}.", ("resource_class",)
+            )
+        record = change.record
+        ratio = self._stored_ratio(record.allocation_ratio)
+        if not reserved_is_valid(
+            record.total, record.reserved, ratio, may_equal_total=self._reserved_may_equal_total
+        ):
+            raise InvalidChange(
+                f"{record.reserved} reserved of {record.total} {change.resource_class} with an "
+                f"allocation ratio of {record.allocation_ratio:g} leave no capacity.",
+                ("reserved",),
+            )
+        others = [entry for entry in row.inventories if entry.resource_class_id != class_id]
+        used = sum(entry.used for entry in row.inventories if entry.resource_class_id == class_id)
+        others.append(
+            InventoryRow(
+                resource_class_id=class_id,
+                total=record.total,
+                reserved=record.reserved,
+                min_unit=record.min_unit,
+                max_unit=record.max_unit,
+                step_size=record.step_size,
+                allocation_ratio=ratio,
+                capacity=usable(record.total, record.reserved, ratio),
+                used=used,
+            )
+        )
+        self._put(replace(row, inventories=tuple(sorted(others, key=_class_id))))
+
+    @_make.register
+    def _set_traits(self, change: SetTraits) -> None:
+        row = self._provider(change.provider, "provider")
+        known = self._index.names.trait_ids
+        for position, trait in enumerate(change.traits):
+            if trait not in known:
+                raise InvalidChange(f"There is no trait {trait}.", ("traits", position))
+        self._put(replace(row, trait_ids=tuple(sorted({known[name] for name in change.traits}))))
+
+    @_make.register
+    def _remove_tree(self, change: RemoveTree) -> None:
+        self._trees[self._root(change.root)] = None
+
+    @_make.register
+    def _add_tree(self, change: AddTree) -> None:
+        rows = self._rows(self._root(change.like, "like"))
+        added = len(self._added) + len(rows) * change.copies
+        if added > MOST_ADDED:
+            raise InvalidChange(
+                f"{change.copies} copies of {len(rows)} providers make {added} added providers, "
+                f"the limit is {MOST_ADDED}.",
+                ("copies",),
+            )
+        self._account.take(sizes.provider_rows(len(rows) * change.copies, 0))
+        empty = [
+            replace(row, inventories=tuple(replace(entry, used=0) for entry in row.inventories))
+            for row in sorted(rows.values(), key=_provider_id)
+        ]
+        for _ in range(change.copies):
+            self._copies[change.like] += 1
+            self._add_copy(empty, self._copies[change.like])
+
+    def _add_copy(self, rows: Sequence[ProviderRow], number: int) -> None:
+        ids = {row.id: new_id for new_id, row in enumerate(rows, self._next_id)}
+        self._next_id += len(rows)
+        copies: _Rows = {}
+        for row in rows:
+            copy = replace(
+                row,
+                id=ids[row.id],
+                uuid=str(uuid.uuid5(uuid.UUID(row.uuid), f"copy {number}")),
+                parent_id=None if row.parent_id is None else ids[row.parent_id],
+                root_id=ids[row.root_id],
+            )
+            copies[copy.id] = copy
+            self._added[copy.uuid] = copy.root_id, copy.id
+        self._trees[ids[rows[0].root_id]] = copies
+
+    @_make.register
+    def _release(self, change: Release) -> None:
+        holdings = [
+            holding for holding in self._held.pop(change.consumer, ()) if self._is_there(holding[0])
+        ]
+        if not holdings:
+            raise UnknownInChange(f"Consumer {change.consumer} holds nothing.")
+        for provider_id, class_id, amount in holdings:
+            # Providers of trees that were left out of the index have no place.
+            if provider_id in self._places:
+                row = self._rows(self._places[provider_id])[provider_id]
+                self._use(row, {class_id: -amount})
+
+    @_make.register
+    def _claim(self, change: Claim) -> None:
+        known = self._index.names.class_ids
+        rows: dict[str, ProviderRow] = {}
+        requested: list[Requested] = []
+        for provider, resources in change.allocations.items():
+            path = ("allocations", provider)
+            rows[provider] = self._provider(provider, *path)
+            for name, amount in resources.items():
+                if name not in known:
+                    raise InvalidChange(
+                        f"There is no resource class {name}.", (*path, "resources", name)
+                    )
+                requested.append(
+                    Requested("", provider, rows[provider].id, name, known[name], amount)
+                )
+        stock = {
+            (row.id, entry.resource_class_id): KnownInventory(
+                0, entry.min_unit, entry.max_unit, entry.step_size, entry.capacity, entry.used
+            )
+            for row in rows.values()
+            for entry in row.inventories
+        }
+        try:
+            claim_check.check(requested, stock, {})
+        except (ConstraintViolated, CapacityExceeded) as error:
+            at = ("allocations", error.uuid, "resources", error.resource_class)
+            raise ImpossibleChange(str(error), at) from error
+        except ClaimRefused as error:
+            raise ImpossibleChange(str(error), ("allocations",)) from error
+        for provider, resources in change.allocations.items():
+            self._use(rows[provider], {known[name]: n for name, n in resources.items()})
+
+    # The rows that changes are made to.
+
+    def _use(self, row: ProviderRow, more: Mapping[int, int]) -> None:
+        inventories = tuple(
+            replace(entry, used=entry.used + more.get(entry.resource_class_id, 0))
+            for entry in row.inventories
+        )
+        self._put(replace(row, inventories=inventories))
+
+    def _put(self, row: ProviderRow) -> None:
+        self._rows(row.root_id)[row.id] = row
+
+    def _provider(self, provider: str, *path: str) -> ProviderRow:
+        place = self._place(provider)
+        if place is None:
+            raise UnknownInChange(f"There is no resource provider {provider}.", path)
+        root_id, provider_id = place
+        return self._rows(root_id)[provider_id]
+
+    def _root(self, root: str, *path: str) -> int:
+        """Return the id of a root."""
+        row = self._provider(root, *path)
+        if row.parent_id is not None:
+            top = self._rows(row.root_id)[row.root_id]
+            raise InvalidChange(
+                f"Resource provider {root} is not the root of its tree, which is {top.uuid}.", path
+            )
+        return row.id
+
+    def _places_held(self) -> dict[int, int]:
+        """Return the ids of the roots of the providers that consumers to be released hold of."""
+        ids = {provider_id for holdings in self._held.values() for provider_id, *_ in holdings}
+        if not ids:
+            return {}
+        slots = np.flatnonzero(np.isin(self._ids, list(ids))).astype(np.int32)
+        living = self._index.living(slots)
+        roots = self._ids[self._index.root[living]]
+        return dict(zip(self._ids[living].tolist(), roots.tolist(), strict=True))
+
+    def _is_there(self, provider_id: int) -> bool:
+        """Return whether the tree of a provider has not been removed."""
+        root_id = self._places.get(provider_id)
+        return root_id is None or self._trees.get(root_id, {}) is not None
+
+    def _place(self, provider: str) -> tuple[int, int] | None:
+        """Return the ids of the root and of a provider itself, None when it does not exist."""
+        place = self._added.get(provider)
+        if place is None:
+            slot = self._index.slot_of(provider)
+            if slot is None:
+                return None
+            place = int(self._ids[self._index.root[slot]]), int(self._ids[slot])
+        return None if self._trees.get(place[0], {}) is None else place
+
+    def _rows(self, root_id: int) -> _Rows:
+        """Return the rows of a tree that exists, to be changed."""
+        rows = self._trees.get(root_id)
+        if rows is None:
+            slot = self._index.root_slot(root_id)
+            assert slot is not None
+            tree = self._index.tree(slot)
+            inventories = sum(len(row.inventories) for row in tree.providers)
+            self._account.take(sizes.provider_rows(len(tree.providers), inventories))
+            rows = self._trees[root_id] = {row.id: row for row in tree.providers}
+        return rows
+
+
+def _class_id(inventory: InventoryRow) -> int:
+    return inventory.resource_class_id
+
+
+def _provider_id(row: ProviderRow) -> int:
+    return row.id
