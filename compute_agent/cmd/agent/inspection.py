@@ -17,7 +17,7 @@ from compute_agent.tracker.remedies import as_one
 
 if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
-    from compute_agent.cmd.trees.reading import ProviderLines
+    from compute_agent.manage.tree_reading import ProviderLines
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.tracker.node_pass import Proposal
@@ -214,7 +214,7 @@ def _print_tree(
 def _lines(
     provider: ProviderData, usages: Mapping[str, Mapping[str, int]], ages: Ages
 ) -> ProviderLines:
-    from compute_agent.cmd.trees.reading import InventoryLine, ProviderLines
+    from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
 
     return ProviderLines(
         uuid=provider.uuid,

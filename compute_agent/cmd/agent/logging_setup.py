@@ -35,7 +35,8 @@ def set_up_command(conf: cfg.ConfigOpts, *, verbose: bool) -> None:
     conf.set_override("use_stderr", True)
     set_up_daemon(conf)
     if not verbose:
-        logging.getLogger().setLevel(logging.ERROR)
+        for name in (None, *LIBRARIES):
+            logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def log_fatal(error: Exception) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from compute_agent.cmd.trees.reading import ProviderLines
+from compute_agent.manage.tree_reading import ProviderLines
 
 _MEMORY_MB = (512, 64, 1)
 

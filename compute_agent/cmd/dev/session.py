@@ -24,7 +24,7 @@ from compute_agent.cmd.dev.ready_socket import ReadySocket
 from compute_agent.cmd.dev.sample import sample_resources
 from compute_agent.cmd.dev.state_directory import StateDirectory
 from compute_agent.cmd.trees.full_view import provider_tree
-from compute_agent.cmd.trees.reading import ProviderLines, read_tree
+from compute_agent.manage.tree_reading import ProviderLines, read_tree
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request

@@ -7,6 +7,10 @@
     placement rename OLD NEW              give a host's tree another name
     placement delete-host NAME            take a host's tree out of placement
     placement adopt UUID                  give this host the identity of a provider that exists
+    host list                             the hosts, their agents, and what is used of them
+    host show NAME                        the tree of a host, and who holds what of it
+    host enable|disable NAME              let a host be scheduled to, or not
+    host report NAME                      have the agent of a host report it now
 
 Each command has its own exit status, printed by `--help`. Always: 127 bad arguments, 130
 interrupted, 255 unexpected.
@@ -20,7 +24,7 @@ from collections.abc import Sequence
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
-from compute_agent.cmd.manage import aggregates, audit, heal, hosts
+from compute_agent.cmd.manage import aggregates, audit, fleet, heal, hosts
 from compute_agent.cmd.manage.options import BadArgument, Exit, Parser
 
 PROGRAM = "compute-manage"
@@ -42,8 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog=PROGRAM,
         description="Operators' tools for hosts in placement. In Nova: nova-manage placement ...",
-        epilog="compute-manage placement --help            lists the commands\n"
-        "compute-manage placement COMMAND --help    has the options and exit status of one",
+        epilog="compute-manage TOPIC --help            lists the commands\n"
+        "compute-manage TOPIC COMMAND --help    has the options and exit status of one",
     )
     parser.add_argument("--version", action="version", version=__version__)
     topics = parser.add_subparsers(dest="topic", required=True, metavar="TOPIC")
@@ -53,6 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     heal.add_command(commands)
     audit.add_command(commands)
     aggregates.add_command(commands)
+    host = topics.add_parser("host", help="the hosts of the fleet and their agents")
+    fleet.add_commands(host.add_subparsers(dest="command", required=True, metavar="COMMAND"))
     return parser
 
 

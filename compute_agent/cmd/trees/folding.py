@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Final
 
-from compute_agent.cmd.trees.reading import InventoryLine, ProviderLines
+from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
 
 _CELL: Final = "HW_NUMA_ROOT"
 

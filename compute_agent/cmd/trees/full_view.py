@@ -11,7 +11,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from compute_agent.cmd.trees.folding import natural
-from compute_agent.cmd.trees.reading import ProviderLines
+from compute_agent.manage.tree_reading import ProviderLines
 
 _TRAIT_PREFIXES = (
     "HW_CPU_X86_",

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from compute_agent.cmd.trees.folding import Branch, fold, free_and_capacity, label
 from compute_agent.cmd.trees.full_view import trait_text
-from compute_agent.cmd.trees.reading import ProviderLines
+from compute_agent.manage.tree_reading import ProviderLines
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 
 MARKS: Final = {COMPUTE_STATUS_DISABLED: "DISABLED", "CUSTOM_GPU_UNHEALTHY": "UNHEALTHY"}

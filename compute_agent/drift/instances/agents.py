@@ -27,6 +27,14 @@ ANNOUNCEMENTS_WAITED_FOR = 3.0
 """Periods of announcement after which an agent that was not heard is silent."""
 
 
+Nodes = Mapping[str, Mapping[str, Any]]
+"""What a host announces of its nodes, by the uuid of their root providers."""
+
+
+class AgentRefused(errors.ComputeAgentError):
+    """An agent that was asked over the bus said no, or nothing."""
+
+
 class AgentsOnBus:
     """Listens to announcements and calls agents. To be closed.
 
@@ -61,14 +69,44 @@ class AgentsOnBus:
 
         Ends as soon as every one of `wanted` was announced.
         """
-        return self._heard.collect(
+        heard = self._heard.collect(
             lambda heard: frozenset(wanted).issubset(frozenset().union(*heard.values())),
             self._patience,
         )
+        return {host: frozenset(nodes) for host, nodes in heard.items()}
 
     def announced(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
         """As :meth:`hosts`; ends as soon as every one of these hosts announced itself."""
-        return self._heard.collect(lambda heard: set(hosts).issubset(heard), self._patience)
+        heard = self._heard.collect(lambda heard: set(hosts).issubset(heard), self._patience)
+        return {host: frozenset(nodes) for host, nodes in heard.items()}
+
+    def nodes(self, wanted: Collection[str]) -> dict[str, Mapping[str, Any]]:
+        """Root provider to what is announced of its node and, as ``service``, by which host.
+
+        Ends as soon as every root of `wanted` was announced.
+        """
+        heard = self._heard.collect(
+            lambda heard: frozenset(wanted).issubset(frozenset().union(*heard.values())),
+            self._patience,
+        )
+        return {
+            root: {**node, "service": host}
+            for host, nodes in heard.items()
+            for root, node in nodes.items()
+        }
+
+    def ask(self, host: str, method: str, **arguments: object) -> Any:
+        """Call a method of the agent of a host, and return its answer.
+
+        :raises AgentRefused: the agent said no, or did not answer; the text says which.
+        """
+        try:
+            return self._client.prepare(server=host).call({}, method, **arguments)
+        except self._messaging.MessagingTimeout as error:
+            raise AgentRefused(f"The agent of host {host} did not answer in time.") from error
+        except Exception as error:
+            why = getattr(error, "value", error)
+            raise AgentRefused(f"The agent of host {host} refused: {why}") from error
 
     def instances(self, hosts: Collection[str]) -> Answers:
         """Ask the agents of these hosts what is there."""
@@ -135,21 +173,21 @@ class _Heard:
 
     def __init__(self) -> None:
         self._arrived = threading.Condition()
-        self._roots: dict[str, frozenset[str]] = {}
+        self._nodes: dict[str, Nodes] = {}
 
-    def note(self, host: str, roots: frozenset[str]) -> None:
+    def note(self, host: str, nodes: Nodes) -> None:
         with self._arrived:
-            self._roots[host] = roots
+            self._nodes[host] = nodes
             self._arrived.notify_all()
 
     def collect(
-        self, enough: Callable[[Mapping[str, frozenset[str]]], bool], patience: float
-    ) -> dict[str, frozenset[str]]:
+        self, enough: Callable[[Mapping[str, Nodes]], bool], patience: float
+    ) -> dict[str, Nodes]:
         """Forget what was heard, and listen until it is enough or `patience` is over."""
         with self._arrived:
-            self._roots.clear()
-            self._arrived.wait_for(lambda: enough(self._roots), patience)
-            return dict(self._roots)
+            self._nodes.clear()
+            self._arrived.wait_for(lambda: enough(self._nodes), patience)
+            return dict(self._nodes)
 
 
 class _StateEndpoint:
@@ -157,10 +195,8 @@ class _StateEndpoint:
 
     def __init__(self, heard: _Heard, target: Any) -> None:
         self.target = target
-        self._note: Callable[[str, frozenset[str]], None] = heard.note
+        self._note: Callable[[str, Nodes], None] = heard.note
 
     def compute_state(self, _ctxt: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Take in one announcement."""
-        self._note(
-            str(state["host"]), frozenset(str(node["uuid"]) for node in state.get("nodes", ()))
-        )
+        self._note(str(state["host"]), {str(node["uuid"]): node for node in state.get("nodes", ())})

@@ -15,8 +15,8 @@ from compute_agent.cmd.dev.next_steps import next_steps
 from compute_agent.cmd.dev.sample import sample_resources
 from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
 from compute_agent.cmd.trees.full_view import provider_tree
-from compute_agent.cmd.trees.reading import InventoryLine, ProviderLines
 from compute_agent.conf import new_config
+from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
 
 ROOT = ProviderLines(
     "11111111-1111-1111-1111-111111111111",

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from compute_agent.cmd.trees.folding import fold, label
-from compute_agent.cmd.trees.reading import InventoryLine, ProviderLines
 from compute_agent.cmd.trees.view import short_tree
+from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
 
 ROOT = ProviderLines(
     "root", "host", None, {"DISK_GB": InventoryLine(1000, 10, 1.0, 40)}, note="written 3 s ago"

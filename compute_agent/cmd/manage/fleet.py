@@ -1,0 +1,332 @@
+"""The commands about hosts of the fleet: list, show, enable, disable, report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from compute_agent import errors
+from compute_agent.cmd.exit_table import exit_table
+from compute_agent.cmd.manage.options import (
+    Exit,
+    Parser,
+    add_common,
+    configuration,
+    transport,
+)
+from compute_agent.cmd.manage.progress import progress_bars
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+    from rich.table import Table
+
+    from compute_agent.drift.instances.agents import AgentsOnBus
+    from compute_agent.manage.fleet import FleetHost
+    from compute_agent.manage.tree_reading import ProviderLines
+    from compute_agent.placement.api import PlacementApi
+
+STATUS: Final = exit_table(
+    {
+        Exit.DONE: "done, also when it was so before",
+        Exit.CONFIGURATION: "configuration",
+        Exit.REFUSED: "no such host, or its agent refused; the message says why",
+        Exit.PLACEMENT: "placement cannot be used",
+        Exit.WOULD_CHANGE: "--dry-run, and something would be done",
+        Exit.BAD_ARGUMENTS: "bad arguments",
+    }
+)
+_SORTED_BY: Final[Mapping[str, Callable[[FleetHost], object]]] = {
+    "name": lambda host: host.name,
+    "agent": lambda host: (host.agent != "silent", host.name),
+    "trouble": lambda host: (-len(host.trouble), host.name),
+    "used": lambda host: (-_share(host), host.name),
+}
+
+
+def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the commands of this module to the parser."""
+    listing = _command(
+        commands,
+        "list",
+        _list,
+        "the hosts, their agents, and what is used of them",
+        "List the root providers with the trait COMPUTE_NODE. Agents are known by what they\n"
+        "announce on the message bus: one that is not heard for three periods is silent.",
+    )
+    listing.add_argument("name", nargs="?", metavar="TEXT", help="part of the hosts' names")
+    listing.add_argument("--sort", choices=_SORTED_BY, default="name", help="default: name")
+    listing.add_argument("--troubled", action="store_true", help="only hosts with trouble")
+    listing.add_argument(
+        "--class", dest="resource_class", metavar="CLASS", help="use of this class only"
+    )
+    show = _command(
+        commands,
+        "show",
+        _show,
+        "the tree of a host, and who holds what of it",
+        "Show a host's tree in placement, its agent, and the consumers with what they hold.",
+    )
+    show.add_argument("name", metavar="NAME", help="name or uuid of the host's root provider")
+    for verb, text in (
+        ("enable", "let the host be scheduled to"),
+        ("disable", "let nothing new be scheduled to the host"),
+    ):
+        parser = _command(
+            commands,
+            verb,
+            partial(_set_enabled, is_enabled=verb == "enable"),
+            text,
+            text[0].upper() + text[1:] + ": by its agent where that is heard, else in placement\n"
+            "alone, so that a dead host can be disabled. An agent that comes back later reports\n"
+            "what it was told itself.",
+        )
+        parser.add_argument("name", metavar="NAME", help="name or uuid of the host's root provider")
+        if verb == "disable":
+            parser.add_argument("--reason", default="", help="shown with the status of the host")
+    report = _command(
+        commands,
+        "report",
+        _report,
+        "have the agent of a host report it now",
+        "Ask the agent of a host for a pass now, and wait for its end.",
+    )
+    report.add_argument("name", metavar="NAME", help="name or uuid of the host's root provider")
+
+
+def exit_of(error: errors.ComputeAgentError) -> Exit:
+    """Return the exit status of an error."""
+    from compute_agent.drift.instances.agents import AgentRefused
+    from compute_agent.manage.hosts import Refused
+
+    if isinstance(error, Refused | AgentRefused):
+        return Exit.REFUSED
+    if isinstance(error, errors.PlacementError):
+        return Exit.PLACEMENT
+    return Exit.CONFIGURATION
+
+
+def _command(
+    commands: argparse._SubParsersAction[Parser],
+    name: str,
+    function: Callable[[argparse.Namespace], int],
+    text: str,
+    description: str,
+) -> Parser:
+    parser = commands.add_parser(name, help=text, description=description, epilog=STATUS)
+    add_common(parser, function, exit_of)
+    return parser
+
+
+def _list(namespace: argparse.Namespace) -> int:
+    from compute_agent.manage import fleet
+
+    conf = configuration(namespace)
+    placement = _placement(namespace, conf)
+    roots = fleet.roots(placement, namespace.name)
+    with _agents(conf) as agents, progress_bars() as bars:
+        announced = None if agents is None else agents.nodes([uuid for uuid, _ in roots])
+        found = list(
+            fleet.hosts(
+                placement, roots, announced, progress=partial(bars.update, "reading the hosts")
+            )
+        )
+    shown = sorted(
+        (host for host in found if host.trouble or not namespace.troubled),
+        key=_SORTED_BY[namespace.sort],  # type: ignore[arg-type]
+    )
+    if namespace.json:
+        print(json.dumps([_document(host) for host in shown], indent=2))
+    else:
+        _print(_table(shown, namespace.resource_class))
+    return Exit.DONE
+
+
+def _show(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.trees.view import short_tree
+    from compute_agent.manage import fleet
+    from compute_agent.manage.tree_reading import read_tree
+
+    conf = configuration(namespace)
+    placement = _placement(namespace, conf)
+    uuid, _ = fleet.root_of(placement, namespace.name)
+    with _agents(conf) as agents:
+        announced = None if agents is None else agents.nodes([uuid])
+    tree = read_tree(placement.connection, uuid)
+    host = fleet.described(tree, announced)
+    consumers = fleet.consumers(placement, tree)
+    if namespace.json:
+        document = _document(host) | {
+            "tree": [asdict(provider) for provider in tree],
+            "consumers": consumers,
+        }
+        print(json.dumps(document, indent=2))
+        return Exit.DONE
+    _print(_summary(host))
+    _print(short_tree(tree))
+    _print(_consumer_table(consumers, tree))
+    return Exit.DONE
+
+
+def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
+    from compute_agent.manage import fleet
+
+    conf = configuration(namespace)
+    placement = _placement(namespace, conf)
+    uuid, name = fleet.root_of(placement, namespace.name)
+    verb = "enabled" if is_enabled else "disabled"
+    reason = "" if is_enabled else namespace.reason
+    with _agents(conf) as agents:
+        node = agents.nodes([uuid]).get(uuid) if agents is not None else None
+        if namespace.dry_run:
+            by = f"by its agent {node['service']}" if node else "in placement alone"
+            print(f"{name} ({uuid}) would be {verb} {by}")
+            return Exit.WOULD_CHANGE
+        if agents is not None and node is not None:
+            agents.ask(node["service"], "set_host_enabled", enabled=is_enabled, reason=reason)
+            how = f"by its agent {node['service']}"
+        else:
+            fleet.mark(placement, uuid, name, is_enabled=is_enabled)
+            how = "in placement; no agent of it was heard"
+    if namespace.json:
+        print(json.dumps({"uuid": uuid, "name": name, "enabled": is_enabled, "by": how}))
+    else:
+        print(f"{name} ({uuid}) is {verb} {how}")
+    return Exit.DONE
+
+
+def _report(namespace: argparse.Namespace) -> int:
+    from compute_agent.manage import fleet
+    from compute_agent.manage.hosts import Refused
+
+    conf = configuration(namespace)
+    placement = _placement(namespace, conf)
+    uuid, name = fleet.root_of(placement, namespace.name)
+    with _agents(conf) as agents:
+        node = agents.nodes([uuid]).get(uuid) if agents is not None else None
+        if agents is None or node is None:
+            raise Refused(
+                f"No agent of host {name} was heard, so nobody can report it: look at it there "
+                "(`systemctl status compute-agent`)."
+            )
+        if namespace.dry_run:
+            print(f"agent {node['service']} would be asked for a pass of {name}")
+            return Exit.WOULD_CHANGE
+        status = agents.ask(node["service"], "report_now", node=node["name"], wait=True)
+    if namespace.json:
+        print(json.dumps(status, indent=2))
+        return Exit.DONE
+    for reported in status["nodes"]:
+        last = reported["last_pass"]
+        print(
+            f"{reported['name']}: {last['outcome']}, {last['changes']} change(s)"
+            if last
+            else f"{reported['name']}: no pass yet"
+        )
+    return Exit.DONE
+
+
+def _placement(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> PlacementApi:
+    from compute_agent.placement.api import PlacementApi
+    from compute_agent.placement.connection import Connection
+
+    use = conf.compute_agent.use_placement_extensions == "auto"
+    api = PlacementApi(Connection(transport(namespace, conf), use_extensions=use))
+    api.connection.versions()
+    return api
+
+
+@contextmanager
+def _agents(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
+    """Yield the agents on the bus; None where there is no bus, which stderr says."""
+    if not conf.transport_url:
+        print(
+            "No message bus is configured ([DEFAULT]transport_url), so whether agents run is not "
+            "known.",
+            file=sys.stderr,
+        )
+        yield None
+        return
+    from compute_agent.drift.instances.agents import AgentsOnBus
+
+    agents = AgentsOnBus(conf)
+    try:
+        yield agents
+    finally:
+        agents.close()
+
+
+def _document(host: FleetHost) -> dict[str, object]:
+    document = asdict(host)
+    document["amounts"] = {
+        resource_class: {"used": used, "capacity": capacity}
+        for resource_class, (used, capacity) in host.amounts.items()
+    }
+    return document
+
+
+def _table(hosts: Sequence[FleetHost], resource_class: str | None) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for heading in ("host", "agent", "enabled", "providers", "used/capacity", "trouble"):
+        table.add_column(heading, overflow="fold")
+    for host in hosts:
+        amounts = {
+            name: amount for name, amount in host.amounts.items() if resource_class in (None, name)
+        }
+        table.add_row(
+            host.name,
+            host.agent,
+            "yes" if host.is_enabled else f"no: {host.reason}" if host.reason else "no",
+            str(host.providers),
+            "  ".join(f"{name} {used}/{capacity}" for name, (used, capacity) in amounts.items()),
+            "; ".join(host.trouble),
+        )
+    return table
+
+
+def _summary(host: FleetHost) -> str:
+    enabled = "enabled" if host.is_enabled else "disabled"
+    reason = f" ({host.reason})" if host.reason else ""
+    lines = [f"agent {host.agent}, {enabled}{reason}"]
+    lines += [f"  {sentence}" for sentence in host.trouble]
+    return "\n".join(lines)
+
+
+def _consumer_table(
+    consumers: Mapping[str, Mapping[str, Mapping[str, int]]], tree: Sequence[ProviderLines]
+) -> Table | str:
+    from rich.table import Table
+
+    if not consumers:
+        return "nobody holds anything of it"
+    names = {provider.uuid: provider.name for provider in tree}
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for heading in ("consumer", "holds"):
+        table.add_column(heading, overflow="fold")
+    for consumer, held in sorted(consumers.items()):
+        parts = [
+            ", ".join(f"{amount} {name}" for name, amount in sorted(resources.items()))
+            + f" of {names[provider]}"
+            for provider, resources in held.items()
+        ]
+        table.add_row(consumer, "; ".join(parts))
+    return table
+
+
+def _print(content: object) -> None:
+    from rich.console import Console
+
+    # a pipe has no width: lines are not broken for it
+    Console(highlight=False, width=None if sys.stdout.isatty() else 4000).print(content)
+
+
+def _share(host: FleetHost) -> float:
+    """Return the largest used part of a class of the host."""
+    return max((used / capacity for used, capacity in host.amounts.values() if capacity), default=0)

@@ -1,0 +1,188 @@
+"""Hosts of a fleet, as placement and the announcements of agents show them together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from compute_agent.drift.wording import counted
+from compute_agent.manage.hosts import Refused
+from compute_agent.manage.tree_reading import ProviderLines, read_tree
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
+from compute_agent.tracker.decisions import EventKind
+from compute_agent.virt.layout.application import UNHEALTHY
+
+if TYPE_CHECKING:
+    from compute_agent.placement.api import PlacementApi
+
+UP: Final = "up"
+SILENT: Final = "silent"
+UNKNOWN: Final = "unknown"
+"""The agent was not asked, since there is no message bus."""
+
+_READ_AT_ONCE: Final = 8
+
+Announced = Mapping[str, Any]
+"""What an agent announces of one of its nodes, with the name of its service as ``service``."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetHost:
+    """One host.
+
+    :ivar agent: ``up``, ``silent`` or ``unknown``.
+    :ivar service: the name under which its agent is called on the bus; None unless it is up.
+    :ivar reason: why it is disabled, as far as the agent knows.
+    :ivar amounts: used amount and capacity by resource class, over all its providers.
+    :ivar trouble: sentences about what is not as it should be.
+    """
+
+    uuid: str
+    name: str
+    agent: str
+    service: str | None
+    is_enabled: bool
+    reason: str
+    providers: int
+    amounts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    trouble: tuple[str, ...] = ()
+
+
+def roots(placement: PlacementApi, name: str | None = None) -> list[tuple[str, str]]:
+    """Return uuid and name of the hosts: the root providers with the trait COMPUTE_NODE.
+
+    :param name: part of the names that are wanted.
+    :raises PlacementError: placement cannot be read.
+    """
+    listed = placement.providers.listed("required=COMPUTE_NODE", "Listing the hosts")
+    found = [
+        (str(provider["uuid"]), str(provider["name"]))
+        for provider in listed
+        if provider["parent_provider_uuid"] is None and (name is None or name in provider["name"])
+    ]
+    return sorted(found, key=lambda root: root[1])
+
+
+def hosts(
+    placement: PlacementApi,
+    roots: Sequence[tuple[str, str]],
+    announced: Mapping[str, Announced] | None,
+    *,
+    progress: Callable[[int, int], None] = lambda _done, _all: None,
+) -> Iterator[FleetHost]:
+    """Iterate over descriptions of hosts, in the order of their roots.
+
+    :param roots: uuid and name of each.
+    :param announced: what agents announce, by uuid of the root; None when nobody listens.
+    :param progress: called with how many hosts were read, and how many there are.
+    :raises PlacementError: placement cannot be read.
+    """
+    with ThreadPoolExecutor(_READ_AT_ONCE, "hosts") as pool:
+        trees = pool.map(lambda root: read_tree(placement.connection, root[0]), roots)
+        for done, tree in enumerate(trees, 1):
+            progress(done, len(roots))
+            # a host that was deleted in between has no providers
+            if tree:
+                yield described(tree, announced)
+
+
+def consumers(
+    placement: PlacementApi, tree: Sequence[ProviderLines]
+) -> dict[str, dict[str, dict[str, int]]]:
+    """Return who holds what of a tree: consumer, provider, amounts by resource class."""
+    held: dict[str, dict[str, dict[str, int]]] = {}
+    for provider in tree:
+        if any(line.used for line in provider.inventories.values()):
+            taken = placement.providers.allocations(provider.uuid, provider.name)
+            for consumer, record in taken.items():
+                held.setdefault(consumer, {})[provider.uuid] = dict(record["resources"])
+    return held
+
+
+def described(
+    tree: Sequence[ProviderLines], announced: Mapping[str, Announced] | None
+) -> FleetHost:
+    """Describe the host of one tree, whose root comes first."""
+    root = tree[0]
+    node = None if announced is None else announced.get(root.uuid)
+    return FleetHost(
+        uuid=root.uuid,
+        name=root.name,
+        agent=UNKNOWN if announced is None else SILENT if node is None else UP,
+        service=None if node is None else str(node["service"]),
+        is_enabled=COMPUTE_STATUS_DISABLED not in root.traits,
+        reason=str((node or {}).get("disabled_reason") or ""),
+        providers=len(tree),
+        amounts=_amounts(tree),
+        trouble=tuple(_trouble(tree, node)),
+    )
+
+
+def root_of(placement: PlacementApi, name: str) -> tuple[str, str]:
+    """Return uuid and name of the root provider with this name or uuid.
+
+    :raises Refused: there is none, or it is no root.
+    """
+    found = placement.providers.by_name(name) or placement.providers.get(name)
+    if found is None:
+        raise Refused(
+            f"Placement has no resource provider {name!r}; `compute-manage host list` shows the "
+            "hosts that it has. Nothing was changed."
+        )
+    if found["parent_provider_uuid"] is not None:
+        raise Refused(
+            f"The resource provider {name!r} is not a host: it has the parent "
+            f"{found['parent_provider_uuid']}. Nothing was changed."
+        )
+    return str(found["uuid"]), str(found["name"])
+
+
+def mark(placement: PlacementApi, uuid: str, name: str, *, is_enabled: bool) -> bool:
+    """Enable or disable a host in placement alone; return whether that changed anything.
+
+    An agent that comes back sets the trait again as its own state says.
+
+    :raises PlacementError: placement refused.
+    """
+    held = placement.providers.traits(uuid, name)
+    wanted = held.content - {COMPUTE_STATUS_DISABLED}
+    if not is_enabled:
+        wanted |= {COMPUTE_STATUS_DISABLED}
+    if wanted == held.content:
+        return False
+    placement.providers.put_traits(uuid, name, held.generation, wanted)
+    return True
+
+
+def _amounts(tree: Sequence[ProviderLines]) -> dict[str, tuple[int, int]]:
+    sums: dict[str, tuple[int, int]] = {}
+    for provider in tree:
+        for resource_class, line in provider.inventories.items():
+            used, capacity = sums.get(resource_class, (0, 0))
+            sums[resource_class] = used + line.used, capacity + line.capacity
+    return dict(sorted(sums.items()))
+
+
+def _trouble(tree: Sequence[ProviderLines], node: Announced | None) -> Iterator[str]:
+    broken = [provider.name for provider in tree if UNHEALTHY in provider.traits]
+    if broken:
+        yield f"{counted(len(broken), 'broken device')}: {', '.join(broken)}"
+    over = [
+        f"{resource_class} of {provider.name} by {-line.free}"
+        for provider in tree
+        for resource_class, line in provider.inventories.items()
+        if line.free < 0
+    ]
+    if over:
+        yield f"over capacity: {', '.join(over)}"
+    if node is None:
+        return
+    if node.get("reshape_pending"):
+        yield "a reshape is pending: restart its agent"
+    last = node.get("last_pass")
+    if last and last["outcome"] != EventKind.COMPLETED.value:
+        yield f"the last pass of its agent: {last['outcome']}"
+    if failures := int(node.get("build_failures") or 0):
+        yield counted(failures, "failed build")

@@ -1,0 +1,151 @@
+"""`compute-manage host` with real agents on a real RabbitMQ, and a host whose agent is away."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent.cmd.manage import main as manage
+from tests.fixtures.rabbitmq import RabbitMq
+from tests.functional.agent.processes import (
+    AgentProcess,
+    PlacementProcess,
+    claim,
+    running,
+)
+
+
+class Operator:
+    """Runs `compute-manage host ...` in this process."""
+
+    def __init__(self, directory: Path, url: str, bus: str, capture: pytest.CaptureFixture[str]):
+        self._config = directory / "manage.conf"
+        self._config.write_text(
+            f"[DEFAULT]\ntransport_url = {bus}\nreport_interval = 1\nstate_path = {directory}\n"
+            f"[placement]\nauth_type = noauth\nendpoint_override = {url}\n"
+        )
+        self._capture = capture
+
+    def run(self, command: str, *arguments: str, status: int = 0) -> str:
+        self._capture.readouterr()
+        argv = ["host", command, f"--config-file={self._config}", *arguments]
+        assert manage.main(argv) == status
+        out, err = self._capture.readouterr()
+        return out if status == 0 else err
+
+    def json(self, command: str, *arguments: str) -> Any:
+        return json.loads(self.run(command, "--json", *arguments))
+
+
+@pytest.fixture(scope="module")
+def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
+    server = PlacementProcess(tmp_path_factory.mktemp("placement"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def silent(placement: PlacementProcess) -> str:
+    """A host whose agent is away; its uuid."""
+    made = str(uuid.uuid4())
+    path = f"/resource_providers/{made}"
+    for method, where, body in (
+        ("POST", "/resource_providers", {"name": "silent", "uuid": made}),
+        ("PUT", f"{path}/inventories", {"inventories": {"VCPU": {"total": 4}}}),
+        ("PUT", f"{path}/traits", {"traits": ["COMPUTE_NODE"]}),
+    ):
+        generation = 1 if "traits" in where else 0
+        if method == "PUT":
+            body |= {"resource_provider_generation": generation}
+        assert placement.request(method, where, json=body).ok
+    return made
+
+
+@pytest.fixture(scope="module")
+def agent(
+    tmp_path_factory: pytest.TempPathFactory, placement: PlacementProcess, rabbitmq: RabbitMq
+) -> Iterator[AgentProcess]:
+    """An agent whose name on the bus is not that of its node."""
+    made = AgentProcess(
+        tmp_path_factory.mktemp("agent"),
+        placement.url,
+        DEFAULT={"transport_url": rabbitmq.url, "host": "service1", "report_interval": 1},
+    )
+    made.script(nodes=["node1"])
+    with running(made):
+        yield made
+
+
+@pytest.fixture
+def operator(
+    tmp_path: Path,
+    placement: PlacementProcess,
+    rabbitmq: RabbitMq,
+    agent: AgentProcess,
+    silent: str,
+    capsys: pytest.CaptureFixture[str],
+) -> Operator:
+    del agent, silent
+    return Operator(tmp_path, placement.url, rabbitmq.url, capsys)
+
+
+def test_hosts_are_listed_with_their_agents_and_what_is_used(
+    operator: Operator, placement: PlacementProcess
+) -> None:
+    root = placement.tree("node1")["node1"]["uuid"]
+    consumer = claim(placement, root, {"VCPU": 1})
+    listed = {host["name"]: host for host in operator.json("list")}
+    assert {name: host["agent"] for name, host in listed.items()} == {
+        "node1": "up",
+        "silent": "silent",
+    }
+    assert listed["node1"]["service"] == "service1"
+    assert listed["node1"]["amounts"]["VCPU"]["used"] == 1
+    assert listed["silent"]["amounts"]["VCPU"] == {"used": 0, "capacity": 4}
+    shown = operator.run("list", "--class", "VCPU", "--sort", "used").splitlines()
+    assert [line.split()[0] for line in shown] == ["host", "node1", "silent"]
+    assert "MEMORY_MB" not in "".join(shown)
+    assert operator.json("list", "sil") == [listed["silent"]]
+    host = operator.json("show", "node1")
+    assert host["consumers"] == {consumer: {root: {"VCPU": 1}}}
+    assert consumer in operator.run("show", root)
+
+
+def test_a_host_is_disabled_by_its_agent_where_that_is_heard(
+    operator: Operator, agent: AgentProcess
+) -> None:
+    assert "by its agent service1" in operator.run("disable", "node1", "--reason", "fan")
+    (host,) = operator.json("list", "node1")
+    assert (host["is_enabled"], host["reason"]) == (False, "fan")
+    assert "disabled: fan" in agent.run("status").stdout
+    operator.run("enable", "node1")
+    assert operator.json("list", "node1")[0]["is_enabled"]
+
+
+def test_a_host_whose_agent_is_away_is_disabled_in_placement(
+    operator: Operator, placement: PlacementProcess, silent: str
+) -> None:
+    def traits() -> set[str]:
+        return set(placement.get(f"/resource_providers/{silent}/traits")["traits"])
+
+    operator.run("disable", "silent", "--dry-run", status=6)
+    assert traits() == {"COMPUTE_NODE"}
+    for _ in range(2):
+        assert "no agent of it was heard" in operator.run("disable", "silent")
+        assert traits() == {"COMPUTE_NODE", "COMPUTE_STATUS_DISABLED"}
+    operator.run("enable", silent)
+    assert traits() == {"COMPUTE_NODE"}
+
+
+def test_an_agent_reports_when_it_is_asked_and_one_that_is_away_cannot(
+    operator: Operator,
+) -> None:
+    assert "node1: the pass completed" in operator.run("report", "node1")
+    assert "No agent of host silent was heard" in operator.run("report", "silent", status=3)
+    assert "no resource provider 'nobody'" in operator.run("show", "nobody", status=3)
