@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
@@ -266,14 +266,14 @@ class Store:
             self._prune_when_due(written.change_id)
         return result
 
-    def _record_again(self, touched: Mapping[int, int]) -> None:
+    def _record_again(self, touched: Collection[tuple[int, int]]) -> None:
         """Make sure that readers see what a long transaction changed.
 
         They may have given up the ids of its change records before it committed.
         """
         LOG.warning(
-            "A write to %d trees took more than %.0f s; its change records are written again, so "
-            "that searches see it.",
+            "A write with %d change records took more than %.0f s; they are written again, so that "
+            "searches see it.",
             len(touched),
             RECORDED_AGAIN_AFTER,
         )

@@ -196,8 +196,8 @@ resource_provider_aggregates = Table(
     Index("resource_provider_aggregates_aggregate_id_idx", "aggregate_id"),
 )
 
-# Change records: one row per write transaction and tree touched. AUTOINCREMENT on SQLite, so that
-# the id of a pruned row is never used again.
+# Change records: one row per write transaction, tree touched and kind. AUTOINCREMENT on SQLite, so
+# that the id of a pruned row is never used again. The uuid is set where a write ends the tree.
 changes = Table(
     "changes",
     metadata,
@@ -206,5 +206,6 @@ changes = Table(
     Column("root_provider_id", Integer, nullable=False),
     Column("kind", SmallInteger, nullable=False),
     Column("write_id", BigInteger, nullable=False),
+    Column("root_provider_uuid", String(36)),
     sqlite_autoincrement=True,
 )

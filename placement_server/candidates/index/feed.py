@@ -6,7 +6,7 @@ and the trees that they name, as they are in that same view. So a search sees ev
 committed before it was asked for, on whichever worker, and never half a transaction.
 
 Ids of records are assigned before transactions commit, so a lower one may appear after a higher one
-(:mod:`~placement_server.candidates.index.feed_cursor`). Missing ids are asked for again each time
+(:mod:`~placement_server.store.changes.cursor`). Missing ids are asked for again each time
 until they appear, or have been missing for
 :data:`~placement_server.store.changes.changes.AWAITED_FOR`; writers ensure that nothing they
 acknowledged is overlooked then. Old records are pruned from the low end, so when the record
@@ -20,9 +20,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from placement_server.candidates.index.feed_cursor import Position
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.store.changes import changes, snapshot
+from placement_server.store.changes.cursor import Position
 from placement_server.store.changes.snapshot import ChangeRow, NameRows, TreeRows
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
@@ -31,6 +31,7 @@ from placement_server.store.transactions.transaction import (
     NO_ROOT,
     STRUCTURE,
     USAGE,
+    VOID,
     ReadTransaction,
 )
 
@@ -172,10 +173,10 @@ class Feed:
         if len(rows) >= _READ_AT_ONCE or position.is_lost_in(rows):
             return None
         rows = position.new_in(rows)
-        if any(row.kind != USAGE for row in rows):
+        if any(row.kind not in (USAGE, VOID) for row in rows):
             return None
         trees: dict[int, TreeRows | None] = {}
-        for root_id in {row.root_id for row in rows}:
+        for root_id in {row.root_id for row in rows if row.kind == USAGE}:
             tree, used_now = writer.tree(root_id), used.get(root_id, {})
             if tree is None or _inventory_keys(tree) != used_now.keys():
                 return None

@@ -83,11 +83,8 @@ def apply(
     replace_holdings(tx, seen, requested)
 
     # From here to the commit no other transaction claims from the providers concerned.
-    ids = {
-        *new_records,
-        *(new.provider_id for new in requested),
-        *(key[0] for key in given_back),
-    }
+    allocated = {*(new.provider_id for new in requested), *(key[0] for key in given_back)}
+    ids = new_records.keys() | allocated
     stock = inventory_rows.hold_many(tx, ids)
     rows = tx.execute_among(_BY_ID, "ids", ids)
     providers = {row[0]: provider_of(row) for row in rows}
@@ -136,9 +133,8 @@ def apply(
             if key not in stock and key[1] not in new_records.get(key[0], ())
         ],
     )
-    listed_roots = {provider.root_id for provider in listed.values()}
-    tx.touch(listed_roots, STRUCTURE)
-    tx.touch({provider.root_id for provider in providers.values()} - listed_roots, USAGE)
+    tx.touch({provider.root_id for provider in listed.values()}, STRUCTURE)
+    tx.touch({provider.root_id for key, provider in providers.items() if key in allocated}, USAGE)
 
 
 def _listed(tx: WriteTransaction, inventories: NewInventories) -> dict[str, Provider]:

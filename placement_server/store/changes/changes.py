@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final
 
@@ -14,10 +14,11 @@ from placement_server.store.transactions.transaction import (
     NAMES,
     STRUCTURE,
     USAGE,
+    VOID,
     WriteTransaction,
 )
 
-__all__ = ["NAMES", "STRUCTURE", "USAGE", "prune", "record"]
+__all__ = ["NAMES", "STRUCTURE", "USAGE", "VOID", "prune", "record"]
 
 KEPT_ROWS: Final = 20_000
 KEPT_FOR: Final = timedelta(minutes=10)
@@ -25,9 +26,9 @@ AWAITED_FOR: Final = timedelta(minutes=1)
 """Time for which readers ask for an id that is missing."""
 
 
-def record(tx: WriteTransaction, touched: Mapping[int, int]) -> None:
-    """Record changes that another transaction made: kinds by root id."""
-    for root_id, kind in touched.items():
+def record(tx: WriteTransaction, touched: Iterable[tuple[int, int]]) -> None:
+    """Record changes that another transaction made: pairs of root id and kind."""
+    for root_id, kind in touched:
         tx.touch([root_id], kind)
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import Dialect
 from placement_server.store.dialects.batches import (
     CHUNK,
     Batches,
+    ChangeRecord,
     Insertion,
     InventoryChange,
     NewInventory,
@@ -26,6 +27,7 @@ from placement_server.store.dialects.sqlite import SqliteBatches
 __all__ = [
     "CHUNK",
     "Batches",
+    "ChangeRecord",
     "Insertion",
     "InventoryChange",
     "NewInventory",

@@ -100,6 +100,15 @@ class Rise(NamedTuple):
     """Whether its generation rises."""
 
 
+class ChangeRecord(NamedTuple):
+    """A change record to append."""
+
+    root_id: int
+    kind: int
+    root_uuid: str | None = None
+    """The uuid of the root, where this write ends the tree; nothing else may name it later."""
+
+
 class Settled(NamedTuple):
     """Numbers of inventories changed and providers found, and the id of a change record, if any."""
 
@@ -118,6 +127,8 @@ class Batches(ABC):
     """The placeholder of a parameter."""
     moment: ClassVar[str] = "%s"
     """The placeholder of a time, which :func:`stamp` writes."""
+    unless_there: ClassVar[str] = "OR IGNORE"
+    """What makes INSERT leave out rows with keys that are there."""
     few: ClassVar[str] = "IN ({})"
     """A condition behind a column, true if it is among the few results of a subquery."""
 
@@ -168,21 +179,41 @@ class Batches(ABC):
             )
 
     def append_changes(
-        self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime
+        self, connection: Connection, rows: Sequence[ChangeRecord], write_id: int, now: datetime
     ) -> int:
-        """Insert change records of pairs (root id, kind), and return the id of one of them."""
-        values = ", ".join(f"('{stamp(now)}', {root}, {kind}, {write_id})" for root, kind in rows)
+        """Insert change records, and return the id of one of them."""
+        values = ", ".join(
+            f"('{stamp(now)}', {row.root_id}, {row.kind}, {write_id}, "
+            f"{self.mark if row.root_uuid else 'NULL'})"
+            for row in rows
+        )
         cursor = connection.exec_driver_sql(
-            f"INSERT INTO changes (created_at, root_provider_id, kind, write_id) VALUES {values}"
+            "INSERT INTO changes (created_at, root_provider_id, kind, write_id, "
+            f"root_provider_uuid) VALUES {values}",
+            tuple(row.root_uuid for row in rows if row.root_uuid),
         )
         return int(cursor.lastrowid)
+
+    def void_changes(
+        self, connection: Connection, ids: Sequence[int], write_id: int, now: datetime
+    ) -> None:
+        """Insert VOID change records with these ids, where there is no record with the id.
+
+        It waits only a moment for the transaction that holds an id; then the database reports that
+        a lock was not free in time.
+        """
+        values = ", ".join(f"({number}, '{stamp(now)}', 0, 3, {write_id})" for number in ids)
+        connection.exec_driver_sql(
+            f"INSERT {self.unless_there} INTO changes "
+            f"(id, created_at, root_provider_id, kind, write_id) VALUES {values}"
+        )
 
     def settle(
         self,
         connection: Connection,
         changes: Sequence[InventoryChange],
         rises: Sequence[Rise],
-        records: Sequence[tuple[int, int]],
+        records: Sequence[ChangeRecord],
         write_id: int,
         now: datetime,
     ) -> Settled:

@@ -40,6 +40,7 @@ class MysqlBatches(Batches):
     """Locks are taken in the order in which a statement walks the index it is forced to use."""
 
     family = "mysql"
+    unless_there = "IGNORE"
     in_key_order = ("FORCE INDEX (PRIMARY)", "ORDER BY id")
 
     def among(self, values: Sequence[Value]) -> tuple[str, tuple[object, ...]]:
@@ -61,6 +62,17 @@ class MysqlBatches(Batches):
                 connection.exec_driver_sql(
                     f"INSERT INTO {table} (created_at, updated_at, {names}) VALUES {values}"
                 )
+
+    def void_changes(
+        self, connection: Connection, ids: Sequence[int], write_id: int, now: datetime
+    ) -> None:
+        patience = connection.exec_driver_sql("SELECT @@innodb_lock_wait_timeout").scalar_one()
+        connection.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 1")
+        try:
+            super().void_changes(connection, ids, write_id, now)
+        finally:
+            if not connection.invalidated:
+                connection.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = {patience}")
 
     def change_inventories(self, connection: Connection, changes: Sequence[InventoryChange]) -> int:
         if not changes:

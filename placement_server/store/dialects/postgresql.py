@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from placement_server.store.dialects.batches import (
     Batches,
+    ChangeRecord,
     Insertion,
     InventoryChange,
     Rise,
@@ -25,8 +26,8 @@ from placement_server.store.dialects.batches import (
 _LISTED: Final = 8
 
 _APPEND: Final = (
-    "INSERT INTO changes (created_at, write_id, root_provider_id, kind) "
-    "SELECT %s::timestamp, %s::bigint, * FROM "
+    "INSERT INTO changes (created_at, write_id, {columns}) "
+    "SELECT %s::timestamp, %s::bigint, * FROM {records}"
 )
 _CHANGE_ONE: Final = (
     "UPDATE inventories SET used = used + %s WHERE id = %s "
@@ -62,15 +63,12 @@ _RAISE: Final = (
 )
 # Likewise a change record gets its id when all locks are held: a follower of the feed waits for a
 # missing id no longer than a commit may take.
-_RECORD: Final = (
-    "noted AS (" + _APPEND + "{records} WHERE (SELECT count(*) FROM raised) = %s RETURNING id)"
-)
+_RECORD: Final = "noted AS (" + _APPEND + " WHERE (SELECT count(*) FROM raised) = %s RETURNING id)"
 _SETTLED: Final = (
     "SELECT (SELECT max(id) FROM noted), (SELECT count(*) FROM applied), "
     "(SELECT count(*) FROM raised)"
 )
 _RISE_KINDS: Final = ("int", "int", "boolean")
-_RECORD_KINDS: Final = ("int", "smallint")
 _CHANGE_KINDS: Final = ("int", "bigint", "int", "int", "int")
 
 
@@ -121,28 +119,40 @@ class PostgresqlBatches(Batches):
         return int(connection.exec_driver_sql(head + change, parameters).rowcount)
 
     def append_changes(
-        self, connection: Connection, rows: Sequence[tuple[int, int]], write_id: int, now: datetime
+        self, connection: Connection, rows: Sequence[ChangeRecord], write_id: int, now: datetime
     ) -> int:
-        source, values = _rows(_RECORD_KINDS, rows)
+        columns, source, values = _record_rows(rows)
         cursor = connection.exec_driver_sql(
-            f"{_APPEND}{source} RETURNING id", (now, write_id, *values)
+            _APPEND.format(columns=columns, records=source) + " RETURNING id",
+            (now, write_id, *values),
         )
         return int(cursor.all()[0][0])
+
+    def void_changes(
+        self, connection: Connection, ids: Sequence[int], write_id: int, now: datetime
+    ) -> None:
+        connection.exec_driver_sql("SET LOCAL lock_timeout = '1s'")
+        connection.exec_driver_sql(
+            "INSERT INTO changes (id, created_at, root_provider_id, kind, write_id) "
+            "SELECT unnest(%s::bigint[]), %s::timestamp, 0, 3, %s::bigint ON CONFLICT DO NOTHING",
+            (list(ids), now, write_id),
+        )
 
     def settle(
         self,
         connection: Connection,
         changes: Sequence[InventoryChange],
         rises: Sequence[Rise],
-        records: Sequence[tuple[int, int]],
+        records: Sequence[ChangeRecord],
         write_id: int,
         now: datetime,
     ) -> Settled:
         applying, change_values = _applying(changes)
         raising, raise_values = _raising(rises, len(changes), now)
-        source, record_values = _rows(_RECORD_KINDS, records)
+        columns, source, record_values = _record_rows(records)
+        recording = _RECORD.format(columns=columns, records=source)
         cursor = connection.exec_driver_sql(
-            f"WITH {applying}, {raising}, {_RECORD.format(records=source)} {_SETTLED}",
+            f"WITH {applying}, {raising}, {recording} {_SETTLED}",
             (*change_values, *raise_values, now, write_id, *record_values, len(rises)),
         )
         change_id, applied, found = cursor.one()
@@ -160,6 +170,18 @@ def _rows(
     row = f"({', '.join(f'%s::{kind}' for kind in kinds)})"
     parameters = tuple(value for values in rows for value in values)
     return f"(VALUES {', '.join([row] * len(rows))}) AS new_rows", parameters
+
+
+def _record_rows(records: Sequence[ChangeRecord]) -> tuple[str, str, tuple[object, ...]]:
+    """Return the columns of change records, a FROM item with them, and its parameters.
+
+    Claims end no tree, and do not send a column that is always empty.
+    """
+    if any(record.root_uuid for record in records):
+        source, values = _rows(("int", "smallint", "text"), records)
+        return "root_provider_id, kind, root_provider_uuid", source, values
+    source, values = _rows(("int", "smallint"), [record[:2] for record in records])
+    return "root_provider_id, kind", source, values
 
 
 def _change(changes: Sequence[InventoryChange]) -> tuple[str, str, tuple[object, ...]]:

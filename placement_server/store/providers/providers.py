@@ -247,6 +247,8 @@ def _move(
         )
     )
     tx.touch([provider.root_id, new_root_id], STRUCTURE)
+    if provider.id == provider.root_id != new_root_id:
+        tx.end_tree(provider.id, provider.uuid)
     return new_parent_id
 
 
@@ -287,3 +289,5 @@ def delete(tx: WriteTransaction, uuid: str) -> None:
         )
     tx.execute(sa.delete(resource_providers).where(_C.id == provider.id))
     tx.touch([provider.root_id], STRUCTURE)
+    if provider.id == provider.root_id:
+        tx.end_tree(provider.id, provider.uuid)

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Executable, Row
 
-from placement_server.store.dialects import InventoryChange, Rise, Settled, batches_of, chunks
+from placement_server.store.dialects import (
+    ChangeRecord,
+    InventoryChange,
+    Rise,
+    Settled,
+    batches_of,
+    chunks,
+)
 from placement_server.store.transactions.known_owners import KnownOwners
 
-# Kinds of change records. A lower number includes the higher ones: a reader that sees STRUCTURE
-# reads the whole tree again.
+# Kinds of change records. A reader that sees STRUCTURE reads the whole tree again.
 STRUCTURE: Final = 0
 USAGE: Final = 1
 NAMES: Final = 2
+# Not the record of a write: it holds an id that no write used (see changes.history).
+VOID: Final = 3
 
-# The root id of NAMES records, which belong to no tree.
+# The root id of records that belong to no tree: NAMES and VOID.
 NO_ROOT: Final = 0
 
 _Value = TypeVar("_Value", int, str)
@@ -66,29 +74,44 @@ class WriteTransaction(ReadTransaction):
         seconds because MySQL would round the rest.
     """
 
-    __slots__ = ("_touched", "change_id", "known_owners", "now", "write_id")
+    __slots__ = ("_ended", "_touched", "change_id", "known_owners", "now", "write_id")
 
     def __init__(self, connection: Connection, known_owners: KnownOwners) -> None:
         super().__init__(connection)
         self.known_owners = known_owners
         self.now = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
-        self._touched: dict[int, int] = {}
+        self._touched: set[tuple[int, int]] = set()
+        self._ended: dict[int, str] = {}
         self.write_id = secrets.randbits(63)
         self.change_id: int | None = None
 
     def touch(self, root_ids: Iterable[int], kind: int) -> None:
         """Record that the trees with these roots changed; ``kind`` is STRUCTURE or USAGE."""
-        for root_id in root_ids:
-            self._touched[root_id] = min(kind, self._touched.get(root_id, kind))
+        self._touched.update((root_id, kind) for root_id in root_ids)
+
+    def end_tree(self, root_id: int, uuid: str) -> None:
+        """Record that a provider is no root any more: it was deleted, or moved below another one.
+
+        Its change records need the uuid from here on, because nothing else may lead from the root
+        id to it.
+        """
+        self.touch([root_id], STRUCTURE)
+        self._ended[root_id] = uuid
 
     def touch_names(self) -> None:
         """Record that resource classes or traits were created, renamed or deleted."""
-        self._touched[NO_ROOT] = NAMES
+        self._touched.add((NO_ROOT, NAMES))
 
     @property
-    def touched(self) -> Mapping[int, int]:
-        """The kinds of the changes so far, by root id."""
+    def touched(self) -> Collection[tuple[int, int]]:
+        """The changes so far: pairs of root id and kind."""
         return self._touched
+
+    def _records(self) -> list[ChangeRecord]:
+        return [
+            ChangeRecord(root_id, kind, self._ended.get(root_id) if kind == STRUCTURE else None)
+            for root_id, kind in sorted(self._touched)
+        ]
 
     @staticmethod
     def new_id(inserted: AnyResult) -> int:
@@ -105,7 +128,7 @@ class WriteTransaction(ReadTransaction):
         """
         self.touch((rise.root_id for rise in rises), USAGE)
         settled = self.batches.settle(
-            self.connection, changes, rises, sorted(self._touched.items()), self.write_id, self.now
+            self.connection, changes, rises, self._records(), self.write_id, self.now
         )
         self.change_id = settled.change_id
         return settled
@@ -114,7 +137,7 @@ class WriteTransaction(ReadTransaction):
         """Write the change records, unless that is done. It is the last statement."""
         if self._touched and self.change_id is None:
             self.change_id = self.batches.append_changes(
-                self.connection, sorted(self._touched.items()), self.write_id, self.now
+                self.connection, self._records(), self.write_id, self.now
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement_server.candidates.index.feed_cursor import Position
+from placement_server.store.changes.cursor import Position
 from placement_server.store.changes.snapshot import ChangeRow
 
 SECONDS = 60.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement_server.candidates.index.feed_cursor import Gap, Position
+from placement_server.store.changes.cursor import Gap, Position
 from placement_server.store.changes.snapshot import ChangeRow
 
 

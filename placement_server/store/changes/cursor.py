@@ -39,6 +39,11 @@ class Position:
     last: int = 0
     gaps: tuple[Gap, ...] = ()
 
+    @property
+    def settled(self) -> int:
+        """The highest id below which none is awaited."""
+        return self.gaps[0].start - 1 if self.gaps else self.last
+
     def missing(self, most: int) -> list[int] | None:
         """Return the ids in the gaps one by one, None when there are more than ``most``."""
         if sum(gap.stop - gap.start for gap in self.gaps) > most:
