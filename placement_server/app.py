@@ -12,6 +12,7 @@ from placement_server.api.services import Services
 from placement_server.candidates.bounds.heavy import HeavySearches
 from placement_server.candidates.bounds.memory import MIB, SearchMemory
 from placement_server.candidates.service import CandidateService
+from placement_server.feed.service import ChangeFeed
 from placement_server.middleware import authentication, operations, profiling, tracing
 from placement_server.middleware.observation import Observation
 from placement_server.middleware.request_id import RequestId
@@ -54,6 +55,7 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
             memory=SearchMemory(own.search_memory * MIB, own.worker_search_memory * MIB),
             heavy=HeavySearches(own.heavy_searches, own.heavy_search_seconds),
         ),
+        changes=ChangeFeed(store, max_watchers=own.max_watchers),
         enforcer=Enforcer(conf),
         incomplete_project_id=options.incomplete_consumer_project_id,
         incomplete_user_id=options.incomplete_consumer_user_id,

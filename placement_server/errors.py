@@ -15,6 +15,7 @@ would act differently. Everything else has UNDEFINED.
     ├── NotAcceptable           406
     │   └── UnacceptableMicroversion
     ├── Conflict                409
+    ├── Gone                    410
     ├── PreconditionFailed      412
     ├── UnsupportedMediaType    415
     ├── PreconditionRequired    428
@@ -35,6 +36,7 @@ CONCURRENT_UPDATE: Final = "placement.concurrent_update"
 NO_CANDIDATE_LEFT: Final = "placement.no_candidate_left"
 INVENTORY_INUSE: Final = "placement.inventory.inuse"
 DUPLICATE_NAME: Final = "placement.duplicate_name"
+CHANGES_PRUNED: Final = "placement.changes_pruned"
 PROVIDER_INUSE: Final = "placement.resource_provider.inuse"
 PROVIDER_CANNOT_DELETE_PARENT: Final = "placement.resource_provider.cannot_delete_parent"
 PROVIDER_NOT_FOUND: Final = "placement.resource_provider.not_found"
@@ -197,6 +199,13 @@ class PreconditionRequired(ApiError):
 
     def extra_fields(self) -> Mapping[str, Any]:
         return {"moved": self.moved} if self.moved else {}
+
+
+class Gone(ApiError):
+    """410: what a reader of the feed of changes asks for has been deleted."""
+
+    status = 410
+    webob_class = webob.exc.HTTPGone
 
 
 class UnsupportedMediaType(ApiError):

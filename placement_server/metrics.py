@@ -12,6 +12,7 @@ from prometheus_client import (
     REGISTRY,
     CollectorRegistry,
     Counter,
+    Gauge,
     Histogram,
     generate_latest,
     multiprocess,
@@ -47,6 +48,17 @@ CANDIDATES_LOST: Final = Counter(
     "Candidates of claims with alternatives that could not be had: short (too little was free) or "
     "unsuitable (its provider, class or inventory is gone, or does not give out such amounts).",
     ("cause",),
+)
+WATCHERS: Final = Gauge(
+    "placement_changes_watchers",
+    "Requests that wait for changes.",
+    multiprocess_mode="livesum",
+)
+FEED_LAG: Final = Gauge(
+    "placement_changes_lag_seconds",
+    "For how long the feed of changes is held back by a smaller id that may still be committed, "
+    "as of its last reading.",
+    multiprocess_mode="livemax",
 )
 
 

@@ -25,6 +25,7 @@ from placement_server.schemas import (
     usage,
     what_if,
 )
+from placement_server.schemas import changes as changes_schema
 from placement_server.schemas.candidate_explanation import EXPLANATION
 from placement_server.schemas.validation import SchemaByVersion
 
@@ -41,9 +42,11 @@ STATUS_TEXTS: Final = {
     404: "There is no such thing, or not at this microversion.",
     406: "The microversion or the media type asked for is not available.",
     409: "A conflict: a generation moved, a name is taken, something is in use or too little.",
+    410: "Changes behind `after` have been deleted: read everything again.",
     412: "The tree is not the one that the request was made for.",
     415: "The body is not application/json.",
     428: "The request does not name the tree, or a provider's generation, that it was made for.",
+    503: "As many requests wait as may; ask again after Retry-After.",
 }
 
 
@@ -160,6 +163,14 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         query=_EXTENDED,
         result=EXPLANATION,
         extension=Microversion(1, 0),
+    ),
+    ("GET", "/changes"): Operation(
+        "What was written, in order, as it happens",
+        0,
+        (200, 410, 503),
+        query=changes_schema.QUERY,
+        result=changes_schema.CHANGES,
+        extension=Microversion(1, 1),
     ),
     ("POST", "/claims"): Operation(
         "Claim the first of several candidates that fits",

@@ -6,17 +6,21 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote
 
 import webob.acceptparse
 
 from placement_server import errors
-from placement_server.api.services import Services
 from placement_server.microversion import Microversion
 from placement_server.policies.enforcer import Caller
 from placement_server.schemas.validation import InvalidInstance, SchemaByVersion
 from placement_server.store.store import Store
+
+if TYPE_CHECKING:
+    # The HTTP server imports this module before its workers know where they keep metrics.
+    from placement_server.api.services import Services
+    from placement_server.feed.watchers import Wait
 
 _JSON: Final = "application/json"
 _BAD_CHARACTER: Final = re.compile("[\x00\ud800-\udfff]")
@@ -38,6 +42,8 @@ EXTENSIONS_KEY: Final = "placement_server.extensions"
 REQUEST_ID_KEY: Final = "placement_server.request_id"
 #: What lets the server begin another request while this one goes on, where it limits them.
 TURN_KEY: Final = "placement_server.give_turn_back"
+#: What waits for a descriptor on behalf of a client that may go away, where the server can do so.
+WAIT_KEY: Final = "placement_server.wait"
 
 
 @dataclass(slots=True)
@@ -73,6 +79,11 @@ class Request:
         give_back = self.environ.get(TURN_KEY)
         if give_back is not None:
             give_back()
+
+    @property
+    def wait(self) -> Wait | None:
+        """How to wait, as the server does; None where it provides nothing for it."""
+        return self.environ.get(WAIT_KEY)
 
     # The checks, in the order in which most handlers make them.
 

@@ -15,6 +15,7 @@ from placement_server.api import (
     allocation_candidates,
     allocations,
     candidate_explanation,
+    changes,
     claims,
     inventories,
     provider_traits,
@@ -98,6 +99,7 @@ EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
         "/candidate_explanation": {"GET": candidate_explanation.show},
     },
     Microversion(1, 1): {
+        "/changes": {"GET": changes.list_},
         "/claims": {"POST": claims.create},
         "/provider_trees/{uuid}": {"GET": provider_trees.show, "PUT": provider_trees.replace},
         "/what_if": {"POST": what_if.answer},

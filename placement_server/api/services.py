@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placement_server.candidates.service import CandidateService
+from placement_server.feed.service import ChangeFeed
 from placement_server.policies.enforcer import Enforcer
 from placement_server.store.store import Store
 
@@ -20,6 +21,7 @@ class Services:
 
     store: Store
     candidates: CandidateService
+    changes: ChangeFeed
     enforcer: Enforcer
     incomplete_project_id: str
     incomplete_user_id: str

@@ -81,6 +81,18 @@ searches, with a limit of 1,000, need a fraction of the default. With 0 every se
 """,
     ),
     cfg.IntOpt(
+        "max_watchers",
+        default=200,
+        min=1,
+        help="""
+How many requests `GET /changes` with `wait` may wait at a time in one worker process. Others are
+answered with 503 and Retry-After.
+
+Under `placement-server serve` they take none of the threads, but a connection each, of the 1,000
+that a worker has. Under uWSGI, Apache and others each takes a thread: keep it below their number.
+""",
+    ),
+    cfg.IntOpt(
         "max_body_size",
         default=8 * 1024 * 1024,
         min=1024,

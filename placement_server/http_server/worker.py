@@ -24,7 +24,7 @@ from gunicorn.http.message import Request
 from gunicorn.http.parser import RequestParser
 from gunicorn.workers.gthread import ThreadWorker
 
-from placement_server.api.request import TURN_KEY
+from placement_server.api.request import TURN_KEY, WAIT_KEY
 from placement_server.http_server.clients import Deadlines, received
 from placement_server.http_server.refusals import refusal
 
@@ -202,6 +202,15 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         finally:
             self._deadlines.end(conn)
 
+    def _wait(self, descriptor: int, seconds: float) -> None:
+        """Wait until a descriptor is readable, the client is gone, or this worker is to end."""
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        # A client that closed only its own direction is answered at once, like one that is gone.
+        poll.register(self._connection.value.sock.fileno(), select.POLLRDHUP)
+        poll.register(self._ending, select.POLLIN)
+        poll.poll(seconds * 1000)
+
     def _answered(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         with contextlib.ExitStack() as turn:
             if environ["PATH_INFO"] not in self.app.limits.unqueued:
@@ -215,6 +224,7 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
     def _in_turn(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         with received(environ, self.app.limits.max_body_size) as body:
             environ["wsgi.input"] = body
+            environ[WAIT_KEY] = self._wait
             self._deadlines.end(self._connection.value)
             try:
                 answer = self._answered(environ, start_response)

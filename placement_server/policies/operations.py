@@ -42,6 +42,7 @@ ALLOCATIONS_UPDATE: Final = "placement:allocations:update"
 ALLOCATIONS_DELETE: Final = "placement:allocations:delete"
 CLAIM: Final = "placement:claims:create"
 PROVIDER_ALLOCATIONS: Final = "placement:resource_providers:allocations:list"
+CHANGES_LIST: Final = "placement:changes:list"
 CANDIDATES_LIST: Final = "placement:allocation_candidates:list"
 RESHAPE: Final = "placement:reshaper:reshape"
 TREES_SHOW: Final = "placement:provider_trees:show"
@@ -128,6 +129,7 @@ RULES: Final = (
     _rule(
         PROVIDER_ALLOCATIONS, "List the allocations of a provider.", f"GET {PROVIDER}/allocations"
     ),
+    _rule(CHANGES_LIST, "List changes.", "GET /changes"),
     _rule(CANDIDATES_LIST, "List allocation candidates.", "GET /allocation_candidates"),
     _rule(
         RESHAPE,

@@ -227,7 +227,13 @@ def _store(
         added = [(provider_ids[uuid], ids[name]) for uuid, name in links.added]
         structure_rows.link(tx, column, added, links.removed)
     roots = scope.root_ids | ({root_id} if root_id is not None else set())
-    tx.touch(roots, USAGE if changes.is_empty else STRUCTURE)
+    if not changes.is_empty:
+        tx.touch(roots, STRUCTURE)
+    if any(item.changes for item in held):
+        tx.touch(roots, USAGE)
+    for provider in scope.providers.values():
+        if provider.id == provider.root_id != root_id:
+            tx.end_tree(provider.id, provider.uuid)
     return None if root_id is None else tree_rows.read(tx, write.root_uuid)
 
 

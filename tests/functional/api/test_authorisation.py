@@ -56,6 +56,7 @@ OPERATIONS = [
     ("DELETE", "/allocations/x", "placement:allocations:delete"),
     ("GET", f"{RP}/allocations", "placement:resource_providers:allocations:list"),
     ("GET", "/allocation_candidates", "placement:allocation_candidates:list"),
+    ("GET", "/changes?limit=0", "placement:changes:list"),
     ("POST", "/reshaper", "placement:reshaper:reshape"),
     ("POST", "/claims", "placement:claims:create"),
     ("POST", "/what_if", "placement:what_if"),

@@ -1,0 +1,145 @@
+"""The part of the feed of changes that is final: no smaller id can still be committed.
+
+::
+
+    ids      1 2 3 . 5 6 . 8          settled = 3: the transaction with 4 may still commit
+
+A missing id that does not appear within a moment is voided
+(:func:`~placement_server.store.changes.history.void`). A longer range than transactions can hold is
+a leap of the database's counter; it is passed over when the record behind it is a minute old.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from placement_server import metrics
+from placement_server.store.changes import changes, history, snapshot
+from placement_server.store.changes.cursor import Gap, Position
+from placement_server.store.errors import StoreError
+from placement_server.store.store import Store
+from placement_server.store.transactions.transaction import ReadTransaction
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds for which a missing id may appear by itself: most do within the time of a commit.
+GRACE: Final = 0.2
+
+#: Seconds for which a request waits at most for ids below what is committed.
+PATIENCE: Final = 1.0
+
+#: A range of more missing ids is a leap: one request changes at most 10,000 trees.
+LEAP: Final = 100_000
+
+#: Records that are read at once, and the newest ones in which a new process looks for missing ids.
+_BATCH: Final = 20_000
+
+_VOIDED_AT_ONCE: Final = 10_000
+_PAUSE: Final = 0.01
+
+
+class Horizon:
+    """The end of the final records, as one process knows it. Thread safe."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._voiding = threading.Lock()
+        self._position: Position | None = None
+
+    def settle(self) -> Position:
+        """Return how far the feed is final, with all that is committed before this call.
+
+        Less only where a transaction holds a smaller id for longer than :data:`PATIENCE`.
+
+        :raises placement_server.store.errors.StoreUnavailable: the database failed.
+        """
+        until = self._clock() + PATIENCE
+        position = self.advance()
+        newest = position.last
+        while position.settled < newest and self._clock() < until:
+            self._sleep(_PAUSE)
+            position = self.advance()
+        return position
+
+    def advance(self) -> Position:
+        """Read the ids that are new, void those that are overdue, and return how far it is final.
+
+        :raises placement_server.store.errors.StoreUnavailable: the database failed.
+        """
+        with self._lock:
+            position = self._read()
+        overdue = self._overdue(position)
+        if overdue and self._voiding.acquire(blocking=False):
+            try:
+                self._void(overdue)
+            finally:
+                self._voiding.release()
+            with self._lock:
+                position = self._read()
+        metrics.FEED_LAG.set(self._clock() - position.gaps[0].since if position.gaps else 0.0)
+        return position
+
+    def _read(self) -> Position:
+        while True:
+            now = self._clock()
+            known = self._position
+            ids: Sequence[int] = ()
+            if known is not None:
+                ids = self._store.read_single(history.ids_from, known.settled, _BATCH)
+            if known is None or (known.settled and known.settled not in ids[:1]):
+                # nothing is known yet, or it has been pruned
+                self._position = self._without_leaps(self._store.read(_newest, now))
+                return self._position
+            self._position = self._without_leaps(known.after(ids, now, float("inf")))
+            if len(ids) < _BATCH or self._position == known:
+                return self._position
+
+    def _without_leaps(self, position: Position) -> Position:
+        return Position(position.last, tuple(gap for gap in position.gaps if self._awaited(gap)))
+
+    def _awaited(self, gap: Gap) -> bool:
+        if gap.stop - gap.start <= LEAP:
+            return True
+        behind = self._store.read_single(history.written_at, gap.stop)
+        return behind is None or datetime.now(UTC) - behind < changes.AWAITED_FOR
+
+    def _overdue(self, position: Position) -> list[int]:
+        now = self._clock()
+        return [
+            number
+            for gap in position.gaps
+            if now - gap.since >= GRACE and gap.stop - gap.start <= LEAP
+            for number in range(gap.start, gap.stop)
+        ][:_VOIDED_AT_ONCE]
+
+    def _void(self, ids: list[int]) -> None:
+        try:
+            self._store.write(history.void, ids)
+        except history.IdsHeld as held:
+            LOG.debug("Change records from %d on are held back: %s", ids[0], held)
+        except StoreError as error:
+            LOG.warning(
+                "The feed of changes stays at %d until the ids from there on can be voided, which "
+                "is tried again: %s",
+                ids[0] - 1,
+                error,
+            )
+
+
+def _newest(tx: ReadTransaction, now: float) -> Position:
+    ids = snapshot.newest_change_ids(tx, _BATCH)
+    return Position(ids[0] if ids else 0).after(ids[1:], now, float("inf"))

@@ -1,0 +1,112 @@
+"""The feed of changes as the API reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from placement_server.feed.horizon import Horizon
+from placement_server.feed.watchers import Selection, Wait, Watchers
+from placement_server.store.changes import history
+from placement_server.store.changes.cursor import Position
+from placement_server.store.changes.history import Change
+from placement_server.store.errors import StoreUnavailable
+from placement_server.store.store import Store
+from placement_server.store.transactions.transaction import ReadTransaction
+
+
+class ChangesPruned(Exception):
+    """Changes behind an id are gone, or those of the database do not come up to it.
+
+    :ivar oldest: the id of the oldest record.
+    :ivar newest: the id of the newest one.
+    """
+
+    def __init__(self, oldest: int, newest: int) -> None:
+        super().__init__(f"the records are those from {oldest} to {newest}")
+        self.oldest = oldest
+        self.newest = newest
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Some changes, in order.
+
+    :ivar last: the id up to which these are all that were asked for.
+    :ivar oldest: the id of the oldest record that is still there.
+    """
+
+    changes: Sequence[Change]
+    last: int
+    oldest: int
+
+
+class ChangeFeed:
+    """The feed of one process. Thread safe."""
+
+    def __init__(self, store: Store, *, max_watchers: int) -> None:
+        """Open the feed; nothing is read before it is asked.
+
+        :param max_watchers: so many requests wait at a time.
+        """
+        self._store = store
+        self._horizon = Horizon(store)
+        self._watchers = Watchers(store, self._horizon, max_watchers)
+
+    def read(self, after: int | None, selection: Selection) -> Answer:
+        """Return the changes behind an id; none for None, which stands for the newest.
+
+        :raises ChangesPruned: not all of them are there.
+        :raises placement_server.store.errors.StoreUnavailable: the database failed.
+        """
+        return self._store.read(_answer, self._horizon.settle(), after, selection)
+
+    def await_changes(
+        self,
+        after: int | None,
+        selection: Selection,
+        seconds: float,
+        *,
+        begin: Callable[[], None],
+        wait: Wait | None,
+    ) -> Answer:
+        """Return the changes behind an id, once there are some or the time is over.
+
+        :param begin: is called before it waits.
+        :param wait: how to wait; None to do so in this thread.
+        :raises ChangesPruned: not all of them are there.
+        :raises placement_server.feed.watchers.TooManyWatchers: it would have to wait, but may not.
+        :raises placement_server.store.errors.StoreUnavailable: the database failed.
+        """
+        answer = self.read(after, selection)
+        if answer.changes or not seconds:
+            return answer
+        with self._watchers.joined(selection, answer.last) as watcher:
+            begin()
+            watcher.wait(seconds, wait)
+        if watcher.failure is not None:
+            raise StoreUnavailable(
+                f"The feed of changes could not be read: {watcher.failure}"
+            ) from watcher.failure
+        return replace(answer, changes=watcher.changes, last=watcher.last)
+
+
+def _answer(
+    tx: ReadTransaction, position: Position, after: int | None, selection: Selection
+) -> Answer:
+    oldest = history.oldest(tx)
+    if after is None:
+        return Answer((), position.settled, oldest)
+    if not oldest - 1 <= after <= max(position.last, oldest - 1):
+        raise ChangesPruned(oldest, position.last)
+    changes = history.page(
+        tx,
+        after,
+        position.settled,
+        kinds=selection.kinds,
+        roots=selection.roots,
+        most=selection.most,
+    )
+    # another process may know already that more is final
+    last = max(after, position.settled)
+    return Answer(changes, changes[-1].id if len(changes) == selection.most else last, oldest)

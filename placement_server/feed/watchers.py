@@ -1,0 +1,210 @@
+"""Requests that wait for changes.
+
+One thread reads the feed for all requests of a process that wait, and only while there are some; it
+gives each the changes that it asks for. A request waits in the thread that called it. Servers that
+can leave that thread to it provide a function to wait with (:data:`Wait`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from placement_server import metrics
+from placement_server.feed.horizon import Horizon
+from placement_server.store.changes import history
+from placement_server.store.changes.history import Change
+from placement_server.store.errors import StoreUnavailable
+from placement_server.store.store import Store
+from placement_server.store.transactions.transaction import NAMES, STRUCTURE, USAGE
+
+LOG = logging.getLogger(__name__)
+
+ALL_KINDS: Final = frozenset({STRUCTURE, USAGE, NAMES})
+
+#: Seconds between two readings while requests wait.
+INTERVAL: Final = 0.2
+
+_BATCH: Final = 2000
+
+Wait: TypeAlias = Callable[[int, float], object]
+"""Waits until a descriptor is readable, for so many seconds at most.
+
+It also ends when the client is gone, or the server is to end.
+"""
+
+
+class TooManyWatchers(Exception):
+    """As many requests wait as may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The changes that a request asks for.
+
+    :ivar roots: uuids of roots; None for all trees.
+    :ivar most: so many changes at most.
+    """
+
+    kinds: frozenset[int]
+    roots: frozenset[str] | None
+    most: int
+
+
+class Watcher:
+    """A request that waits. Others than its own thread use it under the lock of all watchers.
+
+    :ivar last: the id up to which ``changes`` are all that were asked for.
+    """
+
+    def __init__(self, selection: Selection, last: int) -> None:
+        self.selection = selection
+        self.last = last
+        self.changes: list[Change] = []
+        self.failure: Exception | None = None
+        self._awake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+
+    def wait(self, seconds: float, wait: Wait | None) -> None:
+        """Wait until there are changes, or for so many seconds."""
+        (wait or _until_readable)(self._awake, seconds)
+
+    def wake(self) -> None:
+        os.eventfd_write(self._awake, 1)
+
+    def close(self) -> None:
+        os.close(self._awake)
+
+    def offer(
+        self, batch: Collection[Change], by_root: Mapping[str | None, list[Change]], upto: int
+    ) -> bool:
+        """Take what it asks for, and return whether it has something now.
+
+        :param batch: all changes that ``by_root`` has.
+        :param upto: the id up to which these are all.
+        """
+        wanted = self.selection
+        if wanted.roots is None:
+            matching: Collection[Change] = batch
+        else:
+            matching = [
+                change for root in wanted.roots & by_root.keys() for change in by_root[root]
+            ]
+        new_changes = sorted(
+            (
+                change
+                for change in matching
+                if change.id > self.last and change.kind in wanted.kinds
+            ),
+            key=lambda change: change.id,
+        )
+        self.changes = new_changes[: wanted.most]
+        self.last = max(self.last, upto)
+        if len(new_changes) > wanted.most:
+            self.last = self.changes[-1].id
+        return bool(self.changes)
+
+
+class Watchers:
+    """The requests of this process that wait. Thread safe."""
+
+    def __init__(self, store: Store, horizon: Horizon, most: int) -> None:
+        """Make room for so many requests.
+
+        :param most: so many requests wait at a time.
+        """
+        self._store = store
+        self._horizon = horizon
+        self._most = most
+        self._lock = threading.Lock()
+        self._waiting: set[Watcher] = set()
+        self._count = 0
+        self._read_upto = 0
+        self._thread: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def joined(self, selection: Selection, last: int) -> Iterator[Watcher]:
+        """Provide a place among those that wait, with all changes behind the id ``last``.
+
+        :raises TooManyWatchers: there is none.
+        """
+        with self._lock:
+            if self._count >= self._most:
+                raise TooManyWatchers
+            self._read_upto = min(self._read_upto, last) if self._waiting else last
+            watcher = Watcher(selection, last)
+            self._count += 1
+            self._waiting.add(watcher)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._follow, name="changes", daemon=True)
+                self._thread.start()
+        metrics.WATCHERS.inc()
+        try:
+            yield watcher
+        finally:
+            metrics.WATCHERS.dec()
+            with self._lock:
+                self._waiting.discard(watcher)
+                self._count -= 1
+                watcher.close()
+
+    def _follow(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                start = self._read_upto
+            try:
+                more = self._read(start)
+            except Exception as error:  # noqa: BLE001 - those that wait report it
+                self._fail(error)
+                more = False
+            if not more:
+                time.sleep(INTERVAL)
+
+    def _read(self, start: int) -> bool:
+        """Give out what is new since a change, and return whether there is more already."""
+        settled = self._horizon.advance().settled
+        if settled <= start:
+            return False
+        batch = self._store.read(
+            history.page, start, settled, kinds=ALL_KINDS, roots=None, most=_BATCH
+        )
+        more = len(batch) == _BATCH
+        upto = batch[-1].id if more else settled
+        by_root: dict[str | None, list[Change]] = {}
+        for change in batch:
+            by_root.setdefault(change.root_uuid, []).append(change)
+        with self._lock:
+            # another request may have come that needs what was read before
+            self._read_upto = upto if self._read_upto == start else self._read_upto
+            for watcher in [
+                watcher
+                for watcher in self._waiting
+                if watcher.last >= start and watcher.offer(batch, by_root, upto)
+            ]:
+                self._waiting.discard(watcher)
+                watcher.wake()
+        return more
+
+    def _fail(self, error: Exception) -> None:
+        if not isinstance(error, StoreUnavailable):
+            LOG.error("Reading the feed of changes failed", exc_info=error)
+        with self._lock:
+            for watcher in self._waiting:
+                watcher.failure = error
+                watcher.wake()
+            self._waiting.clear()
+
+
+def _until_readable(descriptor: int, seconds: float) -> None:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    poll.poll(seconds * 1000)

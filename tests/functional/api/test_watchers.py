@@ -1,0 +1,143 @@
+"""Requests that wait for changes at a real server: they cost others nothing, and end in time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from .served import Served
+
+HEADERS = {
+    "X-Auth-Token": "admin",
+    "OpenStack-API-Version": "placement 1.39, placement-ext 1.1",
+}
+METRICS = "/-/metrics"
+MOST = 3
+DEADLINE = 20.0
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    config = f"[placement_server]\nmax_watchers = {MOST}\nmetrics_path = {METRICS}\n"
+    server = Served(tmp_path, "--workers", "1", "--threads", "1", config=config)
+    yield server
+    server.stop()
+    assert "Traceback" not in server.output
+
+
+def ask(server: Served, **params: int) -> requests.Response:
+    return requests.get(f"{server.url}/changes", params=params, headers=HEADERS, timeout=70)
+
+
+def write(server: Served) -> str:
+    created = str(uuid.uuid4())
+    answer = requests.post(
+        f"{server.url}/resource_providers",
+        json={"name": created, "uuid": created},
+        headers=HEADERS,
+        timeout=30,
+    )
+    assert answer.status_code == 200
+    return created
+
+
+def waiting_number(server: Served) -> int:
+    text = requests.get(f"{server.url}{METRICS}", timeout=30).text
+    return int(
+        sum(
+            float(line.rpartition(" ")[2])
+            for line in text.splitlines()
+            if line.startswith("placement_changes_watchers")
+        )
+    )
+
+
+def until_waiting(server: Served, number: int) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while waiting_number(server) != number:
+        assert time.monotonic() < deadline, f"{waiting_number(server)} requests wait"
+
+
+class Watching:
+    """A connection on which a request waits."""
+
+    def __init__(self, server: Served, after: int) -> None:
+        self.connection = socket.create_connection(server.address, timeout=70)
+        self.send(after)
+
+    def send(self, after: int) -> None:
+        head = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+        self.connection.sendall(
+            f"GET /changes?after={after}&wait=60 HTTP/1.1\r\nHost: x\r\n{head}\r\n".encode()
+        )
+
+    def roots(self) -> list[str]:
+        answer = b""
+        while not answer.endswith(b"}"):
+            piece = self.connection.recv(65536)
+            assert piece, answer
+            answer += piece
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        return [change["root_provider_uuid"] for change in json.loads(body)["changes"]]
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+@contextlib.contextmanager
+def watching(server: Served, number: int) -> Iterator[list[Watching]]:
+    after = ask(server).json()["last"]
+    with contextlib.ExitStack() as stack:
+        watchers = [
+            stack.enter_context(contextlib.closing(Watching(server, after))) for _ in range(number)
+        ]
+        until_waiting(server, number)
+        yield watchers
+
+
+def test_waiting_requests_take_no_thread_and_all_are_answered(server: Served) -> None:
+    with watching(server, MOST) as watchers:
+        created = write(server)
+        assert [watcher.roots() for watcher in watchers] == [[created]] * MOST
+
+
+def test_the_connection_is_kept_after_the_answer(server: Served) -> None:
+    with watching(server, 1) as (watcher,):
+        for _ in range(2):
+            created = write(server)
+            assert watcher.roots() == [created]
+            watcher.send(ask(server).json()["last"])
+            until_waiting(server, 1)
+
+
+def test_a_place_is_free_again_when_its_client_is_gone(server: Served) -> None:
+    after = ask(server).json()["last"]
+    with watching(server, MOST) as watchers:
+        refused = ask(server, after=after, wait=60)
+        assert refused.status_code == 503
+        assert "retry-after" in refused.headers
+        watchers[0].close()
+        watchers[1].connection.shutdown(socket.SHUT_WR)
+        until_waiting(server, 1)
+        # whoever can still read gets what there is
+        assert watchers[1].roots() == []
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_that_ends_answers_at_once(server: Served, end: signal.Signals) -> None:
+    with watching(server, 2) as watchers:
+        begun = time.monotonic()
+        server.process.send_signal(end)
+        assert [watcher.roots() for watcher in watchers] == [[], []]
+        assert server.process.wait(DEADLINE) == 0
+        assert time.monotonic() - begun < DEADLINE
