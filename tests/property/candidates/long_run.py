@@ -20,6 +20,7 @@ from tests.property.candidates.strategies import (
     Problem,
     Seeded,
     fleet_problem_of,
+    known_names,
     problem_of,
 )
 from tests.property.oracle import answer
@@ -70,7 +71,7 @@ def main() -> None:
         except BaseException:
             sys.stderr.write(f"--seed {arguments.seed} --first {number} --problems 1\n")
             raise
-        count = len(answer(*test_search.known_names(problem), nested=True))
+        count = len(answer(*known_names(problem), nested=True))
         results["none" if not count else "1 to 9" if count < 10 else "10 or more"] += 1
         done += 1
         if time.monotonic() > ends:

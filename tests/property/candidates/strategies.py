@@ -292,3 +292,13 @@ def fleet_problems(draw: st.DrawFn) -> Problem:
 def problems(draw: st.DrawFn) -> Problem:
     """A world and a query, drawn by hypothesis."""
     return problem_of(Drawn(draw))
+
+
+def known_names(problem: Problem) -> Problem:
+    """Add a provider that has every trait, so that no name of a query is unknown."""
+    world, query = problem
+    return [*world, Provider("names", traits=TRAITS, inventory={})], query
+
+
+def is_private(provider: Provider) -> bool:
+    return "MISC_SHARES_VIA_AGGREGATE" not in provider.traits

@@ -7,8 +7,13 @@ from hypothesis import given
 from placement_server.candidates.capacity.capacity import Capacity, capacity
 from placement_server.candidates.query.query import CandidateQuery
 from tests.property.candidates.claiming import Claims
-from tests.property.candidates.strategies import Problem, fleet_problems, problems
-from tests.property.candidates.test_search import SHARED_ABSENT, known_names
+from tests.property.candidates.strategies import (
+    Problem,
+    fleet_problems,
+    is_private,
+    known_names,
+    problems,
+)
 from tests.unit.candidates.forest import Provider, writer_of
 
 
@@ -36,7 +41,7 @@ def test_claims_until_nothing_fits_are_within_the_bounds(problem: Problem) -> No
 def test_claims_on_fleets_are_within_the_bounds(problem: Problem) -> None:
     world, query = known_names(problem)
     counted, extremes = check(world, query)
-    if not all(map(SHARED_ABSENT, world)):
+    if not all(map(is_private, world)):
         return
     assert counted.at_least == sum(counted.low)
     assert counted.at_most == sum(counted.high)

@@ -14,7 +14,7 @@ from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.query import CandidateQuery
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.search import Limits, Search
-from tests.property.candidates.strategies import TRAITS, problems
+from tests.property.candidates.strategies import Problem, is_private, known_names, problems
 from tests.property.oracle import answer
 from tests.unit.candidates.forest import (
     Provider,
@@ -26,14 +26,6 @@ from tests.unit.candidates.forest import (
     trees_of,
     writer_of,
 )
-
-Problem = tuple[list[Provider], CandidateQuery]
-
-
-def known_names(problem: Problem) -> Problem:
-    """Add a provider that has every trait, so that no name of a query is unknown."""
-    world, query = problem
-    return [*world, Provider("names", traits=TRAITS, inventory={})], query
 
 
 @given(problems())
@@ -80,7 +72,7 @@ def test_a_limit_gives_that_many_of_the_results_spread_over_trees(
     assert len(found) == len(set(found)) == min(limit, len(every))
     assert set(found) <= every
     by_name = {provider.name: provider for provider in world}
-    alone = all(SHARED_ABSENT(provider) for provider in world)
+    alone = all(is_private(provider) for provider in world)
     # Amounts that are new come before exchanges of who took which provider. (Two trees may give the
     # same amounts of what they share, each with groups without resources on providers of its own.)
     if alone or all(group.resources for group in query.groups):
@@ -95,10 +87,6 @@ def test_a_limit_gives_that_many_of_the_results_spread_over_trees(
 def different(found: Iterable[Result]) -> set[object]:
     """The amounts of some results, whichever group took them."""
     return {amounts for amounts, _mappings in found}
-
-
-def SHARED_ABSENT(provider: Provider) -> bool:  # noqa: N802
-    return "MISC_SHARES_VIA_AGGREGATE" not in provider.traits
 
 
 @given(problems(), st.integers(0, 6), st.booleans(), st.booleans())
