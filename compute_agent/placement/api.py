@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compute_agent.placement.allocation_writes import Exchange
 from compute_agent.placement.allocations import Allocations
+from compute_agent.placement.alternatives import Alternatives
 from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.providers import MAX_LISTED, Providers
@@ -14,6 +15,7 @@ class PlacementApi:
 
     :ivar connection: what all of them share: versions, repetition, counts.
     :ivar exchange: writes of several consumers' allocations at once.
+    :ivar alternatives: claims of the first of several candidates.
     :param max_listed: uuids or names in one question about several.
     """
 
@@ -23,3 +25,4 @@ class PlacementApi:
         self.allocations = Allocations(connection, self.providers)
         self.candidates = Candidates(connection)
         self.exchange = Exchange(connection, self.allocations)
+        self.alternatives = Alternatives(connection, self.allocations)

@@ -6,20 +6,21 @@ import logging
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from compute_agent.errors import AllocationUpdateFailed
 from compute_agent.request.candidate_request import PLAIN_MICROVERSION
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
-from compute_agent.scheduler.claiming.claim_order import ClaimOrder, lost_claim
+from compute_agent.scheduler.claiming.claim_order import ClaimOrder, Offer, lost_claim
 from compute_agent.scheduler.claiming.claims import Claims, NewClaims
 from compute_agent.scheduler.claiming.release import GiveBack, HeldClaims
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation.explainer import Explainer
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.observer import ClaimOutcome, Observer
-from compute_agent.scheduler.placement import ClaimRefusal, Microversion, Placement
+from compute_agent.scheduler.placement import ClaimAnswer, ClaimRefusal, Placement
 from compute_agent.scheduler.search.rebuild import is_rebuild
 from compute_agent.scheduler.search.search import Found, Search
 from compute_agent.scheduler.selection import Selection, selection_of
@@ -27,6 +28,11 @@ from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher
 
 LOG = logging.getLogger(__name__)
+
+_GROWTH: Final = 4
+"""How many times as many candidates the next request of a claim with alternatives has."""
+_MOST: Final = 1000
+"""The most that placement takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,51 +183,64 @@ class Scheduler:
             passed, dropped = self._search.run_filters_again(hosts, spec)
             causes = replace(causes, filters=causes.filters + tuple(dropped))
         usable = [host for host in passed if host.candidates]
-        for host in self._ordered(spec, usable, instance):
-            candidate = self._claim_on(
-                spec, instance, host, found_hosts.microversion, lost, held, claims
-            )
-            if candidate is not None:
-                claimed = _Claimed(host, candidate)
+        claim_order = ClaimOrder(
+            self._ordered(spec, usable, instance), self._options.candidates_per_host
+        )
+        most = claims.at_once()
+        while offers := claim_order.next(most):
+            answer = self._claim(spec, instance, offers, found_hosts, lost, held, claims)
+            for position, refusal in sorted(answer.refusals.items()):
+                if claim_order.failed(offers[position], refusal):
+                    self._lost(offers[position], refusal, lost)
+            if answer.chosen is not None:
+                claimed = self._won(instance, offers[answer.chosen], lost, held)
                 return claimed, [
-                    other.using(candidate, claimed=int(other.uuid == host.uuid)) for other in hosts
+                    other.using(claimed.candidate, claimed=int(other.uuid == claimed.host.uuid))
+                    for other in hosts
                 ]
+            held.lost(instance)
+            most = min(most * _GROWTH, _MOST) if most > 1 else 1
         causes = causes.with_claims_lost(tuple(lost))
         raise NoValidHost(causes.sentence(), causes)
 
-    def _claim_on(
+    def _claim(
         self,
         spec: RequestSpec,
         instance: str,
-        host: HostState,
-        microversion: Microversion,
-        lost: list[LostClaim],
+        offers: Sequence[Offer],
+        found_hosts: Found,
+        lost: Sequence[LostClaim],
         held: HeldClaims,
         claims: Claims,
-    ) -> Candidate | None:
-        tries = ClaimOrder(host.candidates, self._options.candidates_per_host)
-        while (candidate := tries.next()) is not None:
-            held.trying(instance, candidate)
-            again = bool(lost)
-            try:
-                refusal = claims.claim(instance, candidate, spec, microversion)
-            except AllocationUpdateFailed:
-                # what the instance holds is somebody else's claim, not ours to give back
-                held.lost(instance)
-                self._observer.claimed(ClaimOutcome.CONSUMER, again=again)
-                raise
-            except BaseException:
-                self._observer.claimed(ClaimOutcome.FAILED, again=again)
-                raise
-            self._observer.claimed(_outcome(refusal), again=again)
-            if refusal is None:
-                LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
-                return candidate
+    ) -> ClaimAnswer:
+        candidates = [candidate for _, candidate in offers]
+        held.trying(instance, candidates)
+        try:
+            return claims.claim(instance, candidates, spec, found_hosts.microversion)
+        except AllocationUpdateFailed:
+            # what the instance holds is somebody else's claim, not ours to give back
             held.lost(instance)
-            lost.append(lost_claim(host.name, candidate, refusal))
-            LOG.info("A claim on host %s was refused. %s", host.name, lost[-1].sentence())
-            tries.failed(candidate, refusal)
-        return None
+            self._observer.claimed(ClaimOutcome.CONSUMER, again=bool(lost))
+            raise
+        except BaseException:
+            self._observer.claimed(ClaimOutcome.FAILED, again=bool(lost))
+            raise
+
+    def _lost(self, offer: Offer, refusal: ClaimRefusal, lost: list[LostClaim]) -> None:
+        host, candidate = offer
+        outcome = ClaimOutcome.SHORTAGE if refusal.resource_class else ClaimOutcome.RACE
+        self._observer.claimed(outcome, again=bool(lost))
+        lost.append(lost_claim(host.name, candidate, refusal))
+        LOG.info("A claim on host %s was refused. %s", host.name, lost[-1].sentence())
+
+    def _won(
+        self, instance: str, offer: Offer, lost: Sequence[LostClaim], held: HeldClaims
+    ) -> _Claimed:
+        host, candidate = offer
+        held.won(instance, candidate)
+        self._observer.claimed(ClaimOutcome.WON, again=bool(lost))
+        LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
+        return _Claimed(host, candidate)
 
     def _ordered(
         self, spec: RequestSpec, hosts: Sequence[HostState], instance: str
@@ -246,12 +265,6 @@ class Scheduler:
     def _of_cell(self, cell: str, spare: Sequence[HostState]) -> list[HostState]:
         """Return as many alternates as may be tried; none can be tried from another cell."""
         return [host for host in spare if host.cell == cell][: self._options.max_attempts - 1]
-
-
-def _outcome(refusal: ClaimRefusal | None) -> ClaimOutcome:
-    if refusal is None:
-        return ClaimOutcome.WON
-    return ClaimOutcome.SHORTAGE if refusal.resource_class else ClaimOutcome.RACE
 
 
 def _with_group_host(spec: RequestSpec, host: str) -> RequestSpec:

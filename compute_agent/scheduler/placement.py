@@ -27,6 +27,19 @@ class ClaimRefusal:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimAnswer:
+    """What became of a claim with alternatives.
+
+    :param chosen: the position of the candidate that is claimed; `None` when none is.
+    :param refusals: why candidates were not, by their position. At least one when none is claimed;
+        those that are neither chosen nor in it were not tried.
+    """
+
+    chosen: int | None
+    refusals: Mapping[int, ClaimRefusal]
+
+
 class UnknownName(Exception):
     """Placement does not know a trait or resource class of the question, so nothing can match."""
 
@@ -97,6 +110,23 @@ class Placement(Protocol):
         consumer_type: str,
     ) -> ClaimRefusal | None:
         """Claim for a consumer that has nothing yet; return why not, `None` if it is claimed.
+
+        :raises AllocationUpdateFailed: the consumer holds something else already.
+        """
+
+    def takes_alternatives(self) -> bool:
+        """Whether `claim_first` takes several candidates."""
+
+    def claim_first(
+        self,
+        consumer: str,
+        allocation_requests: Sequence[Mapping[str, Any]],
+        *,
+        project_id: str,
+        user_id: str,
+        consumer_type: str,
+    ) -> ClaimAnswer:
+        """Claim the first of these candidates that fits, in one request; else as `claim`.
 
         :raises AllocationUpdateFailed: the consumer holds something else already.
         """

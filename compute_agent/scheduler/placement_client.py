@@ -23,6 +23,7 @@ from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, MISC_SHARES_VIA_AGGREGATE
 from compute_agent.scheduler.placement import (
+    ClaimAnswer,
     ClaimRefusal,
     Holding,
     Microversion,
@@ -158,12 +159,41 @@ class PlacementClient:
         if isinstance(result, NoCapacity):
             return _shortage(result)
         if isinstance(result, AlreadyClaimed):
-            raise errors.AllocationUpdateFailed(
-                f"Consumer {consumer} holds allocations already, on "
-                f"{', '.join(sorted(result.record['allocations']))}: release it first, or claim "
-                "for another consumer."
-            )
+            raise _already_claimed(result)
         return None
+
+    def takes_alternatives(self) -> bool:
+        """See `placement_port.Placement`."""
+        return self._placement.alternatives.available
+
+    def claim_first(
+        self,
+        consumer: str,
+        allocation_requests: Sequence[Mapping[str, Any]],
+        *,
+        project_id: str,
+        user_id: str,
+        consumer_type: str,
+    ) -> ClaimAnswer:
+        """See `placement_port.Placement`."""
+        try:
+            answer = self._placement.alternatives.claim_first(
+                consumer, allocation_requests, project_id, user_id, consumer_type
+            )
+        except errors.AllocationUpdateFailed as error:
+            # placement lost every race on the way: as for one candidate, the next is tried
+            return ClaimAnswer(None, {0: _refusal(error)})
+        if isinstance(answer, AlreadyClaimed):
+            raise _already_claimed(answer)
+        return ClaimAnswer(
+            answer.chosen,
+            {
+                lost.position: ClaimRefusal(
+                    lost.provider if lost.resource_class else "", lost.resource_class, lost.detail
+                )
+                for lost in answer.lost
+            },
+        )
 
     def holding(self, consumer: str) -> Holding:
         """See `placement_port.Placement`."""
@@ -287,6 +317,14 @@ def _refusal(error: errors.PlacementError) -> ClaimRefusal:
     if responses.is_about_providers(error):
         return ClaimRefusal(detail=error.detail)
     raise error
+
+
+def _already_claimed(result: AlreadyClaimed) -> errors.AllocationUpdateFailed:
+    return errors.AllocationUpdateFailed(
+        f"Consumer {result.consumer} holds allocations already, on "
+        f"{', '.join(sorted(result.record['allocations']))}: release it first, or claim "
+        "for another consumer."
+    )
 
 
 def _record(wanted_holding: Wanted) -> dict[str, Any]:

@@ -1,15 +1,19 @@
-"""Order in which the candidates of one host are claimed, less those not worth trying."""
+"""Order in which candidates are claimed, host by host, less those not worth trying."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
+from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement import ClaimRefusal
 
+Offer = tuple[HostState, Candidate]
 
-class ClaimOrder:
+
+class HostOrder:
     """The candidates of one host, at most `most` of them tried.
 
     What is known to be short is not tried again: after provider P had too little of class C for
@@ -20,21 +24,50 @@ class ClaimOrder:
         self._left = list(candidates)
         self._tries_left = most
 
-    def next(self) -> Candidate | None:
-        """Return the next candidate to try, `None` when the host is exhausted."""
-        if not self._left or not self._tries_left:
-            return None
-        self._tries_left -= 1
-        return self._left.pop(0)
+    def ahead(self) -> Sequence[Candidate]:
+        """Return the candidates to try next; none when the host is exhausted."""
+        return self._left[: self._tries_left]
 
-    def failed(self, candidate: Candidate, refusal: ClaimRefusal) -> None:
-        """Leave out what cannot be claimed either, after `candidate` was refused."""
+    def failed(self, candidate: Candidate, refusal: ClaimRefusal) -> bool:
+        """Leave out what cannot be claimed either, after `candidate` was refused.
+
+        :returns: False when it was left out already, after another of the same request.
+        """
+        if not any(other is candidate for other in self._left):
+            return False
+        self._tries_left -= 1
         provider, resource_class = refusal.provider, refusal.resource_class
         amount = candidate.amount(provider, resource_class)
-        if amount:
-            self._left = [
-                other for other in self._left if other.amount(provider, resource_class) < amount
-            ]
+        self._left = [
+            other
+            for other in self._left
+            if other is not candidate
+            and not (amount and other.amount(provider, resource_class) >= amount)
+        ]
+        return True
+
+
+class ClaimOrder:
+    """The candidates of several hosts: all of one that may be tried come before the next host."""
+
+    def __init__(self, hosts: Sequence[HostState], most_per_host: int) -> None:
+        self._orders = [(host, HostOrder(host.candidates, most_per_host)) for host in hosts]
+
+    def next(self, most: int) -> list[Offer]:
+        """Return the next candidates to try, at most `most`; none when all hosts are exhausted."""
+        while self._orders and not self._orders[0][1].ahead():
+            del self._orders[0]
+        return list(islice(self._offers(), most))
+
+    def failed(self, offer: Offer, refusal: ClaimRefusal) -> bool:
+        """See `HostOrder`."""
+        host, candidate = offer
+        return next(order for own, order in self._orders if own is host).failed(candidate, refusal)
+
+    def _offers(self) -> Iterator[Offer]:
+        for host, order in self._orders:
+            for candidate in order.ahead():
+                yield host, candidate
 
 
 def lost_claim(host: str, candidate: Candidate, refusal: ClaimRefusal) -> LostClaim:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
 
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.claiming.release import GiveBack
-from compute_agent.scheduler.placement import ClaimRefusal, Microversion, Placement
+from compute_agent.scheduler.placement import (
+    ClaimAnswer,
+    ClaimRefusal,
+    Microversion,
+    Placement,
+)
 from compute_agent.scheduler.search.shared_holdings import Carried
 
 LOG = logging.getLogger(__name__)
+
+AT_ONCE: Final = 8
+"""Candidates in the first request of a claim with alternatives: one of them nearly always fits."""
 
 
 class Claims(Protocol):
@@ -23,20 +31,30 @@ class Claims(Protocol):
 
     carried: Carried
 
+    def at_once(self) -> int:
+        """Return how many candidates a first request may have; 1: no request has more."""
+
     def claim(
-        self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
-    ) -> ClaimRefusal | None:
-        """Claim `candidate` for an instance; return why not, `None` if it is claimed.
+        self,
+        instance: str,
+        candidates: Sequence[Candidate],
+        spec: RequestSpec,
+        microversion: Microversion,
+    ) -> ClaimAnswer:
+        """Claim the first of `candidates` that fits for an instance, in one request.
 
         :raises AllocationUpdateFailed: the instance holds something that is not to be touched.
         """
 
-    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
+    def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """Undo the claims of a request that failed; each may or may not have been carried out."""
 
 
 class NewClaims:
-    """Claims of instances that hold nothing yet: one request each."""
+    """Claims of instances that hold nothing yet: one request each.
+
+    Where placement takes no alternatives, a request is for one candidate.
+    """
 
     carried = Carried()
 
@@ -44,20 +62,38 @@ class NewClaims:
         self._placement = placement
         self._give_back = give_back
 
-    def claim(
-        self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
-    ) -> ClaimRefusal | None:
+    def at_once(self) -> int:
         """See `Claims`."""
-        return self._placement.claim(
+        return AT_ONCE if self._placement.takes_alternatives() else 1
+
+    def claim(
+        self,
+        instance: str,
+        candidates: Sequence[Candidate],
+        spec: RequestSpec,
+        microversion: Microversion,
+    ) -> ClaimAnswer:
+        """See `Claims`."""
+        requests = [candidate.as_request() for candidate in candidates]
+        if self._placement.takes_alternatives():
+            return self._placement.claim_first(
+                instance,
+                requests,
+                project_id=spec.project_id,
+                user_id=spec.user_id,
+                consumer_type=spec.consumer_type,
+            )
+        refusal = self._placement.claim(
             instance,
-            candidate.as_request(),
+            requests[0],
             project_id=spec.project_id,
             user_id=spec.user_id,
             microversion=microversion,
             consumer_type=spec.consumer_type,
         )
+        return answer_about_one(refusal)
 
-    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
+    def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """See `Claims`."""
         self._give_back.all_of(candidates)
 
@@ -74,19 +110,32 @@ class ClaimsOnceAllAgentsExpectThem:
         self._claims = claims
         self._agents_claim = agents_claim
 
+    def at_once(self) -> int:
+        """See `Claims`."""
+        return 1 if self._agents_claim() else self._claims.at_once()
+
     def claim(
-        self, instance: str, candidate: Candidate, spec: RequestSpec, microversion: Microversion
-    ) -> ClaimRefusal | None:
+        self,
+        instance: str,
+        candidates: Sequence[Candidate],
+        spec: RequestSpec,
+        microversion: Microversion,
+    ) -> ClaimAnswer:
         """See `Claims`."""
         if self._agents_claim():
             LOG.info(
                 "The agent of host %s allocates for %s itself, so nothing is claimed",
-                candidate.root,
+                candidates[0].root,
                 instance,
             )
-            return None
-        return self._claims.claim(instance, candidate, spec, microversion)
+            return answer_about_one(None)
+        return self._claims.claim(instance, candidates, spec, microversion)
 
-    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
+    def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """See `Claims`; what agents claim is not claimed before this request has ended."""
         self._claims.give_back(candidates)
+
+
+def answer_about_one(refusal: ClaimRefusal | None) -> ClaimAnswer:
+    """Return the answer to a claim of one candidate."""
+    return ClaimAnswer(0, {}) if refusal is None else ClaimAnswer(None, {0: refusal})

@@ -95,9 +95,9 @@ class Journal:
         """Mark an entry as done; once all are, the file is emptied."""
         with self._locked() as file:
             self._write_line(file, {"id": identity, "done": True})
+            self._lock_path(identity).unlink(missing_ok=True)
             if not _open_entries(file):
                 file.truncate(0)
-        self._lock_path(identity).unlink(missing_ok=True)
 
     def entries(self) -> dict[str, dict[str, Any]]:
         """Return the open entries by id, the oldest first.

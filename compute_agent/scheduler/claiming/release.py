@@ -4,6 +4,9 @@ operation   written                                              until
 give_back   when a claim could not be given back                 it is
 claims      before each claim of a request for several           the request has ended; what
 instances, with all that they hold by then           its process left is given back
+
+A claim with alternatives is written with all of them: a consumer that holds one of them holds it
+through that claim.
 """
 
 from __future__ import annotations
@@ -18,15 +21,27 @@ from compute_agent.placement.amounts import Amounts, copy_of
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.placement import Placement
-from compute_agent.state.shapes import AMOUNTS, TEXT, Shape, map_of, object_of
+from compute_agent.state.shapes import AMOUNTS, TEXT, Shape, list_of, map_of, object_of
 
 LOG = logging.getLogger(__name__)
 
 OP = "give_back"
-ENTRY = Shape("a claim to give back", object_of({"consumer": TEXT, "allocations": map_of(AMOUNTS)}))
+ENTRY = Shape(
+    "a claim to give back",
+    object_of(
+        {"consumer": TEXT, "allocations": map_of(AMOUNTS)},
+        {"alternatives": list_of(map_of(AMOUNTS))},
+    ),
+)
 
 UNFINISHED_OP = "claims"
-UNFINISHED_ENTRY = Shape("claims of one request", object_of({"claims": map_of(map_of(AMOUNTS))}))
+UNFINISHED_ENTRY = Shape(
+    "claims of one request",
+    object_of(
+        {"claims": map_of(map_of(AMOUNTS))},
+        {"alternatives": map_of(list_of(map_of(AMOUNTS)))},
+    ),
+)
 
 
 class HeldClaims:
@@ -43,28 +58,35 @@ class HeldClaims:
     ) -> None:
         self._write = write
         self.close = close
-        self._candidates: dict[str, Candidate] = {}
+        self._candidates: dict[str, Sequence[Candidate]] = {}
 
-    def trying(self, instance: str, candidate: Candidate) -> None:
-        """Note a claim that is made next.
+    def trying(self, instance: str, candidates: Sequence[Candidate]) -> None:
+        """Note a claim that is made next, of one of these candidates.
 
         :raises JournalUnusable: it cannot be written down; the claim must not be made.
         """
-        self._candidates[instance] = candidate
-        self._write(
-            {
-                "op": UNFINISHED_OP,
-                "claims": {i: copy_of(c.allocations) for i, c in self._candidates.items()},
-            }
-        )
+        self._candidates[instance] = candidates
+        amounts = {i: [copy_of(c.allocations) for c in cs] for i, cs in self._candidates.items()}
+        entry: dict[str, Any] = {
+            "op": UNFINISHED_OP,
+            "claims": {i: first for i, [first, *others] in amounts.items() if not others},
+        }
+        alternatives = {i: several for i, several in amounts.items() if len(several) > 1}
+        if alternatives:
+            entry["alternatives"] = alternatives
+        self._write(entry)
+
+    def won(self, instance: str, candidate: Candidate) -> None:
+        """Note which candidate the claim last tried for an instance got."""
+        self._candidates[instance] = [candidate]
 
     def lost(self, instance: str) -> None:
         """Note that the claim last tried for an instance was refused for sure."""
         del self._candidates[instance]
 
     @property
-    def candidates(self) -> Mapping[str, Candidate]:
-        """The candidates that are held, by instance."""
+    def candidates(self) -> Mapping[str, Sequence[Candidate]]:
+        """The candidates of which one is held, or may be, by instance."""
         return self._candidates
 
 
@@ -92,14 +114,14 @@ class GiveBack:
                 lambda entry: self._journal.update(line, entry), lambda: self._journal.close(line)
             )
 
-    def all_of(self, candidates: Mapping[str, Candidate]) -> None:
+    def all_of(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """Give back what every consumer holds, or may hold if the answer to its claim was lost."""
-        for consumer, candidate in candidates.items():
-            allocations = copy_of(candidate.allocations)
+        for consumer, own_candidates in candidates.items():
+            alternatives = [copy_of(candidate.allocations) for candidate in own_candidates]
             try:
-                self._if_still_held(consumer, allocations)
+                self._if_still_held(consumer, alternatives)
             except PlacementError as error:
-                self._write_down(consumer, allocations, error)
+                self._write_down(consumer, alternatives, error)
 
     def process_journal(self) -> None:
         """Give back what the journal still holds.
@@ -109,7 +131,9 @@ class GiveBack:
         for identity, entry in self._journal.entries_of(OP, ENTRY).items():
             consumer = entry["consumer"]
             try:
-                self._if_still_held(consumer, entry["allocations"])
+                self._if_still_held(
+                    consumer, [entry["allocations"], *entry.get("alternatives", ())]
+                )
             except PlacementUnavailable as error:
                 LOG.warning("The journal is processed with the next request: %s", error)
                 return
@@ -125,12 +149,14 @@ class GiveBack:
         for identity in self._journal.entries_of(UNFINISHED_OP, UNFINISHED_ENTRY):
             with self._journal.taken_over(identity, UNFINISHED_ENTRY) as unfinished:
                 if unfinished is not None:
-                    self._end_unfinished(identity, unfinished["claims"])
+                    claims = {i: [amounts] for i, amounts in unfinished["claims"].items()}
+                    claims |= unfinished.get("alternatives", {})
+                    self._end_unfinished(identity, claims)
 
-    def _end_unfinished(self, identity: str, claims: Mapping[str, Amounts]) -> None:
+    def _end_unfinished(self, identity: str, claims: Mapping[str, Sequence[Amounts]]) -> None:
         try:
-            for consumer, allocations in claims.items():
-                self._if_still_held(consumer, allocations)
+            for consumer, alternatives in claims.items():
+                self._if_still_held(consumer, alternatives)
         except PlacementError as error:
             LOG.warning(
                 "The claims of a request whose scheduler died stay in the journal and are given "
@@ -144,14 +170,20 @@ class GiveBack:
         )
         self._journal.close(identity)
 
-    def _if_still_held(self, consumer: str, allocations: Amounts) -> None:
+    def _if_still_held(self, consumer: str, alternatives: Sequence[Amounts]) -> None:
         holding = self._placement.holding(consumer)
-        if holding.allocations == allocations:
+        if holding.allocations in alternatives:
             self._placement.release_exactly(consumer, holding)
 
-    def _write_down(self, consumer: str, allocations: Amounts, error: PlacementError) -> None:
+    def _write_down(
+        self, consumer: str, alternatives: Sequence[Amounts], error: PlacementError
+    ) -> None:
+        allocations, *others = alternatives
+        entry: dict[str, Any] = {"op": OP, "consumer": consumer, "allocations": allocations}
+        if others:
+            entry["alternatives"] = others
         try:
-            self._journal.open({"op": OP, "consumer": consumer, "allocations": allocations})
+            self._journal.open(entry)
         except JournalUnusable as unusable:
             LOG.error(
                 "The claim of %s could neither be given back (%s) nor recorded (%s): release it "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +11,11 @@ from compute_agent.errors import AllocationMoveFailed
 from compute_agent.placement.amounts import Amounts
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.claiming.claims import answer_about_one
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.moves.move import DOCUMENT, Move, both_places, left_on_source
 from compute_agent.scheduler.placement import (
+    ClaimAnswer,
     ClaimRefusal,
     Holding,
     Microversion,
@@ -78,14 +80,19 @@ class MoveClaims:
             {pool: placement.aggregates(pool) for pool in self._sharing},
         )
 
+    def at_once(self) -> int:
+        """See `Claims`: each candidate needs a line of the journal and amounts of its own."""
+        return 1
+
     def claim(
         self,
         instance: str,
-        candidate: Candidate,
+        candidates: Sequence[Candidate],
         spec: RequestSpec,  # noqa: ARG002 - part of the protocol; owners are those of the source
         microversion: Microversion,  # noqa: ARG002 - likewise; several consumers need their own
-    ) -> ClaimRefusal | None:
+    ) -> ClaimAnswer:
         """See `Claims`."""
+        [candidate] = candidates
         move, there = self._progress.move, candidate.allocations
         source_amounts: Amounts = {}
         if move.migration:
@@ -105,9 +112,9 @@ class MoveClaims:
             wanted_holdings[move.migration] = wanted_of(
                 move, Holding({}, {}), source_amounts, MIGRATION
             )
-        return self._progress.write(wanted_holdings)
+        return answer_about_one(self._progress.write(wanted_holdings))
 
-    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
+    def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """Leave it to the move, which knows what its consumers held before."""
         LOG.debug("The claims of %s are undone with the move", ", ".join(candidates) or "nobody")
 

@@ -104,6 +104,14 @@ def config(tmp_path: Path, placement_url: str) -> Path:
     return write_config(tmp_path / "scheduler.conf", placement_url)
 
 
+@pytest.fixture(params=["auto", "never"])
+def extensions(request: pytest.FixtureRequest, config: Path) -> str:
+    """Both ways to claim: with alternatives where placement takes them, and one by one."""
+    with config.open("a") as file:
+        file.write(f"[compute_agent]\nuse_placement_extensions = {request.param}\n")
+    return str(request.param)
+
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 

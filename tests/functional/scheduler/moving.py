@@ -113,12 +113,18 @@ class World:
     def type_of(self, consumer: str) -> str:
         return str(self.call("GET", f"/allocations/{consumer}").get("consumer_type"))
 
-    def mover(self, failing: Failing | None = None) -> tuple[Mover, RecordingTransport]:
+    def mover(
+        self, failing: Failing | None = None, *, use_extensions: bool = True
+    ) -> tuple[Mover, RecordingTransport]:
         """A mover as a process of its own would have it, with the journal of all of them."""
         before: Callable[..., Any] | None = failing.before if failing else None
         after: Callable[..., Any] | None = failing.lose if failing else None
         recorded = RecordingTransport(self.transport, before, after)
-        client = PlacementClient(recorded, retries=Retries(NoWaiting(), random.Random(1)))
+        client = PlacementClient(
+            recorded,
+            retries=Retries(NoWaiting(), random.Random(1)),
+            use_extensions=use_extensions,
+        )
         journal = Journal(self.journal)
         scheduler = Scheduler(
             client,

@@ -44,6 +44,11 @@ class Victim:
         self._own = write_config(config.parent / "victim.conf", self.proxy.url)
         self._journal = config.parent / "state" / "scheduler-journal"
 
+    def claims_one_by_one(self) -> None:
+        """Let it claim as from a placement without extensions: each path names the instance."""
+        with self._own.open("a") as file:
+            file.write("[compute_agent]\nuse_placement_extensions = never\n")
+
     def killed_at(self, method: str, path: str, *arguments: str, stdin: Any) -> None:
         """Kill it once placement has carried out the request; it never hears the answer."""
         held = self.proxy.hold(method, path)
@@ -78,6 +83,7 @@ def victim(config: Path, placement_url: str) -> Iterator[Victim]:
 def test_killed_at_any_claim_of_several_instances_none_stays_claimed(
     cloud: Cloud, victim: Victim, number: int
 ) -> None:
+    victim.claims_one_by_one()
     cloud.flat_host(8)
     instances = new_uuids(3)
     path = f"/allocations/{instances[number]}"
@@ -86,6 +92,18 @@ def test_killed_at_any_claim_of_several_instances_none_stays_claimed(
     assert claimed == [index <= number for index in range(3)]
     victim.another_starts()
     assert [cloud.held(instance) for instance in instances] == [{}, {}, {}]
+
+
+def test_killed_at_a_claim_with_alternatives_the_one_that_was_chosen_is_given_back(
+    cloud: Cloud, victim: Victim
+) -> None:
+    hosts = {cloud.flat_host(8), cloud.flat_host(8)}
+    instances = new_uuids(2)
+    victim.killed_at("POST", "/claims", "select", stdin=spec_of(cloud, *instances))
+    assert set(cloud.held(instances[0])) < hosts
+    assert cloud.held(instances[1]) == {}
+    victim.another_starts()
+    assert [cloud.held(instance) for instance in instances] == [{}, {}]
 
 
 class Moved:
@@ -158,9 +176,7 @@ def test_what_placement_could_not_take_back_is_given_back_without_another_reques
 ) -> None:
     cloud.flat_host(8)
     instances = new_uuids(2)
-    victim.killed_at(
-        "PUT", f"/allocations/{instances[0]}", "select", stdin=spec_of(cloud, *instances)
-    )
+    victim.killed_at("POST", "/claims", "select", stdin=spec_of(cloud, *instances))
     # the next scheduler starts while placement is away, and is asked nothing when that is back
     victim.proxy.answer("GET", ".*", 503)
     with service(victim._own) as scheduler:

@@ -24,7 +24,7 @@ from compute_agent.scheduler import assembly
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService
 from tests.functional.scheduler.conftest import Cloud
-from tests.functional.scheduler.schedulers import new_uuid, scheduler
+from tests.functional.scheduler.schedulers import candidates_of, new_uuid, scheduler
 
 
 def one_slot(cloud: Cloud) -> RequestSpec:
@@ -50,10 +50,11 @@ def test_schedulers_that_choose_at_the_same_time_choose_different_hosts_unless_t
     first_claim = threading.local()
     first_choices: list[str] = []
 
-    def before(method: str, _path: str, body: Any) -> None:
-        if method == "PUT" and not getattr(first_claim, "made", False):
+    def before(method: str, path: str, body: Any) -> None:
+        candidates = candidates_of(method, path, body)
+        if candidates and not getattr(first_claim, "made", False):
             first_claim.made = True
-            first_choices.extend(body["allocations"])
+            first_choices.extend(candidates[0])
             all_have_chosen.wait()
 
     def claim() -> str:
@@ -68,15 +69,15 @@ def test_schedulers_that_choose_at_the_same_time_choose_different_hosts_unless_t
 
 
 def test_of_two_schedulers_after_one_slot_one_gets_it_and_the_other_the_next(
-    cloud: Cloud, config: Path
+    cloud: Cloud, config: Path, extensions: str
 ) -> None:
     in_placements_order(config)
     hosts = {cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2)}
     both_have_chosen = threading.Barrier(2, timeout=60)
     first_claim = threading.local()
 
-    def before(method: str, path: str, _body: Any) -> None:
-        if method == "PUT" and not getattr(first_claim, "made", False):
+    def before(method: str, path: str, body: Any) -> None:
+        if candidates_of(method, path, body) and not getattr(first_claim, "made", False):
             first_claim.made = True
             both_have_chosen.wait()
 
@@ -88,14 +89,16 @@ def test_of_two_schedulers_after_one_slot_one_gets_it_and_the_other_the_next(
     with ThreadPoolExecutor(2) as pool:
         results = [future.result() for future in [pool.submit(claim) for _ in range(2)]]
     assert {host for host, _ in results} == hosts
-    assert sorted(len(writes) for _, writes in results) == [1, 2]
+    one_by_one = extensions == "never"
+    assert sorted(len(writes) for _, writes in results) == [1, 1 + one_by_one]
 
 
+@pytest.mark.usefixtures("extensions")
 def test_a_claim_is_one_request(cloud: Cloud, config: Path) -> None:
     cloud.provider({cloud.mark: 1}, "COMPUTE_NODE")
     one, transport = scheduler(config)
     one.select_destinations(one_slot(cloud), [new_uuid()])
-    assert len([path for path in transport.requests if "/allocations/" in path]) == 1
+    assert len(transport.writes) == 1
 
 
 def test_several_instances_leave_nothing_when_one_does_not_fit(cloud: Cloud, config: Path) -> None:
@@ -106,13 +109,14 @@ def test_several_instances_leave_nothing_when_one_does_not_fit(cloud: Cloud, con
     assert [cloud.held(one) for one in instances] == [{}, {}, {}]
 
 
+@pytest.mark.usefixtures("extensions")
 def test_what_placement_failed_to_take_back_is_given_back_later(cloud: Cloud, config: Path) -> None:
     host = cloud.provider({cloud.mark: 2}, "COMPUTE_NODE")
     instances = [new_uuid(), new_uuid()]
     down = threading.Event()
 
-    def before(method: str, path: str, _body: Any) -> None:
-        if path == f"/allocations/{instances[1]}":
+    def before(method: str, path: str, body: Any) -> None:
+        if instances[1] in (path.rpartition("/")[2], (body or {}).get("consumer_uuid")):
             down.set()
         if down.is_set():
             raise PlacementAPIConnectFailure(f"{method} {path} got no answer")
@@ -127,22 +131,25 @@ def test_what_placement_failed_to_take_back_is_given_back_later(cloud: Cloud, co
     assert cloud.held(last) == {host: {cloud.mark: 1}}
 
 
+@pytest.mark.usefixtures("extensions")
 def test_a_claim_whose_answer_is_lost_is_not_made_twice(cloud: Cloud, config: Path) -> None:
-    host = cloud.provider({cloud.mark: 2}, "COMPUTE_NODE")
+    hosts = [cloud.provider({cloud.mark: 2}, "COMPUTE_NODE") for _ in range(2)]
     conf = agent_conf.new_config([f"--config-file={config}"])
     lost: list[str] = []
 
-    def after(method: str, path: str, _body: Any, answer: Response) -> Response:
-        if method == "PUT" and not lost:
+    def after(method: str, path: str, body: Any, answer: Response) -> Response:
+        if candidates_of(method, path, body) and not lost:
             lost.append(path)
             raise PlacementAPIConnectFailure("the answer was lost")
         return answer
 
     transport = RecordingTransport(KeystoneTransport.from_conf(conf), after=after)
     instance = new_uuid()
-    assembly.scheduler_of(conf, transport)[0].select_destinations(one_slot(cloud), [instance])
+    scheduler_, *_ = assembly.scheduler_of(conf, transport)
+    [[selection]] = scheduler_.select_destinations(one_slot(cloud), [instance])
     assert lost
-    assert cloud.held(instance) == {host: {cloud.mark: 1}}
+    assert selection.compute_node_uuid in hosts
+    assert cloud.held(instance) == {selection.compute_node_uuid: {cloud.mark: 1}}
 
 
 @pytest.fixture

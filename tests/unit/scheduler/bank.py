@@ -13,6 +13,7 @@ from typing import Any
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.scheduler.placement import (
+    ClaimAnswer,
     ClaimRefusal,
     Holding,
     Microversion,
@@ -25,9 +26,13 @@ from tests.unit.scheduler.trees import body
 class Bank:
     """Implements the scheduler's interface of placement.
 
+    :cvar alternatives: whether it takes claims with alternatives.
+
     :param candidates: offered to every question, in this order.
     :param summaries: the providers.
     """
+
+    alternatives = False
 
     def __init__(
         self, candidates: list[dict[str, Any]], summaries: dict[str, dict[str, Any]]
@@ -85,6 +90,38 @@ class Bank:
     ) -> ClaimRefusal | None:
         self._reached()
         self.before_claim(consumer)
+        refusal = self.take(consumer, allocation_request)
+        if refusal is None:
+            self.after_claim(consumer)
+            self._reached()
+        return refusal
+
+    def takes_alternatives(self) -> bool:
+        self._reached()
+        return self.alternatives
+
+    def claim_first(
+        self,
+        consumer: str,
+        allocation_requests: Sequence[Mapping[str, Any]],
+        *,
+        project_id: str,
+        user_id: str,
+        consumer_type: str,
+    ) -> ClaimAnswer:
+        self._reached()
+        self.before_claim(consumer)
+        refusals = {}
+        for position, allocation_request in enumerate(allocation_requests):
+            refusal = self.take(consumer, allocation_request)
+            if refusal is None:
+                self.after_claim(consumer)
+                self._reached()
+                return ClaimAnswer(position, refusals)
+            refusals[position] = refusal
+        return ClaimAnswer(None, refusals)
+
+    def take(self, consumer: str, allocation_request: Mapping[str, Any]) -> ClaimRefusal | None:
         self._reached()
         if consumer in self.held:
             raise AllocationUpdateFailed(f"consumer {consumer} holds something")
@@ -96,8 +133,6 @@ class Bank:
                     return ClaimRefusal(provider, name)
         self.held[consumer] = wanted
         self.claims.append(f"{consumer} {' '.join(wanted)}")
-        self.after_claim(consumer)
-        self._reached()
         return None
 
     def left(self, provider: str, name: str) -> int:

@@ -14,7 +14,7 @@ from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.spec import Destination, InstanceGroup, RequestSpec
 from compute_agent.scheduler.candidates import Candidate
-from compute_agent.scheduler.claiming.claim_order import ClaimOrder
+from compute_agent.scheduler.claiming.claim_order import HostOrder
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
@@ -73,6 +73,12 @@ def scheduler_on(bank: Bank, journal: Path, **options: Any) -> Scheduler:
     )
 
 
+@pytest.fixture(autouse=True, params=[True, False], ids=["alternatives", "plain"])
+def alternatives(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether placement takes claims with alternatives: what is chosen is the same."""
+    monkeypatch.setattr(Bank, "alternatives", request.param)
+
+
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     return tmp_path / "journal"
@@ -119,11 +125,13 @@ def test_candidates_that_need_what_was_short_are_skipped() -> None:
         Candidate("host", {"host": {"VCPU": 2}, "card1": {"VGPU": 1}}, {}),
         Candidate("host", {"host": {"VCPU": 1}, "card1": {"VGPU": 1}}, {}),
     ]
-    tries = ClaimOrder(offered, 8)
-    assert tries.next() == offered[0]
-    tries.failed(offered[0], ClaimRefusal("host", "VCPU"))
-    assert tries.next() == offered[2]
-    assert tries.next() is None
+    tries = HostOrder(offered, 8)
+    assert tries.ahead() == offered
+    assert tries.failed(offered[0], ClaimRefusal("host", "VCPU"))
+    assert tries.ahead() == [offered[2]]
+    assert not tries.failed(offered[1], ClaimRefusal("host", "VCPU")), "it was known to be short"
+    assert tries.failed(offered[2], ClaimRefusal())
+    assert not tries.ahead()
 
 
 def test_no_more_candidates_per_host_are_tried_than_allowed(journal: Path) -> None:
@@ -163,7 +171,7 @@ def test_several_claims_are_written_down_before_they_are_made_and_none_is_forgot
 
     def note(_consumer: str) -> None:
         [entry] = Journal(journal).entries().values()
-        seen.append(set(entry["claims"]))
+        seen.append({*entry["claims"], *entry.get("alternatives", {})})
 
     bank.before_claim = note
     chosen(scheduler_on(bank, journal), ONE, "i1", "i2", "i3")
@@ -232,6 +240,47 @@ def test_a_claim_whose_answer_was_lost_is_given_back_too(journal: Path) -> None:
     bank.down, bank.after_claim = False, lambda _consumer: None
     GiveBack(bank, Journal(journal)).process_journal()
     assert bank.held == {}
+
+
+def test_a_claim_whose_answer_was_lost_is_given_back_whichever_candidate_it_got(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=4, b=3, c=3)
+    bank.held["neighbour"] = {"a": {"VCPU": 4}}
+    bank.after_claim = lambda _consumer: setattr(bank, "down", True)
+    with pytest.raises(PlacementUnavailable):
+        chosen(scheduler_on(bank, journal), ONE)
+    assert bank.held["i1"] in ({"b": {"VCPU": 2}}, {"c": {"VCPU": 2}})
+    bank.down, bank.after_claim = False, lambda _consumer: None
+    GiveBack(bank, Journal(journal)).process_journal()
+    assert set(bank.held) == {"neighbour"}
+    assert Journal(journal).entries() == {}
+
+
+def test_of_a_claim_with_alternatives_that_a_scheduler_left_the_chosen_one_is_given_back(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=8, b=8, c=8)
+    alternatives = {name: [{"a": {"VCPU": 2}}, {"b": {"VCPU": 2}}] for name in ("i2", "i3")}
+    entry = {"op": "claims", "claims": {"i1": {"a": {"VCPU": 2}}}, "alternatives": alternatives}
+    Journal(journal).open(entry)
+    bank.held = {"i1": {"a": {"VCPU": 2}}, "i2": {"b": {"VCPU": 2}}, "i3": {"c": {"VCPU": 2}}}
+    GiveBack(bank, Journal(journal)).process_journal()
+    assert bank.held == {"i3": {"c": {"VCPU": 2}}}, "one that was claimed again is left alone"
+    assert Journal(journal).entries() == {}
+
+
+def test_claims_with_alternatives_grow_until_a_host_is_found_and_ask_few_times(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Bank, "alternatives", True)
+    bank = flat_hosts(**{f"h{n}": 4 for n in range(60)})
+    for name in list(bank.summaries)[:-1]:
+        bank.held[f"on-{name}"] = {name: {"VCPU": 4}}
+    requests: list[str] = []
+    bank.before_claim = requests.append
+    assert chosen(scheduler_on(bank, journal), ONE) == ["host-h59"]
+    assert 1 <= len(requests) <= 3, "8, 32 and 128 candidates"
 
 
 def test_a_consumer_claimed_anew_is_not_undone_by_the_journal(journal: Path) -> None:
@@ -380,8 +429,8 @@ def test_no_host_says_that_placement_does_not_know_a_name(journal: Path) -> None
 
 def test_a_shortage_without_a_name_costs_one_candidate(journal: Path) -> None:
     class Silent(Bank):
-        def claim(self, *args: Any, **kwargs: Any) -> ClaimRefusal | None:
-            found = super().claim(*args, **kwargs)
+        def take(self, *args: Any, **kwargs: Any) -> ClaimRefusal | None:
+            found = super().take(*args, **kwargs)
             return ClaimRefusal() if found else None
 
     bank = Silent(cards(1, 1).candidates, cards(1, 1).summaries)

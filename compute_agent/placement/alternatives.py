@@ -1,0 +1,159 @@
+"""Claims with alternatives: the first of several candidates that fits, in one request.
+
+An extension of this project's server, from placement-ext 1.1 on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from compute_agent import errors
+from compute_agent.placement import response_schemas, responses
+from compute_agent.placement.allocation_races import repeating_races
+from compute_agent.placement.allocations import Allocations, AlreadyClaimed
+from compute_agent.placement.amounts import as_request, of_record
+from compute_agent.placement.connection import NEWEST, Connection
+from compute_agent.placement.transports.transport import Microversion, Response
+from compute_agent.state.shapes import Shape
+
+SINCE: Final[Microversion] = (1, 1)
+"""The version of the extensions that brought them."""
+
+NO_CANDIDATE_LEFT: Final = "placement.no_candidate_left"
+
+_PATH: Final = "/claims"
+
+
+@dataclass(frozen=True, slots=True)
+class LostAlternative:
+    """A candidate that could not be claimed.
+
+    :ivar position: its place among the candidates.
+    :ivar resource_class: the class of which ``provider`` has too little, or which it has no
+        inventory of; empty where the provider itself is gone.
+    """
+
+    position: int
+    provider: str
+    resource_class: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlternativeAnswer:
+    """The answer to a claim: the position of what is claimed now, if any, and what was lost."""
+
+    chosen: int | None
+    lost: tuple[LostAlternative, ...]
+
+
+class Alternatives:
+    """Claims for consumers that hold nothing yet, over one connection."""
+
+    def __init__(self, connection: Connection, allocations: Allocations) -> None:
+        self._connection = connection
+        self._allocations = allocations
+
+    @property
+    def available(self) -> bool:
+        """Whether placement announces such claims."""
+        return self._connection.understands_extensions(SINCE)
+
+    def claim_first(
+        self,
+        consumer: str,
+        allocation_requests: Sequence[Mapping[str, Any]],
+        project: str,
+        user: str,
+        consumer_type: str,
+    ) -> AlternativeAnswer | AlreadyClaimed:
+        """Give a consumer that must hold nothing yet the first of these that fits.
+
+        A consumer that holds exactly one of them is our own earlier claim whose answer was lost.
+
+        :param allocation_requests: 1 to 1,000, as ``GET /allocation_candidates`` gave them.
+        :raises errors.AllocationUpdateFailed: the request was refused, and nothing is claimed.
+        """
+        body = {
+            "consumer_uuid": consumer,
+            "project_id": project,
+            "user_id": user,
+            "consumer_type": consumer_type,
+            "consumer_generation": None,
+            "candidates": [_candidate(request) for request in allocation_requests],
+        }
+        answer = self._once(consumer, body)
+        if answer is None:
+            # the consumer was there and is gone again: now it is new
+            answer = self._once(consumer, body, last=True)
+        assert answer is not None, "the last attempt answers or raises"
+        return answer
+
+    def _once(
+        self, consumer: str, body: Mapping[str, Any], *, last: bool = False
+    ) -> AlternativeAnswer | AlreadyClaimed | None:
+        doing = f"Claiming one of {len(body['candidates'])} candidates for consumer {consumer}"
+
+        def post() -> Response:
+            # the generation makes that it happens once, however often it is sent
+            return self._connection.call(
+                "POST",
+                _PATH,
+                doing,
+                version=self._connection.newest(NEWEST),
+                json=body,
+                repeat=True,
+                extensions="{}.{}".format(*SINCE),
+            )
+
+        response = repeating_races(self._connection, post, doing)
+        number = len(body["candidates"])
+        if response.status == 200:
+            claimed = _read(response, response_schemas.claimed(number), doing)
+            return AlternativeAnswer(claimed["chosen"], _lost(claimed["lost"]))
+        if responses.code_of(response) == NO_CANDIDATE_LEFT:
+            refused = _read(response, response_schemas.no_candidate_left(number), doing)
+            return AlternativeAnswer(None, _lost(refused["errors"][0]["lost"]))
+        if responses.is_consumer_conflict(response):
+            current = self._allocations.get_allocs_for_consumer(consumer)
+            if current["allocations"]:
+                return _own_or_foreign(consumer, current, body)
+            if not last:
+                return None
+        raise responses.failure(errors.AllocationUpdateFailed, doing, "POST", _PATH, response)
+
+
+def _read(response: Response, shape: Shape, doing: str) -> Any:
+    # not AllocationUpdateFailed: with such an answer it is not known that nothing is claimed
+    return responses.body_of(response, errors.PlacementError, doing, "POST", _PATH, shape)
+
+
+def _own_or_foreign(
+    consumer: str, record: dict[str, Any], body: Mapping[str, Any]
+) -> AlternativeAnswer | AlreadyClaimed:
+    held = of_record(record)
+    for position, candidate in enumerate(body["candidates"]):
+        if of_record(candidate) == held:
+            return AlternativeAnswer(position, ())
+    return AlreadyClaimed(consumer, record)
+
+
+def _candidate(allocation_request: Mapping[str, Any]) -> dict[str, Any]:
+    candidate: dict[str, Any] = {"allocations": as_request(of_record(allocation_request))}
+    if allocation_request.get("mappings"):
+        candidate["mappings"] = allocation_request["mappings"]
+    return candidate
+
+
+def _lost(entries: Sequence[Mapping[str, Any]]) -> tuple[LostAlternative, ...]:
+    return tuple(
+        LostAlternative(
+            entry["candidate"],
+            entry["provider"],
+            entry.get("resource_class", ""),
+            entry.get("reason") or f"{entry['asked']} asked, {entry['free']} free",
+        )
+        for entry in entries
+    )
