@@ -53,7 +53,16 @@ class SchedulerParts:
     journal: Journal
     give_back: GiveBack
     explainer: Explainer
+    search: Search
     announcements: Announcements | None
+    service_down_time: float
+
+    def heard_lately(self, root: str) -> bool:
+        """Whether the agent of a host announced itself lately; False without a message bus."""
+        announced = self.announcements.of(root) if self.announcements is not None else None
+        if self.announcements is None or announced is None:
+            return False
+        return self.announcements.age(announced) < self.service_down_time
 
     def recover(self) -> None:
         """Finish or undo what the journal has of schedulers that died, or that placement left.
@@ -119,7 +128,17 @@ def parts_of(
     mover = Mover(client, scheduler, journal, observer)
     attachments = Attachments(client, search)
     return SchedulerParts(
-        scheduler, client, mover, attachments, fleet, journal, give_back, explainer, announcements
+        scheduler=scheduler,
+        client=client,
+        mover=mover,
+        attachments=attachments,
+        fleet=fleet,
+        journal=journal,
+        give_back=give_back,
+        explainer=explainer,
+        search=search,
+        announcements=announcements,
+        service_down_time=conf.service_down_time,
     )
 
 

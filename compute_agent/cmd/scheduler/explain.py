@@ -39,8 +39,7 @@ def _explain(namespace: argparse.Namespace) -> int:
     explained = assembled_parts(namespace, chooses=True).explainer.explain(spec)
     hosts, causes = explained.hosts, explained.causes
     if namespace.json:
-        names = [host.name for host in hosts]
-        print(json.dumps({"fits": bool(hosts), "hosts": names, "causes": causes.as_dict()}))
+        print(json.dumps(explained.as_dict(), indent=2))
     elif hosts:
         names = [host.name for host in hosts[:SHOWN_HOSTS]]
         more = f" and {len(hosts) - len(names)} more" if len(hosts) > len(names) else ""

@@ -4,6 +4,8 @@
     release  give back what a consumer holds
     explain  show where a request fits, or why it does not
     select   read a request specification as JSON, claim, print the selections
+    reschedule, delete, attach, detach
+             go on with an instance that was claimed for
     move     begin, confirm or revert the move of an instance to another host
     serve    answer select_destinations on the message bus
     status   ask a running scheduler what agents that are too old hold back
@@ -25,8 +27,14 @@ from compute_agent import __version__, errors
 from compute_agent.cmd import program
 from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
-from compute_agent.cmd.scheduler import claim_options, explain, moves
-from compute_agent.cmd.scheduler.configured import _transport, assembled, configuration, read_json
+from compute_agent.cmd.scheduler import claim_options, explain, instances, moves
+from compute_agent.cmd.scheduler.configured import (
+    _transport,
+    assembled,
+    assembled_parts,
+    configuration,
+    read_json,
+)
 from compute_agent.cmd.scheduler.exit_status import STATUS, Exit, exit_of
 from compute_agent.daemon import message_bus
 
@@ -81,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     select.add_argument("--json", action="store_true", default=True, help="the only format")
     select.set_defaults(function=_select)
     explain.add_parser(commands)
+    instances.add_parsers(commands)
     moves.add_parsers(commands)
     serve = commands.add_parser("serve", help="answer requests on the message bus")
     # set by `serve` for its worker processes
@@ -107,26 +116,17 @@ def _add_claim(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _claim(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.instances import claim_document
     from compute_agent.request.extra_specs import uuid_text
+    from compute_agent.scheduler.operations.life_cycle import LifeCycle
 
     spec = claim_options.spec_of(namespace)
     consumer = (
         uuid_text("--consumer", namespace.consumer) if namespace.consumer else str(uuid.uuid4())
     )
-    scheduler, client, _ = assembled(namespace, chooses=True)
-    [[selection]] = scheduler.select_destinations(spec, [consumer])
-    request = json.loads(selection.allocation_request)
-    names = client.provider_names(request["allocations"])
-    document = {
-        "consumer": consumer,
-        "host": selection.nodename,
-        "root_provider": selection.compute_node_uuid,
-        "allocations": {
-            provider: {"name": names.get(provider, provider), **entry}
-            for provider, entry in request["allocations"].items()
-        },
-        "mappings": request["mappings"],
-    }
+    parts = assembled_parts(namespace, chooses=True)
+    claim = LifeCycle(parts).claim(spec, consumer)
+    document = claim_document(claim, parts.client)
     if namespace.json:
         print(json.dumps(document, indent=2))
     else:

@@ -26,6 +26,12 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     begin.add_argument(
         "--migration", default="", metavar="UUID", help="consumer that holds the source meanwhile"
     )
+    begin.add_argument(
+        "--source",
+        default="",
+        metavar="ROOT",
+        help="root provider of the dead host, so that an evacuation may be repeated",
+    )
     begin.add_argument("--alternates", action="store_true", help="list hosts to try later too")
     begin.set_defaults(function=_begin)
 
@@ -45,22 +51,24 @@ def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 
 def _begin(namespace: argparse.Namespace) -> int:
-    from compute_agent.cmd.scheduler.configured import assembled, read_json
+    from compute_agent.cmd.scheduler.configured import assembled_parts, read_json
     from compute_agent.cmd.scheduler.exit_status import Exit
     from compute_agent.request import spec_reader
     from compute_agent.request.extra_specs import uuid_text
     from compute_agent.request.fields import Fields
     from compute_agent.scheduler.moves.move import move_kind
+    from compute_agent.scheduler.operations.life_cycle import LifeCycle
 
     body = read_json(namespace.file)
     instance = uuid_text("INSTANCE", namespace.instance)
     migration = uuid_text("--migration", namespace.migration) if namespace.migration else ""
-    _, _, mover = assembled(namespace, chooses=True)
-    begun = mover.begin(
+    source = uuid_text("--source", namespace.source) if namespace.source else ""
+    begun = LifeCycle(assembled_parts(namespace, chooses=True)).begin_move(
         move_kind(namespace.kind),
         spec_reader.read_spec(body),
         instance,
         migration,
+        source_root=source,
         mappings={s: [str(u) for u in us] for s, us in Fields(body).lists("mappings").items()},
         alternates=namespace.alternates,
     )

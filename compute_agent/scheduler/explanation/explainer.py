@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import Any
 
 from compute_agent.errors import PlacementError, PlacementUnavailable
 from compute_agent.request.candidate_request import UNSUFFIXED
@@ -71,6 +72,14 @@ class Explained:
 
     causes: Causes
     hosts: tuple[HostState, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "fits": bool(self.hosts),
+            "hosts": [host.name for host in self.hosts],
+            "causes": self.causes.as_dict(),
+        }
 
 
 class Explainer:

@@ -8,14 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
-from compute_agent.placement.amounts import Amounts, add, copy_of, shortfalls, subtract
+from compute_agent.placement.amounts import (
+    Amounts,
+    add,
+    copy_of,
+    covers,
+    shortfalls,
+    subtract,
+    without_zeros,
+)
 from compute_agent.request import flavor
+from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.causes import Causes, LostClaim
 from compute_agent.scheduler.claiming.claim_order import lost_claim
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.placement import Placement, Wanted
+from compute_agent.scheduler.placement import Holding, Placement, Wanted
 from compute_agent.scheduler.search.current_host import root_of
+from compute_agent.scheduler.search.mappings import mappings_of
 from compute_agent.scheduler.search.search import Search
 
 LOG = logging.getLogger(__name__)
@@ -49,10 +59,12 @@ class Attachments:
         self._placement = placement
         self._search = search
 
-    def attach(self, spec: RequestSpec, instance: str) -> Attached:
+    def attach(self, spec: RequestSpec, instance: str, before: Amounts | None = None) -> Attached:
         """Add what `spec` asks for to what an instance holds, on the host that it is on.
 
         :param spec: the groups of the port or accelerator alone, without a flavor's sizes.
+        :param before: what the instance held before it is attached, as the caller knows it. With
+            it, repeating returns what the first time added; without it, more is added.
         :raises NoValidHost: its host has not enough for that.
         :raises MoveRefused: the instance is on no host, or on several.
         :raises AllocationMoveFailed: somebody else changed what it holds.
@@ -60,6 +72,8 @@ class Attachments:
         holding = self._placement.holding(instance)
         root = root_of(self._placement, instance, holding)
         request = flavor.request_of(spec, flavor.RequestOptions(limit=None))
+        if before is not None and holding.allocations != before:
+            return self._attached_before(request, instance, holding, before)
         lost: list[LostClaim] = []
         for candidate in self._search.on_host(spec, request, root).candidates[:CANDIDATES_TRIED]:
             total = add(holding.allocations, candidate.allocations)
@@ -74,14 +88,34 @@ class Attachments:
             raise NoValidHost(reason, Causes(notes=(reason,)))
         raise NoValidHost(causes.sentence(), causes)
 
-    def detach(self, instance: str, resources: Amounts) -> None:
+    def _attached_before(
+        self, request: CandidateRequest, instance: str, holding: Holding, before: Amounts
+    ) -> Attached:
+        if covers(holding.allocations, before):
+            added = without_zeros(subtract(holding.allocations, before))
+            roots = set(self._placement.provider_roots(tuple(added)).values())
+            traits: dict[str, frozenset[str]] = {}
+            for root in sorted(roots):
+                traits |= self._placement.tree(root)
+            mappings = mappings_of(request, added, traits)
+            if mappings is not None:
+                return Attached(added, mappings)
+        raise _changed("Attaching to", instance)
+
+    def detach(self, instance: str, resources: Amounts, before: Amounts | None = None) -> None:
         """Take from what an instance holds.
 
         :param resources: what was added for a port or accelerator: provider to class to amount.
+        :param before: what the instance holds before it is detached, as the caller knows it. With
+            it, repeating changes nothing; without it, as much is taken again.
         :raises AllocationUpdateFailed: the instance holds less than that.
         :raises AllocationMoveFailed: somebody else changed what it holds.
         """
         holding = self._placement.holding(instance)
+        if before is not None and holding.allocations != before:
+            if holding.allocations == without_zeros(subtract(before, resources)):
+                return
+            raise _changed("Detaching from", instance)
         for lacking in shortfalls(holding.allocations, resources):
             raise AllocationUpdateFailed(
                 f"Taking {lacking.amount} {lacking.resource_class} on provider {lacking.provider} "
@@ -95,3 +129,10 @@ class Attachments:
                 f"Taking what was attached from {instance} was refused: placement answered: "
                 f"{refusal.detail}. Detach it again."
             )
+
+
+def _changed(doing: str, instance: str) -> AllocationMoveFailed:
+    return AllocationMoveFailed(
+        f"{doing} {instance} was refused: it holds neither what it is said to hold before nor what "
+        "it would hold after. Read what it holds, and repeat it with that."
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
@@ -153,6 +153,16 @@ class Search:
         request = prefilters.apply(spec, request, context)
         target = target_of(spec, self._placement, self._announcements)
         return Asked(_targeted(spec, request, target), request, target, aggregates)
+
+    def requests(self, spec: RequestSpec) -> Iterator[CandidateRequest]:
+        """Yield `spec` in each of the shapes in which it is asked, without its prefilters.
+
+        :raises InvalidRequest: the request is wrong in itself.
+        """
+        request = flavor.request_of(spec, self._options.request)
+        for shape in layout_queries.shapes(request, self._guest_numa(spec, request)):
+            yield shape.request
+        yield request
 
     def try_out(
         self, spec: RequestSpec, asked: Asked, skipped: Collection[str] = frozenset()

@@ -381,3 +381,44 @@ def test_serving_ends_when_placement_refuses_the_scheduler(
     done = command("serve", config_file=file)
     assert done.returncode == 3
     assert "auth" in done.stderr
+
+
+def test_an_instance_is_rescheduled_attached_to_detached_from_and_deleted_by_command(
+    cloud: Cloud, command: Command, tmp_path: Path
+) -> None:
+    hosts = {cloud.flat_host(2), cloud.flat_host(2)}
+    for host in hosts:
+        cloud.provider({cloud.mark: 1}, parent=host)
+    instance = str(uuid.uuid4())
+    spec = json.dumps(
+        {
+            "project_id": "p",
+            "user_id": "u",
+            "flavor": {"vcpus": 2, "extra_specs": {f"trait:{cloud.mark}": "required"}},
+        }
+    )
+    asked = ("--resources", "VCPU=2", "--required", cloud.mark, "--project", "p")
+    claimed = json.loads(command("claim", *asked, "--consumer", instance, "--json").stdout)
+    repeated = command("claim", *asked, "--consumer", instance, "--json")
+    assert json.loads(repeated.stdout) == claimed
+
+    done = command("reschedule", instance, "--failed", claimed["host"], input=spec)
+    assert done.returncode == 0, done.stderr
+    [host] = hosts - {claimed["root_provider"]}
+    assert cloud.held(instance) == {host: {"VCPU": 2}}
+
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps(cloud.held(instance)))
+    group = {"requester_id": "card", "resources": {cloud.mark: 1}}
+    body = {"project_id": "p", "user_id": "u", "requested_resources": [group]}
+    attach = ("attach", instance, "--before", str(before))
+    attached = [command(*attach, input=json.dumps(body)).stdout for _ in range(2)]
+    assert attached[0] == attached[1]
+    assert len(cloud.held(instance)) == 2
+    assert command("detach", instance, input=attached[0]).returncode == 0
+    assert cloud.held(instance) == {host: {"VCPU": 2}}
+
+    for released in (True, False):
+        deleted = json.loads(command("delete", instance).stdout)
+        assert deleted == {"deleted": instance, "released": released}
+    assert command("delete", instance, "--local").returncode == 0

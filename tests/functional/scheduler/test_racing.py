@@ -304,3 +304,23 @@ def test_an_alternate_is_claimed_as_it_was_given_after_the_first_host_failed(
     version = {"OpenStack-API-Version": f"placement {others[0].allocation_request_version}"}
     cloud.call("PUT", f"/allocations/{instance}", json=body, headers=version)
     assert cloud.held(instance) == {others[0].compute_node_uuid: {cloud.mark: 1}}
+
+
+def test_the_bus_carries_the_life_of_an_instance(cloud: Cloud, client: SchedulerClient) -> None:
+    hosts = [cloud.provider({cloud.mark: 1}, "COMPUTE_NODE") for _ in range(2)]
+    asked = {"spec_obj": plain_spec(cloud), "instance_uuid": new_uuid()}
+    instance = {"instance_uuid": asked["instance_uuid"]}
+    explained = client.call("explain", spec_obj=plain_spec(cloud))
+    assert (explained["fits"], len(explained["hosts"])) == (True, 2)
+    claim = client.call("claim", **asked)
+    assert client.call("claim", **asked) == claim
+    again = client.call("reschedule", failed_hosts=[claim["host"]], **asked)
+    assert {claim["root"], again["root"]} == set(hosts)
+    assert cloud.held(asked["instance_uuid"]) == {again["root"]: {cloud.mark: 1}}
+    for call, arguments in (
+        ("release", {"consumer_uuid": asked["instance_uuid"]}),
+        ("delete_instance", {**instance, "migration_uuids": [new_uuid()]}),
+        ("local_delete", instance),
+    ):
+        client.call("claim", **asked)
+        assert [client.call(call, **arguments) for _ in range(2)] == [True, False]

@@ -1,0 +1,153 @@
+"""The commands that go on with an instance: reschedule, delete, attach and detach."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from compute_agent.cmd.scheduler.exit_status import Exit
+
+if TYPE_CHECKING:
+    from compute_agent.placement.amounts import MutableAmounts
+    from compute_agent.scheduler.operations.claim import Claim
+    from compute_agent.scheduler.operations.life_cycle import LifeCycle
+    from compute_agent.scheduler.placement_client import PlacementClient
+
+_JSON = "JSON; default: standard input"
+
+
+def add_parsers(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands to those of `compute-scheduler`."""
+    reschedule = commands.add_parser(
+        "reschedule", help="claim another host for an instance that could not be built"
+    )
+    reschedule.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
+    reschedule.add_argument("file", nargs="?", default="-", help=f"its specification; {_JSON}")
+    reschedule.add_argument(
+        "--failed",
+        metavar="HOST",
+        action="append",
+        required=True,
+        help="a host that was tried; may be given several times",
+    )
+    reschedule.set_defaults(function=_reschedule, json=True)
+
+    delete = commands.add_parser("delete", help="release what a deleted instance held")
+    delete.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
+    delete.add_argument(
+        "--migration",
+        metavar="UUID",
+        action="append",
+        default=[],
+        help="consumer of a move of it that was not ended; may be given several times",
+    )
+    delete.add_argument(
+        "--local", action="store_true", help="its host is away; refused while its agent is alive"
+    )
+    delete.set_defaults(function=_delete, json=True)
+
+    attach = commands.add_parser("attach", help="add a port or accelerator to an instance")
+    attach.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
+    attach.add_argument(
+        "file", nargs="?", default="-", help=f"specification of its groups alone; {_JSON}"
+    )
+    attach.set_defaults(function=_attach, json=True)
+
+    detach = commands.add_parser("detach", help="take what was attached from an instance")
+    detach.add_argument("instance", metavar="INSTANCE", help="uuid of the instance")
+    detach.add_argument("file", nargs="?", default="-", help=f"what attach printed; {_JSON}")
+    detach.set_defaults(function=_detach, json=True)
+    for command in (attach, detach):
+        command.add_argument(
+            "--before",
+            metavar="FILE",
+            help="JSON of what the instance holds before, {PROVIDER: {CLASS: AMOUNT}}: with it the "
+            "command may be repeated",
+        )
+
+
+def claim_document(claim: Claim, client: PlacementClient) -> dict[str, Any]:
+    """Return a claim as `compute-scheduler` prints it, with the names of its providers."""
+    names = client.provider_names(claim.allocations)
+    return {
+        "consumer": claim.instance,
+        "host": claim.host,
+        "root_provider": claim.root,
+        "allocations": {
+            provider: {"name": names.get(provider, provider), "resources": dict(resources)}
+            for provider, resources in claim.allocations.items()
+        },
+        "mappings": {suffix: list(uuids) for suffix, uuids in claim.mappings.items()},
+    }
+
+
+def _life_cycle(namespace: argparse.Namespace, *, chooses: bool = False) -> LifeCycle:
+    from compute_agent.cmd.scheduler.configured import assembled_parts
+    from compute_agent.scheduler.operations.life_cycle import LifeCycle
+
+    return LifeCycle(assembled_parts(namespace, chooses=chooses))
+
+
+def _instance(namespace: argparse.Namespace) -> str:
+    from compute_agent.request.extra_specs import uuid_text
+
+    return uuid_text("INSTANCE", namespace.instance)
+
+
+def _reschedule(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.configured import assembled_parts, read_json
+    from compute_agent.request import spec_reader
+    from compute_agent.scheduler.operations.life_cycle import LifeCycle
+
+    spec, instance = spec_reader.read_spec(read_json(namespace.file)), _instance(namespace)
+    parts = assembled_parts(namespace, chooses=True)
+    claim = LifeCycle(parts).reschedule(spec, instance, namespace.failed)
+    print(json.dumps(claim_document(claim, parts.client), indent=2))
+    return Exit.DONE
+
+
+def _delete(namespace: argparse.Namespace) -> int:
+    from compute_agent.request.extra_specs import uuid_text
+
+    instance = _instance(namespace)
+    migrations = [uuid_text("--migration", uuid) for uuid in namespace.migration]
+    # only a local delete asks who is alive
+    life_cycle = _life_cycle(namespace, chooses=namespace.local)
+    delete = life_cycle.local_delete if namespace.local else life_cycle.delete
+    print(json.dumps({"deleted": instance, "released": delete(instance, migrations)}))
+    return Exit.DONE
+
+
+def _attach(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.configured import read_json
+    from compute_agent.request import spec_reader
+
+    spec = spec_reader.read_spec(read_json(namespace.file))
+    attached = _life_cycle(namespace).attach(spec, _instance(namespace), _before(namespace))
+    print(json.dumps(attached.as_dict(), indent=2))
+    return Exit.DONE
+
+
+def _detach(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.configured import read_json
+
+    body, instance = read_json(namespace.file), _instance(namespace)
+    resources = _amounts("allocations", body.get("allocations", body))
+    _life_cycle(namespace).detach(instance, resources, _before(namespace))
+    print(json.dumps({"detached": resources, "instance": instance}))
+    return Exit.DONE
+
+
+def _before(namespace: argparse.Namespace) -> MutableAmounts | None:
+    from compute_agent.cmd.scheduler.configured import read_json
+
+    return _amounts("--before", read_json(namespace.before)) if namespace.before else None
+
+
+def _amounts(name: str, body: Mapping[str, Any]) -> MutableAmounts:
+    from compute_agent.request.fields import Fields
+
+    fields = Fields(body, name)
+    return {uuid: dict(fields.resources(uuid)) for uuid in body}

@@ -1,0 +1,87 @@
+"""Moves that were begun before, found again from what their consumers hold."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from compute_agent.placement.amounts import Amounts, MutableAmounts, copy_of
+from compute_agent.scheduler.errors import MoveRefused
+from compute_agent.scheduler.moves.move import Move, MoveKind
+from compute_agent.scheduler.placement import Holding, Placement
+from compute_agent.scheduler.search.current_host import root_of
+
+
+def begun_before(
+    placement: Placement,
+    kind: MoveKind,
+    instance: str,
+    migration: str,
+    *,
+    source_root: str = "",
+    mappings: Mapping[str, Sequence[str]] | None = None,
+) -> Move | None:
+    """Return the move that is under way, `None` when there is none.
+
+    :param migration: the consumer that holds the source; empty for an evacuation.
+    :param source_root: the root of the dead host, for an evacuation; without it none is found.
+    :raises MoveRefused: a cold move whose source cannot be known from what is held: the instance
+        may have grown on a provider that both hosts share.
+    """
+    holding = placement.holding(instance)
+    kept = placement.holding(migration) if migration else Holding({}, {})
+    sharing = placement.sharing(tuple(holding.allocations))
+    if kind is MoveKind.EVACUATE:
+        source_tree = set(placement.tree(source_root)) if source_root else set()
+        left = {uuid: dict(n) for uuid, n in holding.allocations.items() if uuid in source_tree}
+        destination = set(holding.allocations) - source_tree - sharing
+        if not left or not destination:
+            return None
+        destination_roots = set(placement.provider_roots(sorted(destination)).values())
+        if len(destination_roots) != 1:
+            return None
+        destination_root = destination_roots.pop()
+    else:
+        left = copy_of(kept.allocations)
+        if not left or not holding.allocations:
+            return None
+        destination_root = root_of(placement, instance, holding)
+        source_root = root_of(placement, migration, kept)
+    if kind is MoveKind.COLD and _is_ambiguous(left, holding.allocations, sharing):
+        raise MoveRefused(
+            f"The move of {instance} was begun before. What it held on a provider that both hosts "
+            "share cannot be known from what is held now, since it may have been resized: confirm "
+            "or revert it with what begin returned."
+        )
+    return Move(
+        kind=kind,
+        instance=instance,
+        migration=migration,
+        source_root=source_root,
+        source=_source(left, holding.allocations, sharing),
+        mappings={suffix: tuple(uuids) for suffix, uuids in (mappings or {}).items()},
+        destination_root=destination_root,
+        destination=holding.allocations,
+        left=copy_of(kept.allocations),
+        project_id=str(holding.record.get("project_id", "")),
+        user_id=str(holding.record.get("user_id", "")),
+    )
+
+
+def _source(left: Amounts, held: Amounts, sharing: Collection[str]) -> MutableAmounts:
+    """Return what the instance held, whose sizes have not changed, from what is left of it.
+
+    Instance and migration together hold an amount on a shared provider once.
+    """
+    source = copy_of(left)
+    local = {name for uuid, n in left.items() if uuid not in sharing for name in n}
+    for pool in sharing:
+        for name, amount in held[pool].items():
+            if name not in local:
+                pooled = source.setdefault(pool, {})
+                pooled[name] = pooled.get(name, 0) + amount
+    return source
+
+
+def _is_ambiguous(left: Amounts, held: Amounts, sharing: Collection[str]) -> bool:
+    known = {name for amounts in left.values() for name in amounts}
+    return any(name not in known for pool in sharing for name in held[pool])

@@ -1,0 +1,54 @@
+"""Claims as values: what an instance holds, on which host, and for which groups."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compute_agent.placement.amounts import Amounts, copy_of, of_record
+from compute_agent.scheduler.selection import Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What an instance holds.
+
+    :param host: name of the host's root provider.
+    :param root: uuid of the host's root provider.
+    :param mappings: group to the providers that serve it.
+    :param alternates: hosts to try later; not claimed.
+    """
+
+    instance: str
+    host: str
+    root: str
+    allocations: Amounts
+    mappings: Mapping[str, tuple[str, ...]]
+    alternates: tuple[Selection, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "instance": self.instance,
+            "host": self.host,
+            "root": self.root,
+            "allocations": copy_of(self.allocations),
+            "mappings": {suffix: list(uuids) for suffix, uuids in self.mappings.items()},
+            "alternates": [selection.as_dict() for selection in self.alternates],
+        }
+
+
+def claim_of(instance: str, selections: Sequence[Selection]) -> Claim:
+    """Return the claim that the first of `selections` stands for, the others as alternates."""
+    first, *others = selections
+    request = json.loads(first.allocation_request)
+    return Claim(
+        instance=instance,
+        host=first.nodename,
+        root=first.compute_node_uuid,
+        allocations=of_record(request),
+        mappings={suffix: tuple(uuids) for suffix, uuids in request["mappings"].items()},
+        alternates=tuple(others),
+    )

@@ -1,0 +1,225 @@
+"""Life cycle of instances as operations: all that a caller without OpenStack needs.
+
+Every operation may be repeated, on any scheduler: what is done already is not done again, and the
+answer is that of the first time. So a caller that got no answer asks again.
+
+Each writes to placement in one atomic request. Whatever dies in between, an instance holds what it
+held before the operation or what it holds after it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
+from compute_agent.placement.amounts import Amounts
+from compute_agent.request.errors import InvalidRequest
+from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.assembly import SchedulerParts
+from compute_agent.scheduler.errors import MoveRefused, NoValidHost
+from compute_agent.scheduler.explanation.explainer import Explained
+from compute_agent.scheduler.moves.attachments import Attached
+from compute_agent.scheduler.moves.move import Move, MoveKind
+from compute_agent.scheduler.moves.mover import Begun
+from compute_agent.scheduler.moves.repeated import begun_before
+from compute_agent.scheduler.operations.claim import Claim, claim_of
+from compute_agent.scheduler.operations.replacement import ReplacingClaims
+from compute_agent.scheduler.placement import Holding, Wanted
+from compute_agent.scheduler.search.current_host import root_of
+from compute_agent.scheduler.search.mappings import mappings_of
+
+LOG = logging.getLogger(__name__)
+
+
+class LifeCycle:
+    """Operations on instances, from claim to delete.  Safe in several threads and processes.
+
+    All of them raise `PlacementUnavailable` when placement does not answer: repeat them then.
+    """
+
+    def __init__(self, parts: SchedulerParts) -> None:
+        self._parts = parts
+        self._placement = parts.client
+
+    # -- claim, reschedule, release ----------------------------------------------------------
+
+    def explain(self, spec: RequestSpec) -> Explained:
+        """Return where a request fits, or why it does not; nothing is claimed."""
+        return self._parts.explainer.explain(spec)
+
+    def claim(self, spec: RequestSpec, instance: str, *, alternates: bool = False) -> Claim:
+        """Claim a host for an instance.
+
+        Repeated, it returns the claim of the first time, without alternates.
+
+        :raises NoValidHost: it fits nowhere; `causes` of the error says why.
+        :raises AllocationUpdateFailed: the instance holds something else already.
+        """
+        holding = self._placement.holding(instance)
+        if holding.allocations:
+            return self._claimed_before(spec, instance, holding)
+        [selections] = self._parts.scheduler.select_destinations(
+            spec, [instance], alternates=alternates
+        )
+        return claim_of(instance, selections)
+
+    def reschedule(self, spec: RequestSpec, instance: str, failed_hosts: Sequence[str]) -> Claim:
+        """Give an instance another host than those that failed to build it.
+
+        The claim on the failed host is replaced in one request by one on the best of the others.
+        Repeated, it returns the claim that the instance has by then.
+
+        :param failed_hosts: names of all hosts that were tried for the instance.
+        :raises NoValidHost: there is no other host; the instance holds nothing any more.
+        :raises AllocationMoveFailed: another writer changed what it holds.
+        """
+        failed = frozenset(failed_hosts)
+        if not failed:
+            raise InvalidRequest("failed_hosts", failed_hosts, "at least one name")
+        spec = replace(spec, ignore_hosts=spec.ignore_hosts | failed)
+        holding = self._placement.holding(instance)
+        if not holding.allocations:
+            return self.claim(spec, instance)
+        root = root_of(self._placement, instance, holding)
+        if self._name(root) not in failed:
+            return self._claimed_before(spec, instance, holding)
+        claims = ReplacingClaims(self._placement, holding)
+        try:
+            [selections] = self._parts.scheduler.select_destinations(
+                spec, [instance], claims=claims
+            )
+        except NoValidHost:
+            self._placement.release_exactly(instance, holding)
+            raise
+        return claim_of(instance, selections)
+
+    def release(self, *consumers: str) -> bool:
+        """Release all that some consumers hold, all or none; return whether any held anything.
+
+        :raises AllocationMoveFailed: another writer changed what one of them holds.
+        """
+        holdings = {consumer: self._placement.holding(consumer) for consumer in consumers}
+        wanted = {
+            consumer: Wanted(holding, {}, str(holding.record.get("consumer_type", "INSTANCE")))
+            for consumer, holding in holdings.items()
+            if holding.allocations
+        }
+        if not wanted:
+            return False
+        refusal = self._placement.exchange(wanted)
+        if refusal is not None:
+            raise AllocationMoveFailed(
+                f"Releasing {', '.join(wanted)} was refused: placement answered: {refusal.detail}. "
+                "Nothing was released; repeat it."
+            )
+        return True
+
+    # -- delete ------------------------------------------------------------------------------
+
+    def delete(self, instance: str, migrations: Sequence[str] = ()) -> bool:
+        """Release what an instance held whose guest is gone, and the migrations of its moves.
+
+        :returns: whether it held anything.
+        :raises AllocationMoveFailed: another writer changed what it holds.
+        """
+        return self.release(instance, *migrations)
+
+    def local_delete(self, instance: str, migrations: Sequence[str] = ()) -> bool:
+        """Release what an instance holds whose host is away; its guest is left to the agent.
+
+        :returns: whether it held anything.
+        :raises MoveRefused: the agent of a host that it is on is alive: delete the guest there.
+        :raises AllocationMoveFailed: another writer changed what it holds.
+        """
+        held = self._placement.holding(instance).allocations
+        roots = set(self._placement.provider_roots(tuple(held)).values()) if held else set()
+        for root in sorted(roots):
+            if self._parts.heard_lately(root):
+                raise MoveRefused(
+                    f"The local delete of {instance} was refused: the agent of host "
+                    f"{self._name(root)} is alive. Delete the guest there, then use delete."
+                )
+        return self.release(instance, *migrations)
+
+    # -- moves -------------------------------------------------------------------------------
+
+    def begin_move(
+        self,
+        kind: MoveKind,
+        spec: RequestSpec,
+        instance: str,
+        migration: str = "",
+        *,
+        source_root: str = "",
+        mappings: Mapping[str, Sequence[str]] | None = None,
+        alternates: bool = False,
+    ) -> Begun:
+        """Claim the destination of a move and keep the source; see `Mover.begin`.
+
+        Repeated with the same migration, it returns the move that is under way, without selections.
+
+        :param source_root: root of the host that an evacuated instance leaves; without it an
+            evacuation cannot be repeated.
+        """
+        self._parts.mover.recover()
+        move = begun_before(
+            self._placement, kind, instance, migration, source_root=source_root, mappings=mappings
+        )
+        if move is not None:
+            return Begun(move, ())
+        return self._parts.mover.begin(
+            kind, spec, instance, migration, mappings=mappings, alternates=alternates
+        )
+
+    def confirm_move(self, move: Move) -> None:
+        """Release the source of a move; see `Mover.finish`."""
+        self._parts.mover.finish(move)
+
+    def revert_move(self, move: Move) -> Mapping[str, tuple[str, ...]]:
+        """Give an instance back what it held when its move began; see `Mover.revert`."""
+        return self._parts.mover.revert(move)
+
+    def evacuate(self, spec: RequestSpec, instance: str, source_root: str = "") -> Begun:
+        """Claim another host for an instance whose host is dead; see `begin_move`.
+
+        It holds both hosts until `source_returned`.
+        """
+        return self.begin_move(MoveKind.EVACUATE, spec, instance, source_root=source_root)
+
+    def source_returned(self, instance: str, source_root: str) -> None:
+        """Release an evacuated instance's old host, which is back; see `Mover`."""
+        self._parts.mover.source_returned(instance, source_root)
+
+    # -- attach and detach -------------------------------------------------------------------
+
+    def attach(self, spec: RequestSpec, instance: str, before: Amounts | None = None) -> Attached:
+        """Add a port or accelerator to what an instance holds; see `Attachments.attach`."""
+        return self._parts.attachments.attach(spec, instance, before)
+
+    def detach(self, instance: str, resources: Amounts, before: Amounts | None = None) -> None:
+        """Take from an instance what was attached; see `Attachments.detach`."""
+        self._parts.attachments.detach(instance, resources, before)
+
+    # -- what is held ------------------------------------------------------------------------
+
+    def _claimed_before(self, spec: RequestSpec, instance: str, holding: Holding) -> Claim:
+        root = root_of(self._placement, instance, holding)
+        traits: dict[str, Any] = dict(self._placement.tree(root))
+        owner = holding.record.get("project_id")
+        name = self._name(root)
+        if owner == spec.project_id and name not in spec.ignore_hosts:
+            for request in self._parts.search.requests(spec):
+                mappings = mappings_of(request, holding.allocations, traits)
+                if mappings is not None:
+                    LOG.info("Instance %s holds host %s already, as is asked", instance, name)
+                    return Claim(instance, name, root, holding.allocations, mappings)
+        raise AllocationUpdateFailed(
+            f"Consumer {instance} holds allocations already, on {name}, other than the request "
+            "asks for: release it first, or claim for another consumer."
+        )
+
+    def _name(self, root: str) -> str:
+        return self._placement.provider_names([root]).get(root, root)

@@ -1,0 +1,57 @@
+"""Claims that take the place of another claim of the same instance, in one request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.placement import (
+    ClaimRefusal,
+    Holding,
+    Microversion,
+    Placement,
+    Wanted,
+)
+from compute_agent.scheduler.search.shared_holdings import Carried
+
+LOG = logging.getLogger(__name__)
+
+
+class ReplacingClaims:
+    """Claims for an instance that gives up what it holds, if it gets something else.
+
+    :param holding: what it holds; nobody else may have changed it since.
+    """
+
+    def __init__(self, placement: Placement, holding: Holding) -> None:
+        self._placement = placement
+        self._holding = holding
+        sharing = placement.sharing(tuple(holding.allocations))
+        self.carried = Carried(
+            {pool: holding.allocations[pool] for pool in sharing},
+            {pool: placement.aggregates(pool) for pool in sharing},
+        )
+
+    def claim(
+        self,
+        instance: str,
+        candidate: Candidate,
+        spec: RequestSpec,
+        microversion: Microversion,  # noqa: ARG002 - part of the protocol; an exchange has its own
+    ) -> ClaimRefusal | None:
+        """See `Claims`."""
+        wanted = Wanted(
+            self._holding,
+            candidate.allocations,
+            spec.consumer_type,
+            spec.project_id,
+            spec.user_id,
+            candidate.mappings,
+        )
+        return self._placement.exchange({instance: wanted})
+
+    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
+        """Leave the instance what it holds: a replacement was made whole or not at all."""
+        LOG.debug("What %s hold is left to them", ", ".join(candidates) or "nobody")

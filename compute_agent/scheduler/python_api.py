@@ -1,0 +1,47 @@
+"""Python API of the scheduler: the operations of `LifeCycle`, made from configuration files.
+
+from compute_agent.scheduler.python_api import LifeCycle, connect, read_spec
+
+scheduler = connect("/etc/compute-scheduler/compute-scheduler.conf")
+claim = scheduler.claim(read_spec({...}), instance_uuid)
+"""
+
+from __future__ import annotations
+
+from compute_agent.conf import new_config
+from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.request.spec_reader import read_spec
+from compute_agent.scheduler import running_scheduler
+from compute_agent.scheduler.assembly import parts_of
+from compute_agent.scheduler.errors import MoveRefused, NoValidHost
+from compute_agent.scheduler.moves.attachments import Attached
+from compute_agent.scheduler.moves.move import Move, MoveKind
+from compute_agent.scheduler.moves.mover import Begun
+from compute_agent.scheduler.operations.claim import Claim
+from compute_agent.scheduler.operations.life_cycle import LifeCycle
+
+__all__ = [
+    "Attached",
+    "Begun",
+    "Claim",
+    "LifeCycle",
+    "Move",
+    "MoveKind",
+    "MoveRefused",
+    "NoValidHost",
+    "connect",
+    "read_spec",
+]
+
+
+def connect(*config_files: str) -> LifeCycle:
+    """Return the operations of a scheduler with the configuration of these files.
+
+    Where they name a message bus, a running scheduler is asked once which hosts are alive.
+
+    :raises InvalidConfiguration: the configuration cannot be used.
+    :raises NoSchedulerAnswers: there is a bus, and no scheduler on it.
+    """
+    conf = new_config([f"--config-file={file}" for file in config_files])
+    heard = running_scheduler.announcements(conf) if conf.transport_url else None
+    return LifeCycle(parts_of(conf, KeystoneTransport.from_conf(conf), heard, serving=False))

@@ -1,0 +1,196 @@
+"""Life cycle of instances on the message bus: the operations of `LifeCycle` as calls.
+
+    claim(spec_obj, instance_uuid, return_alternates) -> Claim
+    reschedule(spec_obj, instance_uuid, failed_hosts) -> Claim
+    release(consumer_uuid) -> bool
+    delete_instance(instance_uuid, migration_uuids) -> bool, local_delete(...) -> bool
+    begin_move(kind, spec_obj, instance_uuid, migration_uuid, mappings, return_alternates,
+               source_root) -> {"move": {...}, "selections": [Selection, ...]}
+    finish_move(move), revert_move(move) -> mappings, source_returned(instance_uuid, source_root)
+    attach_resources(spec_obj, instance_uuid, before) -> {"allocations", "mappings"}
+    detach_resources(instance_uuid, allocations, before)
+    explain(spec_obj) -> {"fits", "hosts", "causes"}
+
+A Claim is {"instance", "host", "root", "allocations", "mappings", "alternates"}. Every call may be
+repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from compute_agent.placement.amounts import MutableAmounts
+from compute_agent.request.extra_specs import uuid_text
+from compute_agent.request.fields import Fields
+from compute_agent.scheduler.assembly import SchedulerParts
+from compute_agent.scheduler.moves.move import move_kind, move_of
+from compute_agent.scheduler.observer import Observer
+from compute_agent.scheduler.operations.life_cycle import LifeCycle
+from compute_agent.scheduler.rpc_calls import (
+    answered,
+    answering,
+    is_wrapped,
+    spec_of,
+    target_of,
+)
+
+
+class LifeCycleEndpoint:
+    """What the bus can call to bring instances through their life.
+
+    :param parts: returns what calls are answered with now.
+    """
+
+    def __init__(
+        self, parts: Callable[[], SchedulerParts], observer: Observer, version: str
+    ) -> None:
+        self._parts = parts
+        self._observer = observer
+        self.target = target_of(version)
+
+    @property
+    def _life_cycle(self) -> LifeCycle:
+        return LifeCycle(self._parts())
+
+    def claim(
+        self,
+        _ctxt: Mapping[str, Any],
+        spec_obj: Any,
+        instance_uuid: str,
+        return_alternates: bool = False,
+    ) -> dict[str, Any]:
+        """Claim a host for an instance; see `LifeCycle.claim`."""
+        with answering(self._observer, "claim", f"for {instance_uuid}"):
+            instance = uuid_text("instance_uuid", instance_uuid)
+            claim = self._life_cycle.claim(
+                spec_of(spec_obj), instance, alternates=return_alternates
+            )
+            return claim.as_dict()
+
+    def reschedule(
+        self,
+        _ctxt: Mapping[str, Any],
+        spec_obj: Any,
+        instance_uuid: str,
+        failed_hosts: Sequence[str],
+    ) -> dict[str, Any]:
+        """Give an instance another host; see `LifeCycle.reschedule`."""
+        with answering(self._observer, "reschedule", f"of {instance_uuid}"):
+            instance = uuid_text("instance_uuid", instance_uuid)
+            return self._life_cycle.reschedule(
+                spec_of(spec_obj), instance, [str(name) for name in failed_hosts]
+            ).as_dict()
+
+    def release(self, _ctxt: Mapping[str, Any], consumer_uuid: str) -> bool:
+        """Release what a consumer holds; see `LifeCycle.release`."""
+        with answering(self._observer, "release", f"of {consumer_uuid}"):
+            return self._life_cycle.release(uuid_text("consumer_uuid", consumer_uuid))
+
+    def delete_instance(
+        self, _ctxt: Mapping[str, Any], instance_uuid: str, migration_uuids: Sequence[str] = ()
+    ) -> bool:
+        """Release what an instance held whose guest is gone; see `LifeCycle.delete`."""
+        with answering(self._observer, "delete_instance", f"of {instance_uuid}"):
+            return self._life_cycle.delete(
+                uuid_text("instance_uuid", instance_uuid), _uuids(migration_uuids)
+            )
+
+    def local_delete(
+        self, _ctxt: Mapping[str, Any], instance_uuid: str, migration_uuids: Sequence[str] = ()
+    ) -> bool:
+        """Release what an instance holds on a host that is away; see `LifeCycle.local_delete`."""
+        with answering(self._observer, "local_delete", f"of {instance_uuid}"):
+            return self._life_cycle.local_delete(
+                uuid_text("instance_uuid", instance_uuid), _uuids(migration_uuids)
+            )
+
+    def begin_move(
+        self,
+        _ctxt: Mapping[str, Any],
+        kind: str,
+        spec_obj: Any,
+        instance_uuid: str,
+        migration_uuid: str = "",
+        mappings: Mapping[str, Sequence[str]] | None = None,
+        return_alternates: bool = False,
+        source_root: str = "",
+    ) -> dict[str, Any]:
+        """Claim the destination of a move; see `LifeCycle.begin_move`."""
+        with answering(self._observer, "begin_move", f"of {instance_uuid}"):
+            begun = self._life_cycle.begin_move(
+                move_kind(kind),
+                spec_of(spec_obj),
+                uuid_text("instance_uuid", instance_uuid),
+                uuid_text("migration_uuid", migration_uuid) if migration_uuid else "",
+                source_root=uuid_text("source_root", source_root) if source_root else "",
+                mappings=mappings,
+                alternates=return_alternates,
+            )
+        wrapped = is_wrapped(spec_obj)
+        return {
+            "move": begun.move.as_dict(),
+            "selections": [answered(selection, wrapped=wrapped) for selection in begun.selections],
+        }
+
+    def finish_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> None:
+        """Confirm a move; see `LifeCycle.confirm_move`."""
+        with answering(self._observer, "finish_move"):
+            self._life_cycle.confirm_move(move_of(move))
+
+    def revert_move(self, _ctxt: Mapping[str, Any], move: Mapping[str, Any]) -> dict[str, Any]:
+        """Undo a move and return the mappings of the source; see `LifeCycle.revert_move`."""
+        with answering(self._observer, "revert_move"):
+            mappings = self._life_cycle.revert_move(move_of(move))
+        return {suffix: list(uuids) for suffix, uuids in mappings.items()}
+
+    def source_returned(
+        self, _ctxt: Mapping[str, Any], instance_uuid: str, source_root: str
+    ) -> None:
+        """Release an evacuated instance's old host; see `LifeCycle.source_returned`."""
+        with answering(self._observer, "source_returned", f"for {instance_uuid}"):
+            self._life_cycle.source_returned(
+                uuid_text("instance_uuid", instance_uuid), uuid_text("source_root", source_root)
+            )
+
+    def attach_resources(
+        self,
+        _ctxt: Mapping[str, Any],
+        spec_obj: Any,
+        instance_uuid: str,
+        before: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Add a port or accelerator to what an instance holds; see `LifeCycle.attach`."""
+        with answering(self._observer, "attach_resources", f"to {instance_uuid}"):
+            instance = uuid_text("instance_uuid", instance_uuid)
+            held = None if before is None else _amounts("before", before)
+            return self._life_cycle.attach(spec_of(spec_obj), instance, held).as_dict()
+
+    def detach_resources(
+        self,
+        _ctxt: Mapping[str, Any],
+        instance_uuid: str,
+        allocations: Mapping[str, Any],
+        before: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Take what was attached from an instance; see `LifeCycle.detach`."""
+        with answering(self._observer, "detach_resources", f"from {instance_uuid}"):
+            self._life_cycle.detach(
+                uuid_text("instance_uuid", instance_uuid),
+                _amounts("allocations", allocations),
+                None if before is None else _amounts("before", before),
+            )
+
+    def explain(self, _ctxt: Mapping[str, Any], spec_obj: Any) -> dict[str, Any]:
+        """Return where a request fits, or why it does not; see `Explainer.explain`."""
+        with answering(self._observer, "explain"):
+            return self._life_cycle.explain(spec_of(spec_obj)).as_dict()
+
+
+def _uuids(uuids: Sequence[str]) -> list[str]:
+    return [uuid_text("migration_uuids", str(uuid)) for uuid in uuids]
+
+
+def _amounts(name: str, body: Mapping[str, Any]) -> MutableAmounts:
+    fields = Fields(body, name)
+    return {uuid: dict(fields.resources(uuid)) for uuid in body}

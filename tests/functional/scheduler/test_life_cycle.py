@@ -1,0 +1,176 @@
+"""Operations of the life of an instance, each carried out twice."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent.conf import new_config
+from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.request.spec import RequestedGroup, RequestSpec
+from compute_agent.scheduler.assembly import parts_of
+from compute_agent.scheduler.errors import MoveRefused, NoValidHost
+from compute_agent.scheduler.fleet.announcements import Announcements
+from compute_agent.scheduler.moves.move import MoveKind
+from compute_agent.scheduler.python_api import LifeCycle
+from tests.functional.report.conftest import ours
+from tests.functional.scheduler.guests import NestedOnPool
+from tests.functional.scheduler.moving import World
+from tests.unit.scheduler.specs import spec
+
+
+@pytest.fixture(scope="module")
+def placement(tmp_path_factory: pytest.TempPathFactory) -> InProcessTransport:
+    return InProcessTransport(ours(tmp_path_factory.mktemp("placement")))
+
+
+def operations_on(world: World, heard: Announcements | None = None) -> LifeCycle:
+    """The operations of a scheduler of its own on a placement."""
+    conf = new_config([])
+    conf.set_override("journal_path", str(world.journal), "compute_scheduler")
+    return LifeCycle(parts_of(conf, world.transport, heard, serving=False))
+
+
+class Instance:
+    """An instance on one of three hosts of its own, and the operations on it."""
+
+    def __init__(self, transport: Any, path: Path) -> None:
+        self.world = World(transport, path / "journal")
+        self.trait = f"CUSTOM_T{uuid.uuid4().hex[:12].upper()}"
+        for name in "abc":
+            self.world.provider(name, {"VCPU": 4}, self.trait, "COMPUTE_NODE")
+            self.world.provider(f"{name}-gpu", {"VGPU": 2}, parent=name)
+        self.uuid = str(uuid.uuid4())
+
+    def spec(self, vcpus: int = 2, **fields: Any) -> RequestSpec:
+        traits = {"root_required": self.trait}
+        return spec(traits, vcpus=vcpus, memory_mb=0, root_gb=0, **fields)
+
+    def operations(self, announcements: Announcements | None = None) -> LifeCycle:
+        return operations_on(self.world, announcements)
+
+    @property
+    def held(self) -> Any:
+        return self.world.held(self.uuid)
+
+
+@pytest.fixture
+def instance(placement: InProcessTransport, tmp_path: Path) -> Instance:
+    return Instance(placement, tmp_path)
+
+
+def test_a_claim_that_is_repeated_is_the_same_and_another_one_is_refused(
+    instance: Instance,
+) -> None:
+    group = RequestedGroup("card", {"VGPU": 1})
+    asked = instance.spec(requested_groups=(group,))
+    first = instance.operations().claim(asked, instance.uuid)
+    # another scheduler hears of it again, because the caller never got the answer
+    again = instance.operations().claim(asked, instance.uuid)
+    assert (again.host, again.allocations, dict(again.mappings)) == (
+        first.host,
+        first.allocations,
+        dict(first.mappings),
+    )
+    with pytest.raises(AllocationUpdateFailed, match="holds allocations already"):
+        instance.operations().claim(instance.spec(vcpus=3), instance.uuid)
+    assert [instance.operations().release(instance.uuid) for _ in range(2)] == [True, False]
+    assert instance.held == {}
+
+
+def test_a_reschedule_replaces_the_claim_and_ends_without_one_when_all_hosts_failed(
+    instance: Instance,
+) -> None:
+    operations, asked = instance.operations(), instance.spec()
+    tried = [operations.claim(asked, instance.uuid).host]
+    for _ in range(2):
+        claim = operations.reschedule(asked, instance.uuid, tried)
+        assert claim.host not in tried
+        again = operations.reschedule(asked, instance.uuid, tried)
+        assert (again.host, again.allocations) == (claim.host, claim.allocations)
+        assert sum(amounts["VCPU"] for amounts in instance.held.values()) == 2
+        tried.append(claim.host)
+    with pytest.raises(NoValidHost):
+        operations.reschedule(asked, instance.uuid, tried)
+    assert instance.held == {}
+
+
+def test_a_move_that_is_begun_twice_is_one_move_and_a_delete_ends_both_consumers(
+    instance: Instance,
+) -> None:
+    operations, migration = instance.operations(), str(uuid.uuid4())
+    operations.claim(instance.spec(), instance.uuid)
+    source = instance.held
+    begin = (MoveKind.LIVE, instance.spec(), instance.uuid, migration)
+    first = operations.begin_move(*begin)
+    again = instance.operations().begin_move(*begin)
+    assert again.move == first.move
+    for _ in range(2):
+        operations.revert_move(again.move)
+        assert (instance.held, instance.world.held(migration)) == (source, {})
+    operations.begin_move(*begin)
+    assert [operations.delete(instance.uuid, [migration]) for _ in range(2)] == [True, False]
+    assert (instance.held, instance.world.held(migration)) == ({}, {})
+
+
+def test_an_evacuation_that_is_repeated_is_one_and_can_be_reverted(instance: Instance) -> None:
+    operations = instance.operations()
+    claim = operations.claim(instance.spec(), instance.uuid)
+    source = instance.held
+    first = operations.evacuate(instance.spec(), instance.uuid, claim.root)
+    again = instance.operations().evacuate(instance.spec(), instance.uuid, claim.root)
+    assert again.move == first.move
+    operations.revert_move(again.move)
+    assert instance.held == source
+    operations.evacuate(instance.spec(), instance.uuid, claim.root)
+    for _ in range(2):
+        operations.source_returned(instance.uuid, claim.root)
+        assert not set(instance.held) & set(source)
+
+
+def test_disk_on_a_shared_pool_is_known_again_for_a_live_move_and_not_for_a_resize(
+    placement: InProcessTransport, tmp_path: Path
+) -> None:
+    place = NestedOnPool(World(placement, tmp_path / "journal"))
+    operations = operations_on(place.world)
+    guest, migration = str(uuid.uuid4()), str(uuid.uuid4())
+    place.claimed(guest, "a")
+    begun = operations.begin_move(MoveKind.LIVE, place.asked(), guest, migration)
+    assert operations.begin_move(MoveKind.LIVE, place.asked(), guest, migration).move == begun.move
+    with pytest.raises(MoveRefused, match="what begin returned"):
+        operations.begin_move(MoveKind.COLD, place.asked(), guest, migration)
+    operations.revert_move(begun.move)
+    assert place.world.held(guest) == place.on("a")
+
+
+def test_what_is_attached_and_detached_twice_is_so_once(instance: Instance) -> None:
+    operations = instance.operations()
+    before = operations.claim(instance.spec(), instance.uuid).allocations
+    card = RequestSpec("project", "user", requested_groups=(RequestedGroup("card", {"VGPU": 1}),))
+    first = operations.attach(card, instance.uuid, before)
+    again = operations.attach(card, instance.uuid, before)
+    assert (again.allocations, dict(again.mappings)) == (first.allocations, dict(first.mappings))
+    assert sum(amounts.get("VGPU", 0) for amounts in instance.held.values()) == 1
+    together = {**before, **first.allocations}
+    for _ in range(2):
+        operations.detach(instance.uuid, first.allocations, together)
+        assert len(instance.held) == 1
+    with pytest.raises(AllocationMoveFailed, match="neither"):
+        operations.detach(instance.uuid, before, together)
+
+
+def test_a_local_delete_is_refused_while_the_agent_is_alive(instance: Instance) -> None:
+    now = [0.0]
+    heard = Announcements(lambda: now[0])
+    operations = instance.operations(heard)
+    claim = operations.claim(instance.spec(), instance.uuid)
+    heard.receive({"host": claim.host, "nodes": [{"uuid": claim.root}]})
+    with pytest.raises(MoveRefused, match="is alive"):
+        operations.local_delete(instance.uuid)
+    assert instance.held
+    now[0] = 3600.0
+    assert [operations.local_delete(instance.uuid) for _ in range(2)] == [True, False]
