@@ -4,7 +4,8 @@ search: candidate searches; reads: requests by id; startup: import and idle work
 100,000 hosts; claims: claims at once; bank: is every claim exact, also when workers, servers and
 databases are killed; agent: what one agent costs; discovery: one look at a large host through
 libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_if: questions about
-supposed changes. All but bank, agent, discovery, fleet, soak and what_if when none is named.
+supposed changes; capacity: counts of further claims. All but bank, agent, discovery, fleet, soak,
+what_if and capacity when none is named.
 """
 
 import argparse
@@ -15,7 +16,19 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks import agent, bank, claims, discovery, fleet, growth, search, soak, startup, what_if
+from benchmarks import (
+    agent,
+    bank,
+    capacity,
+    claims,
+    discovery,
+    fleet,
+    growth,
+    search,
+    soak,
+    startup,
+    what_if,
+)
 from benchmarks.rows import READS, SEARCH, Row
 
 
@@ -101,6 +114,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "bank": lambda console, arguments: bank.show(console, arguments.seed, arguments.quick),
     "agent": lambda console, arguments: agent.show(console, arguments.quick),
     "discovery": lambda console, arguments: discovery.show(console, arguments.quick),
+    "capacity": lambda console, arguments: capacity.run(console, arguments.quick),
     "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
     "soak": lambda console, arguments: soak.show(console, arguments.quick),
     "fleet": lambda console, arguments: fleet.show(

@@ -33,6 +33,7 @@ from placement_server import microversion
 
 UNDEFINED: Final = "placement.undefined_code"
 CONCURRENT_UPDATE: Final = "placement.concurrent_update"
+SEARCH_GAVE_UP: Final = "placement.search_gave_up"
 NO_CANDIDATE_LEFT: Final = "placement.no_candidate_left"
 INVENTORY_INUSE: Final = "placement.inventory.inuse"
 DUPLICATE_NAME: Final = "placement.duplicate_name"
@@ -229,8 +230,10 @@ class ServiceUnavailable(ApiError):
     status = 503
     webob_class = webob.exc.HTTPServiceUnavailable
 
-    def __init__(self, message: str = "", *, retry_after: int | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str = "", *, retry_after: int | None = None, code: str = UNDEFINED
+    ) -> None:
+        super().__init__(message, code=code)
         self.retry_after = retry_after
 
     def extra_headers(self) -> list[tuple[str, str]]:

@@ -12,6 +12,8 @@ NAMES: Final = 10_000
 FILTERS: Final = 1_000
 #: Groups of a query for allocation candidates.
 GROUPS: Final = 1_000
+#: Shapes of a question for the fragmentation.
+SHAPES: Final = 100
 #: Consumers of a request that writes allocations.
 CONSUMERS: Final = 10_000
 #: Candidates of a claim with alternatives.

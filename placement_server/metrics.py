@@ -31,8 +31,8 @@ REQUEST_SECONDS: Final = Histogram(
 )
 SEARCHES: Final = Counter(
     "placement_candidate_searches",
-    "Searches for allocation candidates: answered, explained, refused (bad query) or gave_up "
-    "(deadline, memory, or no place for a heavy one).",
+    "Searches for allocation candidates: answered, explained, counted (capacity, fragmentation), "
+    "refused (bad query) or gave_up (deadline, memory, or no place for a heavy one).",
     ("result",),
 )
 SEARCH_SECONDS: Final = Histogram(

@@ -27,6 +27,7 @@ from placement_server.schemas import (
 )
 from placement_server.schemas import changes as changes_schema
 from placement_server.schemas.candidate_explanation import EXPLANATION
+from placement_server.schemas.capacity import CAPACITY, FRAGMENTATION, FRAGMENTATION_QUERY
 from placement_server.schemas.validation import SchemaByVersion
 
 Document = dict[str, Any]
@@ -202,6 +203,22 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         (200, 404, 409, 415),
         body=what_if.WHAT_IF,
         result=what_if.ANSWERS,
+        extension=Microversion(1, 1),
+    ),
+    ("GET", "/capacity"): Operation(
+        "How many further claims of a request would succeed, one after the other",
+        29,
+        (200, 404),
+        query=_EXTENDED,
+        result=CAPACITY,
+        extension=Microversion(1, 1),
+    ),
+    ("GET", "/fragmentation"): Operation(
+        "What is free of each class, what of it is stranded, and how many of some shapes fit",
+        29,
+        (200, 404),
+        query=FRAGMENTATION_QUERY,
+        result=FRAGMENTATION,
         extension=Microversion(1, 1),
     ),
     ("GET", "/traits"): Operation("All traits, filtered", 6, (200, 404), query=trait.LIST),

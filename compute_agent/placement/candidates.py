@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -11,6 +11,7 @@ from compute_agent import errors
 from compute_agent.placement import response_schemas
 from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
 from compute_agent.placement.transports.transport import Microversion
+from compute_agent.state.shapes import Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,41 @@ class Explanation:
     closest: list[dict[str, Any]] | None = None
     short: list[dict[str, Any]] | None = None
     complete: bool = True
+
+
+CAPACITY: Final[Microversion] = (1, 1)
+"""The version of the extensions that counts further claims."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """An answer of ``GET /capacity``: how many further claims of one query would succeed.
+
+    :ivar at_least: whatever candidates are chosen.
+    :ivar at_most: with the best choices; ``exact`` when both are equal.
+    :ivar trees: ``root``, ``name``, ``at_least`` and ``at_most`` of each, the most first.
+    :ivar limited_by: how many trees run out of each class first.
+    """
+
+    at_least: int
+    at_most: int
+    exact: bool
+    trees: list[dict[str, Any]]
+    limited_by: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Fragmentation:
+    """An answer of ``GET /fragmentation``, as placement gave it.
+
+    :ivar resource_classes: ``capacity``, ``used``, ``free``, ``largest_free`` and ``stranded`` of
+        each.
+    :ivar shapes: of each shape ``resources``, how many fit (``at_least``, ``at_most``), how many
+        would if what is free lay ``together``, and the ``ratio``.
+    """
+
+    resource_classes: dict[str, dict[str, int]]
+    shapes: list[dict[str, Any]]
 
 
 class Candidates:
@@ -103,8 +139,58 @@ class Candidates:
             version=version or self._connection.newest(NEWEST),
             extensions=extensions,
         )
-        known = (field.name for field in fields(Explanation))
-        return Explanation(**{name: body[name] for name in known if name in body})
+        return Explanation(**_known(Explanation, body))
+
+    def capacity(
+        self, parameters: Iterable[tuple[str, str]], version: Microversion | None = None
+    ) -> Capacity | None:
+        """Ask how many further claims would succeed; None where placement does not count them.
+
+        :param parameters: the query, unquoted, in order; its limit is on the trees that are listed.
+        :param version: None takes the newest both sides know.
+        :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
+        """
+        doing = "Asking how many further claims would succeed"
+        body = self._counted("/capacity", parameters, doing, response_schemas.CAPACITY, version)
+        return None if body is None else Capacity(**_known(Capacity, body))
+
+    def fragmentation(
+        self, shapes: Iterable[Mapping[str, int]], member_of: Iterable[str] = ()
+    ) -> Fragmentation | None:
+        """Ask what is free and of what use it is; None where placement does not report it.
+
+        :param shapes: amounts by class, as a claim would ask for them.
+        :param member_of: filters on aggregates, as of candidates.
+        :raises errors.AllocationCandidateRetrievalFailed: placement refused the question.
+        """
+        asked = [
+            ("resources", ",".join(f"{name}:{amount}" for name, amount in shape.items()))
+            for shape in shapes
+        ]
+        asked += [("member_of", value) for value in member_of]
+        doing = "Asking what is free and of what use it is"
+        body = self._counted("/fragmentation", asked, doing, response_schemas.FRAGMENTATION)
+        return None if body is None else Fragmentation(**_known(Fragmentation, body))
+
+    def _counted(
+        self,
+        path: str,
+        parameters: Iterable[tuple[str, str]],
+        doing: str,
+        shape: Shape,
+        version: Microversion | None = None,
+    ) -> dict[str, Any] | None:
+        if not self._connection.understands_extensions(CAPACITY):
+            return None
+        body: dict[str, Any] = self._connection.get(
+            f"{path}?{urlencode(list(parameters), safe=':,!')}",
+            doing,
+            shape,
+            errors.AllocationCandidateRetrievalFailed,
+            version=version or self._connection.newest(NEWEST),
+            extensions="1.1",
+        )
+        return body
 
     def get_usages(
         self, project: str, user: str | None = None
@@ -123,3 +209,8 @@ class Candidates:
         body = self._connection.get(path, doing, shape, kind, version=version)
         usages: dict[str, Any] = body["usages"]
         return usages
+
+
+def _known(answer: type[Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what this version knows of an answer; a newer placement may say more."""
+    return {field.name: body[field.name] for field in fields(answer) if field.name in body}

@@ -119,6 +119,43 @@ EXPLANATION: Final = Shape(
         {"closest": list_of(_CHANGED), "short": list_of(_SHORT), "complete": BOOLEAN},
     ),
 )
+CAPACITY: Final = Shape(
+    "a number of further claims",
+    object_of(
+        {
+            "at_least": WHOLE,
+            "at_most": WHOLE,
+            "exact": BOOLEAN,
+            "trees": list_of(
+                object_of({"root": TEXT, "name": text_or_null, "at_least": WHOLE, "at_most": WHOLE})
+            ),
+            "limited_by": AMOUNTS,
+        }
+    ),
+)
+FRAGMENTATION: Final = Shape(
+    "a report on what is free",
+    object_of(
+        {
+            "resource_classes": map_of(
+                object_of(
+                    {
+                        "capacity": WHOLE,
+                        "used": WHOLE,
+                        "free": WHOLE,
+                        "largest_free": WHOLE,
+                        "stranded": WHOLE,
+                    }
+                )
+            ),
+            "shapes": list_of(
+                object_of(
+                    {"resources": AMOUNTS, "at_least": WHOLE, "at_most": WHOLE, "together": WHOLE}
+                )
+            ),
+        }
+    ),
+)
 USAGES: Final = Shape("amounts by resource class", object_of({"usages": AMOUNTS}))
 TYPED_USAGES: Final = Shape("amounts by type of consumer", object_of({"usages": map_of(AMOUNTS)}))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -21,6 +22,8 @@ _EXTENDED: Final = SchemaByVersion(
     {version[1]: schema_for(version, extensions=True) for version in SCHEMAS}
 )
 
+# The version of the extensions from which on a search that gives up has a code of its own.
+_WITH_CODES: Final = Microversion(1, 1)
 
 _Answer = TypeVar("_Answer")
 
@@ -36,14 +39,16 @@ def searched(
     request: Request,
     search: Callable[[query.CandidateQuery, Microversion, Callable[[], None]], _Answer],
     result: str,
+    rule: str = operations.CANDIDATES_LIST,
 ) -> _Answer:
     """Return the result of a search for the query of a request that passes all checks.
 
     :param result: the label under which a search that succeeds is counted.
+    :param rule: the rule of the policy that allows it.
     """
     request.require_version(10)
     request.require_json_accepted()
-    request.authorise(operations.CANDIDATES_LIST)
+    request.authorise(rule)
 
     def on_turn(candidate_query: query.CandidateQuery, version: Microversion) -> _Answer:
         return search(candidate_query, version, request.give_turn_back)
@@ -62,23 +67,37 @@ def result_of(
     :param result: the label under which a search that succeeds is counted.
     """
     read = _remembered if len(query_string) <= _REMEMBERED_LENGTH else _read
-    try:
+    with counted_search(request, result):
         candidate_query = read(query_string, request.version, bool(request.extensions))
         with metrics.SEARCH_SECONDS.time():
-            answer = search(candidate_query, request.version)
+            return search(candidate_query, request.version)
+
+
+@contextmanager
+def counted_search(request: Request, result: str) -> Iterator[None]:
+    """Count a search, and make its errors those of the API.
+
+    :param result: the label under which a search that succeeds is counted.
+    """
+    try:
+        yield
     except QueryError as error:
         metrics.SEARCHES.labels("refused").inc()
         raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
     except SearchGaveUp as error:
-        raise gave_up(error) from error
+        raise gave_up(request, error) from error
     metrics.SEARCHES.labels(result).inc()
-    return answer
 
 
-def gave_up(error: SearchGaveUp) -> errors.ServiceUnavailable:
+def gave_up(request: Request, error: SearchGaveUp) -> errors.ServiceUnavailable:
     """Return the 503 of a search that gave up, and count it."""
     metrics.SEARCHES.labels("gave_up").inc()
-    return errors.ServiceUnavailable(str(error), retry_after=error.retry_after)
+    has_code = request.extensions is not None and request.extensions >= _WITH_CODES
+    return errors.ServiceUnavailable(
+        str(error),
+        retry_after=error.retry_after,
+        code=errors.SEARCH_GAVE_UP if has_code else errors.UNDEFINED,
+    )
 
 
 def _read(query_string: str, version: Microversion, extensions: bool) -> query.CandidateQuery:

@@ -15,6 +15,7 @@ from placement_server.api import (
     allocation_candidates,
     allocations,
     candidate_explanation,
+    capacity,
     changes,
     claims,
     inventories,
@@ -103,6 +104,8 @@ EXTENSION_ROUTES: Final[dict[Microversion, dict[str, dict[str, Handler]]]] = {
         "/claims": {"POST": claims.create},
         "/provider_trees/{uuid}": {"GET": provider_trees.show, "PUT": provider_trees.replace},
         "/what_if": {"POST": what_if.answer},
+        "/capacity": {"GET": capacity.show},
+        "/fragmentation": {"GET": capacity.show_fragmentation},
     },
 }
 """The routes that each version of the extensions brought; unknown paths to clients without it."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from placement_server import errors
-from placement_server.api import allocation_candidates, candidate_explanation
+from placement_server.api import allocation_candidates, candidate_explanation, capacity
 from placement_server.api.inventories import inventory_record
 from placement_server.api.request import REQUEST_ID_KEY, Request
 from placement_server.api.response import Chunks, Response, cache_headers, encoded, encoded_response
@@ -89,7 +89,7 @@ def _supposed(request: Request, changes: list[Change], bodies: list[Any]) -> Sup
             raise errors.Conflict(message, pointer=at) from error
         raise errors.BadRequest(message, pointer=at) from error
     except SearchGaveUp as error:
-        raise allocation_candidates.gave_up(error) from error
+        raise allocation_candidates.gave_up(request, error) from error
 
 
 def _change(kind: str, body: Any) -> Change:
@@ -127,7 +127,7 @@ def _answered(request: Request, fleet: SupposedFleet, kind: str, text: str) -> l
         pieces = _QUESTIONS[kind](request, fleet, text.encode().decode("latin-1"))
         fleet.account.take(sum(map(len, pieces)))
     except SearchGaveUp as error:
-        return [_error_body(request, allocation_candidates.gave_up(error))]
+        return [_error_body(request, allocation_candidates.gave_up(request, error))]
     except errors.ApiError as error:
         return [_error_body(request, error)]
     return pieces
@@ -150,7 +150,15 @@ def _explanation(request: Request, fleet: SupposedFleet, text: str) -> list[byte
     return [encoded(candidate_explanation.shown(explanation))]
 
 
+def _capacity(request: Request, fleet: SupposedFleet, text: str) -> list[bytes]:
+    request.require_version(29)
+    request.authorise(operations.CAPACITY_SHOW)
+    counted = allocation_candidates.result_of(request, text, fleet.capacity, "counted")
+    return [encoded(capacity.shown(request, counted))]
+
+
 _QUESTIONS: Final[Mapping[str, Ask]] = {
     "candidates": _candidates,
     "explanation": _explanation,
+    "capacity": _capacity,
 }

@@ -1,15 +1,22 @@
 """Questions about one state of the index, within the bounds of one request."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement_server.candidates.bounds.heavy import Effort
 from placement_server.candidates.bounds.memory import Account
+from placement_server.candidates.capacity.capacity import Capacity, capacity
+from placement_server.candidates.capacity.fragmentation import (
+    Amounts,
+    Fragmentation,
+    fragmentation,
+)
 from placement_server.candidates.explain import Explanation, explain
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.filters import Microversion
-from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.response import Renderer
 from placement_server.candidates.search.search import Limits, Search
 
@@ -62,6 +69,23 @@ class Questions:
             query, search.plan, self.index, microversion, self.summaries, self.account
         )
         return renderer.body(search.candidates())
+
+    def capacity(self, query: CandidateQuery) -> Capacity:
+        """Return how many further claims would succeed."""
+        return capacity(
+            query, self.index, seconds=self.seconds, account=self.account, effort=self.effort
+        )
+
+    def fragmentation(self, shapes: Sequence[Amounts], members: RequestGroup) -> Fragmentation:
+        """Return what is free, and how many claims of some shapes fit."""
+        return fragmentation(
+            shapes,
+            members,
+            self.index,
+            seconds=self.seconds,
+            account=self.account,
+            effort=self.effort,
+        )
 
     def explanation(self, query: CandidateQuery, microversion: Microversion) -> Explanation:
         """Return why the candidates are those that they are."""

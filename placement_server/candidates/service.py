@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from placement_server.candidates.bounds.heavy import Effort, HeavySearches
 from placement_server.candidates.bounds.memory import Account, SearchMemory
+from placement_server.candidates.capacity.capacity import Capacity
+from placement_server.candidates.capacity.fragmentation import Amounts, Fragmentation
 from placement_server.candidates.errors import CandidatesError, SearchGaveUp
 from placement_server.candidates.explain import Explanation
 from placement_server.candidates.index.feed import Feed
@@ -15,7 +17,7 @@ from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.candidates.index.summaries import SummaryCache
 from placement_server.candidates.query.filters import Microversion
-from placement_server.candidates.query.query import CandidateQuery
+from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.questions import Questions, SearchOptions
 from placement_server.candidates.supposed_fleet import SupposedFleet
 from placement_server.candidates.what_if.changed_trees import ChangedTrees, Holding
@@ -124,15 +126,39 @@ class CandidateService:
         on_heavy: Callable[[], None] = lambda: None,
     ) -> Explanation:
         """Explain why a query has the candidates that it has; raises what :meth:`answer` does."""
+        return self._small(on_heavy, lambda asked: asked.explanation(query, microversion))
+
+    def capacity(
+        self,
+        query: CandidateQuery,
+        microversion: Microversion,
+        on_heavy: Callable[[], None] = lambda: None,
+    ) -> Capacity:
+        """Count the further claims of a query; raises what :meth:`answer` does.
+
+        All microversions that know of nested trees count alike.
+        """
+        del microversion
+        return self._small(on_heavy, lambda asked: asked.capacity(query))
+
+    def fragmentation(
+        self,
+        shapes: Sequence[Amounts],
+        members: RequestGroup,
+        on_heavy: Callable[[], None] = lambda: None,
+    ) -> Fragmentation:
+        """Report what is free and how much of some shapes fits; raises what :meth:`answer` does.
+
+        :param members: the filters on aggregates of a group, which bound what is reported on.
+        """
+        return self._small(on_heavy, lambda asked: asked.fragmentation(shapes, members))
+
+    def _small(self, on_heavy: Callable[[], None], ask: Callable[[Questions], _Result]) -> _Result:
+        """Return an answer that holds little."""
         account = Account(self._memory)
-        explanation = self._bounded(
-            self.feed.index(),
-            account,
-            on_heavy,
-            lambda asked: asked.explanation(query, microversion),
-        )
+        answer = self._bounded(self.feed.index(), account, on_heavy, ask)
         account.close()
-        return explanation
+        return answer
 
     def suppose(
         self,

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from placement_server.candidates.bounds.heavy import Effort
 from placement_server.candidates.bounds.memory import Account
+from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.errors import OutOfTime, SearchGaveUp
 from placement_server.candidates.explain import Explanation
 from placement_server.candidates.index.index import Index
@@ -65,6 +66,11 @@ class SupposedFleet:
     def explain(self, query: CandidateQuery, microversion: Microversion) -> Explanation:
         """Return why the candidates are those that they are."""
         return self._answer(lambda questions: questions.explanation(query, microversion))
+
+    def capacity(self, query: CandidateQuery, microversion: Microversion) -> Capacity:
+        """Return how many further claims would succeed; all versions that nest count alike."""
+        del microversion
+        return self._answer(lambda questions: questions.capacity(query))
 
     def _answer(self, ask: Callable[[Questions], _Result]) -> _Result:
         """Answer a question; afterwards no more is counted than before."""

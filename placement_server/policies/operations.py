@@ -44,6 +44,8 @@ CLAIM: Final = "placement:claims:create"
 PROVIDER_ALLOCATIONS: Final = "placement:resource_providers:allocations:list"
 CHANGES_LIST: Final = "placement:changes:list"
 CANDIDATES_LIST: Final = "placement:allocation_candidates:list"
+CAPACITY_SHOW: Final = "placement:capacity:show"
+FRAGMENTATION_SHOW: Final = "placement:fragmentation:show"
 RESHAPE: Final = "placement:reshaper:reshape"
 TREES_SHOW: Final = "placement:provider_trees:show"
 TREES_UPDATE: Final = "placement:provider_trees:update"
@@ -131,6 +133,16 @@ RULES: Final = (
     ),
     _rule(CHANGES_LIST, "List changes.", "GET /changes"),
     _rule(CANDIDATES_LIST, "List allocation candidates.", "GET /allocation_candidates"),
+    _rule(
+        CAPACITY_SHOW,
+        "Show how many further claims would succeed (placement-ext 1.1).",
+        "GET /capacity",
+    ),
+    _rule(
+        FRAGMENTATION_SHOW,
+        "Show what is free, and what of it is stranded (placement-ext 1.1).",
+        "GET /fragmentation",
+    ),
     _rule(
         RESHAPE,
         "Move inventory between providers together with its allocations.",

@@ -47,6 +47,7 @@ CHANGES: Final[dict[str, Any]] = {
 QUESTIONS: Final[dict[str, Any]] = {
     "candidates": {"type": "string"},
     "explanation": {"type": "string"},
+    "capacity": {"type": "string"},
 }
 
 

@@ -40,6 +40,8 @@ _NO_TREES = np.empty(0, dtype=np.int64)
 class Capacity:
     """Numbers of further claims.
 
+    :ivar index: the state that was counted.
+    :ivar limit: how many trees the query wants listed; None for all.
     :ivar at_least: as many succeed whatever candidates are chosen.
     :ivar at_most: as many succeed with the best choices.
     :ivar roots: the slots of the roots of the trees that take any, the most first.
@@ -48,6 +50,8 @@ class Capacity:
     :ivar limited_by: how many of these trees run out of each class first, by name.
     """
 
+    index: Index
+    limit: int | None
     at_least: int
     at_most: int
     roots: IntArray = field(default_factory=_NO_TREES.copy)
@@ -87,7 +91,7 @@ def capacity(
         effort=effort or Effort(),
     )
     if not len(search.eligible.roots):
-        return Capacity(0, 0)
+        return Capacity(index, query.limit, 0, 0)
     return _Count(search).capacity()
 
 
@@ -134,7 +138,14 @@ class _Count:
         order = np.argsort(-low, kind="stable")
         order = order[high[order] > 0]
         return Capacity(
-            at_least, at_most, self.roots[order], low[order], high[order], self._limited_by()
+            self.search.index,
+            self.search.query.limit,
+            at_least,
+            at_most,
+            self.roots[order],
+            low[order],
+            high[order],
+            self._limited_by(),
         )
 
     def _of_trees(self, trees: IntArray) -> tuple[Rows, list[IntArray]]:

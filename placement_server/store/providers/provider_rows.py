@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 from sqlalchemy import ColumnElement, FromClause, Select, bindparam, select
 
+from placement_server.store.dialects import chunks
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import Provider
 from placement_server.store.tables import resource_providers
@@ -32,6 +34,9 @@ SELECT_PROVIDERS: Final = select(
     PROVIDER.outerjoin(_PARENT, _PARENT.c.id == PROVIDER.c.parent_provider_id).outerjoin(
         _ROOT, _ROOT.c.id == PROVIDER.c.root_provider_id
     )
+)
+_NAMES: Final = select(resource_providers.c.uuid, resource_providers.c.name).where(
+    resource_providers.c.uuid.in_(bindparam("uuids", expanding=True))
 )
 _BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid == bindparam("uuid"))
 # MySQL must find them by their ids, to lock them in that order and nothing else before.
@@ -72,6 +77,14 @@ def get(tx: ReadTransaction, uuid: str) -> Provider:
     if row is None:
         raise ProviderNotFound(uuid)
     return provider_of(row)
+
+
+def names(tx: ReadTransaction, uuids: Sequence[str]) -> dict[str, str]:
+    """Return the names of some providers by uuid; those that do not exist are left out."""
+    found: dict[str, str] = {}
+    for chunk in chunks(uuids):
+        found.update((uuid, name) for uuid, name in tx.execute(_NAMES, {"uuids": chunk}))
+    return found
 
 
 def select_with(

@@ -1,0 +1,117 @@
+"""Handlers of GET /capacity and GET /fragmentation: how much more fits, and why not more.
+
+Extensions. Both are bounded as a search for allocation candidates is: ``search_deadline``,
+``search_memory`` and the places for heavy searches; 503 ``placement.search_gave_up`` beyond.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from placement_server import limits, metrics
+from placement_server.api import allocation_candidates
+from placement_server.api.request import Request, check_query
+from placement_server.api.response import Response, cache_headers, json_response
+from placement_server.candidates.capacity.capacity import Capacity
+from placement_server.candidates.capacity.fragmentation import ClassUse, ShapeFit
+from placement_server.candidates.errors import QueryError
+from placement_server.candidates.query.filters import (
+    Filter,
+    check_limits,
+    parse_member_of,
+    parse_resources,
+)
+from placement_server.candidates.query.query import RequestGroup
+from placement_server.policies import operations
+from placement_server.schemas import capacity as schemas
+from placement_server.store.providers import provider_rows
+
+
+def show(request: Request) -> Response:
+    """Show how many further claims of a query would succeed, one after the other.
+
+    ``limit`` bounds the trees that are listed, those with the most room first; the sums are over
+    all trees. Amounts beyond 2**40 are counted as 2**40.
+    """
+    request.require_version(29)
+    counted = allocation_candidates.searched(
+        request, request.services.candidates.capacity, "counted", operations.CAPACITY_SHOW
+    )
+    return json_response(shown(request, counted), *cache_headers(request.version))
+
+
+def shown(request: Request, capacity: Capacity) -> dict[str, Any]:
+    """Return the body of the answer."""
+    return {
+        "at_least": capacity.at_least,
+        "at_most": capacity.at_most,
+        "exact": capacity.exact,
+        "trees": _trees(request, capacity),
+        "limited_by": capacity.limited_by,
+    }
+
+
+def _trees(request: Request, capacity: Capacity) -> list[dict[str, Any]]:
+    roots = capacity.roots[: capacity.limit].tolist()
+    uuids = [capacity.index.columns.uuid[slot] for slot in roots]
+    names = request.store.read(provider_rows.names, uuids)
+    low, high = capacity.low.tolist(), capacity.high.tolist()
+    return [
+        {"root": uuid, "name": names.get(uuid), "at_least": at_least, "at_most": at_most}
+        for uuid, at_least, at_most in zip(uuids, low, high, strict=False)
+    ]
+
+
+def show_fragmentation(request: Request) -> Response:
+    """Show what is free of each class, what of it is stranded, and how many of each shape fit.
+
+    At most 100 shapes, each a value of ``resources``, which are taken as an unsuffixed group is.
+    """
+    request.require_version(29)
+    request.require_json_accepted()
+    request.authorise(operations.FRAGMENTATION_SHOW)
+    check_query(request.last_params(), schemas.FRAGMENTATION_QUERY, request.version)
+    with allocation_candidates.counted_search(request, "counted"):
+        shapes = [parse_resources(value) for value in request.all_of("resources")]
+        if len(shapes) > limits.SHAPES:
+            raise QueryError(limits.too_many("resources", len(shapes), "shapes", limits.SHAPES))
+        terms, forbidden = parse_member_of(request.all_of("member_of"), request.version)
+        amounts = [len(shape) for shape in shapes]
+        check_limits(
+            [
+                Filter("resources", "resource classes", sum(amounts), sum(amounts)),
+                Filter.of("member_of", "aggregates", terms, forbidden),
+            ]
+        )
+        members = RequestGroup("", member_of=terms, forbidden_aggregates=forbidden)
+        with metrics.SEARCH_SECONDS.time():
+            report = request.services.candidates.fragmentation(
+                shapes, members, request.give_turn_back
+            )
+    return json_response(
+        {
+            "resource_classes": {name: _class(use) for name, use in report.classes.items()},
+            "shapes": [_shape(shape) for shape in report.shapes],
+        },
+        *cache_headers(request.version),
+    )
+
+
+def _class(use: ClassUse) -> dict[str, int]:
+    return {
+        "capacity": use.capacity,
+        "used": use.used,
+        "free": use.free,
+        "largest_free": use.largest_free,
+        "stranded": use.stranded,
+    }
+
+
+def _shape(shape: ShapeFit) -> dict[str, Any]:
+    return {
+        "resources": shape.amounts,
+        "at_least": shape.at_least,
+        "at_most": shape.at_most,
+        "together": shape.together,
+        "ratio": shape.ratio,
+    }

@@ -1,0 +1,190 @@
+"""Fragmentation: what is free, what of it lies together, and what no shape can use any more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from placement_server.candidates.bounds.heavy import Effort
+from placement_server.candidates.bounds.memory import Account
+from placement_server.candidates.capacity.capacity import capacity
+from placement_server.candidates.index.columns import BoolArray, ClassView
+from placement_server.candidates.index.index import Index
+from placement_server.candidates.query.query import CandidateQuery, RequestGroup
+
+Amounts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassUse:
+    """The use of one resource class.
+
+    :ivar free: in sum over providers; one that is used beyond its capacity has nothing free.
+    :ivar largest_free: on one provider.
+    :ivar stranded: what is free where none of the shapes that ask for the class can have it,
+        because another class of the shape has run out there.
+    """
+
+    capacity: int
+    used: int
+    free: int
+    largest_free: int
+    stranded: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeFit:
+    """How many claims of one shape fit.
+
+    :ivar at_least: whatever candidates are chosen.
+    :ivar at_most: with the best choices.
+    :ivar together: if what is free of each class lay together.
+    """
+
+    amounts: Amounts
+    at_least: int
+    at_most: int
+    together: int
+
+    @property
+    def ratio(self) -> float | None:
+        """The share of ``together`` that fits whatever is chosen; None where nothing would."""
+        return self.at_least / self.together if self.together else None
+
+
+@dataclass(frozen=True, slots=True)
+class Fragmentation:
+    """What is free, by name of the class, and how many claims of each shape fit."""
+
+    classes: dict[str, ClassUse]
+    shapes: list[ShapeFit]
+
+
+def fragmentation(
+    shapes: Sequence[Amounts],
+    members: RequestGroup,
+    index: Index,
+    *,
+    seconds: float = float("inf"),
+    account: Account | None = None,
+    effort: Effort | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Fragmentation:
+    """Report on the providers that are, or the root of whose tree is, a member of aggregates.
+
+    :param shapes: amounts by class, to be taken as an unsuffixed group takes them.
+    :param members: an unsuffixed group with the filters on aggregates.
+    :raises placement_server.candidates.errors.SearchGaveUp: out of time or memory.
+    :raises placement_server.candidates.errors.QueryError: a class does not exist.
+    """
+    account = account or Account()
+    ends_at = clock() + seconds
+    fits = []
+    for amounts in shapes:
+        query = CandidateQuery((replace(members, resources=tuple(amounts.items())),))
+        # What one count held has been dropped when the next begins.
+        held = account.held
+        left = ends_at - clock()
+        fits.append(
+            capacity(query, index, seconds=left, account=account, effort=effort, clock=clock)
+        )
+        account.give(account.held - held)
+    part = _Part(index, members)
+    account.take(part.nbytes)
+    classes = part.classes(shapes)
+    return Fragmentation(
+        classes,
+        [
+            ShapeFit(amounts, fit.at_least, fit.at_most, _together(amounts, classes))
+            for amounts, fit in zip(shapes, fits, strict=True)
+        ],
+    )
+
+
+def _together(amounts: Amounts, classes: Mapping[str, ClassUse]) -> int:
+    return min(
+        classes[name].free // amount if name in classes else 0 for name, amount in amounts.items()
+    )
+
+
+class _Part:
+    """The part of the fleet that is reported on."""
+
+    def __init__(self, index: Index, members: RequestGroup) -> None:
+        self.index = index
+        alive = np.zeros(index.size, dtype=bool)
+        alive[index.roots] = True
+        member = index.passing_aggregate_sets(members.member_of, frozenset())[index.aggregate_set]
+        forbidden = members.forbidden_aggregates
+        clean = index.passing_aggregate_sets((), forbidden)[index.aggregate_set]
+        #: Sharing providers serve other trees only as members themselves.
+        self.shared: BoolArray = alive[index.root] & member & clean
+        self.inside: BoolArray = (
+            alive[index.root] & (member | member[index.root]) & clean & clean[index.root]
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """What this and the arrays made of it hold at a time."""
+        return 8 * self.index.size
+
+    def _view(self, name: str) -> ClassView | None:
+        return self.index.classes.get(self.index.names.class_ids[name])
+
+    def classes(self, shapes: Sequence[Amounts]) -> dict[str, ClassUse]:
+        """Return the use of each class of which there is an inventory."""
+        usable = self._usable(shapes)
+        classes = {}
+        names = self.index.names.class_names
+        for class_id, view in sorted(self.index.classes.items(), key=lambda each: names[each[0]]):
+            inside = (self.inside | self.shared)[view.slot]
+            if not inside.any():
+                continue
+            slots = view.slot[inside]
+            whole, used = np.maximum(view.capacity[inside], 0), view.used[inside]
+            free = np.maximum(whole - used, 0)
+            name = names[class_id]
+            stranded = int(free[~usable[name][slots]].sum()) if name in usable else 0
+            classes[name] = ClassUse(
+                int(whole.sum()), int(used.sum()), int(free.sum()), int(free.max()), stranded
+            )
+        return classes
+
+    def _usable(self, shapes: Sequence[Amounts]) -> dict[str, BoolArray]:
+        """Return for each class of a shape where some shape has all its other classes."""
+        usable: dict[str, BoolArray] = {}
+        for amounts in shapes:
+            having = {name: self._trees_having(name, amount) for name, amount in amounts.items()}
+            for name in amounts:
+                others = [trees for other, trees in having.items() if other != name]
+                trees = np.logical_and.reduce(others) if others else self._everywhere()
+                reached = self._reached_from(trees)
+                usable[name] = usable[name] | reached if name in usable else reached
+        return usable
+
+    def _everywhere(self) -> BoolArray:
+        return np.ones(self.index.size, dtype=bool)
+
+    def _trees_having(self, name: str, amount: int) -> BoolArray:
+        """Return by slot of the root which trees have a provider with room for an amount."""
+        index = self.index
+        trees = np.zeros(index.size, dtype=bool)
+        view = self._view(name)
+        if view is None:
+            return trees
+        fitting = view.slots_fitting(amount)
+        trees[index.root[fitting[self.inside[fitting]]]] = True
+        shares = np.zeros(index.size, dtype=bool)
+        shares[fitting[self.shared[fitting]]] = True
+        trees[index.links.anchor[shares[index.links.share]]] = True
+        return trees
+
+    def _reached_from(self, trees: BoolArray) -> BoolArray:
+        """Return by slot which providers are in some of the trees or share with one."""
+        index = self.index
+        reached: BoolArray = trees[index.root]
+        reached[index.links.share[trees[index.links.anchor]]] = True
+        return reached

@@ -1,0 +1,211 @@
+"""GET /capacity and GET /fragmentation: how much more fits, and what is stranded."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import jsonschema
+import pytest
+
+from placement_server import limits
+from placement_server.schemas.capacity import CAPACITY, FRAGMENTATION
+
+from .candidate_world import A1, A2, UNKNOWN, UUID, build_world
+from .conftest import MakeApi
+from .extended_searches import ask
+from .wsgi_client import Answer, Client, claim_body
+
+EXTENDED = "placement 1.39, placement-ext 1.1"
+
+
+@pytest.fixture
+def api(make_api: MakeApi) -> Client:
+    return build_world(make_api())
+
+
+def get(api: Client, path: str, header: str = EXTENDED, **more: Any) -> Answer:
+    return api("GET", path, version=None, headers={"OpenStack-API-Version": header}, **more)
+
+
+def capacity(api: Client, query: str) -> Any:
+    answer = get(api, f"/capacity?{query}")
+    assert answer.status == 200, answer.body
+    jsonschema.validate(answer.json, CAPACITY)
+    return answer.json
+
+
+def claims_until_full(api: Client, query: str) -> int:
+    """The number of claims of the first candidate each time, until there is none."""
+    claims = 0
+    while True:
+        requests = ask(api, f"{query}&limit=1").json["allocation_requests"]
+        if not requests:
+            return claims
+        amounts = {rp: each["resources"] for rp, each in requests[0]["allocations"].items()}
+        path = f"/allocations/{uuid.uuid4()}"
+        assert api.put(path, claim_body(amounts), version="1.39").status == 204
+        claims += 1
+
+
+@pytest.mark.parametrize(
+    ("query", "at_least", "at_most"),
+    [
+        ("resources=VCPU:3", 6, 6),
+        ("resources_C=VCPU:2&resources_N=SRIOV_NET_VF:1&same_subtree=_C,_N", 8, 8),
+        ("resources_1=SRIOV_NET_VF:1&resources_2=SRIOV_NET_VF:1&group_policy=isolate", 4, 4),
+        ("resources=MEMORY_MB:1024,DISK_GB:400", 4, 4),
+        # hostA has one pool only: it matters which of its two hostB uses up.
+        ("resources=MEMORY_MB:1024,DISK_GB:200", 4, 8),
+        ("resources=VCPU:1000", 0, 0),
+    ],
+)
+def test_as_many_claims_succeed_as_counted(
+    api: Client, query: str, at_least: int, at_most: int
+) -> None:
+    counted = capacity(api, query)
+    assert (counted["at_least"], counted["at_most"]) == (at_least, at_most)
+    assert counted["exact"] == (at_least == at_most)
+    assert at_least <= claims_until_full(api, query) <= at_most
+    after = capacity(api, query)
+    assert (after["at_least"], after["at_most"], after["trees"]) == (0, 0, [])
+
+
+def test_trees_are_listed_with_the_most_room_first_as_many_as_the_limit_allows(api: Client) -> None:
+    counted = capacity(api, "resources=VCPU:3,MEMORY_MB:512")
+    host_a = {"root": UUID["hostA"], "name": "hostA", "at_least": 4, "at_most": 4}
+    host_b = {"root": UUID["hostB"], "name": "hostB", "at_least": 2, "at_most": 2}
+    assert counted["trees"] == [host_a, host_b]
+    assert counted["limited_by"] == {"VCPU": 2}
+    limited = capacity(api, "resources=VCPU:3,MEMORY_MB:512&limit=1")
+    assert limited == {**counted, "trees": [host_a]}
+
+
+def test_trees_that_share_a_pool_are_limited_by_what_it_runs_out_of(api: Client) -> None:
+    counted = capacity(api, f"resources=MEMORY_MB:1,DISK_GB:500&member_of={A1}")
+    # hostA has pool1 to itself if hostB does not take from it, and the other way round.
+    assert [tree["at_most"] for tree in counted["trees"]] == [2, 2]
+    assert (counted["at_most"], counted["limited_by"]) == (2, {"DISK_GB": 2})
+
+
+@pytest.mark.parametrize("path", ["/capacity?resources=VCPU:1", "/fragmentation"])
+def test_the_routes_are_unknown_without_their_version_of_the_extensions(
+    api: Client, path: str
+) -> None:
+    for header in ("placement 1.39", "placement 1.39, placement-ext 1.0"):
+        assert get(api, path, header).status == 404
+    assert get(api, path, "placement 1.28, placement-ext 1.1").status == 404
+    answer = get(api, path)
+    assert answer.status == 200
+    assert answer.headers["openstack-api-version"] == EXTENDED
+    assert answer.headers["cache-control"] == "no-cache"
+    assert "openstack-api-version" in answer.headers["vary"].lower()
+
+
+@pytest.mark.parametrize("path", ["/capacity?resources=VCPU:1", "/fragmentation"])
+def test_each_route_has_a_rule(make_api: MakeApi, path: str) -> None:
+    name = path[1:].partition("?")[0]
+    api = make_api(f'"placement:{name}:show": "!"')
+    assert get(api, path).status == 403
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/capacity?resources=VCPU:1&color=red",
+        "/capacity?resources=CUSTOM_NOTHING:1",
+        "/capacity",
+        "/fragmentation?color=red",
+        "/fragmentation?resources=VCPU",
+        "/fragmentation?resources=CUSTOM_NOTHING:1",
+        "/fragmentation?member_of=nobody",
+        "/fragmentation?" + "&".join(["resources=VCPU:1"] * (limits.SHAPES + 1)),
+    ],
+)
+def test_a_malformed_query_is_refused(api: Client, path: str) -> None:
+    assert get(api, path).status == 400
+
+
+def test_a_count_that_takes_too_long_gives_up_and_says_so(make_api: MakeApi) -> None:
+    api = build_world(make_api(placement_server__search_deadline=0.1))
+    groups = "&".join(f"resources{number}=VCPU:1" for number in range(limits.GROUPS))
+    answer = get(api, f"/capacity?{groups}&group_policy=none")
+    assert answer.status == 503
+    assert answer.code == "placement.search_gave_up"
+    assert "search_deadline" in answer.detail
+
+
+def test_a_supposed_fleet_is_asked_in_the_same_words(api: Client) -> None:
+    body = {
+        "changes": [{"add_tree": {"like": UUID["hostA"], "copies": 2}}],
+        "questions": [{"capacity": "resources=VCPU:3&limit=3"}, {"capacity": "color=red"}],
+    }
+    headers = {"OpenStack-API-Version": EXTENDED}
+    answer = api("POST", "/what_if", body, version=None, headers=headers)
+    supposed, refused = answer.json["answers"]
+    jsonschema.validate(supposed, CAPACITY)
+    assert (supposed["at_least"], supposed["at_most"]) == (6 + 2 * 4, 6 + 2 * 4)
+    assert [tree["name"] for tree in supposed["trees"]] == ["hostA", None, None]
+    assert refused["errors"][0]["status"] == 400
+
+
+def fragmentation(api: Client, query: str = "") -> Any:
+    answer = get(api, f"/fragmentation?{query}")
+    assert answer.status == 200, answer.body
+    jsonschema.validate(answer.json, FRAGMENTATION)
+    return answer.json
+
+
+def test_fragmentation_adds_up_each_class(api: Client) -> None:
+    api.put(f"/allocations/{UNKNOWN}", claim_body({UUID["cellA0"]: {"VCPU": 3}}), version="1.39")
+    report = fragmentation(api)
+    assert report["shapes"] == []
+    assert report["resource_classes"]["VCPU"] == {
+        "capacity": 24,
+        "used": 3,
+        "free": 21,
+        "largest_free": 8,
+        "stranded": 0,
+    }
+    of_b = fragmentation(api, f"member_of={A2}")["resource_classes"]
+    assert {name: use["free"] for name, use in of_b.items()} == {
+        "VCPU": 8,
+        "MEMORY_MB": 4096,
+        "DISK_GB": 1100,
+    }
+
+
+def test_shapes_fit_less_often_than_if_all_that_is_free_lay_together(api: Client) -> None:
+    report = fragmentation(api, "resources=VCPU:5,MEMORY_MB:512&resources=DISK_GB:2000")
+    assert report["shapes"] == [
+        {
+            "resources": {"VCPU": 5, "MEMORY_MB": 512},
+            "at_least": 3,
+            "at_most": 3,
+            "together": 4,
+            "ratio": 0.75,
+        },
+        {
+            "resources": {"DISK_GB": 2000},
+            "at_least": 0,
+            "at_most": 0,
+            "together": 1,
+            "ratio": 0.0,
+        },
+    ]
+
+
+def test_what_is_free_beside_a_class_that_has_run_out_is_stranded(api: Client) -> None:
+    api.put(f"/allocations/{UNKNOWN}", claim_body({UUID["hostB"]: {"VCPU": 8}}), version="1.39")
+    shape = "resources=VCPU:1,MEMORY_MB:512,DISK_GB:1"
+    classes = fragmentation(api, shape)["resource_classes"]
+    # All VCPU of hostB are taken, and nobody else reaches its own disk and pool2.
+    assert {name: use["stranded"] for name, use in classes.items()} == {
+        "VCPU": 0,
+        "MEMORY_MB": 4096,
+        "DISK_GB": 1100,
+        "SRIOV_NET_VF": 0,
+    }
+    # Another shape can still use the memory.
+    classes = fragmentation(api, f"{shape}&resources=MEMORY_MB:512")["resource_classes"]
+    assert (classes["MEMORY_MB"]["stranded"], classes["DISK_GB"]["stranded"]) == (0, 1100)

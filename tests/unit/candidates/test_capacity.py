@@ -1,0 +1,119 @@
+"""Counts of further claims on fleets as one would draw them, and their limits."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from placement_server.candidates.bounds.memory import MIB, Account, SearchMemory
+from placement_server.candidates.capacity.capacity import Capacity, capacity
+from placement_server.candidates.capacity.fragmentation import fragmentation
+from placement_server.candidates.errors import OutOfTime, TooMuchMemory
+from placement_server.candidates.query import query as queries
+
+from .forest import SHARING, Inventory, Provider, writer_of
+
+EVERYWHERE = queries.RequestGroup("")
+
+
+def counted(world: list[Provider], text: str) -> Capacity:
+    pairs = [(name, value) for name, _, value in (each.partition("=") for each in text.split("&"))]
+    return capacity(queries.parse(pairs, (1, 39), extensions=True), writer_of(world).index)
+
+
+def bounds(world: list[Provider], text: str) -> tuple[int, int]:
+    count = counted(world, text)
+    return count.at_least, count.at_most
+
+
+def host(name: str = "host", **stock: Inventory | int) -> Provider:
+    return Provider(name, None, stock)
+
+
+def gpus(*free: int) -> list[Provider]:
+    return [
+        host(),
+        *(Provider(f"gpu{at}", "host", {"VGPU": each}) for at, each in enumerate(free)),
+    ]
+
+
+def test_what_is_reserved_overcommitted_and_used_counts() -> None:
+    stock = Inventory(total=10, reserved=2, ratio=2.0, used=3)
+    assert bounds([host(VCPU=stock)], "resources=VCPU:2") == (6, 6)
+
+
+@pytest.mark.parametrize(
+    ("stock", "fits"),
+    [
+        (Inventory(10, max_unit=3), 0),
+        (Inventory(10, min_unit=5), 0),
+        (Inventory(10, step_size=3), 0),
+        (Inventory(10, max_unit=4, step_size=2), 2),
+    ],
+)
+def test_units_that_an_inventory_does_not_give_out_do_not_fit(stock: Inventory, fits: int) -> None:
+    assert bounds([host(VCPU=stock)], "resources=VCPU:4") == (fits, fits)
+
+
+def test_two_groups_of_a_flat_host_are_added() -> None:
+    two = "resources_1=VCPU:2&resources_2=VCPU:3&group_policy="
+    assert bounds([host(VCPU=11)], f"{two}none") == (2, 2)
+    assert bounds([host(VCPU=Inventory(11, max_unit=4))], f"{two}none") == (0, 0)
+    assert bounds([host(VCPU=11)], f"{two}isolate") == (0, 0)
+
+
+def test_isolated_groups_leave_more_the_more_evenly_they_are_spread() -> None:
+    two = "resources_1=VGPU:1&resources_2=VGPU:1&group_policy=isolate"
+    assert bounds(gpus(1, 1, 1, 1, 1), two) == (2, 2)
+    assert bounds(gpus(5, 1), two) == (1, 1)
+    # gpu1 with gpu2 first, and gpu0 has no other any more; or gpu0 with each of them.
+    assert bounds(gpus(2, 1, 1), two) == (1, 2)
+
+
+def test_a_cell_takes_what_its_own_gpus_allow() -> None:
+    world = [
+        host(),
+        Provider("cell0", "host", {"VCPU": 4}),
+        Provider("gpu0", "cell0", {"VGPU": 3}),
+        Provider("cell1", "host", {"VCPU": 8}),
+        Provider("gpu1", "cell1", {"VGPU": 1}),
+    ]
+    affine = "resources_C=VCPU:2&resources_G=VGPU:1&same_subtree=_C,_G"
+    assert bounds(world, affine) == (3, 3)
+    assert bounds(world, affine.partition("&same")[0]) == (4, 4)
+
+
+def test_trees_that_share_a_pool_take_no_more_than_it_has() -> None:
+    hosts = [Provider(f"host{at}", None, {"VCPU": 10}, aggregates=("rack",)) for at in range(3)]
+    pool = Provider("pool", None, {"DISK_GB": 7}, (SHARING,), ("rack",))
+    count = counted([*hosts, pool], "resources=VCPU:1,DISK_GB:1")
+    assert (count.at_least, count.at_most) == (7, 7)
+    assert (count.low.tolist(), count.limited_by) == ([7, 7, 7], {"DISK_GB": 3})
+
+
+def test_the_class_that_runs_out_first_is_named_by_tree() -> None:
+    world = [host("few", VCPU=2, MEMORY_MB=100), host("many", VCPU=100, MEMORY_MB=30)]
+    count = counted(world, "resources=VCPU:1,MEMORY_MB:10")
+    assert (count.at_least, count.limited_by) == (5, {"VCPU": 1, "MEMORY_MB": 1})
+    assert [count.low.tolist(), count.high.tolist()] == [[3, 2], [3, 2]]
+
+
+def test_a_count_gives_up_at_its_deadline() -> None:
+    query = queries.parse([("resources", "VCPU:1")], (1, 39))
+    index = writer_of([host(VCPU=1)]).index
+    clock = itertools.count().__next__
+    with pytest.raises(OutOfTime):
+        capacity(query, index, seconds=0.5, clock=clock)
+    with pytest.raises(OutOfTime):
+        fragmentation([{"VCPU": 1}] * 9, EVERYWHERE, index, seconds=20.5, clock=clock)
+    assert fragmentation([{"VCPU": 1}], EVERYWHERE, index, seconds=20.5, clock=clock)
+
+
+def test_a_count_gives_up_when_it_holds_too_much_memory() -> None:
+    query = queries.parse([("resources", "VCPU:1")], (1, 39))
+    index = writer_of([host(f"host{at}", VCPU=1) for at in range(200)]).index
+    with pytest.raises(TooMuchMemory):
+        capacity(query, index, account=Account(SearchMemory(1024, MIB)))
+    account = Account(SearchMemory(MIB, 8 * MIB))
+    assert capacity(query, index, account=account).at_least == 200
