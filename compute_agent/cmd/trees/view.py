@@ -16,6 +16,9 @@ from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 MARKS: Final = {COMPUTE_STATUS_DISABLED: "DISABLED", "CUSTOM_GPU_UNHEALTHY": "UNHEALTHY"}
 """Traits of providers that nothing new is given from, and the words in front of them."""
 
+_BAR: Final = 8
+"""Characters of a bar."""
+
 _HEADER: Final = "free/capacity by resource class"
 
 
@@ -26,6 +29,7 @@ def short_tree(
     only_used: bool = False,
     apart: bool = False,
     traits: bool = False,
+    bars: bool = False,
 ) -> Group:
     """Return a tree of one line per provider, with the sums of the whole host.
 
@@ -33,6 +37,7 @@ def short_tree(
     :param only_used: show the providers of which something is used.
     :param apart: a line for each of equal providers too, with its uuid.
     :param traits: the traits below each line.
+    :param bars: a bar of what is used beside each amount.
     """
 
     def keep(provider: ProviderLines) -> bool:
@@ -49,7 +54,7 @@ def short_tree(
     totals = free_and_capacity(providers)
     parts: list[Text] = [Text(" " * width + "  " + _HEADER, style="dim")]
     for guide, below, branch in lines:
-        text = _line(guide, branch, root.first, width, resource_class)
+        text = _line(guide, branch, root.first, width, resource_class, bars=bars)
         if apart or branch is root:
             text.append(f"  {branch.first.uuid}", style="dim")
         if branch.first.note and branch is root:
@@ -58,7 +63,7 @@ def short_tree(
         if traits and branch.first.traits:
             parts.append(Text.assemble((below, "dim"), "  ", trait_text(branch.first.traits)))
     if len(providers) > 1:
-        parts.append(_totals(totals, width, resource_class, len(providers)))
+        parts.append(_totals(totals, width, resource_class, len(providers), bars=bars))
     return Group(*parts)
 
 
@@ -82,7 +87,13 @@ def _name(branch: Branch, root: ProviderLines) -> str:
 
 
 def _line(
-    guide: str, branch: Branch, root: ProviderLines, width: int, resource_class: str | None
+    guide: str,
+    branch: Branch,
+    root: ProviderLines,
+    width: int,
+    resource_class: str | None,
+    *,
+    bars: bool,
 ) -> Text:
     name = _name(branch, root)
     text = Text.assemble((guide, "dim"), (name, "bold"))
@@ -90,25 +101,39 @@ def _line(
     for trait, word in MARKS.items():
         if trait in branch.first.traits:
             text.append(f"  {word}", style="bold red")
-    return _with_amounts(text, branch.amounts(), resource_class)
+    return _with_amounts(text, branch.amounts(), resource_class, bars=bars)
 
 
 def _totals(
-    totals: dict[str, tuple[int, int]], width: int, resource_class: str | None, count: int
+    totals: dict[str, tuple[int, int]],
+    width: int,
+    resource_class: str | None,
+    count: int,
+    *,
+    bars: bool,
 ) -> Text:
     text = Text(f"in all {count} providers".ljust(width), style="bold")
-    return _with_amounts(text, totals, resource_class)
+    return _with_amounts(text, totals, resource_class, bars=bars)
 
 
 def _with_amounts(
-    text: Text, amounts: dict[str, tuple[int, int]], resource_class: str | None
+    text: Text, amounts: dict[str, tuple[int, int]], resource_class: str | None, *, bars: bool
 ) -> Text:
     for name, (free, capacity) in amounts.items():
         if resource_class in (None, name):
             style = "red" if free <= 0 < capacity else "yellow" if free < capacity else ""
             text.append(f"  {name} ", style="cyan")
+            if bars:
+                text.append(f"{bar(free, capacity)} ", style=style)
             text.append(f"{free}/{capacity}", style=style)
     return text
+
+
+def bar(free: int, capacity: int) -> str:
+    """Return a bar of what is used: whole only when nothing is free, empty only when all is."""
+    used = capacity - free
+    filled = _BAR if free <= 0 < used else min(_BAR - 1, -(-used * _BAR // max(capacity, 1)))
+    return "█" * filled + "░" * (_BAR - filled)
 
 
 def _shown_classes(provider: ProviderLines, resource_class: str | None) -> list[str]:

@@ -1,0 +1,1 @@
+"""The command placement: all that the Placement API and its extensions can do, by hand."""

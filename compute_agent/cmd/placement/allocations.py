@@ -1,0 +1,95 @@
+"""Commands about what consumers hold: allocation."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from compute_agent.cmd.placement.arguments import amounts
+from compute_agent.cmd.placement.client import Client, connect
+from compute_agent.cmd.placement.commands import Commands
+from compute_agent.cmd.placement.exit_status import BadInput, Exit, Missing
+from compute_agent.cmd.placement.output import show_rows
+from compute_agent.placement.connection import CONSUMER_TYPE
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands of this module."""
+    group = commands.group("allocation", "what consumers hold")
+    group.add("show", _show, "show what a consumer holds").add_argument("consumer")
+    group.add("list", _list, "list who holds what of a provider").add_argument("provider")
+    change = group.add("set", _set, "make this all that a consumer holds")
+    change.add_argument("consumer")
+    change.add_argument("holdings", nargs="+", metavar="PROVIDER:CLASS=N,...")
+    change.add_argument("--project", metavar="ID", help="needed for a new consumer")
+    change.add_argument("--user", metavar="ID", help="needed for a new consumer")
+    change.add_argument("--type", metavar="TYPE", help="its type, such as INSTANCE")
+    group.add("delete", _delete, "take everything from a consumer").add_argument("consumer")
+
+
+def read(client: Client, consumer: str) -> dict[str, Any]:
+    """Return what a consumer holds; ``allocations`` is empty when that is nothing."""
+    found: dict[str, Any] = client.get(
+        f"/allocations/{consumer}", f"Reading what consumer {consumer} holds"
+    )
+    return found
+
+
+def _show(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    held = read(client, namespace.consumer)
+    if not held["allocations"]:
+        raise Missing(f"Consumer {namespace.consumer} holds nothing.")
+    rows = [
+        (provider, client.provider(provider)["name"], name, used)
+        for provider, entry in held["allocations"].items()
+        for name, used in sorted(entry["resources"].items())
+    ]
+    show_rows(namespace, ("provider", "name", "resource_class", "used"), rows, held)
+    return Exit.DONE
+
+
+def _list(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    provider = client.provider(namespace.provider)
+    allocations = client.part(provider, "allocations")["allocations"]
+    rows = [
+        (consumer, name, used)
+        for consumer, entry in allocations.items()
+        for name, used in sorted(entry["resources"].items())
+    ]
+    show_rows(namespace, ("consumer", "resource_class", "used"), rows, allocations)
+    return Exit.DONE
+
+
+def _set(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    present = read(client, namespace.consumer)
+    allocations: dict[str, Any] = {}
+    for holding in namespace.holdings:
+        name, separator, resources = holding.rpartition(":")
+        if not separator:
+            raise BadInput(f"{holding!r} is not PROVIDER:CLASS=N,...")
+        provider = client.provider(name)["uuid"]
+        allocations.setdefault(provider, {"resources": {}})["resources"].update(
+            amounts([resources])
+        )
+    body = {
+        "allocations": allocations,
+        "project_id": namespace.project or present.get("project_id"),
+        "user_id": namespace.user or present.get("user_id"),
+        "consumer_generation": present.get("consumer_generation"),
+    }
+    if not (body["project_id"] and body["user_id"]):
+        raise BadInput(f"Consumer {namespace.consumer} is new: give it --project and --user.")
+    if client.connection.newest() >= CONSUMER_TYPE:
+        body["consumer_type"] = namespace.type or present.get("consumer_type") or "INSTANCE"
+    path = f"/allocations/{namespace.consumer}"
+    client.ask("PUT", path, f"Writing what consumer {namespace.consumer} holds", body)
+    return _show(namespace)
+
+
+def _delete(namespace: argparse.Namespace) -> int:
+    path = f"/allocations/{namespace.consumer}"
+    connect(namespace).ask("DELETE", path, f"Taking everything from {namespace.consumer}")
+    return Exit.DONE

@@ -1,0 +1,35 @@
+"""Arguments in the notations that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from compute_agent.cmd.placement.exit_status import BadInput
+
+
+def amounts(texts: Sequence[str]) -> dict[str, int]:
+    """Read ``VCPU=4`` or ``VCPU:4``, also several with commas between them.
+
+    :raises BadInput: a text is something else.
+    """
+    read: dict[str, int] = {}
+    for text in (part for entry in texts for part in entry.split(",")):
+        name, separator, number = text.replace(":", "=").partition("=")
+        if not (name and separator and number.isdecimal() and int(number) > 0):
+            raise BadInput(f"{text!r} is not an amount of a resource class, such as VCPU=4.")
+        read[name] = int(number)
+    return read
+
+
+def parameters(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """Read ``NAME=VALUE`` of a query string; the value may contain further signs.
+
+    :raises BadInput: a text has no ``=``.
+    """
+    pairs = []
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if not (name and separator):
+            raise BadInput(f"{text!r} is not a parameter, such as resources=VCPU:4.")
+        pairs.append((name, value))
+    return pairs

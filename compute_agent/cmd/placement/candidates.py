@@ -1,0 +1,99 @@
+"""Commands about where something fits: candidates, explain."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from compute_agent.cmd.placement.arguments import amounts, parameters
+from compute_agent.cmd.placement.client import Client, connect
+from compute_agent.cmd.placement.commands import Commands
+from compute_agent.cmd.placement.exit_status import Exit
+from compute_agent.cmd.placement.output import show_rows
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands of this module."""
+    listing = commands.add("candidates", _candidates, "list ways to satisfy a request")
+    add_query(listing)
+    listing.add_argument("--limit", type=int, default=10, help="at most so many; default: 10")
+    explain = commands.add("explain", _explain, "show why a request has few candidates or none")
+    add_query(explain)
+
+
+def add_query(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of a request for candidates."""
+    parser.add_argument(
+        "parameters",
+        nargs="*",
+        metavar="NAME=VALUE",
+        help="of the query, such as resources_GPU=VGPU:1 or group_policy=none",
+    )
+    parser.add_argument(
+        "--resources", metavar="CLASS=N,...", help="amounts of the unsuffixed group"
+    )
+    parser.add_argument(
+        "--required", action="append", default=[], metavar="TRAIT,...", help="!TRAIT: without it"
+    )
+    parser.add_argument("--member-of", action="append", default=[], metavar="[in:]UUID,...")
+    parser.add_argument("--in-tree", metavar="PROVIDER")
+
+
+def query_of(namespace: argparse.Namespace, client: Client) -> str:
+    """Return the query string that the arguments ask for."""
+    pairs = parameters(namespace.parameters)
+    if namespace.resources:
+        wanted = amounts([namespace.resources])
+        pairs.append(("resources", ",".join(f"{name}:{n}" for name, n in wanted.items())))
+    pairs += [("required", value) for value in namespace.required]
+    pairs += [("member_of", value) for value in namespace.member_of]
+    if namespace.in_tree:
+        pairs.append(("in_tree", client.provider(namespace.in_tree)["uuid"]))
+    return urlencode(pairs)
+
+
+def _candidates(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    query = query_of(namespace, client)
+    path = f"/allocation_candidates?{query}&limit={namespace.limit}"
+    document = client.get(path, "Asking for candidates")
+    show_candidates(namespace, document)
+    return Exit.DONE if document["allocation_requests"] else Exit.NOTHING
+
+
+def show_candidates(namespace: argparse.Namespace, document: Mapping[str, Any]) -> None:
+    """Print candidates: a line for each provider of each."""
+    summaries = document["provider_summaries"]
+    rows = []
+    for number, request in enumerate(document["allocation_requests"], 1):
+        for provider, entry in request["allocations"].items():
+            groups = [
+                suffix or "(unsuffixed)"
+                for suffix, providers in request.get("mappings", {}).items()
+                if provider in providers
+            ]
+            free = {
+                name: summaries[provider]["resources"][name]["capacity"]
+                - summaries[provider]["resources"][name]["used"]
+                for name in entry["resources"]
+            }
+            rows.append((number, provider, entry["resources"], free, groups))
+    show_rows(namespace, ("#", "provider", "resources", "free", "groups"), rows, document)
+
+
+def _explain(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    client.require_extensions("placement explain")
+    path = f"/candidate_explanation?{query_of(namespace, client)}"
+    explanation = client.get(path, "Asking why there are so few candidates")
+    show_explanation(namespace, explanation)
+    failed = sum(entry["trees"] for entry in explanation["trees_failed"])
+    return Exit.DONE if explanation["trees_left"] > failed else Exit.NOTHING
+
+
+def show_explanation(namespace: argparse.Namespace, explanation: Mapping[str, Any]) -> None:
+    """Print an explanation: its sentences, or all of it as JSON."""
+    rows = [(sentence,) for sentence in explanation["sentences"]]
+    show_rows(namespace, ("explanation",), rows, explanation)

@@ -1,0 +1,171 @@
+"""Requests to placement for the commands, and the transport that the options name."""
+
+from __future__ import annotations
+
+import argparse
+import uuid
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, cast
+from urllib.parse import quote, urlencode
+
+from compute_agent import errors, extras
+from compute_agent.cmd.placement.exit_status import BadInput, Missing, Refused
+from compute_agent.placement import responses
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.transports.transport import Transport
+
+EXTENSIONS: Final = (1, 1)
+_CONFLICTS: Final = frozenset({400, 405, 409, 412, 413, 415, 428})
+
+
+class Client:
+    """One conversation with placement, at the newest version that both sides know."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.connection = Connection(transport, use_extensions=True)
+
+    def ask(self, method: str, path: str, doing: str, body: object = None) -> Any:
+        """Send a request and return the body of the answer; None where it has none.
+
+        :param doing: what this is for, as the beginning of a sentence.
+        :raises Missing: what the path names does not exist.
+        :raises Refused: placement refused.
+        :raises errors.PlacementError: placement cannot be used.
+        """
+        connection = self.connection
+        response = connection.call(
+            method,
+            path,
+            doing,
+            version=connection.newest(),
+            json=body,
+            extensions="1.1" if self.has_extensions else None,
+        )
+        if response.status < 400:
+            return response.json
+        kind: type[errors.PlacementError] = errors.PlacementError
+        if response.status == 404:
+            kind = Missing
+        elif response.status in _CONFLICTS:
+            kind = Refused
+        raise responses.failure(kind, doing, method, path, response)
+
+    def get(self, path: str, doing: str) -> Any:
+        """Read something."""
+        return self.ask("GET", path, doing)
+
+    @property
+    def has_extensions(self) -> bool:
+        """Whether placement announces the extensions that some commands need."""
+        return self.connection.understands_extensions(EXTENSIONS)
+
+    def require_extensions(self, what: str) -> None:
+        """Check that placement has the extensions.
+
+        :param what: the subject of the error's sentence.
+        :raises errors.PlacementTooOld: it does not.
+        """
+        if not self.has_extensions:
+            raise errors.PlacementTooOld(
+                f"{what} needs placement-ext 1.1, which this placement does not announce: only "
+                "placement-server has it."
+            )
+
+    def provider(self, name: str) -> Mapping[str, Any]:
+        """Return the provider with a uuid or a name.
+
+        :raises Missing: there is none.
+        """
+        if is_uuid(name):
+            path = f"/resource_providers/{name}"
+            found: Mapping[str, Any] = self.get(path, f"Looking for provider {name}")
+            return found
+        query = urlencode({"name": name})
+        listed = self.get(f"/resource_providers?{query}", f"Looking for provider {name!r}")
+        if not listed["resource_providers"]:
+            raise Missing(f"There is no resource provider {name!r}.")
+        [provider] = listed["resource_providers"]
+        return dict(provider)
+
+    def part(self, provider: Mapping[str, Any], part: str) -> Any:
+        """Read a part of a provider: its inventories, traits, aggregates, usages, allocations."""
+        return self.get(part_path(provider, part), f"Reading the {part} of {provider['name']}")
+
+    def replace(self, provider: Mapping[str, Any], part: str, content: object) -> Any:
+        """Replace a part of a provider that is as it was read."""
+        body = {"resource_provider_generation": provider["generation"], part: content}
+        doing = f"Replacing the {part} of {provider['name']}"
+        return self.ask("PUT", part_path(provider, part), doing, body)
+
+
+def part_path(provider: Mapping[str, Any], part: str) -> str:
+    """Return the path of a part of a provider."""
+    return f"/resource_providers/{provider['uuid']}/{part}"
+
+
+def quoted(name: str) -> str:
+    """Return a name as a segment of a path."""
+    return quote(name, safe="")
+
+
+def is_uuid(text: str) -> bool:
+    """Check whether a text is a uuid with its dashes."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def connect(namespace: argparse.Namespace) -> Client:
+    """Return a client of the placement that the options name.
+
+    :raises BadInput: they contradict each other, or name none.
+    :raises errors.InvalidConfiguration: a file that they name cannot be used.
+    """
+    return Client(namespace.transport or _transport(namespace))
+
+
+def _transport(namespace: argparse.Namespace) -> Transport:
+    if namespace.config_file:
+        from compute_agent.placement.transports.in_process import InProcessTransport
+
+        if not Path(namespace.config_file).is_file():
+            raise BadInput(f"--config-file {namespace.config_file}: the file does not exist.")
+        return InProcessTransport.from_config_files([namespace.config_file])
+    from compute_agent.placement.transports.keystone import KeystoneTransport
+
+    if namespace.url and not namespace.token:
+        return KeystoneTransport.to_endpoint(namespace.url)
+    return KeystoneTransport(partial(_adapter, namespace))
+
+
+def _adapter(namespace: argparse.Namespace) -> Any:
+    from keystoneauth1 import adapter, session, token_endpoint
+
+    from compute_agent.placement.transports.keystone import READ_TIMEOUT, SteadySession
+
+    if namespace.url:
+        auth = token_endpoint.Token(namespace.url, namespace.token)
+        plain = session.Session(auth=auth, timeout=READ_TIMEOUT, session=SteadySession())
+        return adapter.Adapter(session=plain, service_type="placement")
+    extras.require("cloud", "A cloud of clouds.yaml or of OS_* variables", "openstack")
+    from openstack import config, exceptions
+
+    try:
+        bounded = cast("type[Any]", partial(session.Session, session=SteadySession()))
+        cloud = config.OpenStackConfig(session_constructor=bounded).get_one(
+            cloud=namespace.os_cloud
+        )
+        return adapter.Adapter(
+            session=cloud.get_session(),
+            service_type="placement",
+            interface=cloud.get_interface("placement"),
+            region_name=cloud.get_region_name("placement"),
+            endpoint_override=cloud.get_endpoint("placement"),
+        )
+    except exceptions.ConfigException as error:
+        raise BadInput(
+            f"No cloud to ask: {error}. Use --os-cloud, OS_* variables, --url or --config-file."
+        ) from error

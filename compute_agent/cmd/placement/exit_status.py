@@ -1,0 +1,52 @@
+"""Exit status of placement, and the errors that it distinguishes."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from compute_agent import errors
+from compute_agent.cmd import program
+
+
+class Exit(IntEnum):
+    """Exit status of the command."""
+
+    DONE = program.FINE
+    NOTHING = 1
+    BAD_INPUT = 2
+    PLACEMENT = 3
+    REFUSED = 4
+    INTERRUPTED = program.INTERRUPTED
+    UNEXPECTED = program.UNEXPECTED
+
+
+STATUS: dict[int, str] = {
+    Exit.DONE: "done",
+    Exit.NOTHING: "there is no such thing, or nothing fits",
+    Exit.BAD_INPUT: "bad options, file or configuration",
+    Exit.PLACEMENT: "placement cannot be used",
+    Exit.REFUSED: "placement refused: a conflict, or something in use",
+}
+
+
+class BadInput(errors.ComputeAgentError):
+    """An argument or a file that cannot be used."""
+
+
+class Missing(errors.PlacementError):
+    """Something that was named does not exist."""
+
+
+class Refused(errors.PlacementError):
+    """Placement refused what was asked."""
+
+
+def exit_of(error: errors.ComputeAgentError) -> Exit:
+    """Return the exit status of an error."""
+    if isinstance(error, Missing):
+        return Exit.NOTHING
+    if isinstance(error, Refused):
+        return Exit.REFUSED
+    if isinstance(error, errors.PlacementError):
+        return Exit.PLACEMENT
+    return Exit.BAD_INPUT

@@ -1,0 +1,78 @@
+"""Commands about inventories: inventory."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from compute_agent.cmd.placement.arguments import amounts
+from compute_agent.cmd.placement.client import connect, part_path, quoted
+from compute_agent.cmd.placement.commands import Commands
+from compute_agent.cmd.placement.exit_status import BadInput, Exit
+from compute_agent.cmd.placement.output import show_rows
+
+FIELDS: Final = (
+    "total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio",
+)  # fmt: skip
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands of this module."""
+    group = commands.group("inventory", "what resource providers have")
+    group.add("list", _list, "list the inventories of a provider").add_argument("provider")
+    change = group.add("set", _set, "set inventories of a provider; those not named stay")
+    change.add_argument("provider")
+    change.add_argument("amounts", nargs="+", metavar="CLASS=TOTAL")
+    for field in FIELDS[1:]:
+        kind: type = float if field == "allocation_ratio" else int
+        option = f"--{field.replace('_', '-')}"
+        change.add_argument(option, type=kind, metavar="N", help=f"{field} of all that are named")
+    change.add_argument("--only", action="store_true", help="remove the inventories not named")
+    delete = group.add("delete", _delete, "remove inventories of a provider")
+    delete.add_argument("provider")
+    delete.add_argument("classes", nargs="*", metavar="CLASS")
+    delete.add_argument("--all", action="store_true", help="all of them")
+
+
+def _list(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    provider = client.provider(namespace.provider)
+    inventories = client.part(provider, "inventories")["inventories"]
+    used = client.part(provider, "usages")["usages"]
+    rows = [
+        (name, *(record[field] for field in FIELDS), used.get(name, 0))
+        for name, record in sorted(inventories.items())
+    ]
+    document = {name: {**record, "used": used.get(name, 0)} for name, record in inventories.items()}
+    show_rows(namespace, ("resource_class", *FIELDS[:-1], "ratio", "used"), rows, document)
+    return Exit.DONE
+
+
+def _set(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    provider = client.provider(namespace.provider)
+    present = client.part(provider, "inventories")
+    given = {
+        field: getattr(namespace, field)
+        for field in FIELDS[1:]
+        if getattr(namespace, field) is not None
+    }
+    new: dict[str, Any] = {} if namespace.only else dict(present["inventories"])
+    for name, total in amounts(namespace.amounts).items():
+        new[name] = {**present["inventories"].get(name, {}), "total": total, **given}
+    # The generation that belongs to the inventories which were read.
+    read = {**provider, "generation": present["resource_provider_generation"]}
+    client.replace(read, "inventories", new)
+    return _list(namespace)
+
+
+def _delete(namespace: argparse.Namespace) -> int:
+    if bool(namespace.classes) == namespace.all:
+        raise BadInput("Name the classes to remove, or use --all.")
+    client = connect(namespace)
+    provider = client.provider(namespace.provider)
+    path = part_path(provider, "inventories")
+    paths = [f"{path}/{quoted(name)}" for name in namespace.classes] or [path]
+    for inventory in paths:
+        client.ask("DELETE", inventory, f"Removing inventories of {provider['name']}")
+    return Exit.DONE

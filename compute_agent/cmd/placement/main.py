@@ -1,0 +1,87 @@
+"""The command `placement`: all that the Placement API and its extensions can do, by hand.
+
+    provider, tree, inventory, trait, class, aggregate, allocation, usage   what there is
+    candidates, explain                                                     where something fits
+    completion                                                              for bash and zsh
+
+Exit status: 0 done · 1 there is no such thing, or nothing fits · 2 bad options, file or
+configuration · 3 placement cannot be used · 4 placement refused · 130 interrupted · 255 unexpected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from compute_agent import __version__, errors
+from compute_agent.cmd import program
+from compute_agent.cmd.exit_table import exit_table
+from compute_agent.cmd.placement import (
+    allocations,
+    candidates,
+    completion,
+    inventories,
+    names,
+    providers,
+)
+from compute_agent.cmd.placement.commands import Commands
+from compute_agent.cmd.placement.exit_status import STATUS, exit_of
+
+if TYPE_CHECKING:
+    from compute_agent.placement.transports.transport import Transport
+
+PROGRAM = "placement"
+
+
+def main(argv: Sequence[str] | None = None, transport: Transport | None = None) -> int:
+    """Run the command given by `argv` and return its exit status.
+
+    :param transport: the way to placement; by default the one that the options name.
+    """
+    namespace = build_parser().parse_args(argv)
+    namespace.transport = transport
+    return program.run(PROGRAM, namespace, _failed, reader_may_leave=True)
+
+
+def _failed(namespace: argparse.Namespace, error: errors.ComputeAgentError) -> int:
+    del namespace
+    return exit_of(error)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description="Everything that the Placement API can do, and what placement-server adds.",
+        epilog=exit_table(STATUS),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    where = parser.add_argument_group("which placement; by default the cloud of the OS_* variables")
+    where.add_argument(
+        "--os-cloud",
+        metavar="NAME",
+        default=os.environ.get("OS_CLOUD"),
+        help="a cloud of clouds.yaml; default: OS_CLOUD",
+    )
+    where.add_argument("--url", metavar="URL", help="the URL of placement itself")
+    where.add_argument(
+        "--token", metavar="TOKEN", help="with --url; without it placement must not use keystone"
+    )
+    where.add_argument(
+        "--config-file",
+        metavar="FILE",
+        help="placement.conf: work on its database in this process, with no server running",
+    )
+    commands = Commands(parser)
+    for module in (providers, inventories, names, allocations, candidates):
+        module.add_commands(commands)
+    completion.add_commands(commands, parser)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Output of the commands: tables for people, JSON and plain values for scripts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from compute_agent.cmd.placement.exit_status import BadInput
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDE: Final = 1000
+FORMATS: Final = ("table", "json", "value")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of output."""
+    output = parser.add_argument_group("output")
+    output.add_argument("-f", "--format", choices=FORMATS, default="table", help="default: table")
+    output.add_argument(
+        "--json", action="store_const", const="json", dest="format", help="the same as -f json"
+    )
+    output.add_argument(
+        "-c",
+        "--column",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="only this column of a table or of values (repeatable)",
+    )
+
+
+def show_rows(
+    namespace: argparse.Namespace,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    document: object,
+) -> None:
+    """Print something that there are several of.
+
+    :param document: the same as it is printed for `--json`.
+    """
+    if namespace.format == "json":
+        print(json.dumps(document, indent=2))
+        return
+    chosen = _chosen(headings, namespace.column)
+    texts = [[text_of(row[number]) for number in chosen] for row in rows]
+    if namespace.format == "value":
+        for row in texts:
+            print(" ".join(row))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(show_header=True, header_style="bold", box=None, pad_edge=False)
+    listed = list(texts)
+    for position, number in enumerate(chosen):
+        is_number = bool(listed) and all(_is_number(row[position]) for row in listed)
+        table.add_column(
+            headings[number], justify="right" if is_number else "left", overflow="fold"
+        )
+    for row in listed:
+        table.add_row(*(Text(cell) for cell in row))
+    new_console().print(table)
+
+
+def new_console() -> Console:
+    """Return a console of the standard output; one that is no terminal has room for every line."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+
+
+def show_record(namespace: argparse.Namespace, document: Mapping[str, Any]) -> None:
+    """Print one thing: a line for each of its fields."""
+    if namespace.format == "value":
+        for name in namespace.column or document:
+            if name not in document:
+                raise BadInput(f"There is no column {name!r}, but {', '.join(document)}.")
+            print(text_of(document[name]))
+        return
+    fields = [(name, value) for name, value in document.items() if _is_asked(namespace, name)]
+    show_rows(
+        argparse.Namespace(format=namespace.format, column=[]),
+        ("field", "value"),
+        fields,
+        document,
+    )
+
+
+def _is_asked(namespace: argparse.Namespace, name: str) -> bool:
+    return not namespace.column or name in namespace.column
+
+
+def _chosen(headings: Sequence[str], columns: Sequence[str]) -> list[int]:
+    for column in columns:
+        if column not in headings:
+            raise BadInput(f"There is no column {column!r}, but {', '.join(headings)}.")
+    return [headings.index(column) for column in columns] or list(range(len(headings)))
+
+
+def text_of(value: object) -> str:
+    """Return a value as a table shows it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={text_of(entry)}" for name, entry in sorted(value.items()))
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(text_of(entry) for entry in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).removeprefix("-").isdigit()

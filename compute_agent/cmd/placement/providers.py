@@ -1,0 +1,192 @@
+"""Commands about resource providers: provider, tree, usage."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from compute_agent.cmd.placement.client import Client, connect
+from compute_agent.cmd.placement.commands import Commands
+from compute_agent.cmd.placement.exit_status import Exit
+from compute_agent.cmd.placement.output import new_console, show_record, show_rows
+
+_COLUMNS: Final = (
+    "uuid", "name", "generation", "parent_provider_uuid", "root_provider_uuid",
+)  # fmt: skip
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands of this module."""
+    group = commands.group("provider", "resource providers")
+    listing = group.add("list", _list, "list resource providers")
+    listing.add_argument("--name", help="with this name")
+    listing.add_argument("--in-tree", metavar="PROVIDER", help="in the tree of this one")
+    listing.add_argument("--resources", metavar="CLASS:N,...", help="with room for these amounts")
+    listing.add_argument("--required", metavar="TRAIT,...", action="append", help="with the traits")
+    listing.add_argument(
+        "--member-of", metavar="[in:]UUID,...", action="append", help="in the aggregates"
+    )
+    group.add("show", _show, "show a resource provider").add_argument("provider")
+    create = group.add("create", _create, "create a resource provider")
+    create.add_argument("name")
+    create.add_argument("--uuid", help="default: placement makes one")
+    create.add_argument("--parent", metavar="PROVIDER", help="its parent")
+    change = group.add("set", _set, "rename or move a resource provider")
+    change.add_argument("provider")
+    change.add_argument("--name", help="its new name")
+    change.add_argument("--parent", metavar="PROVIDER", help="its new parent")
+    change.add_argument("--root", action="store_true", help="make it the root of its own tree")
+    group.add("delete", _delete, "delete a resource provider").add_argument("provider")
+    tree = commands.add("tree", _tree, "draw the tree of a provider, with what is free")
+    tree.add_argument("provider")
+    tree.add_argument("--class", dest="resource_class", metavar="CLASS", help="this class only")
+    tree.add_argument("--used", action="store_true", help="only what something is used of")
+    tree.add_argument("--apart", action="store_true", help="a line for each of equal devices too")
+    tree.add_argument("--traits", action="store_true", help="with the traits")
+    tree.add_argument("--full", action="store_true", help="with all inventories and traits")
+    usage = commands.add("usage", _usage, "show what is used of a provider, or by a project")
+    usage.add_argument("provider", nargs="?")
+    usage.add_argument("--project", metavar="ID", help="of all that a project holds")
+    usage.add_argument("--user", metavar="ID", help="of the project's, what this user holds")
+
+
+def _list(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    query: list[tuple[str, str]] = []
+    if namespace.name:
+        query.append(("name", namespace.name))
+    if namespace.in_tree:
+        query.append(("in_tree", client.provider(namespace.in_tree)["uuid"]))
+    if namespace.resources:
+        query.append(("resources", namespace.resources.replace("=", ":")))
+    query += [("required", value) for value in namespace.required or ()]
+    query += [("member_of", value) for value in namespace.member_of or ()]
+    path = "/resource_providers" + (f"?{urlencode(query)}" if query else "")
+    listed = client.get(path, "Listing resource providers")["resource_providers"]
+    providers = [_without_links(provider) for provider in listed]
+    rows = [[provider.get(column) for column in _COLUMNS] for provider in providers]
+    show_rows(namespace, ("uuid", "name", "generation", "parent", "root"), rows, providers)
+    return Exit.DONE
+
+
+def _show(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    provider = client.provider(namespace.provider)
+    shown = {
+        **_without_links(provider),
+        "traits": client.part(provider, "traits")["traits"],
+        "aggregates": client.part(provider, "aggregates")["aggregates"],
+        "usages": client.part(provider, "usages")["usages"],
+    }
+    show_record(namespace, shown)
+    return Exit.DONE
+
+
+def _create(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    body: dict[str, Any] = {"name": namespace.name}
+    if namespace.uuid:
+        body["uuid"] = namespace.uuid
+    if namespace.parent:
+        body["parent_provider_uuid"] = client.provider(namespace.parent)["uuid"]
+    doing = f"Creating resource provider {namespace.name}"
+    show_record(namespace, _without_links(client.ask("POST", "/resource_providers", doing, body)))
+    return Exit.DONE
+
+
+def _set(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    provider = client.provider(namespace.provider)
+    body: dict[str, Any] = {
+        "name": namespace.name or provider["name"],
+        "parent_provider_uuid": provider["parent_provider_uuid"],
+    }
+    if namespace.parent:
+        body["parent_provider_uuid"] = client.provider(namespace.parent)["uuid"]
+    elif namespace.root:
+        body["parent_provider_uuid"] = None
+    path = f"/resource_providers/{provider['uuid']}"
+    changed = client.ask("PUT", path, f"Changing resource provider {provider['name']}", body)
+    show_record(namespace, _without_links(changed))
+    return Exit.DONE
+
+
+def _delete(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    provider = client.provider(namespace.provider)
+    path = f"/resource_providers/{provider['uuid']}"
+    client.ask("DELETE", path, f"Deleting resource provider {provider['name']}")
+    return Exit.DONE
+
+
+def _tree(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.trees.full_view import provider_tree
+    from compute_agent.cmd.trees.reading import read_tree
+    from compute_agent.cmd.trees.view import short_tree
+
+    client = connect(namespace)
+    uuid = client.provider(namespace.provider)["uuid"]
+    if namespace.format != "table":
+        return _tree_rows(namespace, client, uuid)
+    providers = read_tree(client.connection, uuid)
+    console = new_console()
+    if namespace.full:
+        console.print(provider_tree(providers))
+        return Exit.DONE
+    console.print(
+        short_tree(
+            providers,
+            resource_class=namespace.resource_class,
+            only_used=namespace.used,
+            apart=namespace.apart,
+            traits=namespace.traits,
+            bars=True,
+        )
+    )
+    return Exit.DONE
+
+
+def _tree_rows(namespace: argparse.Namespace, client: Client, uuid: str) -> int:
+    from dataclasses import asdict
+
+    from compute_agent.cmd.trees.reading import read_tree
+
+    providers = read_tree(client.connection, uuid)
+    rows = [
+        (line.uuid, line.name, line.parent, name, stock.total, stock.used, stock.free)
+        for line in providers
+        for name, stock in sorted(line.inventories.items())
+        if namespace.resource_class in (None, name)
+    ]
+    headings = ("uuid", "name", "parent", "resource_class", "total", "used", "free")
+    show_rows(namespace, headings, rows, [asdict(line) for line in providers])
+    return Exit.DONE
+
+
+def _usage(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    if namespace.provider:
+        provider = client.provider(namespace.provider)
+        usages = client.part(provider, "usages")["usages"]
+        rows: list[tuple[object, ...]] = sorted(usages.items())
+        show_rows(namespace, ("resource_class", "used"), rows, usages)
+        return Exit.DONE
+    if not namespace.project:
+        namespace.parser.error("name a PROVIDER or --project")
+    query = {"project_id": namespace.project}
+    if namespace.user:
+        query["user_id"] = namespace.user
+    usages = client.get(f"/usages?{urlencode(query)}", "Reading the usage of a project")["usages"]
+    rows = [
+        (consumer_type, name, used)
+        for consumer_type, entry in sorted(usages.items())
+        for name, used in sorted(entry.items())
+    ]
+    show_rows(namespace, ("consumer_type", "resource_class", "used"), rows, usages)
+    return Exit.DONE
+
+
+def _without_links(provider: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in provider.items() if name != "links"}

@@ -1,0 +1,84 @@
+"""The command placement, run against a placement in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compute_agent.cmd.placement.main import main
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Transport
+from tests.functional.api.differential.reference import Reference, ReferenceMissing
+from tests.functional.report.conftest import PipeTransport, ours
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of one run of the command."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture(scope="session", params=["ours", "published"])
+def any_placement(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Transport]:
+    """This project's server, and the published one: the plain commands work with either."""
+    directory = tmp_path_factory.mktemp("placement")
+    if request.param == "ours":
+        yield InProcessTransport(ours(directory))
+        return
+    try:
+        published = Reference(directory)
+    except ReferenceMissing as missing:
+        pytest.skip(str(missing))
+    yield PipeTransport(published)
+    published.close()
+
+
+@pytest.fixture(scope="session")
+def our_placement(tmp_path_factory: pytest.TempPathFactory) -> Transport:
+    return InProcessTransport(ours(tmp_path_factory.mktemp("ours")))
+
+
+@pytest.fixture
+def run_on(capsys: pytest.CaptureFixture[str]) -> Callable[[Transport | None], Run]:
+    def runner(transport: Transport | None) -> Run:
+        def run(*arguments: str | Path) -> Ended:
+            status = main([str(argument) for argument in arguments], transport)
+            shown = capsys.readouterr()
+            return Ended(status, shown.out, shown.err)
+
+        return run
+
+    return runner
+
+
+@pytest.fixture
+def run(any_placement: Transport, run_on: Callable[[Transport | None], Run]) -> Run:
+    """Run a command of the plain API."""
+    return run_on(any_placement)
+
+
+@pytest.fixture
+def run_ours(our_placement: Transport, run_on: Callable[[Transport | None], Run]) -> Run:
+    """Run a command on this project's server."""
+    return run_on(our_placement)

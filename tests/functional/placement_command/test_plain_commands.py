@@ -1,0 +1,228 @@
+"""The commands of the plain API, on this project's server and on the published one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.functional.placement_command.conftest import Ended, Run
+
+
+def done(ended: Ended) -> Ended:
+    assert ended.status == 0, ended.err
+    return ended
+
+
+@pytest.fixture
+def host(run: Run) -> str:
+    """A host with two cells, named by a name of its own."""
+    name = f"host-{uuid.uuid4().hex[:8]}"
+    done(run("provider", "create", name))
+    done(run("inventory", "set", name, "MEMORY_MB=4096", "DISK_GB=100", "--reserved", "10"))
+    for cell in ("0", "1"):
+        done(run("provider", "create", f"{name}_NUMA{cell}", "--parent", name))
+        done(run("inventory", "set", f"{name}_NUMA{cell}", "VCPU=8"))
+    return name
+
+
+def test_a_provider_is_created_renamed_moved_and_deleted(run: Run, host: str) -> None:
+    new, made = f"{host}-new", str(uuid.uuid4())
+    created = done(run("provider", "create", new, "--uuid", made, "--json")).json
+    assert (created["uuid"], created["name"]) == (made, new)
+    done(run("provider", "set", made, "--name", f"{new}er", "--parent", host))
+    listed = done(run("provider", "list", "--in-tree", host, "-f", "value", "-c", "name"))
+    assert sorted(listed.lines) == sorted([host, f"{host}_NUMA0", f"{host}_NUMA1", f"{new}er"])
+    assert done(run("provider", "set", made, "--root", "--json")).json["root_provider_uuid"] == made
+    done(run("provider", "delete", f"{new}er"))
+    assert run("provider", "show", made).status == 1
+    assert done(run("provider", "list", "--name", new, "--json")).json == []
+
+
+def test_inventories_that_are_not_named_stay(run: Run, host: str) -> None:
+    done(run("inventory", "set", host, "MEMORY_MB=8192", "--allocation-ratio", "1.5"))
+    stock = done(run("inventory", "list", host, "--json")).json
+    assert stock["MEMORY_MB"]["total"] == 8192
+    assert (stock["MEMORY_MB"]["reserved"], stock["MEMORY_MB"]["allocation_ratio"]) == (10, 1.5)
+    assert stock["DISK_GB"]["total"] == 100
+    done(run("inventory", "delete", host, "DISK_GB"))
+    rows = done(
+        run("inventory", "list", host, "-f", "value", "-c", "resource_class", "-c", "total")
+    )
+    assert rows.lines == ["MEMORY_MB 8192"]
+    done(run("inventory", "set", host, "DISK_GB=5", "--only"))
+    assert list(done(run("inventory", "list", host, "--json")).json) == ["DISK_GB"]
+    done(run("inventory", "delete", host, "--all"))
+    assert done(run("inventory", "list", host, "--json")).json == {}
+
+
+def test_traits_and_aggregates_are_replaced_added_and_removed(run: Run, host: str) -> None:
+    done(run("trait", "set", host, "CUSTOM_PLACED", "HW_NUMA_ROOT"))
+    done(run("trait", "set", host, "CUSTOM_MORE", "--add"))
+    done(run("trait", "set", host, "HW_NUMA_ROOT", "--remove"))
+    assert done(run("trait", "list", host, "-f", "value")).lines == ["CUSTOM_MORE", "CUSTOM_PLACED"]
+    assert done(run("trait", "list", host, "--prefix", "CUSTOM_M", "--json")).json == [
+        "CUSTOM_MORE"
+    ]
+    assert "CUSTOM_MORE" in done(run("trait", "list", "--prefix", "CUSTOM_M", "--associated")).out
+    aggregate = str(uuid.uuid4())
+    done(run("aggregate", "set", host, aggregate))
+    assert done(run("aggregate", "list", host, "--json")).json == [aggregate]
+    members = done(run("aggregate", "members", aggregate, "--json")).json
+    assert [member["name"] for member in members] == [host]
+    done(run("aggregate", "set", host, aggregate, "--remove"))
+    assert done(run("aggregate", "list", host, "--json")).json == []
+    done(run("trait", "set", host))
+    done(run("trait", "delete", "CUSTOM_MORE"))
+    assert run("trait", "delete", "CUSTOM_MORE").status == 1
+
+
+def test_a_custom_class_is_created_listed_and_deleted(run: Run) -> None:
+    name = f"CUSTOM_C{uuid.uuid4().hex[:8].upper()}"
+    done(run("class", "create", name))
+    assert name in done(run("class", "list", "-f", "value")).lines
+    done(run("class", "delete", name))
+    assert run("class", "delete", name).status == 1
+
+
+def test_a_consumer_holds_shows_and_gives_back(run: Run, host: str) -> None:
+    consumer, project = str(uuid.uuid4()), str(uuid.uuid4())
+    cell = f"{host}_NUMA0"
+    new = run("allocation", "set", consumer, f"{cell}:VCPU=3")
+    assert new.status == 2
+    assert "--project" in new.err
+    owner = ("--project", project, "--user", "u")
+    done(run("allocation", "set", consumer, f"{cell}:VCPU=3", f"{host}:MEMORY_MB=100", *owner))
+    done(run("allocation", "set", consumer, f"{cell}:VCPU=4"))
+    held = done(run("allocation", "show", consumer, "-f", "value"))
+    assert [line.split()[1:] for line in held.lines] == [[cell, "VCPU", "4"]]
+    holders = done(run("allocation", "list", cell, "--json")).json
+    assert list(holders) == [consumer]
+    assert done(run("usage", cell, "--json")).json == {"VCPU": 4}
+    used = done(run("usage", "--project", project, "--json")).json
+    assert used["INSTANCE"]["VCPU"] == 4
+    refused = run("inventory", "delete", cell, "VCPU")
+    assert refused.status == 4
+    assert "in use" in refused.err
+    done(run("allocation", "delete", consumer))
+    assert run("allocation", "show", consumer).status == 1
+    assert run("allocation", "delete", consumer).status == 1
+
+
+def test_candidates_are_lines_and_none_is_an_exit_status(run: Run, host: str) -> None:
+    query = ("candidates", "--resources", "VCPU=2", "--in-tree", host)
+    listed = done(run(*query, "resources_M=MEMORY_MB:64", "group_policy=none", "-f", "value"))
+    assert len(listed.lines) == 4
+    assert all(line.split()[0] in "12" for line in listed.lines)
+    assert len(done(run(*query, "--limit", "1", "--json")).json["allocation_requests"]) == 1
+    none = run("candidates", "--resources", "VCPU=200", "--in-tree", host)
+    assert (none.status, none.err) == (1, "")
+
+
+def test_a_tree_is_drawn_with_bars(run: Run, host: str) -> None:
+    consumer = str(uuid.uuid4())
+    done(
+        run("allocation", "set", consumer, f"{host}_NUMA1:VCPU=4", "--project", "p", "--user", "u")
+    )
+    drawn = [line.split()[:5] for line in done(run("tree", f"{host}_NUMA0", "--apart")).lines]
+    assert ["├──", "NUMA0", "VCPU", "░░░░░░░░", "8/8"] in drawn
+    assert ["└──", "NUMA1", "VCPU", "████░░░░", "4/8"] in drawn
+    assert "DISK_GB" not in done(run("tree", host, "--class", "VCPU")).out
+    assert "total" in done(run("tree", host, "--full")).out
+    rows = done(run("tree", host, "-f", "value", "-c", "name", "-c", "free"))
+    assert f"{host}_NUMA1 4" in rows.lines
+    assert done(run("tree", host, "--json")).json[0]["name"] == host
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["provider", "show", "no-such-host"], 1, "no resource provider 'no-such-host'"),
+        (["provider", "show", str(uuid.uuid4())], 1, "No resource provider"),
+        (["provider", "list", "-c", "colour"], 2, "no column 'colour'"),
+        (["inventory", "set", "h", "VCPU"], 2, "such as VCPU=4"),
+        (["inventory", "delete", "h"], 2, "--all"),
+        (["candidates", "VCPU"], 2, "such as resources=VCPU:4"),
+        (["candidates", "--resources", "NOPE=1"], 4, "NOPE"),
+        (["class", "create", "VCPUS"], 4, "400"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_a_sentence_and_a_status(
+    run: Run, arguments: list[str], status: int, words: str
+) -> None:
+    run("provider", "create", "h")
+    ended = run(*arguments)
+    assert ended.status == status, ended.err
+    assert words in ended.err
+    assert ended.err.startswith(f"placement {' '.join(arguments[:1])}")
+    assert "Traceback" not in ended.err
+
+
+def test_a_placement_that_cannot_be_reached_is_status_3(
+    run_on: Callable[[None], Run], tmp_path: Path
+) -> None:
+    run = run_on(None)
+    assert run("--url", "http://127.0.0.1:9", "provider", "list").status == 3
+    assert run("--config-file", tmp_path / "none.conf", "provider", "list").status == 2
+
+
+def test_placement_is_asked_in_this_process_with_its_configuration(
+    run_on: Callable[[None], Run], tmp_path: Path
+) -> None:
+    conf = tmp_path / "placement.conf"
+    conf.write_text(
+        f"[placement_database]\nconnection = sqlite:///{tmp_path}/placement.db\n"
+        "sync_on_startup = true\n"
+    )
+    assert done(run_on(None)("--config-file", conf, "provider", "list", "--json")).json == []
+
+
+def test_placement_is_the_one_of_a_cloud_of_clouds_yaml_or_of_a_url(
+    run_on: Callable[[None], Run],
+    placement_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    auth = {"endpoint": placement_url, "token": "admin"}
+    cloud = {"auth_type": "admin_token", "auth": auth, "region_name": "r"}
+    (tmp_path / "clouds.yaml").write_text(json.dumps({"clouds": {"mine": cloud}}))
+    run = run_on(None)
+    name = f"cloud-{uuid.uuid4().hex[:8]}"
+    done(run("--os-cloud", "mine", "provider", "create", name))
+    for way in (["--url", placement_url, "--token", "admin"], ["--url", placement_url]):
+        listed = done(run(*way, "provider", "list", "--name", name, "--json")).json
+        assert [provider["name"] for provider in listed] == [name]
+    unknown = run("--os-cloud", "theirs", "provider", "list")
+    assert unknown.status == 2
+    assert "theirs" in unknown.err
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        (["pro"], {"provider"}),
+        (["provider", "s"], {"show", "set"}),
+        (["--url", "u", "tree", "h", "--tr"], {"--traits"}),
+        (["allocation", "set", "x", "--p"], {"--project"}),
+        (["completion", ""], {"-h", "--help", "bash", "zsh"}),
+    ],
+)
+def test_bash_completes_commands_and_options(
+    run_on: Callable[[None], Run], tmp_path: Path, line: list[str], completed: set[str]
+) -> None:
+    script = tmp_path / "completion.sh"
+    script.write_text(done(run_on(None)("completion", "bash")).out)
+    words = " ".join(repr(word) for word in ["placement", *line])
+    asked = f"source {script}; COMP_WORDS=({words}); COMP_CWORD={len(line)}; _placement; "
+    shown = subprocess.run(
+        ["bash", "-c", f'{asked} printf "%s\\n" "${{COMPREPLY[@]}}"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(shown.stdout.split()) == completed
