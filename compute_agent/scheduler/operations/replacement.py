@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.claiming.claims import answer_about_one
 from compute_agent.scheduler.placement import (
-    ClaimRefusal,
+    ClaimAnswer,
     Holding,
     Microversion,
     Placement,
@@ -34,14 +35,19 @@ class ReplacingClaims:
             {pool: placement.aggregates(pool) for pool in sharing},
         )
 
+    def at_once(self) -> int:
+        """See `Claims`: an exchange knows one wish."""
+        return 1
+
     def claim(
         self,
         instance: str,
-        candidate: Candidate,
+        candidates: Sequence[Candidate],
         spec: RequestSpec,
         microversion: Microversion,  # noqa: ARG002 - part of the protocol; an exchange has its own
-    ) -> ClaimRefusal | None:
+    ) -> ClaimAnswer:
         """See `Claims`."""
+        candidate = candidates[0]
         wanted = Wanted(
             self._holding,
             candidate.allocations,
@@ -50,8 +56,8 @@ class ReplacingClaims:
             spec.user_id,
             candidate.mappings,
         )
-        return self._placement.exchange({instance: wanted})
+        return answer_about_one(self._placement.exchange({instance: wanted}))
 
-    def give_back(self, candidates: Mapping[str, Candidate]) -> None:
+    def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """Leave the instance what it holds: a replacement was made whole or not at all."""
         LOG.debug("What %s hold is left to them", ", ".join(candidates) or "nobody")
