@@ -123,8 +123,8 @@ def _delete(namespace: argparse.Namespace) -> int:
 
 def _tree(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.trees.full_view import provider_tree
-    from compute_agent.cmd.trees.reading import read_tree
     from compute_agent.cmd.trees.view import short_tree
+    from compute_agent.manage.tree_reading import read_tree
 
     client = connect(namespace)
     uuid = client.provider(namespace.provider)["uuid"]
@@ -151,7 +151,7 @@ def _tree(namespace: argparse.Namespace) -> int:
 def _tree_rows(namespace: argparse.Namespace, client: Client, uuid: str) -> int:
     from dataclasses import asdict
 
-    from compute_agent.cmd.trees.reading import read_tree
+    from compute_agent.manage.tree_reading import read_tree
 
     providers = read_tree(client.connection, uuid)
     rows = [
