@@ -10,7 +10,8 @@ from typing import Any, Final
 
 HEADERS: Final = {
     "X-Auth-Token": "admin",
-    "OpenStack-API-Version": "placement 1.39",
+    # a server without the extensions ignores them
+    "OpenStack-API-Version": "placement 1.39, placement-ext 1.1",
     "Accept": "application/json",
     "Content-Type": "application/json",
 }

@@ -39,7 +39,8 @@ class Teller:
 
     def work(self) -> None:
         deals: dict[Callable[[], None], int] = {
-            self.claim: 30,
+            self.claim: 20,
+            self.claim_first: 12,
             self.resize: 15,
             self.move: 12,
             self.release: 16,
@@ -51,6 +52,8 @@ class Teller:
             self.grow_or_shrink: 8,
             self.reshape: 6,
         }
+        if "extensions" not in self.connection.insist("GET", "/").json:
+            del deals[self.claim_first]
         for provider in self.world.rushes:
             self.rush(provider)
         while not self.stopping:
@@ -85,11 +88,12 @@ class Teller:
         accounts = list(self.accounts.open.values())
         return self.random.choice(accounts) if accounts else None
 
-    def placement(self) -> Placed:
+    def hosts(self) -> list[str]:
+        return [*self.world.fixed, *self.world.elastic, *(root for root, _ in self.world.trees)]
+
+    def placement(self, host: str | None = None) -> Placed:
         """Where a new claim goes: a host, and often the pool."""
-        host = self.random.choice(
-            [*self.world.fixed, *self.world.elastic, *(root for root, _ in self.world.trees)]
-        )
+        host = host or self.random.choice(self.hosts())
         placed = self.on_host(host, self.random.randint(1, 4), 128 * self.random.randint(1, 6))
         if self.random.random() < 0.6:
             placed[self.world.pool] = {"DISK_GB": self.random.randint(1, 10)}
@@ -121,6 +125,14 @@ class Teller:
             self.put(None, self.placement())
         else:
             self.release()
+
+    def claim_first(self) -> None:
+        """Claim whichever host has room, of several in an order."""
+        if len(self.accounts.open) >= _MOST_ACCOUNTS:
+            self.release()
+            return
+        hosts = self.random.sample(self.hosts(), self.random.randint(2, 4))
+        self.accounts.claim_first(self.new_uuid(), [self.placement(host) for host in hosts])
 
     def resize(self) -> None:
         account = self.some_account()
