@@ -195,15 +195,19 @@ class AgentCommands:
             *("last_pass", "last_success", "reshape_pending"),
         )
         nested = self._conf.compute.enable_numa_reporting_to_placement
+        running = self._running()
         same = {
-            "instances": self._instance_count(),
+            "instances": None if running is None else len(running),
             "layout": "nested" if nested else "flat",
             "build_failures": self._availability.failed_builds,
         }
         return {
             "host": document["host"],
             "nodes": [
-                {key: node[key] for key in status_keys} | same | self._announced_facts(node["name"])
+                {key: node[key] for key in status_keys}
+                | same
+                | {"io_ops": self._under_way(node["name"], running)}
+                | self._announced_facts(node["name"])
                 for node in document["nodes"]
             ],
             "service_version": SERVICE_VERSION,
@@ -226,13 +230,26 @@ class AgentCommands:
             LOG.debug("Node %s is announced without its facts: %s", node, error)
         return announced
 
-    def _instance_count(self) -> int | None:
-        """Return how many instances run here; None: unknown, as while the hypervisor is away."""
+    def _running(self) -> frozenset[str] | None:
+        """Return the instances here; None: unknown, as while the hypervisor is away."""
         try:
             listed = self._parts.driver.list_instance_uuids()
         except (errors.HypervisorUnavailable, errors.VirtDriverNotReady):
             return None
-        return None if listed is None else len(listed)
+        return None if listed is None else frozenset(listed)
+
+    def _under_way(self, node: str, running: frozenset[str] | None) -> int:
+        """Return how many builds, resizes and migrations a node has to do.
+
+        They are the claims of instances that are not here yet, as far as that can be told, and
+        those that migrations keep for instances on the move.
+        """
+        return sum(
+            claim.consumer != claim.instance
+            or (running is not None and claim.instance not in running)
+            for claim in self._claims.claims()
+            if claim.node == node
+        )
 
     def dump_state(self) -> None:
         """Write what is going on to stderr."""

@@ -34,6 +34,7 @@ from compute_agent.scheduler.observer import Observer
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.prefilters import PrefilterContext
 from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.unannounced import warnings_of
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.host_weigher import WeigherOptions
 
@@ -148,6 +149,17 @@ def scheduler_of(
     """Return a scheduler as `conf` describes it, and its client of placement; see `parts_of`."""
     parts = parts_of(conf, transport, announcements)
     return parts.scheduler, parts.client
+
+
+def warnings(conf: cfg.ConfigOpts) -> list[str]:
+    """Return what an operator should know of `conf` at the start.
+
+    :raises InvalidConfiguration: an option whose value no filter, weigher or file stands for.
+    """
+    claiming = claim_options(conf)
+    return list(
+        warnings_of(search_options(conf).filters, claiming.weighers, claiming.weighing.multipliers)
+    )
 
 
 def search_options(conf: cfg.ConfigOpts) -> SearchOptions:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 import uuid
 from collections.abc import Sequence
@@ -37,6 +38,8 @@ from compute_agent.cmd.scheduler.configured import (
 )
 from compute_agent.cmd.scheduler.exit_status import STATUS, Exit, exit_of
 from compute_agent.daemon import message_bus
+
+LOG = logging.getLogger(__name__)
 
 PROGRAM = "compute-scheduler"
 MODULE = "compute_agent.cmd.scheduler.main"
@@ -181,6 +184,10 @@ def _serve(namespace: argparse.Namespace) -> int:
     log.setup(conf, "compute-scheduler")
     if not namespace.worker:
         accepted.warn_of_set(conf)
+        from compute_agent.scheduler import assembly
+
+        for warning in assembly.warnings(conf):
+            LOG.warning(warning)
     manager = ServiceManager()
     if namespace.worker:
         calls = shown_metrics.counted_calls(conf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from compute_agent.agent.commands import AgentCommands
 from compute_agent.request.guest_numa import GuestNode
 from compute_agent.scheduler.filters.numa_topology import assignments, networks_reached
 from compute_agent.scheduler.fleet.announcements import Announcements
+from compute_agent.state.claim import Claim
 from tests.functional.agent.in_process import Node, placement_app
 
 EXTRA = (
@@ -129,3 +131,17 @@ def test_a_hypervisor_that_is_away_does_not_silence_the_agent(flat):
     assert told["instances"] is None
     assert told["hypervisor_type"] == "fake"
     assert "cells" not in told
+
+
+def test_claims_of_guests_that_are_not_here_yet_and_of_those_that_leave_are_under_way(flat):
+    assert flat.node.run().completed
+    (here, coming, leaving), node = (str(uuid.uuid4()) for _ in range(3)), flat.node
+    node.parts.ledger.change_claims(
+        add=[
+            Claim(consumer=consumer, node=node.name, amounts={}, instance=instance, claimed_at=0.0)
+            for consumer, instance in ((here, here), (coming, coming), (leaving, here))
+        ]
+    )
+    node.driver.spawn(here)
+    (told,) = flat.commands.announcement(1)["nodes"]
+    assert told["io_ops"] == 2
