@@ -8,6 +8,8 @@
              go on with an instance that was claimed for
     move     begin, confirm or revert the move of an instance to another host
     serve    answer select_destinations on the message bus
+    list     show what consumers, a host or a project hold
+    top      show a running scheduler's work, live
     status   ask a running scheduler what agents that are too old hold back
 
 Exit status: 0 done · 1 nothing fits, or there was nothing to release · 2 bad options, request or
@@ -28,7 +30,7 @@ from compute_agent import __version__, errors
 from compute_agent.cmd import program
 from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
-from compute_agent.cmd.scheduler import claim_options, explain, instances, moves
+from compute_agent.cmd.scheduler import claim_options, explain, holdings, instances, moves, top
 from compute_agent.cmd.scheduler.configured import (
     _transport,
     assembled,
@@ -94,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_parser(commands)
     instances.add_parsers(commands)
     moves.add_parsers(commands)
+    holdings.add_parser(commands)
+    top.add_parser(commands)
     serve = commands.add_parser("serve", help="answer requests on the message bus")
     # set by `serve` for its worker processes
     serve.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)

@@ -1,0 +1,103 @@
+"""The command `compute-scheduler list`: what consumers, a host or a project hold."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compute_agent.cmd.scheduler.exit_status import Exit
+
+if TYPE_CHECKING:
+    from compute_agent.scheduler.operations.held import HeldByConsumer
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `compute-scheduler`."""
+    listing = commands.add_parser("list", help="show what consumers, a host or a project hold")
+    listing.add_argument("consumers", nargs="*", metavar="CONSUMER", help="uuids of consumers")
+    listing.add_argument("--host", metavar="NAME", help="the consumers of this host")
+    listing.add_argument("--project", metavar="ID", help="the sums of this project")
+    listing.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    listing.set_defaults(function=_list)
+
+
+def _list(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.configured import _transport, configuration
+    from compute_agent.placement.consumers import Consumers
+    from compute_agent.request.errors import InvalidRequest
+    from compute_agent.request.extra_specs import uuid_text
+    from compute_agent.scheduler.operations.held import Holdings
+
+    asked = [bool(namespace.consumers), bool(namespace.host), bool(namespace.project)]
+    if sum(asked) != 1:
+        raise InvalidRequest(
+            "what is listed", " ".join(namespace.consumers), "consumers, --host or --project"
+        )
+    reader = Consumers(_transport(configuration(namespace)))
+    try:
+        holdings = Holdings(reader)
+        if namespace.project:
+            return _print_project(holdings.of_project(namespace.project), in_json=namespace.json)
+        if namespace.host:
+            held = holdings.on_host(namespace.host)
+        else:
+            held = holdings.of_consumers(
+                uuid_text("CONSUMER", uuid) for uuid in namespace.consumers
+            )
+    finally:
+        reader.close()
+    if namespace.json:
+        print(json.dumps([consumer.as_dict() for consumer in held], indent=2))
+    else:
+        for line in _columns([_HEADINGS, *(row for entry in held for row in _rows(entry))]):
+            print(line)
+    return Exit.DONE if held else Exit.NOTHING_FITS
+
+
+_HEADINGS = ("consumer", "type", "project", "host", "provider", "held", "since")
+
+
+def _rows(held: HeldByConsumer) -> Iterator[tuple[str, ...]]:
+    hosts = ",".join(held.hosts) or "(shared)"
+    first = (held.consumer, held.type, held.project_id, hosts)
+    for uuid, amounts in sorted(held.resources.items()):
+        yield (*first, held.names.get(uuid, uuid), _amounts(amounts), _age(held.age))
+        first = ("", "", "", "")
+
+
+def _print_project(usages: Mapping[str, Mapping[str, Any]], *, in_json: bool) -> int:
+    if in_json:
+        print(json.dumps(usages, indent=2))
+    else:
+        rows = [
+            (
+                kind,
+                str(amounts.get("consumer_count", "")),
+                _amounts({name: n for name, n in amounts.items() if name != "consumer_count"}),
+            )
+            for kind, amounts in sorted(usages.items())
+        ]
+        for line in _columns([("type", "consumers", "held"), *rows]):
+            print(line)
+    return Exit.DONE if usages else Exit.NOTHING_FITS
+
+
+def _amounts(amounts: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={amount}" for name, amount in sorted(amounts.items()))
+
+
+def _age(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f}{unit}"
+    return f"{max(seconds, 0):.0f}s"
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()

@@ -1,0 +1,146 @@
+"""The command `compute-scheduler top`: a running scheduler's work, live."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from compute_agent.cmd.scheduler.exit_status import Exit
+
+if TYPE_CHECKING:
+    from compute_agent.scheduler.service.readings import Reading
+
+TIMEOUT = 5.0
+SHOWN_FILTERS = 8
+_PARTS = (0.5, 0.95, 0.99)
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to those of `compute-scheduler`."""
+    top = commands.add_parser(
+        "top",
+        help="show a running scheduler's work, live",
+        description="Reads the metrics of compute-scheduler serve. Ends with q or Ctrl-C.",
+    )
+    top.add_argument(
+        "--url",
+        help="address of the metrics; default: [compute_scheduler]metrics_bind of this host",
+    )
+    top.add_argument(
+        "--interval", type=_seconds, default=2.0, metavar="SECONDS", help="default: %(default)s"
+    )
+    top.add_argument(
+        "--count", type=int, default=0, metavar="N", help="end after N pictures; default: never"
+    )
+    top.set_defaults(function=_top, json=False)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0.1 and 3600 seconds")
+    return seconds
+
+
+def _top(namespace: argparse.Namespace) -> int:
+    from compute_agent.cmd.scheduler.keyboard import Keyboard
+
+    url = namespace.url or _configured_url(namespace)
+    before = _read(url)
+    shown = 0
+    with Keyboard(sys.stdin) as keyboard:
+        try:
+            while not keyboard.pressed("q", namespace.interval):
+                reading = _read(url)
+                _show(list(picture(before, reading, url)))
+                before, shown = reading, shown + 1
+                if namespace.count and shown >= namespace.count:
+                    break
+        except KeyboardInterrupt:
+            # how a picture that never ends is left
+            return Exit.DONE
+    return Exit.DONE
+
+
+def _configured_url(namespace: argparse.Namespace) -> str:
+    from compute_agent.cmd.scheduler.configured import configuration
+    from compute_agent.errors import InvalidConfiguration
+
+    bind = configuration(namespace).compute_scheduler.metrics_bind
+    if not bind:
+        raise InvalidConfiguration(
+            "[compute_scheduler]metrics_bind is not set, so the scheduler of this host shows no "
+            "metrics. Set it, or give --url of another one."
+        )
+    return f"http://{bind}/metrics"
+
+
+def _read(url: str) -> Reading:
+    import requests
+
+    from compute_agent.bounded_http.session import BoundedSession
+    from compute_agent.scheduler.errors import NoSchedulerAnswers
+    from compute_agent.scheduler.service.readings import reading_of
+
+    try:
+        with BoundedSession() as session:
+            answer = session.get(url, timeout=TIMEOUT)
+            answer.raise_for_status()
+            return reading_of(answer.text, time.monotonic())
+    except requests.RequestException as error:
+        raise NoSchedulerAnswers(
+            f"The metrics at {url} cannot be read: {error}. Check that compute-scheduler serve "
+            "runs there with [compute_scheduler]metrics_bind."
+        ) from error
+
+
+def _show(lines: list[str]) -> None:
+    if sys.stdout.isatty():
+        # home, each line to its end, and what is left of the picture before
+        sys.stdout.write("\033[H" + "".join(f"{line}\033[K\n" for line in lines) + "\033[J")
+    else:
+        sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
+
+
+def picture(before: Reading, after: Reading, url: str) -> Iterator[str]:
+    """Yield the lines that show what happened between two readings."""
+    from compute_agent.scheduler.service.readings import per_second, quantile
+
+    seconds = after.at - before.at
+    up = after.value("placement_up")
+    state = "unknown" if up is None else "answers" if up else "does not answer"
+    yield f"compute-scheduler top  {url}  last {seconds:.1f} s  placement {state}"
+    waiting = after.by_label("journal_entries", "operation")
+    yield (
+        f"in progress {after.value('requests_in_progress') or 0:.0f}"
+        f"  journal {sum(waiting.values()):.0f}"
+        f"  oldest announcement {after.value('oldest_announcement_age_seconds') or 0:.0f} s"
+    )
+    parts = {part: quantile(before, after, "request_duration_seconds", part) for part in _PARTS}
+    latencies = [f"p{part * 100:.0f} {_milliseconds(value)}" for part, value in parts.items()]
+    yield "latency      " + "  ".join(latencies)
+    for title, name, label in (
+        ("claims/s", "claims_total", "outcome"),
+        ("requests/s", "requests_total", "result"),
+        ("methods/s", "requests_total", "method"),
+        ("moves/s", "moves_total", "state"),
+    ):
+        yield f"{title:<13}" + _rates(per_second(before, after, name, label))
+    retries = per_second(before, after, "claim_retries_total", "")
+    yield f"{'retries/s':<13}{sum(retries.values()):.1f}"
+    rejected = per_second(before, after, "filter_rejected_hosts_total", "filter")
+    yield "hosts rejected/s"
+    for filter_name, rate in sorted(rejected.items(), key=lambda item: -item[1])[:SHOWN_FILTERS]:
+        yield f"  {filter_name:<34}{rate:10.1f}"
+
+
+def _rates(rates: Mapping[str, float]) -> str:
+    return "  ".join(f"{key} {rate:.1f}" for key, rate in sorted(rates.items())) or "none yet"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1000:.0f} ms"

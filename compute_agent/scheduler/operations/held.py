@@ -1,0 +1,111 @@
+"""Holdings by consumer, by host and by project, for people and programs that ask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from compute_agent.placement.amounts import Amounts
+from compute_agent.placement.consumers import Consumer, Consumers
+from compute_agent.request.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class HeldByConsumer:
+    """What one consumer holds.
+
+    :param hosts: names of the hosts that it is on; none where it holds shared providers only.
+    :param names: name of each provider.
+    :param age: seconds since it was last written, `None` where placement does not report it.
+    """
+
+    consumer: str
+    type: str
+    project_id: str
+    user_id: str
+    hosts: tuple[str, ...]
+    resources: Amounts
+    names: dict[str, str]
+    age: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain JSON types."""
+        return {
+            "consumer": self.consumer,
+            "type": self.type,
+            "project_id": self.project_id,
+            "user_id": self.user_id,
+            "hosts": list(self.hosts),
+            "allocations": {
+                uuid: {"name": self.names.get(uuid, uuid), "resources": dict(amounts)}
+                for uuid, amounts in self.resources.items()
+            },
+            "age": self.age,
+        }
+
+
+class Holdings:
+    """Reads who holds what."""
+
+    def __init__(self, consumers: Consumers) -> None:
+        self._consumers = consumers
+        self._providers = consumers.placement.providers
+        self._known: dict[str, tuple[str, str]] = {}
+
+    def of_consumers(self, uuids: Iterable[str]) -> list[HeldByConsumer]:
+        """Return what these consumers hold, without those that hold nothing.
+
+        :raises PlacementError: it cannot be read.
+        """
+        return [self._held(consumer) for consumer in self._consumers.read(uuids)]
+
+    def on_host(self, name: str) -> list[HeldByConsumer]:
+        """Return the consumers of a host, with all that each holds anywhere.
+
+        :raises InvalidRequest: placement knows no such host.
+        :raises PlacementError: it cannot be read.
+        """
+        root = self._providers.by_name(name)
+        if root is None:
+            raise InvalidRequest("--host", name, "the name of a host that placement has")
+        tree = self._providers.in_tree(root["uuid"])
+        for provider in tree:
+            self._known[provider["uuid"]] = (provider["name"], root["uuid"])
+        return self.of_consumers(self._consumers.on([provider["uuid"] for provider in tree]))
+
+    def of_project(self, project: str) -> dict[str, dict[str, int]]:
+        """Return the sums of what a project holds, by type of consumer and class.
+
+        The key ``consumer_count`` has the number of consumers of a type.
+
+        :raises PlacementError: it cannot be read.
+        """
+        usages: dict[str, Any] = self._consumers.placement.candidates.get_usages(project)
+        typed = all(isinstance(amounts, dict) for amounts in usages.values())
+        return usages if typed else {"all": usages}
+
+    def _held(self, consumer: Consumer) -> HeldByConsumer:
+        for uuid in consumer.resources:
+            self._learn(uuid)
+        roots = {self._known[uuid][1] for uuid in consumer.resources if uuid in self._known}
+        for root in roots:
+            self._learn(root)
+        names = {uuid: known[0] for uuid, known in self._known.items()}
+        return HeldByConsumer(
+            consumer=consumer.uuid,
+            type=consumer.type or "",
+            project_id=str(consumer.record.get("project_id", "")),
+            user_id=str(consumer.record.get("user_id", "")),
+            hosts=tuple(sorted(names.get(root, root) for root in roots)),
+            resources=consumer.resources,
+            names={uuid: names[uuid] for uuid in consumer.resources if uuid in names},
+            age=consumer.age,
+        )
+
+    def _learn(self, uuid: str) -> None:
+        if uuid not in self._known:
+            provider = self._providers.get(uuid)
+            if provider is not None:
+                root = dict(provider).get("root_provider_uuid") or uuid
+                self._known[uuid] = (provider["name"], str(root))

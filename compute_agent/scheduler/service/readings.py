@@ -1,0 +1,86 @@
+"""Readings of a scheduler's metrics, and what happened between two of them.  Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compute_agent.scheduler.service.metrics import PREFIX
+
+_NUMBER = r"[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|Inf|NaN)"
+_SAMPLE = re.compile(rf"([a-zA-Z_:][\w:]*)(?:\{{(.*)\}})? ({_NUMBER})")
+    r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? ([-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|Inf|NaN))"
+)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+Key = tuple[str, frozenset[tuple[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All samples at one moment, in seconds of a clock that only grows."""
+
+    at: float
+    samples: Mapping[Key, float] = field(default_factory=dict)
+
+    def by_label(self, name: str, label: str) -> dict[str, float]:
+        """Return the sums of a metric by the values of one label."""
+        sums: dict[str, float] = {}
+        for (sample, labels), value in self.samples.items():
+            if sample == f"{PREFIX}_{name}":
+                key = dict(labels).get(label, "")
+                sums[key] = sums.get(key, 0.0) + value
+        return sums
+
+    def value(self, name: str) -> float | None:
+        """Return the sum of a metric, `None` where there is none of that name."""
+        found = [v for (sample, _), v in self.samples.items() if sample == f"{PREFIX}_{name}"]
+        return sum(found) if found else None
+
+
+def reading_of(text: str, at: float) -> Reading:
+    """Return the samples in the text format of Prometheus; other lines are ignored."""
+    samples: dict[Key, float] = {}
+    for line in text.splitlines():
+        match = None if line.startswith("#") else _SAMPLE.fullmatch(line.strip())
+        if match is not None:
+            name, labels, value = match.groups()
+            samples[(name, frozenset(_LABEL.findall(labels or "")))] = float(value)
+    return Reading(at, samples)
+
+
+def per_second(before: Reading, after: Reading, name: str, label: str) -> dict[str, float]:
+    """Return how fast a counter grew, by the values of a label.
+
+    A counter that is smaller than before began again with its process.
+    """
+    seconds = max(after.at - before.at, 1e-9)
+    earlier = before.by_label(name, label)
+    return {
+        key: (value - earlier.get(key, 0.0) if value >= earlier.get(key, 0.0) else value) / seconds
+        for key, value in after.by_label(name, label).items()
+    }
+
+
+def quantile(before: Reading, after: Reading, name: str, part: float) -> float | None:
+    """Return the quantile of a histogram between two readings, `None` when nothing came.
+
+    Within a bucket it is interpolated, as Prometheus does; above the last bound it is that bound.
+    """
+    earlier = before.by_label(f"{name}_bucket", "le")
+    grown = sorted(
+        (float(bound), count - earlier.get(bound, 0.0))
+        for bound, count in after.by_label(f"{name}_bucket", "le").items()
+    )
+    total = grown[-1][1] if grown else 0.0
+    if total <= 0:
+        return None
+    lower, below = 0.0, 0.0
+    for bound, count in grown:
+        if count >= part * total:
+            if bound == float("inf"):
+                return lower
+            return lower + (bound - lower) * (part * total - below) / max(count - below, 1e-9)
+        lower, below = bound, count
+    return lower

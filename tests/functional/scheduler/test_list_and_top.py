@@ -1,0 +1,138 @@
+"""The commands that look on: `list` and `top`."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from compute_agent.daemon.metrics_server import MetricsServer
+from compute_agent.scheduler.causes import FilterCause
+from compute_agent.scheduler.observer import ClaimOutcome
+from compute_agent.scheduler.service.metrics import CountedCalls
+from tests.fixtures.placement import free_port
+from tests.functional.agent.processes import eventually
+from tests.functional.scheduler.conftest import Cloud, Command
+from tests.functional.scheduler.running_service import PROGRAM
+
+
+def test_list_shows_what_a_consumer_a_host_and_a_project_hold(
+    cloud: Cloud, command: Command
+) -> None:
+    host = cloud.flat_host(4)
+    card = cloud.provider({cloud.mark: 2}, parent=host)
+    project = cloud.mark.lower()
+    claimed = [
+        json.loads(
+            command(
+                *("claim", "--resources", f"VCPU=1,{cloud.mark}=1", "--project", project),
+                *("--type", kind, "--json"),
+            ).stdout
+        )["consumer"]
+        for kind in ("INSTANCE", "MIGRATION")
+    ]
+    first = json.loads(command("list", claimed[0], "--json").stdout)
+    assert [(c["consumer"], c["hosts"], c["project_id"]) for c in first] == [
+        (claimed[0], [f"p-{host}"], project)
+    ]
+    assert first[0]["allocations"] == {
+        host: {"name": f"p-{host}", "resources": {"VCPU": 1}},
+        card: {"name": f"p-{card}", "resources": {cloud.mark: 1}},
+    }
+    on_host = command("list", "--host", f"p-{host}").stdout
+    assert all(consumer in on_host for consumer in claimed)
+    assert "MIGRATION" in on_host
+    usages = json.loads(command("list", "--project", project, "--json").stdout)
+    assert usages["INSTANCE"] == {"consumer_count": 1, "VCPU": 1, cloud.mark: 1}
+    assert "MIGRATION  1          " in command("list", "--project", project).stdout
+
+    assert command("release", claimed[0]).returncode == 0
+    nothing = command("list", claimed[0])
+    assert (nothing.returncode, nothing.stdout.splitlines()[1:]) == (1, [])
+    assert command("list").returncode == 2
+    assert command("list", "--host", "nowhere").returncode == 2
+
+
+class Terminal:
+    """A program in a terminal of its own, and all that it showed."""
+
+    def __init__(self, *command: str) -> None:
+        self._ours, theirs = pty.openpty()
+        self.process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        self.shown = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        # Linux ends a terminal without programs with an error
+        while True:
+            try:
+                text = os.read(self._ours, 65536)
+            except OSError:
+                return
+            self.shown += text.decode()
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def ended(self) -> int:
+        status = self.process.wait(60)
+        self._reader.join(60)
+        return status
+
+
+@contextmanager
+def metrics() -> Iterator[tuple[CountedCalls, str]]:
+    registry = CollectorRegistry()
+    calls, bind = CountedCalls(registry), f"127.0.0.1:{free_port()}"
+    server = MetricsServer("a test", bind, registry)
+    server.start()
+    try:
+        yield calls, f"http://{bind}/metrics"
+    finally:
+        server.stop()
+
+
+def test_top_shows_what_a_scheduler_does_now_and_leaves_the_terminal_as_it_was() -> None:
+    with metrics() as (calls, url):
+        terminal = Terminal(PROGRAM, "top", "--url", url, "--interval", "0.2")
+        try:
+            eventually(lambda: "claims/s" in terminal.shown, "a picture")
+            calls.seen(placement_up=True, oldest_announcement=7.0)
+            with calls.answering("select_destinations"):
+                for _ in range(50):
+                    calls.claimed(ClaimOutcome.WON, again=False)
+                calls.filtered([FilterCause("ComputeFilter", 30, 10, ())])
+            for text in ("placement answers", "oldest announcement 7 s", "p95 ", "ComputeFilter"):
+                eventually(lambda text=text: text in terminal.shown, text)
+            eventually(lambda: "claims/s     won 0.0" in terminal.shown, "the end of the burst")
+            rates = [line for line in terminal.shown.splitlines() if "claims/s     won" in line]
+            assert any("won 0.0" not in line for line in rates)
+            terminal.type("q")
+            assert terminal.ended() == 0
+        finally:
+            terminal.process.kill()
+        # the cursor was hidden, and is shown again
+        assert terminal.shown.rindex("\033[?25h") > terminal.shown.rindex("\033[?25l")
+
+
+def test_top_without_a_scheduler_says_where_it_looked(command: Command) -> None:
+    unset = command("top")
+    assert unset.returncode == 2
+    assert "metrics_bind is not set" in unset.stderr
+    away = command("top", "--url", f"http://127.0.0.1:{free_port()}/metrics", "--count", "1")
+    assert away.returncode == 3
+    assert "compute-scheduler serve" in away.stderr
+
+
+@pytest.mark.parametrize("interval", ["0", "x"])
+def test_top_refuses_an_interval_that_is_none(command: Command, interval: str) -> None:
+    assert command("top", "--interval", interval).returncode == 2
