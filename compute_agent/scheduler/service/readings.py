@@ -10,8 +10,6 @@ from compute_agent.scheduler.service.metrics import PREFIX
 
 _NUMBER = r"[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|Inf|NaN)"
 _SAMPLE = re.compile(rf"([a-zA-Z_:][\w:]*)(?:\{{(.*)\}})? ({_NUMBER})")
-    r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})? ([-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|Inf|NaN))"
-)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 Key = tuple[str, frozenset[tuple[str, str]]]
