@@ -26,7 +26,10 @@ from placement_server.schemas import (
     what_if,
 )
 from placement_server.schemas import changes as changes_schema
-from placement_server.schemas.candidate_explanation import EXPLANATION
+from placement_server.schemas.candidate_explanation import (
+    EXPLANATION,
+    EXPLANATION_WITH_CLOSEST,
+)
 from placement_server.schemas.capacity import CAPACITY, FRAGMENTATION, FRAGMENTATION_QUERY
 from placement_server.schemas.validation import SchemaByVersion
 
@@ -61,6 +64,8 @@ class Operation:
     :ivar query: schemas of the query string; None when it is ignored.
     :ivar result: schema of the body of a 200; None where it is not written down.
     :ivar extension: the version of the extensions that brought it; None in the plain API.
+    :ivar later: the later versions of the extensions that changed the body of a 200, with its
+        schema.
     """
 
     summary: str
@@ -70,6 +75,7 @@ class Operation:
     query: SchemaByVersion | None = None
     result: Document | None = None
     extension: Microversion | None = None
+    later: tuple[tuple[Microversion, Document], ...] = ()
 
 
 _EXTENDED: Final = SchemaByVersion(
@@ -163,6 +169,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         (200, 404),
         query=_EXTENDED,
         result=EXPLANATION,
+        later=((Microversion(1, 1), EXPLANATION_WITH_CLOSEST),),
         extension=Microversion(1, 0),
     ),
     ("GET", "/changes"): Operation(
@@ -312,14 +319,14 @@ def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Doc
             {
                 "name": "OpenStack-API-Version",
                 "in": "header",
-                "schema": {"const": version_header(operation, version)},
+                "schema": _version_schema(operation, version),
                 "required": version[1] > 0 or operation.extension is not None,
             },
             *_path_parameters(path),
             *_query_parameters(operation.query, version),
         ],
         "responses": {
-            str(status): _response(status, operation.result)
+            str(status): _response(status, _result(operation))
             for status in sorted({*operation.statuses, 400, 401, 403, 406})
         },
     }
@@ -330,6 +337,30 @@ def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Doc
             "content": {"application/json": {"schema": schema}},
         }
     return document
+
+
+def _version_schema(operation: Operation, version: tuple[int, int]) -> Document:
+    first = version_header(operation, version)
+    if not operation.later:
+        return {"const": first}
+    plain, _, _ = first.partition(", ")
+    later = [f"{plain}, {extensions.SERVICE_TYPE} {number}" for number, _ in operation.later]
+    return {"enum": [first, *later]}
+
+
+def _result(operation: Operation) -> Document | None:
+    """Return the schema of the body of a 200: of each version of the extensions, if they differ."""
+    if operation.result is None or not operation.later:
+        return operation.result
+    return {
+        "oneOf": [
+            {"title": _extension(operation), **operation.result},
+            *(
+                {"title": f"{extensions.SERVICE_TYPE} {number}", **schema}
+                for number, schema in operation.later
+            ),
+        ]
+    }
 
 
 def version_header(operation: Operation, version: tuple[int, int]) -> str:

@@ -5,27 +5,42 @@ An extension: takes the query of GET /allocation_candidates, and is allowed to t
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from placement_server.api import allocation_candidates
 from placement_server.api.request import Request
 from placement_server.api.response import Response, cache_headers, json_response
+from placement_server.candidates.closest.report import Report, Short
 from placement_server.candidates.explain import Explanation, Step
+from placement_server.microversion import Microversion
+
+#: The version of the extensions that brought the closest changes.
+CLOSEST: Final = Microversion(1, 1)
 
 
 def show(request: Request) -> Response:
     """Show how many providers each filter left, and why trees have no candidate.
 
-    Every tree is searched for its first candidate, so ``limit`` changes nothing.
+    Every tree is searched for its first candidate. In placement-ext 1.0 ``limit`` changes nothing.
+    From 1.1 on the smallest changes of the query that would give a candidate are shown as well, at
+    most ``limit`` sets of one or two changes (5), and the ten providers that lack the smallest
+    share of some amount. They are looked for until ``search_deadline``; ``complete`` is false when
+    some were not tried. 503 when the first search, without changes, gives up.
     """
-    explanation = allocation_candidates.searched(
-        request, request.services.candidates.explain, "explained"
+    candidates = request.services.candidates
+    headers = cache_headers(request.version)
+    if request.extensions is None or request.extensions < CLOSEST:
+        explanation = allocation_candidates.searched(request, candidates.explain, "explained")
+        return json_response(shown(explanation), *headers)
+    explanation, report = allocation_candidates.searched(
+        request, candidates.explain_with_closest, "explained"
     )
-    return json_response(shown(explanation), *cache_headers(request.version))
+    return json_response(shown_with_closest(explanation, report), *headers)
 
 
 def shown(explanation: Explanation) -> dict[str, Any]:
-    """Return the body of the answer."""
+    """Return the body of the answer in 1.0."""
     return {
         "trees": explanation.trees,
         "steps": [_step(step) for step in explanation.steps],
@@ -36,6 +51,60 @@ def shown(explanation: Explanation) -> dict[str, Any]:
         ],
         "sentences": explanation.lines(),
     }
+
+
+def shown_with_closest(explanation: Explanation, report: Report | None) -> dict[str, Any]:
+    """Return the body of the answer from 1.1 on.
+
+    :param report: None where there are candidates.
+    """
+    body = shown(explanation) | _shown_report(report)
+    body["sentences"] = [*_conclusions(explanation, report), *explanation.lines()]
+    return body
+
+
+def _shown_report(report: Report | None) -> dict[str, Any]:
+    if report is None:
+        return {"closest": [], "short": [], "complete": True}
+    return {
+        "closest": [
+            {
+                "changes": [change.entry(to) for change, to in reported.change_set.changes],
+                "trees": reported.change_set.trees,
+                "example": reported.example,
+            }
+            for reported in report.sets
+        ],
+        "short": [_short(short) for short in report.short],
+        "complete": report.complete,
+    }
+
+
+def _short(short: Short) -> dict[str, Any]:
+    shown = {
+        "group": short.group,
+        "provider": short.provider,
+        "name": short.name,
+        "resource_class": short.resource_class,
+        "asked": short.asked,
+        "free": short.room.free,
+        "capacity": short.room.capacity,
+        "held_by": short.room.consumers,
+    }
+    unit = short.room.unit_against(short.asked)
+    return shown if unit is None else shown | {unit: getattr(short.room, unit)}
+
+
+def _conclusions(explanation: Explanation, report: Report | None) -> Iterator[str]:
+    """Yield what a reader wants to know first."""
+    if report is None:
+        trees = explanation.trees_with_candidates
+        yield f"{trees} of {explanation.trees} trees {'has' if trees == 1 else 'have'} candidates."
+        return
+    yield from report.lines()
+    if explanation.dead_ends:
+        group, _count = explanation.dead_ends.most_common(1)[0]
+        yield f"Group '{group}' was most often the one that no provider was left for."
 
 
 def _step(step: Step) -> dict[str, Any]:

@@ -146,8 +146,8 @@ def _candidates(request: Request, fleet: SupposedFleet, text: str) -> list[bytes
 
 def _explanation(request: Request, fleet: SupposedFleet, text: str) -> list[bytes]:
     request.authorise(operations.CANDIDATES_LIST)
-    explanation = allocation_candidates.result_of(request, text, fleet.explain, "explained")
-    return [encoded(candidate_explanation.shown(explanation))]
+    explained = allocation_candidates.result_of(request, text, fleet.explain, "explained")
+    return [encoded(candidate_explanation.shown_with_closest(*explained))]
 
 
 def _capacity(request: Request, fleet: SupposedFleet, text: str) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,8 @@ import numpy as np
 
 from placement_server.candidates.bounds.heavy import Effort
 from placement_server.candidates.bounds.memory import Account
+from placement_server.candidates.closest.closest import Closest, find_closest
+from placement_server.candidates.closest.trials import Trials
 from placement_server.candidates.index.columns import IntArray, SlotArray
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.query.query import CandidateQuery
@@ -42,15 +45,22 @@ class Explanation(Reporter):
     :ivar steps: the filters in the order in which they were applied.
     :ivar trees: how many trees there are.
     :ivar trees_tried: how many of them passed all filters.
+    :ivar trees_with_candidates: how many of these have a candidate.
     :ivar combinations_failed: the trees among these in which no combination works, by reason.
     :ivar examples: the root of one such tree, by reason.
+    :ivar dead_ends: how often no provider was left for a group, by its suffix.
+    :ivar closest: the closest changes of the query, if they were asked for and it has no candidate.
     """
 
     index: Index
+    query: CandidateQuery
     steps: list[Step] = field(default_factory=list)
     trees_tried: int = 0
+    trees_with_candidates: int = 0
     combinations_failed: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
+    dead_ends: Counter[str] = field(default_factory=Counter)
+    closest: Closest | None = None
 
     wants = True
 
@@ -79,6 +89,10 @@ class Explanation(Reporter):
         """Count the tree."""
         self.trees_tried += 1
 
+    def dead_end(self, group: int) -> None:
+        """Count it for the group."""
+        self.dead_ends[self.query.groups[group].suffix] += 1
+
     def lines(self) -> list[str]:
         """Return the explanation as sentences."""
         lines = [f"{self.trees} trees of providers."]
@@ -104,23 +118,31 @@ def explain(
     seconds: float = 30.0,
     account: Account | None = None,
     effort: Effort | None = None,
+    sets: int = 0,
 ) -> Explanation:
     """Search every tree for a first candidate, and report why others have none.
 
+    :param sets: how many sets of changes to look for, where there is no candidate.
     :param account: where the search counts what it holds.
     :param effort: where it is heavy after a while.
     :raises placement_server.candidates.errors.SearchGaveUp: the time is over.
     :raises placement_server.candidates.errors.QueryError: a class or trait does not exist.
     """
-    explanation = Explanation(index)
+    account, effort = account or Account(), effort or Effort()
+    started = time.monotonic()
+    explanation = Explanation(index, query)
     search = Search(
         query,
         index,
         Limits(seconds=seconds),
         one_per_tree=one_per_tree,
         reporter=explanation,
-        account=account or Account(),
-        effort=effort or Effort(),
+        account=account,
+        effort=effort,
     )
-    search.visit_trees()
+    explanation.trees_with_candidates = sum(1 for _root in search.roots())
+    if sets and not explanation.trees_with_candidates:
+        left = seconds - (time.monotonic() - started)
+        trials = Trials(index, left, one_per_tree=one_per_tree, account=account, effort=effort)
+        explanation.closest = find_closest(query, trials, sets)
     return explanation

@@ -87,8 +87,13 @@ class Questions:
             effort=self.effort,
         )
 
-    def explanation(self, query: CandidateQuery, microversion: Microversion) -> Explanation:
-        """Return why the candidates are those that they are."""
+    def explanation(
+        self, query: CandidateQuery, microversion: Microversion, sets: int = 0
+    ) -> Explanation:
+        """Return why the candidates are those that they are.
+
+        :param sets: how many sets of changes to look for, where there is no candidate.
+        """
         return explain(
             query,
             self.index,
@@ -96,4 +101,5 @@ class Questions:
             seconds=self.seconds,
             account=self.account,
             effort=self.effort,
+            sets=sets,
         )

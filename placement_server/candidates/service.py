@@ -10,6 +10,8 @@ from placement_server.candidates.bounds.heavy import Effort, HeavySearches
 from placement_server.candidates.bounds.memory import Account, SearchMemory
 from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.capacity.fragmentation import Amounts, Fragmentation
+from placement_server.candidates.closest.closest import SETS
+from placement_server.candidates.closest.report import Report, report_of
 from placement_server.candidates.errors import CandidatesError, SearchGaveUp
 from placement_server.candidates.explain import Explanation
 from placement_server.candidates.index.feed import Feed
@@ -22,6 +24,7 @@ from placement_server.candidates.questions import Questions, SearchOptions
 from placement_server.candidates.supposed_fleet import SupposedFleet
 from placement_server.candidates.what_if.changed_trees import ChangedTrees, Holding
 from placement_server.candidates.what_if.changes import Change, Release
+from placement_server.store.allocations.room import on_providers
 from placement_server.store.allocations.write_context import read_context
 from placement_server.store.providers.capacity import single_precision
 from placement_server.store.records import ConsumerWrite
@@ -127,6 +130,32 @@ class CandidateService:
     ) -> Explanation:
         """Explain why a query has the candidates that it has; raises what :meth:`answer` does."""
         return self._small(on_heavy, lambda asked: asked.explanation(query, microversion))
+
+    def explain_with_closest(
+        self,
+        query: CandidateQuery,
+        microversion: Microversion,
+        on_heavy: Callable[[], None] = lambda: None,
+    ) -> tuple[Explanation, Report | None]:
+        """Explain, and report what would give a query candidates that has none.
+
+        The limit of the query is how many sets of changes are reported at most.
+
+        :returns: None for the report where there are candidates.
+        """
+        sets = SETS if query.limit is None else query.limit
+        explanation = self._small(
+            on_heavy, lambda asked: asked.explanation(query, microversion, sets)
+        )
+        if explanation.closest is None:
+            return explanation, None
+        return explanation, report_of(
+            explanation.closest,
+            explanation.index,
+            lambda provider_ids, class_ids: self._store.read_single(
+                on_providers, provider_ids, class_ids
+            ),
+        )
 
     def capacity(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
@@ -126,12 +126,18 @@ def rules_ok(world: World, query: CandidateQuery, by_suffix: Mapping[str, frozen
 
 def answer(providers: Sequence[Provider], query: CandidateQuery, *, nested: bool) -> set[Result]:
     """All results; ``nested`` is False before microversion 1.29."""
+    return {result for _root, result in results_by_root(providers, query, nested=nested)}
+
+
+def results_by_root(
+    providers: Sequence[Provider], query: CandidateQuery, *, nested: bool
+) -> Iterator[tuple[str, Result]]:
+    """Every result with each root of a tree that has it."""
     world = World(providers)
     if any(group.in_tree not in (None, *world.providers) for group in query.groups):
-        return set()
+        return
     unaware = not nested and any(provider.parent for provider in providers)
     solutions = [(suffixed if g.suffix else unsuffixed)(world, g) for g in query.groups]
-    found: set[Result] = set()
     for root in roots(world, query):
         for combination in product(*([s for a, s in each if a == root] for each in solutions)):
             sums: Counter[tuple[str, str]] = Counter()
@@ -145,5 +151,4 @@ def answer(providers: Sequence[Provider], query: CandidateQuery, *, nested: bool
             fitting = all(world.room(name, rc, n) for (name, rc), n in sums.items())
             if fitting and rules_ok(world, query, by_suffix):
                 amounts = frozenset((name, rc, n) for (name, rc), n in sums.items())
-                found.add((amounts, frozenset(by_suffix.items())))
-    return found
+                yield root, (amounts, frozenset(by_suffix.items()))

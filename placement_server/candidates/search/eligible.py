@@ -51,8 +51,15 @@ class _Filter:
     """The roots of one search, narrowed group by group."""
 
     def __init__(
-        self, query: CandidateQuery, index: Index, reporter: Reporter, account: Account
+        self,
+        query: CandidateQuery,
+        index: Index,
+        reporter: Reporter,
+        account: Account,
+        *,
+        whatever_amounts: bool,
     ) -> None:
+        self.whatever_amounts = whatever_amounts
         self.query = query
         self.index = index
         self.reporter = reporter
@@ -145,7 +152,9 @@ class _Filter:
 
     def _fitting(self, class_id: int, amount: int) -> SlotArray:
         view = self.index.classes.get(class_id)
-        return view.slots_fitting(amount) if view is not None else np.empty(0, dtype=np.int32)
+        if view is None:
+            return np.empty(0, dtype=np.int32)
+        return view.slot if self.whatever_amounts else view.slots_fitting(amount)
 
     def _suffixed(self, group: RequestGroup) -> None:
         key = (
@@ -287,11 +296,17 @@ def _mask(size: int, slots: SlotArray | IntArray) -> BoolArray:
 
 
 def find_eligible(
-    query: CandidateQuery, index: Index, reporter: Reporter, account: Account
+    query: CandidateQuery,
+    index: Index,
+    reporter: Reporter,
+    account: Account,
+    *,
+    whatever_amounts: bool = False,
 ) -> Eligible:
     """Find the providers that can serve the items of a query.
 
     :param account: counts what is kept of each item.
+    :param whatever_amounts: an inventory of a class is enough, be it used up.
     :raises UnknownName: a class or trait does not exist, as far as the index knows.
     """
-    return _Filter(query, index, reporter, account).run()
+    return _Filter(query, index, reporter, account, whatever_amounts=whatever_amounts).run()

@@ -1,12 +1,14 @@
 """Reports of a search about its own course.
 
 The search decides; a reporter may listen. Every method does nothing here, so that a search without
-a listener costs a method call for each decision.
+a listener costs a method call for each decision about groups and trees. The solver makes far more
+decisions: it calls no reporter at all unless there is a listener.
 """
 
 from collections.abc import Sequence
 
 from placement_server.candidates.index.columns import IntArray, SlotArray
+from placement_server.candidates.search.problem import Positions
 
 
 class Reporter:
@@ -28,6 +30,23 @@ class Reporter:
 
     def candidate(self) -> None:
         """Report a tree that gave a candidate."""
+
+    # -- decisions of the solver, each about all trees of one class
+
+    def placed(self, group: int, position: int) -> None:
+        """Report that an item of a group takes a position, for now."""
+
+    def taken_back(self, group: int, position: int) -> None:
+        """Report that an item of a group leaves its position again: the solver backtracks."""
+
+    def dead_end(self, group: int) -> None:
+        """Report that no position is left for an item of a group, as the others are placed."""
+
+    def solution(self, positions: Positions) -> None:
+        """Report a placement of all items."""
+
+    def refused(self, positions: Positions) -> None:
+        """Report a placement of all items that breaks a rule about all of them together."""
 
 
 SILENT = Reporter()

@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, takewhile
-from operator import itemgetter
+from itertools import compress, islice, takewhile
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from placement_server.candidates.bounds import sizes
@@ -43,7 +43,7 @@ from placement_server.candidates.search.placements import (
 )
 from placement_server.candidates.search.problem import Problem
 from placement_server.candidates.search.reporter import SILENT, Reporter
-from placement_server.candidates.search.solver import Solver
+from placement_server.candidates.search.solver import ReportedSolver, Solver
 from placement_server.candidates.search.tree_classes import TreeView
 from placement_server.candidates.search.visits import Visits
 
@@ -67,6 +67,7 @@ class Candidate(NamedTuple):
         return tuple([self.tree.slot(position) for position in self.placement.positions])
 
 
+_root: Callable[[TreeView], int] = attrgetter("root")
 _placement: Callable[[tuple[Placement | None, TreeView]], Placement | None] = itemgetter(0)
 # Calling the class costs twice this.
 _candidate: Callable[[tuple[Placement | None, TreeView]], Candidate] = partial(
@@ -151,11 +152,21 @@ class Search:
             candidates = self._shuffled(candidates)
         return islice(candidates, self.limits.limit)
 
-    def visit_trees(self) -> None:
-        """Look for a first candidate in every tree, for the reporter alone."""
-        if len(self.eligible.roots):
-            for _tree, placements in self._trees(whole=True):
-                placements.distinct.get(0)
+    def roots(self) -> Iterator[int]:
+        """Yield the slots of the roots of all trees with a candidate, in the order of the visits.
+
+        A tree counts with what sharing providers serve it, and so may any other that they serve.
+
+        :raises SearchGaveUp: the time is over before the search is.
+        """
+        if not len(self.eligible.roots):
+            return
+        firsts = FirstPlacements()
+        try:
+            for views, classes in self._chunks(whole=True):
+                yield from map(_root, compress(views, map(firsts.__getitem__, classes)))
+        finally:
+            firsts.clear()
 
     def first_placements(self, roots: IntArray) -> Iterator[tuple[TreeView, Placement | None]]:
         """Yield some trees, each with its first placement; None where it has none.
@@ -163,8 +174,9 @@ class Search:
         :param roots: some of those that are eligible.
         """
         self.eligible = replace(self.eligible, roots=roots)
-        for tree, placements in self._trees(whole=True):
-            yield tree, placements.distinct.get(0)
+        for views, classes in self._chunks(whole=True):
+            for tree, placements in zip(views, classes, strict=True):
+                yield tree, placements.distinct.get(0)
 
     def _shuffled(self, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
         assert self.shuffle is not None
@@ -250,18 +262,18 @@ class Search:
             trees = remaining
             number += 1
 
-    def _trees(self, *, whole: bool = False) -> Iterator[tuple[TreeView, ClassPlacements]]:
-        """Yield what may have candidates, each with the placements of its class.
-
-        :param whole: see :class:`Visits`.
-        """
-        for views, classes in self._chunks(whole=whole):
+    def _trees(self) -> Iterator[tuple[TreeView, ClassPlacements]]:
+        """Yield what may have candidates, each with the placements of its class."""
+        for views, classes in self._chunks():
             yield from zip(views, classes, strict=True)
 
     def _chunks(
         self, *, whole: bool = False
     ) -> Iterator[tuple[list[TreeView], list[ClassPlacements]]]:
-        """Yield what :meth:`_trees` does in chunks: only as many as are asked for are sorted."""
+        """Yield what :meth:`_trees` does in chunks: only as many as are asked for are sorted.
+
+        :param whole: see :class:`Visits`.
+        """
         visits = Visits(
             self.index,
             self.plan,
@@ -291,7 +303,8 @@ class Search:
         reason = find_contradiction(self.plan, problem)
         if reason:
             return ClassPlacements.none(reason, self.account)
-        solver = Solver(self.plan, problem, self.tick, self.shuffle, self.account)
+        parts = self.plan, problem, self.tick, self.shuffle, self.account
+        solver = ReportedSolver(*parts, self.reporter) if self.reporter.wants else Solver(*parts)
         return ClassPlacements.of(solver, self.account)
 
     def _report(self, tree: TreeView, placements: ClassPlacements) -> None:

@@ -34,6 +34,7 @@ from placement_server.candidates.search.contradiction import narrow_to_subtrees
 from placement_server.candidates.search.item_order import order_items
 from placement_server.candidates.search.look_ahead import LookAhead
 from placement_server.candidates.search.problem import Positions, Problem, bits
+from placement_server.candidates.search.reporter import Reporter
 
 Tick = Callable[[], None]
 
@@ -293,3 +294,39 @@ class Solver:
             if self.symmetric_left[step] > 1:
                 break
         return names
+
+
+class ReportedSolver(Solver):
+    """A solver that reports each of its decisions.
+
+    :param reporter: the listener.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        problem: Problem,
+        tick: Tick,
+        shuffle: random.Random | None,
+        account: Account,
+        reporter: Reporter,
+    ) -> None:
+        super().__init__(plan, problem, tick, shuffle, account)
+        self.reporter = reporter
+
+    def _take(self, item: int, position: int, sign: int) -> None:
+        super()._take(item, position, sign)
+        report = self.reporter.placed if sign > 0 else self.reporter.taken_back
+        report(self.plan.items[item].group, position)
+
+    def _complete(self, frame: _Frame, item: int, position: int, placed: list[int]) -> bool:
+        is_complete = super()._complete(frame, item, position, placed)
+        report = self.reporter.solution if is_complete else self.reporter.refused
+        report(tuple(placed))
+        return is_complete
+
+    def _choices(self, step: int, frame: _Frame, placed: list[int]) -> list[int]:
+        choices = super()._choices(step, frame, placed)
+        if not choices:
+            self.reporter.dead_end(self.plan.items[self.sequence[step]].group)
+        return choices

@@ -252,6 +252,12 @@ def fitting(operator: Operator, change: dict[str, Any]) -> dict[str, Any] | None
     return None
 
 
+def without_names(answer: dict[str, Any]) -> dict[str, Any]:
+    """An answer without the texts with names, which copies have not, and without who holds what."""
+    named = ("sentences", "short") if "closest" in answer else ()
+    return {key: value for key, value in answer.items() if key not in named}
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_the_answers_are_those_of_a_server_on_which_the_changes_were_made(
     make_api: MakeApi, seed: int
@@ -265,7 +271,8 @@ def test_the_answers_are_those_of_a_server_on_which_the_changes_were_made(
         if change is not None:
             operator.make(change)
             changes.append(change)
-    assert answers(supposed, changes, QUESTIONS) == asked_directly(changed, QUESTIONS), changes
+    told = map(without_names, answers(supposed, changes, QUESTIONS))
+    assert list(told) == list(map(without_names, asked_directly(changed, QUESTIONS))), changes
     assert asked_directly(supposed, QUESTIONS) == before
 
 

@@ -15,11 +15,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.property.candidates import test_capacity, test_search
+from tests.property.candidates import test_capacity, test_closest, test_search
 from tests.property.candidates.strategies import (
     Problem,
     Seeded,
     fleet_problem_of,
+    hungry,
     known_names,
     problem_of,
 )
@@ -39,6 +40,7 @@ UNAWARE = body(test_search.test_nesting_unaware_versions_drop_two_providers_of_o
 VERSIONS = body(test_search.test_every_microversion_renders_the_same_allocations)
 LIMIT = body(test_search.test_a_limit_gives_that_many_of_the_results_spread_over_trees)
 MAXIMUM = body(test_search.test_a_maximum_ends_generation_before_the_nesting_filter)
+CLOSEST = body(test_closest.test_the_changes_found_are_the_smallest_that_give_a_candidate)
 CAPACITY = body(test_capacity.test_claims_until_nothing_fits_are_within_the_bounds)
 CAPACITY_OF_FLEETS = body(test_capacity.test_claims_on_fleets_are_within_the_bounds)
 
@@ -50,6 +52,7 @@ def compare(choices: Seeded, problem: Problem) -> None:
     VERSIONS(problem, choices.integer(10, 39))
     LIMIT(problem, choices.integer(1, 20), choices.integer(0, 1) == 1)
     MAXIMUM(problem, choices.integer(0, 6), *(choices.integer(0, 1) == 1 for _ in range(2)))
+    CLOSEST(hungry(choices, problem), choices.integer(0, 3) > 0)
     CAPACITY(problem)
     CAPACITY_OF_FLEETS(fleet_problem_of(choices))
 

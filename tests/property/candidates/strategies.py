@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Protocol, TypeVar
 
@@ -286,6 +287,23 @@ def fleet_problem_of(choices: Choices) -> Problem:
 def fleet_problems(draw: st.DrawFn) -> Problem:
     """A fleet and a query, drawn by hypothesis."""
     return fleet_problem_of(Drawn(draw))
+
+
+def hungry(choices: Choices, problem: Problem) -> Problem:
+    """A problem in which more is asked for, so that it seldom has an answer."""
+    world, query = problem
+    groups = []
+    for group in query.groups:
+        amounts = [(name, n + one(choices, (0, 0, 0, 1, 1, 4))) for name, n in group.resources]
+        groups.append(replace(group, resources=tuple(amounts)))
+    return world, replace(query, groups=tuple(groups))
+
+
+@st.composite
+def hungry_problems(draw: st.DrawFn) -> Problem:
+    """A world and a query that seldom fits, drawn by hypothesis."""
+    choices = Drawn(draw)
+    return hungry(choices, problem_of(choices))
 
 
 @st.composite

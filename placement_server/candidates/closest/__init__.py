@@ -1,0 +1,1 @@
+"""Closest changes of a query without candidates, and the providers that are short of room."""

@@ -1,0 +1,188 @@
+"""Largest amounts that fit, lower than those asked for.
+
+An inventory gives multiples of its step_size from its min_unit on. Where an amount fits into such
+inventories, every smaller one that they give does. So bisection among the amounts that inventories
+with the same two give ends at the largest that fits into these, or at a larger one that fits into
+others. The largest of all is found by doing so for each two.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from placement_server.candidates.closest.changes import Change, with_changes
+from placement_server.candidates.closest.trials import Trials
+from placement_server.candidates.index.columns import ClassView
+from placement_server.candidates.query.query import CandidateQuery
+
+# In how many steps two amounts are lowered in proportion, before each is raised on its own.
+_STEPS = 64
+
+
+class Units(NamedTuple):
+    """What inventories of one class give at a time."""
+
+    min_unit: int
+    step_size: int
+
+    @property
+    def lowest(self) -> int:
+        """The smallest amount that they give."""
+        return -(-self.min_unit // self.step_size) * self.step_size
+
+    def at_most(self, amount: int) -> int:
+        """Return the largest amount up to this one, the lowest where there is none."""
+        return max(amount // self.step_size * self.step_size, self.lowest)
+
+
+class Amounts:
+    """The amounts to which changes may lower what is asked for."""
+
+    def __init__(self, trials: Trials) -> None:
+        self._trials = trials
+        self._index = trials.index
+        self._units: dict[str, list[Units]] = {}
+
+    def _view(self, change: Change) -> ClassView | None:
+        return self._index.classes.get(self._index.names.class_ids[change.condition])
+
+    def units(self, change: Change) -> list[Units]:
+        """List the units of the living inventories of a class that give less than is asked for."""
+        name = change.condition
+        if name not in self._units:
+            view = self._view(change)
+            self._units[name] = [] if view is None else self._units_of(view)
+        return [units for units in self._units[name] if units.lowest < change.asked]
+
+    def _units_of(self, view: ClassView) -> list[Units]:
+        if view.largest_min_unit == view.largest_step_size == 1:
+            return [Units(1, 1)]
+        alive = np.zeros(self._index.size, dtype=bool)
+        alive[self._index.roots] = True
+        living = alive[self._index.root[view.slot]]
+        pairs = np.stack((view.min_unit[living], view.step_size[living]), axis=1)
+        return [Units(*pair) for pair in np.unique(pairs, axis=0).tolist()]
+
+    def are_uniform(self, change: Change) -> bool:
+        """Check whether every inventory that may give what is asked for gives the lowest amount."""
+        self.units(change)
+        lowest = {units.lowest for units in self._units[change.condition]}
+        return sum(1 for amount in lowest if amount <= change.asked) < 2
+
+    def enough(self, query: CandidateQuery, changes: Sequence[Change]) -> bool:
+        """Check whether a query has a candidate with some changes, to whatever amounts."""
+        lowered = [change for change in changes if change.asked]
+        changed = with_changes(query, [change for change in changes if not change.asked])
+        lowest = [{units.lowest for units in self.units(change)} for change in lowered]
+        return any(
+            self._trials.works(with_changes(changed, lowered, dict(zip(lowered, to, strict=True))))
+            for to in product(*lowest)
+        )
+
+    def settle(self, query: CandidateQuery, changes: Sequence[Change]) -> dict[Change, int]:
+        """Return the largest amounts with which changes that are enough still are.
+
+        Of two amounts the same share is kept as far as that goes; then each is as large as the
+        other one lets it be.
+        """
+        lowered = [change for change in changes if change.asked]
+        changed = with_changes(query, [change for change in changes if not change.asked])
+        amounts = dict.fromkeys(lowered, 0)
+        if len(lowered) > 1:
+            amounts = self._in_proportion(changed, lowered)
+        before: dict[Change, int] | None = None
+        while amounts != before:
+            before = dict(amounts)
+            for change in lowered:
+                others = [other for other in lowered if other != change]
+                amounts[change] = self._largest(
+                    with_changes(changed, others, amounts), change, amounts[change]
+                )
+            if len(lowered) < 2:
+                break
+        return amounts
+
+    def _in_proportion(self, query: CandidateQuery, lowered: Sequence[Change]) -> dict[Change, int]:
+        best: dict[Change, int] = {}
+        share = -1.0
+        for choice in product(*map(self.units, lowered)):
+
+            def at(step: int, choice: Iterable[Units] = choice) -> dict[Change, int]:
+                return {
+                    change: units.at_most(change.asked * step // _STEPS)
+                    for change, units in zip(lowered, choice, strict=True)
+                }
+
+            def fails(step: int) -> bool:
+                return not self._trials.works(with_changes(query, lowered, at(step)))
+
+            step = bisect_left(range(_STEPS), True, key=fails) - 1
+            if step >= 0:
+                amounts = at(step)
+                smallest = min(to / change.asked for change, to in amounts.items())
+                if smallest > share:
+                    best, share = amounts, smallest
+        return best
+
+    def _largest(self, query: CandidateQuery, change: Change, least: int) -> int:
+        """Return the largest amount below that asked for with which a query has a candidate.
+
+        :param least: an amount with which it has one, 0 when none is known.
+        """
+        for units in self.units(change):
+            values = self._values(query, change, units)
+            values = values[bisect_left(values, least + 1) :]
+
+            def fails(amount: int) -> bool:
+                return not self._trials.works(with_changes(query, [change], {change: amount}))
+
+            if values and not fails(values[-1]):
+                least = values[-1]
+            elif values:
+                place = bisect_left(values, True, hi=len(values) - 1, key=fails)
+                least = values[place - 1] if place else least
+        return least
+
+    def _values(self, query: CandidateQuery, change: Change, units: Units) -> Sequence[int]:
+        """Return the amounts, ascending, among which the largest that fits is."""
+        view = self._view(change)
+        assert view is not None
+        item = _item(query, change)
+        lowest = units.lowest
+        at_lowest = with_changes(query, [change], {change: lowest})
+        with self._trials.search(at_lowest, 1) as search:
+            eligible = search.eligible
+            if not len(eligible.roots):
+                return ()
+            inside = np.zeros(self._index.size, dtype=bool)
+            inside[eligible.roots] = True
+            usable = eligible.own[item] & inside[self._index.root] | eligible.foreign[item]
+            fit = np.minimum(view.fit[usable[view.slot]], change.asked - 1)
+            largest = np.unique(fit // units.step_size) * units.step_size
+            class_id = self._index.names.class_ids[change.condition]
+            contested = any(
+                each.class_id == class_id and item in each.wants for each in search.plan.contested
+            )
+        if not len(largest):
+            return ()
+        if contested:
+            # What is left by the other items that take from the same inventory may be any amount.
+            return range(lowest, int(largest[-1]) + 1, units.step_size)
+        values: list[int] = largest.tolist()
+        return values
+
+
+def _item(query: CandidateQuery, change: Change) -> int:
+    """Return the number of the item that the amount of a change belongs to."""
+    item = 0
+    for group in query.groups:
+        if group.suffix == change.group:
+            names = [name for name, _amount in group.resources]
+            return item if group.suffix else item + names.index(change.condition)
+        item += 1 if group.suffix else len(group.resources)
+    raise AssertionError(f"the query has no group {change.group!r}")
