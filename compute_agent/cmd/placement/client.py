@@ -17,7 +17,7 @@ from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Transport
 
 EXTENSIONS: Final = (1, 1)
-_CONFLICTS: Final = frozenset({400, 405, 409, 412, 413, 415, 428})
+_CONFLICTS: Final = frozenset({400, 405, 409, 410, 412, 413, 415, 428})
 
 
 class Client:

@@ -2,6 +2,8 @@
 
     provider, tree, inventory, trait, class, aggregate, allocation, usage   what there is
     candidates, explain                                                     where something fits
+    capacity, fragmentation, what-if, drain                                 how much more fits
+    changes                                                                 what changed
     completion                                                              for bash and zsh
 
 Exit status: 0 done · 1 there is no such thing, or nothing fits · 2 bad options, file or
@@ -22,10 +24,13 @@ from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.placement import (
     allocations,
     candidates,
+    changes,
     completion,
+    drain,
     inventories,
     names,
     providers,
+    questions,
 )
 from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import STATUS, exit_of
@@ -77,7 +82,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="placement.conf: work on its database in this process, with no server running",
     )
     commands = Commands(parser)
-    for module in (providers, inventories, names, allocations, candidates):
+    for module in (
+        *(providers, inventories, names, allocations),
+        *(candidates, questions, drain, changes),
+    ):
         module.add_commands(commands)
     completion.add_commands(commands, parser)
     return parser

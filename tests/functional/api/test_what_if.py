@@ -26,6 +26,8 @@ QUESTIONS = [
     {"candidates": f"resources=VCPU:1&member_of={A1}&required=CUSTOM_FAST&root_member_of={A1}"},
     {"explanation": "resources=VCPU:6,DISK_GB:90&required=CUSTOM_FAST"},
     {"explanation": "resources_A=VCPU:8&resources_B=VCPU:8&isolate=_A,_B"},
+    {"capacity": "resources=VCPU:2,DISK_GB:30"},
+    {"capacity": "resources_C=VCPU:1&resources_N=SRIOV_NET_VF:1&same_subtree=_C,_N&limit=2"},
 ]
 CONSUMERS = [f"c0000000-0000-4000-8000-00000000000{number}" for number in range(4)]
 HELD: list[dict[str, dict[str, int]]] = [
@@ -34,7 +36,11 @@ HELD: list[dict[str, dict[str, int]]] = [
     {"pool1": {"DISK_GB": 850}, "pool2": {"DISK_GB": 990}},
     {"cellA1": {"VCPU": 8}, "nicA1": {"SRIOV_NET_VF": 4}},
 ]
-ROUTES = {"candidates": "/allocation_candidates", "explanation": "/candidate_explanation"}
+ROUTES = {
+    "candidates": "/allocation_candidates",
+    "explanation": "/candidate_explanation",
+    "capacity": "/capacity",
+}
 
 
 def allocations(held: dict[str, dict[str, int]]) -> dict[str, Any]:
@@ -57,7 +63,11 @@ def asked_directly(api: Client, questions: list[Any]) -> list[Any]:
     directly = []
     for question in questions:
         ((kind, query),) = question.items()
-        directly.append(api.get(f"{ROUTES[kind]}?{query}", version=None, headers=EXTENDED).json)
+        answer = api.get(f"{ROUTES[kind]}?{query}", version=None, headers=EXTENDED).json
+        for tree in answer["trees"] if kind == "capacity" else ():
+            # A copy that is only supposed has no name.
+            tree["name"] = tree["name"] if tree["root"] in UUID.values() else None
+        directly.append(answer)
     return directly
 
 

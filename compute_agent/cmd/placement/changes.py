@@ -1,0 +1,69 @@
+"""The command changes: what changed in placement, and what changes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from compute_agent.cmd.placement.client import Client, connect
+from compute_agent.cmd.placement.commands import Commands
+from compute_agent.cmd.placement.exit_status import Exit
+from compute_agent.cmd.placement.output import show_rows, text_of
+
+_WAIT: Final = 30
+_COLUMNS: Final = ("id", "at", "root_provider_uuid", "kinds")
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands of this module."""
+    parser = commands.add("changes", _changes, "list what changed, or watch what changes")
+    parser.add_argument("--after", type=int, metavar="ID", help="default: all there are")
+    parser.add_argument("--root", action="append", default=[], metavar="HOST", help="of this tree")
+    parser.add_argument(
+        "--kind", action="append", default=[], choices=["structure", "usage", "names"]
+    )
+    parser.add_argument(
+        "--watch", action="store_true", help="a line for each change from now on, until Ctrl-C"
+    )
+    parser.add_argument("--limit", type=int, default=1000, help="at most so many; default: 1000")
+
+
+def _changes(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    client.require_extensions("placement changes")
+    query = [("root", client.provider(name)["root_provider_uuid"]) for name in namespace.root]
+    query += [("kind", kind) for kind in namespace.kind]
+    if namespace.watch:
+        return _watch(namespace, client, query)
+    after = namespace.after
+    if after is None:
+        after = max(_ask(client, query)["oldest"] - 1, 0)
+    query += [("limit", str(namespace.limit)), ("after", str(after))]
+    listed = _ask(client, query)
+    rows = [[change[name] for name in _COLUMNS] for change in listed["changes"]]
+    show_rows(namespace, _COLUMNS, rows, listed)
+    return Exit.DONE
+
+
+def _watch(namespace: argparse.Namespace, client: Client, query: list[tuple[str, str]]) -> int:
+    last = namespace.after
+    while True:
+        more = [] if last is None else [("after", str(last)), ("wait", str(_WAIT))]
+        listed = _ask(client, [*query, *more])
+        last = listed["last"]
+        for change in listed["changes"]:
+            print(_line(namespace, change), flush=True)
+
+
+def _line(namespace: argparse.Namespace, change: Mapping[str, Any]) -> str:
+    if namespace.format == "json":
+        return json.dumps(change)
+    return " ".join(text_of(change[name]) for name in _COLUMNS)
+
+
+def _ask(client: Client, query: list[tuple[str, str]]) -> dict[str, Any]:
+    listed: dict[str, Any] = client.get(f"/changes?{urlencode(query)}", "Asking what changed")
+    return listed

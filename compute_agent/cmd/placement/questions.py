@@ -1,0 +1,161 @@
+"""Commands about how much fits: capacity, fragmentation, what-if."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from compute_agent.cmd.placement.arguments import amounts
+from compute_agent.cmd.placement.candidates import add_query, query_of
+from compute_agent.cmd.placement.client import Client, connect
+from compute_agent.cmd.placement.commands import Commands
+from compute_agent.cmd.placement.exit_status import BadInput, Exit
+from compute_agent.cmd.placement.output import show_rows
+
+_COUNTS: Final = ("at_least", "at_most", "exact", "limited_by")
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands of this module."""
+    capacity = commands.add("capacity", _capacity, "count how many more requests would fit")
+    add_query(capacity)
+    capacity.add_argument(
+        "--in-each",
+        action="append",
+        default=[],
+        metavar="UUID",
+        help="count in this aggregate, a zone for example (repeatable): a line for each",
+    )
+    capacity.add_argument("--trees", action="store_true", help="a line for each tree")
+    report = commands.add(
+        "fragmentation", _fragmentation, "show what is free, and what of it is of no use"
+    )
+    report.add_argument("shapes", nargs="+", metavar="CLASS=N,...", help="requests to come")
+    report.add_argument("--member-of", action="append", default=[], metavar="[in:]UUID,...")
+    what_if = commands.add(
+        "what-if", _what_if, "count how many more requests would fit after some changes"
+    )
+    add_query(what_if)
+    changes = what_if.add_argument_group("changes, made in the order given")
+    for option, metavar, help_ in (
+        ("--add-like", "HOST[=COPIES]", "so many more hosts like this one"),
+        ("--remove", "HOST", "without this host and what is on it"),
+        ("--release", "CONSUMER", "without what this consumer holds"),
+        ("--set-inventory", "PROVIDER:CLASS=TOTAL", "with this inventory"),
+        ("--set-traits", "PROVIDER:TRAIT,...", "with these traits and no others"),
+    ):
+        changes.add_argument(option, action=_Change, dest="changes", metavar=metavar, help=help_)
+
+
+class _Change(argparse.Action):
+    """Keeps the changes in the order of the command line."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        del parser
+        kept = [*(getattr(namespace, self.dest) or []), (option_string, values)]
+        setattr(namespace, self.dest, kept)
+
+
+def ask_what_if(
+    client: Client, changes: Sequence[Mapping[str, Any]], *questions: Mapping[str, str]
+) -> list[Any]:
+    """Return the answers to questions about the fleet with changes supposed to be made."""
+    body = {"changes": list(changes), "questions": list(questions)}
+    answers: list[Any] = client.ask("POST", "/what_if", "Asking what would be", body)["answers"]
+    for answer in answers:
+        if "errors" in answer:
+            raise BadInput(f"A question was refused: {answer['errors'][0]['detail']}")
+    return answers
+
+
+def _capacity(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    client.require_extensions("placement capacity")
+    query = query_of(namespace, client)
+    zones: list[str | None] = [*namespace.in_each] or [None]
+    counted = {zone: _count(client, query, zone) for zone in zones}
+    if namespace.trees:
+        trees = [{**tree, "in": zone} for zone, count in counted.items() for tree in count["trees"]]
+        columns = ("root", "name", "at_least", "at_most")
+        show_rows(namespace, columns, [[tree[name] for name in columns] for tree in trees], trees)
+    else:
+        rows = [[zone, *(count[name] for name in _COUNTS)] for zone, count in counted.items()]
+        show_rows(namespace, ("in", *_COUNTS), rows, [{"in": z, **c} for z, c in counted.items()])
+    return Exit.DONE if any(count["at_least"] for count in counted.values()) else Exit.NOTHING
+
+
+def _count(client: Client, query: str, zone: str | None) -> dict[str, Any]:
+    member = f"&member_of={quote(zone)}" if zone else ""
+    counted: dict[str, Any] = client.get(f"/capacity?{query}{member}", "Counting what fits")
+    return counted
+
+
+def _fragmentation(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    client.require_extensions("placement fragmentation")
+    shapes = [amounts([shape]) for shape in namespace.shapes]
+    query = [("resources", ",".join(f"{name}:{n}" for name, n in s.items())) for s in shapes]
+    query += [("member_of", value) for value in namespace.member_of]
+    report = client.get(f"/fragmentation?{urlencode(query)}", "Asking what is free")
+    if namespace.format == "json":
+        show_rows(namespace, (), (), report)
+        return Exit.DONE
+    columns = ("capacity", "used", "free", "largest_free", "stranded")
+    rows = [
+        (name, *(entry[column] for column in columns))
+        for name, entry in sorted(report["resource_classes"].items())
+    ]
+    show_rows(namespace, ("resource_class", *columns), rows, report)
+    if not namespace.column:
+        print()
+        fits = ("resources", "at_least", "at_most", "together", "ratio")
+        rows = [tuple(entry[name] for name in fits) for entry in report["shapes"]]
+        show_rows(namespace, fits, rows, report)
+    return Exit.DONE
+
+
+def _what_if(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    client.require_extensions("placement what-if")
+    question = {"capacity": f"{query_of(namespace, client)}&limit=1"}
+    changes = [_change(client, *change) for change in namespace.changes or ()]
+    [now] = ask_what_if(client, [], question)
+    [then] = ask_what_if(client, changes, question)
+    rows = [
+        (when, *(count[name] for name in _COUNTS)) for when, count in (("now", now), ("then", then))
+    ]
+    show_rows(namespace, ("", *_COUNTS), rows, {"now": now, "then": then})
+    return Exit.DONE
+
+
+def _change(client: Client, option: str, value: str) -> dict[str, Any]:
+    """Return a change as the API takes it."""
+    if option == "--release":
+        return {"release": value}
+    if option == "--remove":
+        return {"remove_tree": client.provider(value)["root_provider_uuid"]}
+    if option == "--add-like":
+        name, _, copies = value.partition("=")
+        like = client.provider(name)["root_provider_uuid"]
+        if copies and not copies.isdecimal():
+            raise BadInput(f"{option} {value!r}: {copies!r} is not a number of copies.")
+        return {"add_tree": {"like": like, "copies": int(copies or 1)}}
+    name, separator, rest = value.rpartition(":")
+    if not separator:
+        raise BadInput(f"{option} {value!r} names no provider: PROVIDER:... is expected.")
+    provider = client.provider(name)
+    if option == "--set-traits":
+        traits = [trait for trait in rest.split(",") if trait]
+        return {"set_traits": {"provider": provider["uuid"], "traits": traits}}
+    [(resource_class, total)] = amounts([rest]).items()
+    record = client.part(provider, "inventories")["inventories"].get(resource_class, {})
+    changed = {**record, "total": total, "resource_class": resource_class}
+    return {"set_inventory": {"provider": provider["uuid"], **changed}}

@@ -1,0 +1,189 @@
+"""The commands that need the extensions, on this project's server; refused on any other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from compute_agent.placement.transports.transport import Transport
+from tests.functional.placement_command.conftest import Ended, Run
+from tests.functional.report.conftest import PipeTransport
+
+EXTENDED = [
+    ["explain", "--resources", "VCPU=1"],
+    ["capacity", "--resources", "VCPU=1"],
+    ["fragmentation", "VCPU=1"],
+    ["what-if", "--resources", "VCPU=1"],
+    ["drain", "host"],
+    ["changes"],
+]
+
+
+def done(ended: Ended) -> Ended:
+    assert ended.status == 0, ended.err
+    return ended
+
+
+class Zone:
+    """Hosts of one test, in an aggregate of their own."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.uuid = str(uuid.uuid4())
+        self.name = f"z{self.uuid[:8]}"
+
+    def host(self, number: int, vcpus: int, *more: str) -> str:
+        name = f"{self.name}-{number}"
+        done(self.run("provider", "create", name))
+        done(self.run("inventory", "set", name, f"VCPU={vcpus}", "MEMORY_MB=1024", *more))
+        done(self.run("aggregate", "set", name, self.uuid))
+        return name
+
+    def claim(self, host: str, holding: str) -> str:
+        consumer = str(uuid.uuid4())
+        owner = ("--project", "p", "--user", "u")
+        done(self.run("allocation", "set", consumer, f"{host}:{holding}", *owner))
+        return consumer
+
+    def capacity(self, resources: str, *more: str) -> Ended:
+        return self.run("capacity", "--resources", resources, "--member-of", self.uuid, *more)
+
+
+@pytest.fixture
+def zone(run_ours: Run) -> Zone:
+    return Zone(run_ours)
+
+
+def test_an_explanation_names_the_filter_that_left_nobody(zone: Zone) -> None:
+    zone.host(1, 8)
+    query = ("--member-of", zone.uuid)
+    ended = zone.run("explain", "--resources", "VCPU=9", *query)
+    assert ended.status == 1
+    assert "resources VCPU:9" in ended.out
+    assert zone.run("explain", "--resources", "VCPU=8", *query).status == 0
+    shown = zone.run("explain", "--resources", "VCPU=8", *query, "--json").json
+    assert shown["trees_left"] == 1
+
+
+def test_capacity_is_counted_in_all_in_each_zone_and_in_each_tree(zone: Zone) -> None:
+    hosts = [zone.host(1, 8), zone.host(2, 4)]
+    other = Zone(zone.run)
+    other.host(1, 2)
+    assert done(zone.capacity("VCPU=3", "-f", "value", "-c", "at_most")).lines == ["3"]
+    each = ("--in-each", zone.uuid, "--in-each", other.uuid)
+    counted = zone.run("capacity", "--resources", "VCPU=2", *each, "-f", "value")
+    assert [line.split()[:3] for line in done(counted).lines] == [
+        [zone.uuid, "6", "6"],
+        [other.uuid, "1", "1"],
+    ]
+    trees = done(zone.capacity("VCPU=2", "--trees", "-f", "value", "-c", "name", "-c", "at_least"))
+    assert trees.lines == [f"{hosts[0]} 4", f"{hosts[1]} 2"]
+    assert zone.capacity("VCPU=9").status == 1
+
+
+def test_what_is_stranded_is_shown(zone: Zone) -> None:
+    host = zone.host(1, 4)
+    zone.claim(host, "VCPU=4")
+    shape = ("fragmentation", "VCPU=1,MEMORY_MB=256", "--member-of", zone.uuid)
+    rows = done(zone.run(*shape, "-f", "value", "-c", "resource_class", "-c", "stranded")).lines
+    assert "MEMORY_MB 1024" in rows
+    assert done(zone.run(*shape, "--json")).json["shapes"][0]["at_most"] == 0
+    assert "together" in done(zone.run(*shape)).out
+
+
+def test_what_if_counts_now_and_then(zone: Zone) -> None:
+    host, other = zone.host(1, 4), zone.host(2, 2)
+    consumer = zone.claim(host, "VCPU=4")
+    done(zone.run("trait", "create", f"CUSTOM_{zone.name.upper()}"))
+
+    def most(*changes: str) -> tuple[int, int]:
+        query = ("--resources", "VCPU=2", "--member-of", zone.uuid)
+        counted = done(zone.run("what-if", *query, *changes, "--json")).json
+        return counted["now"]["at_most"], counted["then"]["at_most"]
+
+    assert most() == (1, 1)
+    assert most("--add-like", f"{host}=10") == (1, 21)
+    assert most("--add-like", host, "--remove", host) == (1, 3)
+    assert most("--release", consumer) == (1, 3)
+    assert most("--set-inventory", f"{other}:VCPU=6") == (1, 3)
+    assert most("--set-traits", f"{other}:CUSTOM_{zone.name.upper()}") == (1, 1)
+    assert zone.run("what-if", "--release", str(uuid.uuid4()), "--resources", "VCPU=1").status == 1
+    assert zone.run("what-if", "--set-inventory", "VCPU=1", "--resources", "VCPU=1").status == 2
+
+
+def test_hosts_are_drained_the_largest_consumer_first(zone: Zone) -> None:
+    one, two, three = zone.host(1, 8), zone.host(2, 4), zone.host(3, 6)
+    large, small = zone.claim(one, "VCPU=5"), zone.claim(one, "VCPU=3")
+    elsewhere = zone.claim(two, "VCPU=1")
+    within = ("--with", f"member_of={zone.uuid}")
+    columns = ("-f", "value", "-c", "consumer", "-c", "to")
+    drained = done(zone.run("drain", one, *within, *columns))
+    assert drained.lines == [f"{large} {three}", f"{small} {two}"]
+    both = zone.run("drain", one, two, *within, "--json")
+    assert both.status == 1
+    to = {move["consumer"]: move["to"] for move in both.json}
+    assert to == {large: three, small: None, elsewhere: three}
+    [nowhere] = [move for move in both.json if move["to"] is None]
+    assert nowhere["reason"]
+    assert zone.run("allocation", "show", large).status == 0
+
+
+def test_parts_on_devices_of_a_host_move_as_parts(zone: Zone) -> None:
+    hosts = [zone.host(number, 4) for number in (1, 2)]
+    for host in hosts:
+        done(zone.run("provider", "create", f"{host}_gpu", "--parent", host))
+        done(zone.run("inventory", "set", f"{host}_gpu", "VGPU=2"))
+    consumer = str(uuid.uuid4())
+    holdings = (f"{hosts[0]}:VCPU=2", f"{hosts[0]}_gpu:VGPU=2")
+    done(zone.run("allocation", "set", consumer, *holdings, "--project", "p", "--user", "u"))
+    [move] = done(zone.run("drain", hosts[0], "--with", f"member_of={zone.uuid}", "--json")).json
+    assert (move["to"], move["resources"]) == (hosts[1], {"VCPU": 2, "VGPU": 2})
+    zone.claim(f"{hosts[1]}_gpu", "VGPU=1")
+    full = zone.run("drain", hosts[0], "--with", f"member_of={zone.uuid}", "--json")
+    assert (full.status, full.json[0]["to"]) == (1, None)
+
+
+def test_changes_of_a_host_are_listed(zone: Zone) -> None:
+    host, other = zone.host(1, 4), zone.host(2, 4)
+    root = zone.run("provider", "show", host, "--json").json["uuid"]
+    last = done(zone.run("changes", "--json")).json["last"]
+    zone.claim(host, "VCPU=1")
+    zone.claim(other, "VCPU=1")
+    listed = zone.run("changes", "--after", str(last), "--root", host, "--kind", "usage", "--json")
+    assert [change["root_provider_uuid"] for change in done(listed).json["changes"]] == [root]
+    assert zone.run("changes", "--after", "999999999").status == 4
+
+
+def test_changes_are_watched_until_an_interrupt(placement_url: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "compute_agent.cmd.placement.main", "--url", placement_url]
+    name = f"watched-{uuid.uuid4().hex[:8]}"
+    created = subprocess.run(
+        [*command, "provider", "create", name, "-f", "value", "-c", "uuid"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    watch = [*command, "changes", "--watch", "--after", "0", "--root", name]
+    with subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        line = watching.stdout.readline()
+        watching.send_signal(2)
+        assert watching.wait(30) == 130
+    assert line.split()[2:] == [created.stdout.strip(), "structure"]
+
+
+@pytest.mark.parametrize("arguments", EXTENDED)
+def test_a_placement_without_the_extensions_is_named(
+    any_placement: Transport, run_on: Callable[[Transport], Run], arguments: list[str]
+) -> None:
+    run = run_on(any_placement)
+    run("provider", "create", "host")
+    ended = run(*arguments)
+    assert (ended.status == 3) == isinstance(any_placement, PipeTransport), ended.err
+    if ended.status == 3:
+        assert f"placement {arguments[0]} needs placement-ext 1.1" in ended.err
