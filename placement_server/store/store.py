@@ -106,11 +106,15 @@ class Store:
         engines = create_engines(url, options)
         store = cls(engines, options, url=url, clock=clock)
         try:
-            await_database(engines.writer, options)
-            with retry.translated("reading the revision of the schema"):
-                if options.sync_on_startup or engines.in_memory:
+            if options.sync_on_startup or engines.in_memory:
+                await_database(engines.writer, options)
+                with retry.translated("bringing the schema up to date"):
                     _synchronise(engines, url, options)
-                revision.require_newest(engines.writer)
+            retry.retrying(
+                lambda: _require_newest(engines, options),
+                tries=READ_TRIES,
+                doing="reading the revision of the schema",
+            )
         except BaseException:
             store.close()
             raise
@@ -329,6 +333,12 @@ def _roll_back(connection: Connection) -> None:
 def _doing(function: Callable[..., object]) -> str:
     module = getattr(function, "__module__", "").rpartition(".")[2]
     return f"doing {module}.{getattr(function, '__name__', 'work')}"
+
+
+def _require_newest(engines: Engines, options: StoreOptions) -> None:
+    """Check the revision of the schema; a database that went away meanwhile is waited for."""
+    await_database(engines.writer, options)
+    revision.require_newest(engines.writer)
 
 
 def _synchronise(engines: Engines, url: str, options: StoreOptions) -> None:

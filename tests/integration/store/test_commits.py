@@ -17,6 +17,7 @@ from placement_server.store.allocations import allocations
 from placement_server.store.errors import StoreUnavailable
 from placement_server.store.store import Store
 from tests.integration.store.conftest import (
+    OPTIONS,
     generation_of,
     new_provider,
     new_uuid,
@@ -30,13 +31,13 @@ pytestmark = pytest.mark.parametrize(
 )
 
 
-def kill_session(store: Store, connection: sa.Connection) -> None:
+def kill_session(connection: sa.Connection) -> None:
     """End the connection's session from outside, as an administrator would."""
-    postgresql = store.engine.dialect.name == "postgresql"
+    postgresql = connection.dialect.name == "postgresql"
     own_id = connection.scalar(
         sa.text("SELECT pg_backend_pid()" if postgresql else "SELECT connection_id()")
     )
-    other = sa.create_engine(store.engine.url, isolation_level="AUTOCOMMIT")
+    other = sa.create_engine(connection.engine.url, isolation_level="AUTOCOMMIT")
     with other.connect() as killer:
         command = "SELECT pg_terminate_backend({})" if postgresql else "KILL CONNECTION {}"
         killer.exec_driver_sql(command.format(own_id))
@@ -51,7 +52,7 @@ def session_lost_before(store: Store, text: str) -> Iterator[list[str]]:
     def on_statement(connection: sa.Connection, _cursor: object, statement: str, *_: Any) -> None:
         if text in statement and not lost:
             lost.append(statement)
-            kill_session(store, connection)
+            kill_session(connection)
 
     event.listen(store.engine, "before_cursor_execute", on_statement)
     yield lost
@@ -139,3 +140,20 @@ def test_a_database_that_stays_away_is_reported_after_a_bounded_number_of_tries(
         with pytest.raises(StoreUnavailable, match="refused"):
             store.write(allocations.delete, new_uuid())
     assert len(tries) == store.options.claim_tries
+
+
+def test_a_session_that_ends_while_a_store_is_opened_is_replaced(module_database_url: str) -> None:
+    """A worker that cannot start ends the whole server."""
+    lost: list[str] = []
+
+    def on_statement(connection: sa.Connection, _cursor: object, statement: str, *_: Any) -> None:
+        if "version_num" in statement and not lost:
+            lost.append(statement)
+            kill_session(connection)
+
+    event.listen(sa.Engine, "before_cursor_execute", on_statement)
+    try:
+        Store.open(module_database_url, options=OPTIONS).close()
+    finally:
+        event.remove(sa.Engine, "before_cursor_execute", on_statement)
+    assert lost
