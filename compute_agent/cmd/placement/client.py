@@ -14,7 +14,7 @@ from compute_agent import errors, extras
 from compute_agent.cmd.placement.exit_status import BadInput, Missing, Refused
 from compute_agent.placement import responses
 from compute_agent.placement.connection import Connection
-from compute_agent.placement.transports.transport import Transport
+from compute_agent.placement.transports.transport import Timeout, Transport
 
 EXTENSIONS: Final = (1, 1)
 _CONFLICTS: Final = frozenset({400, 405, 409, 410, 412, 413, 415, 428})
@@ -26,7 +26,14 @@ class Client:
     def __init__(self, transport: Transport) -> None:
         self.connection = Connection(transport, use_extensions=True)
 
-    def ask(self, method: str, path: str, doing: str, body: object = None) -> Any:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        body: object = None,
+        timeout: Timeout | None = None,
+    ) -> Any:
         """Send a request and return the body of the answer; None where it has none.
 
         :param doing: what this is for, as the beginning of a sentence.
@@ -41,6 +48,7 @@ class Client:
             doing,
             version=connection.newest(),
             json=body,
+            timeout=timeout,
             extensions="1.1" if self.has_extensions else None,
         )
         if response.status < 400:

@@ -16,6 +16,7 @@ class Exit(IntEnum):
     BAD_INPUT = 2
     PLACEMENT = 3
     REFUSED = 4
+    WOULD_CHANGE = 6
     INTERRUPTED = program.INTERRUPTED
     UNEXPECTED = program.UNEXPECTED
 
@@ -26,6 +27,7 @@ STATUS: dict[int, str] = {
     Exit.BAD_INPUT: "bad options, file or configuration",
     Exit.PLACEMENT: "placement cannot be used",
     Exit.REFUSED: "placement refused: a conflict, or something in use",
+    Exit.WOULD_CHANGE: "--dry-run, and something would be changed",
 }
 
 

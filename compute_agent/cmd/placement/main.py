@@ -4,10 +4,12 @@
     candidates, explain                                                     where something fits
     capacity, fragmentation, what-if, drain                                 how much more fits
     changes                                                                 what changed
+    export, apply, reshape                                                  files
     completion                                                              for bash and zsh
 
 Exit status: 0 done · 1 there is no such thing, or nothing fits · 2 bad options, file or
-configuration · 3 placement cannot be used · 4 placement refused · 130 interrupted · 255 unexpected.
+configuration · 3 placement cannot be used · 4 placement refused · 6 --dry-run, and something
+would be changed · 130 interrupted · 255 unexpected.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from compute_agent.cmd.placement import (
     candidates,
     changes,
     completion,
+    documents,
     drain,
     inventories,
     names,
@@ -84,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = Commands(parser)
     for module in (
         *(providers, inventories, names, allocations),
-        *(candidates, questions, drain, changes),
+        *(candidates, questions, drain, changes, documents),
     ):
         module.add_commands(commands)
     completion.add_commands(commands, parser)

@@ -1,0 +1,222 @@
+"""Commands that read or write files: export, apply, reshape."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from compute_agent.cmd.placement.allocations import read
+from compute_agent.cmd.placement.client import Client, connect
+from compute_agent.cmd.placement.commands import Commands
+from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_defaults
+from compute_agent.cmd.placement.exit_status import BadInput, Exit, Missing
+from compute_agent.placement.connection import RESHAPE_TIMEOUT
+
+_STRINGS: Final = {"type": "array", "items": {"type": "string"}}
+_RECORD: Final = {
+    "type": ["integer", "object"],
+    "properties": {"total": {"type": "integer"}},
+    "required": ["total"],
+}
+_SCHEMA: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "providers": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "additionalProperties": False,
+                "required": ["name"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "uuid": {"type": "string"},
+                    "parent": {"type": ["string", "null"]},
+                    "inventories": {"type": "object", "additionalProperties": _RECORD},
+                    "traits": _STRINGS,
+                    "aggregates": _STRINGS,
+                },
+            },
+        },
+        "absent": _STRINGS,
+    },
+}
+_RESHAPE: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["inventories"],
+    "properties": {"inventories": {"type": "object"}, "allocations": {"type": "object"}},
+}
+
+
+def add_commands(commands: Commands) -> None:
+    """Add the commands of this module."""
+    export = commands.add("export", _export, "print providers as a file that apply reads")
+    export.add_argument("providers", nargs="*", metavar="PROVIDER", help="with its tree")
+    for name, function, help_ in (
+        ("apply", _apply, "make providers as a file declares them, with a plan first"),
+        ("reshape", _reshape, "move inventories and allocations at once, as a file says"),
+    ):
+        parser = commands.add(name, function, help_)
+        parser.add_argument("file", help="YAML or JSON; - for standard input")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="show what would be done, do nothing"
+        )
+
+
+def _export(namespace: argparse.Namespace) -> int:
+    import yaml
+
+    client = connect(namespace)
+    listed: dict[str, Mapping[str, Any]] = {}
+    for path in [
+        f"/resource_providers?in_tree={client.provider(name)['uuid']}"
+        for name in namespace.providers
+    ] or ["/resource_providers"]:
+        for provider in client.get(path, "Listing resource providers")["resource_providers"]:
+            listed[provider["uuid"]] = provider
+    providers = []
+    for provider in listed.values():
+        parent = provider["parent_provider_uuid"]
+        shown = {"name": provider["name"], "uuid": provider["uuid"], "parent": None}
+        if parent is not None:
+            shown["parent"] = listed[parent]["name"]
+        providers.append({**shown, **{part: client.part(provider, part)[part] for part in PARTS}})
+    document = {"providers": providers}
+    if namespace.format == "json":
+        print(json.dumps(document, indent=2))
+    else:
+        yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
+    return Exit.DONE
+
+
+def _apply(namespace: argparse.Namespace) -> int:
+    document = _document(namespace.file, _SCHEMA)
+    client = connect(namespace)
+    declared = document.get("providers", [])
+    names = [entry["name"] for entry in declared]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(f"{namespace.file}: {name} is declared more than once.")
+    present: dict[str, Mapping[str, Any]] = {}
+    for entry in declared:
+        for name in filter(None, (entry.get("uuid", entry["name"]), entry.get("parent"))):
+            if name not in present:
+                present.update(_read(client, name))
+    absent = [
+        provider
+        for name in document.get("absent", ())
+        if (provider := _read(client, name).get(name)) is not None
+    ]
+    steps = plan(declared, absent, present)
+    for step in steps:
+        print(step.text)
+    if not steps:
+        print("Placement is as the file declares it.")
+    elif namespace.dry_run:
+        return Exit.WOULD_CHANGE
+    generations = {provider["uuid"]: provider["generation"] for provider in present.values()}
+    for step in steps:
+        _make(client, step, generations)
+    return Exit.DONE
+
+
+def _read(client: Client, name: str) -> dict[str, Mapping[str, Any]]:
+    """Return a provider with its parts under its name and its uuid; nothing if there is none."""
+    try:
+        provider = dict(client.provider(name))
+    except Missing:
+        return {}
+    for part in PARTS:
+        answer = client.part(provider, part)
+        provider[part] = answer[part]
+        provider["generation"] = answer["resource_provider_generation"]
+    return {provider["name"]: provider, provider["uuid"]: provider}
+
+
+def _make(client: Client, step: Step, generations: dict[str, int]) -> None:
+    body = dict(step.body) if step.body is not None else None
+    if body is not None and step.provider is not None and "name" not in body:
+        body["resource_provider_generation"] = generations.get(step.provider, 0)
+    answer = client.ask(step.method, step.path, f"Step {step.text!r}", body)
+    if not isinstance(answer, Mapping):
+        return
+    uuid = step.provider or answer.get("uuid")
+    generation = answer.get("resource_provider_generation", answer.get("generation"))
+    if uuid is not None and generation is not None:
+        generations[uuid] = generation
+
+
+def _reshape(namespace: argparse.Namespace) -> int:
+    document = _document(namespace.file, _RESHAPE)
+    client = connect(namespace)
+    inventories = {}
+    for name, entry in document["inventories"].items():
+        provider = client.provider(name)
+        present = client.part(provider, "inventories")
+        new = with_defaults(entry.get("inventories", entry))
+        given = entry.get("resource_provider_generation")
+        inventories[provider["uuid"]] = {
+            "resource_provider_generation": present["resource_provider_generation"]
+            if given is None
+            else given,
+            "inventories": new,
+        }
+        for line in _inventory_lines(provider["name"], present["inventories"], new):
+            print(line)
+    allocations = {}
+    for consumer, entry in document.get("allocations", {}).items():
+        held = read(client, consumer)
+        wanted = {
+            client.provider(name)["uuid"]: {"resources": part["resources"]}
+            for name, part in entry["allocations"].items()
+        }
+        keys = ("project_id", "user_id", "consumer_generation", "consumer_type")
+        kept = {key: held[key] for key in keys if key in held}
+        given = {key: entry[key] for key in keys if key in entry}
+        allocations[consumer] = {"consumer_generation": None, **kept, **given}
+        allocations[consumer]["allocations"] = wanted
+        before = {uuid: part["resources"] for uuid, part in held["allocations"].items()}
+        after = {uuid: part["resources"] for uuid, part in wanted.items()}
+        if before != after:
+            print(f"consumer {consumer}: {json.dumps(before)} -> {json.dumps(after)}")
+    if namespace.dry_run:
+        return Exit.WOULD_CHANGE
+    body = {"inventories": inventories, "allocations": allocations}
+    client.ask("POST", "/reshaper", "Reshaping", body, timeout=RESHAPE_TIMEOUT)
+    return Exit.DONE
+
+
+def _inventory_lines(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{name}: {resource_class} {old.get(resource_class, {}).get('total', 0)} -> "
+        f"{new.get(resource_class, {}).get('total', 0)}"
+        for resource_class in sorted({*old, *new})
+        if old.get(resource_class) != new.get(resource_class)
+    ]
+
+
+def _document(file: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a file that has a shape.
+
+    :raises BadInput: it cannot be read, or has another one.
+    """
+    import jsonschema
+    import yaml
+
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text()
+        document = yaml.safe_load(text)
+        jsonschema.validate(document, schema)
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"{file} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise BadInput(f"{file} is not YAML: {error}") from error
+    except jsonschema.ValidationError as error:
+        place = "/".join(map(str, error.absolute_path)) or "the top"
+        raise BadInput(f"{file}, {place}: {error.message}") from error
+    return dict(document)

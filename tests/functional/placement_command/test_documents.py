@@ -1,0 +1,172 @@
+"""Files: what export prints apply leaves alone, and a plan comes before what is done."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.functional.placement_command.conftest import Ended, Run
+
+
+def done(ended: Ended) -> Ended:
+    assert ended.status == 0, ended.err
+    return ended
+
+
+class File:
+    """A file of a host with a name of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = f"doc-{uuid.uuid4().hex[:8]}"
+
+    def write(self, **document: Any) -> Path:
+        self.path.write_text(yaml.safe_dump(document))
+        return self.path
+
+    def host(self) -> list[dict[str, Any]]:
+        root = {
+            "name": self.name,
+            "inventories": {"DISK_GB": {"total": 100, "reserved": 5}, "MEMORY_MB": 1024},
+            "traits": [f"CUSTOM_{self.name[4:].upper()}"],
+            "aggregates": [str(uuid.uuid4())],
+        }
+        cells = [
+            {
+                "name": f"{self.name}_{number}",
+                "parent": self.name,
+                "inventories": {"VCPU": 4, f"CUSTOM_{self.name[4:].upper()}": 1},
+                "traits": ["HW_NUMA_ROOT"],
+            }
+            for number in range(2)
+        ]
+        # Parents are found wherever they stand.
+        return [*cells, root]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> File:
+    return File(tmp_path / "providers.yaml")
+
+
+def test_a_declared_host_is_created_once_and_then_left_alone(run: Run, file: File) -> None:
+    path = file.write(providers=file.host())
+    planned = run("apply", path, "--dry-run")
+    assert planned.status == 6
+    assert planned.lines[0] == f"create {file.name}"
+    assert run("provider", "show", file.name).status == 1
+    # The uuids of new providers are made for each run; the plan is the same.
+    assert done(run("apply", path)).lines == planned.lines
+    again = done(run("apply", path))
+    assert again.lines == ["Placement is as the file declares it."]
+    stock = done(run("inventory", "list", file.name, "--json")).json
+    assert (stock["DISK_GB"]["total"], stock["DISK_GB"]["reserved"]) == (100, 5)
+
+
+def test_what_is_exported_is_as_it_is_declared(run: Run, file: File) -> None:
+    done(run("apply", file.write(providers=file.host())))
+    exported = yaml.safe_load(done(run("export", file.name)).out)
+    assert len(exported["providers"]) == 3
+    unchanged = done(run("apply", file.write(**exported)))
+    assert unchanged.lines == ["Placement is as the file declares it."]
+    assert done(run("export", file.name, "--json")).json == exported
+    for provider in exported["providers"]:
+        provider["name"] = provider["name"].replace("doc-", "new-")
+        provider["parent"] = provider["parent"] and provider["parent"].replace("doc-", "new-")
+    done(run("apply", file.write(**exported)))
+    renamed = yaml.safe_load(done(run("export", file.name.replace("doc-", "new-"))).out)
+    assert {entry["uuid"]: entry for entry in renamed["providers"]} == {
+        entry["uuid"]: entry for entry in exported["providers"]
+    }
+
+
+def test_only_what_differs_is_changed_and_what_is_left_out_stays(run: Run, file: File) -> None:
+    done(run("apply", file.write(providers=file.host())))
+    path = file.write(
+        providers=[
+            {"name": file.name, "inventories": {"DISK_GB": 200}, "traits": ["HW_NUMA_ROOT"]},
+            {"name": f"{file.name}_1", "parent": None},
+        ],
+        absent=[f"{file.name}_0", "nothing-of-this-name"],
+    )
+    assert done(run("apply", path)).lines == [
+        f"set the inventories of {file.name}: DISK_GB total 100 -> 200 reserved 5 -> 0, "
+        "MEMORY_MB removed",
+        f"set the traits of {file.name}: +HW_NUMA_ROOT, -CUSTOM_{file.name[4:].upper()}",
+        f"make {file.name}_1 a root",
+        f"delete {file.name}_0",
+    ]
+    assert len(done(run("aggregate", "list", file.name, "--json")).json) == 1
+    assert list(done(run("inventory", "list", f"{file.name}_1", "--json")).json) != []
+    assert run("provider", "show", f"{file.name}_0").status == 1
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ("[", "is not YAML"),
+        ("[]", "the top: [] is not of type 'object'"),
+        ("providers: [{uuid: 1}]", "providers/0"),
+        ("providers: [{name: a, inventories: {VCPU: many}}]", "providers/0/inventories/VCPU"),
+        ("providers: [{name: a}, {name: a}]", "more than once"),
+        ("providers: [{name: a, parent: b}, {name: b, parent: a}]", "a circle: a -> b -> a"),
+        ("providers: [{name: a, parent: no-such-parent}]", "neither in the file nor in placement"),
+    ],
+)
+def test_a_file_that_cannot_be_used_changes_nothing(
+    run_ours: Run, tmp_path: Path, document: str, words: str
+) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(document)
+    ended = run_ours("apply", path)
+    assert ended.status == 2, ended.err
+    assert words in ended.err
+    assert run_ours("provider", "show", "a").status == 1
+
+
+def test_a_file_that_is_not_there_is_named(run_ours: Run, tmp_path: Path) -> None:
+    ended = run_ours("apply", tmp_path / "none.yaml")
+    assert ended.status == 2
+    assert "none.yaml cannot be read" in ended.err
+
+
+def test_inventory_moves_to_a_child_with_what_is_held_of_it(
+    run: Run, file: File, tmp_path: Path
+) -> None:
+    root, child, consumer = file.name, f"{file.name}_gpu", str(uuid.uuid4())
+    done(
+        run(
+            "apply",
+            file.write(
+                providers=[
+                    {"name": root, "inventories": {"VCPU": 8, "VGPU": 4}},
+                    {"name": child, "parent": root},
+                ]
+            ),
+        )
+    )
+    owner = ("--project", "p", "--user", "u")
+    done(run("allocation", "set", consumer, f"{root}:VCPU=2,VGPU=1", *owner))
+    held = {root: {"resources": {"VCPU": 2}}, child: {"resources": {"VGPU": 1}}}
+    reshape = tmp_path / "reshape.json"
+    reshape.write_text(
+        json.dumps(
+            {
+                "inventories": {root: {"VCPU": 8}, child: {"VGPU": 4}},
+                "allocations": {consumer: {"allocations": held}},
+            }
+        )
+    )
+    planned = run("reshape", reshape, "--dry-run")
+    assert planned.status == 6
+    assert planned.lines[:2] == [f"{root}: VGPU 4 -> 0", f"{child}: VGPU 0 -> 4"]
+    assert planned.lines[2].startswith(f"consumer {consumer}: ")
+    assert done(run("usage", root, "--json")).json == {"VCPU": 2, "VGPU": 1}
+    assert done(run("reshape", reshape)).lines == planned.lines
+    assert done(run("usage", root, "--json")).json == {"VCPU": 2}
+    assert done(run("usage", child, "--json")).json == {"VGPU": 1}
