@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -10,7 +11,15 @@ from typing import Final, TypeVar
 from placement_server import errors, metrics
 from placement_server.api.request import Request, check_query, read_query
 from placement_server.api.response import Chunks, Response, cache_headers, encoded_response
-from placement_server.candidates.errors import QueryError, SearchGaveUp
+from placement_server.candidates.errors import (
+    OutOfTime,
+    QueryError,
+    SearchGaveUp,
+    TooManyCandidates,
+    TooManyHeavySearches,
+    TooMuchMemory,
+    WorkerOutOfMemory,
+)
 from placement_server.candidates.query import query
 from placement_server.candidates.query.schema import SCHEMAS, schema_for
 from placement_server.microversion import Microversion
@@ -21,6 +30,14 @@ _LIST: Final = SchemaByVersion({version[1]: schema for version, schema in SCHEMA
 _EXTENDED: Final = SchemaByVersion(
     {version[1]: schema_for(version, extensions=True) for version in SCHEMAS}
 )
+
+_CAUSES: Final[dict[type[SearchGaveUp], str]] = {
+    OutOfTime: "deadline",
+    TooManyCandidates: "candidates",
+    TooMuchMemory: "memory",
+    WorkerOutOfMemory: "worker_memory",
+    TooManyHeavySearches: "heavy",
+}
 
 # The version of the extensions from which on a search that gives up has a code of its own.
 _WITH_CODES: Final = Microversion(1, 1)
@@ -69,8 +86,7 @@ def result_of(
     read = _remembered if len(query_string) <= _REMEMBERED_LENGTH else _read
     with counted_search(request, result):
         candidate_query = read(query_string, request.version, bool(request.extensions))
-        with metrics.SEARCH_SECONDS.time():
-            return search(candidate_query, request.version)
+        return search(candidate_query, request.version)
 
 
 @contextmanager
@@ -79,19 +95,25 @@ def counted_search(request: Request, result: str) -> Iterator[None]:
 
     :param result: the label under which a search that succeeds is counted.
     """
+    began = time.perf_counter()
+    outcome = "failed"
     try:
         yield
+        outcome = result
     except QueryError as error:
-        metrics.SEARCHES.labels("refused").inc()
+        outcome = "refused"
         raise errors.BadRequest(error.message, code=error.code or errors.UNDEFINED) from error
     except SearchGaveUp as error:
+        outcome = "gave_up"
         raise gave_up(request, error) from error
-    metrics.SEARCHES.labels(result).inc()
+    finally:
+        metrics.SEARCHES.labels(outcome).inc()
+        metrics.SEARCH_SECONDS.labels(outcome).observe(time.perf_counter() - began)
 
 
 def gave_up(request: Request, error: SearchGaveUp) -> errors.ServiceUnavailable:
-    """Return the 503 of a search that gave up, and count it."""
-    metrics.SEARCHES.labels("gave_up").inc()
+    """Return the 503 of a search that gave up, and count its cause."""
+    metrics.GIVEN_UP.labels(_CAUSES[type(error)]).inc()
     has_code = request.extensions is not None and request.extensions >= _WITH_CODES
     return errors.ServiceUnavailable(
         str(error),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -158,7 +160,8 @@ def check_names(
 
 def _write(request: Request, writes: Sequence[ConsumerWrite], *, unknown_class: str) -> None:
     try:
-        request.store.write(allocations.write, writes)
+        with counted_claim():
+            request.store.write(allocations.write, writes)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider_to_allocate_from(error) from error
     except store_errors.ResourceClassNotFound as error:
@@ -166,11 +169,44 @@ def _write(request: Request, writes: Sequence[ConsumerWrite], *, unknown_class: 
             f"{unknown_class}No such resource class {error.names[0]}."
         ) from error
     except (store_errors.ClaimRefused, store_errors.Stale) as error:
-        metrics.CLAIMS.labels(
-            "refused" if isinstance(error, store_errors.Refused) else "lost"
-        ).inc()
         raise claim_conflict(error) from error
-    metrics.CLAIMS.labels("written").inc()
+
+
+@contextmanager
+def counted_claim() -> Iterator[None]:
+    """Count a write of allocations, and its cause if it is refused or lost."""
+    began = time.perf_counter()
+    result = "failed"
+    try:
+        yield
+        result = "written"
+        metrics.CLAIMS.labels(result).inc()
+    except (store_errors.ClaimRefused, store_errors.Stale) as error:
+        result = "lost" if isinstance(error, store_errors.Stale) else "refused"
+        metrics.CLAIMS.labels(result).inc()
+        metrics.CLAIMS_REJECTED.labels(_cause(error)).inc()
+        raise
+    except (store_errors.ProviderNotFound, store_errors.ResourceClassNotFound):
+        result = "refused"
+        raise
+    finally:
+        metrics.CLAIM_SECONDS.labels(result).observe(time.perf_counter() - began)
+
+
+def _cause(error: store_errors.ClaimRefused | store_errors.Stale) -> str:
+    match error:
+        case store_errors.CapacityExceeded():
+            return "capacity"
+        case store_errors.ConstraintViolated():
+            return "units"
+        case store_errors.NoCandidateLeft():
+            return "candidates"
+        case store_errors.ClaimRefused():
+            return "inventory"
+        case store_errors.ConsumerGenerationConflict():
+            return "consumer_generation"
+        case _:
+            return "concurrent_update"
 
 
 def no_such_provider_to_allocate_from(error: store_errors.ProviderNotFound) -> errors.BadRequest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from placement_server import limits, metrics
+from placement_server import limits
 from placement_server.api import allocation_candidates
 from placement_server.api.request import Request, check_query
 from placement_server.api.response import Response, cache_headers, json_response
@@ -84,10 +84,7 @@ def show_fragmentation(request: Request) -> Response:
             ]
         )
         members = RequestGroup("", member_of=terms, forbidden_aggregates=forbidden)
-        with metrics.SEARCH_SECONDS.time():
-            report = request.services.candidates.fragmentation(
-                shapes, members, request.give_turn_back
-            )
+        report = request.services.candidates.fragmentation(shapes, members, request.give_turn_back)
     return json_response(
         {
             "resource_classes": {name: _class(use) for name, use in report.classes.items()},

@@ -11,7 +11,12 @@ import uuid
 from typing import Any
 
 from placement_server import errors, metrics
-from placement_server.api.allocations import check_names, claim_conflict, consumer_write
+from placement_server.api.allocations import (
+    check_names,
+    claim_conflict,
+    consumer_write,
+    counted_claim,
+)
 from placement_server.api.request import Request
 from placement_server.api.response import Response, json_response, uncached
 from placement_server.policies import operations
@@ -40,17 +45,17 @@ def create(request: Request) -> Response:
     ]
     check_names(writes)
     try:
-        chosen = request.store.write(alternatives.claim, writes)
+        with counted_claim():
+            chosen = request.store.write(alternatives.claim, writes)
     except store_errors.NoCandidateLeft as error:
-        _count("refused", error.lost)
+        _count(error.lost)
         LOG.warning("Nothing was claimed: %s", error)
         raise errors.NoCandidateLeft(
             f"No candidate left: {error}", [_shown(lost) for lost in error.lost]
         ) from error
     except store_errors.Stale as error:
-        _count("lost", ())
         raise claim_conflict(error) from error
-    _count("written", chosen.lost)
+    _count(chosen.lost)
     return json_response(
         {
             "chosen": chosen.position,
@@ -65,8 +70,7 @@ def create(request: Request) -> Response:
     )
 
 
-def _count(result: str, lost_candidates: tuple[store_errors.LostCandidate, ...]) -> None:
-    metrics.CLAIMS.labels(result).inc()
+def _count(lost_candidates: tuple[store_errors.LostCandidate, ...]) -> None:
     for lost in lost_candidates:
         cause = "short" if lost.reason is None else "unsuitable"
         metrics.CANDIDATES_LOST.labels(cause).inc()

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 from oslo_config import cfg
 from oslo_middleware import healthcheck
 from oslo_middleware.healthcheck import pluginbase
+from prometheus_client.registry import Collector
 
 from placement_server import metrics
+from placement_server.inventory_metrics import InventoryCollector
+from placement_server.pool_metrics import observe_pools
 from placement_server.store.probe import DatabaseProbe
 from placement_server.store.store import Store
 
@@ -62,22 +65,32 @@ class _DatabaseFailed(pluginbase.HealthcheckBaseExtension):  # type: ignore[misc
         )
 
 
-def show_metrics(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-    """Answer with the metrics, in the format that Prometheus scrapes."""
-    del environ
-    body = metrics.exposition()
-    start_response(
-        "200 OK",
-        [("content-type", metrics.CONTENT_TYPE), ("content-length", str(len(body)))],
-    )
-    return [body]
+class Metrics:
+    """The metrics, in the format that Prometheus scrapes.
+
+    :param now: collects what is read at the moment of the scrape.
+    """
+
+    def __init__(self, now: Collector) -> None:
+        self._now = now
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        del environ
+        body = metrics.exposition(self._now)
+        start_response(
+            "200 OK",
+            [("content-type", metrics.CONTENT_TYPE), ("content-length", str(len(body)))],
+        )
+        return [body]
 
 
 def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WSGIApplication:
     """Put the paths that ``[placement_server]`` names in front of the application."""
     options = conf.placement_server
     if options.metrics_path:
-        application = AtPath(application, options.metrics_path, show_metrics)
+        inventories = InventoryCollector(store, by_host=options.inventory_metrics == "hosts")
+        observe_pools(store)
+        application = AtPath(application, options.metrics_path, Metrics(inventories))
     if options.healthcheck_path:
         health = Health(conf, DatabaseProbe.of_store(store))
         application = AtPath(application, options.healthcheck_path, health)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from placement_server import metrics
 from placement_server.candidates.index.index import Index, IndexWriter
 from placement_server.store.changes import changes, snapshot
 from placement_server.store.changes.cursor import Position
@@ -131,15 +132,33 @@ class Feed:
         with self._lock:
             self._rounds_begun += 1
             now = self._clock()
+            began = time.perf_counter()
             news, result = self._store.read(both, now)
             self._take(news, now)
+            self._observe(news, began)
             self._last_good_round = self._rounds_begun
             assert self._writer is not None
             return self._writer.index, result
 
     def _follow(self) -> None:
         now = self._clock()
-        self._take(self._read_use(now) or self._store.read(self._read, now), now)
+        began = time.perf_counter()
+        news = self._read_use(now) or self._store.read(self._read, now)
+        self._take(news, now)
+        self._observe(news, began)
+
+    def _observe(self, read: Everything | News, began: float) -> None:
+        assert self._writer is not None
+        gaps = self._position.gaps
+        metrics.INDEX_LAG.set(self._followed_at - gaps[0].since if gaps else 0.0)
+        if isinstance(read, Everything):
+            what = "everything"
+        else:
+            what = "changes" if read.trees or read.names is not None else "nothing"
+        metrics.INDEX_READ_SECONDS.labels(what).observe(time.perf_counter() - began)
+        if what != "nothing":
+            metrics.INDEX_TREES.set(len(self._writer.index.roots))
+            metrics.INDEX_PROVIDERS.set(self._writer.index.size)
 
     def _take(self, read: Everything | News, now: float) -> None:
         if isinstance(read, Everything):

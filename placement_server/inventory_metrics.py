@@ -1,0 +1,74 @@
+"""Metrics of what the fleet has, read from the database at each scrape.
+
+All providers of a host count, nested ones too. Whichever worker answers the scrape reads them, so
+nothing is counted twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from placement_server.store.errors import StoreError
+from placement_server.store.providers import inventory_sums
+from placement_server.store.providers.inventory_sums import InventorySum
+from placement_server.store.store import Store
+
+LOG = logging.getLogger(__name__)
+
+_AMOUNTS: Final = {
+    "capacity": "What can be given out: total less reserved, times the allocation ratio.",
+    "reserved": "What operators keep back.",
+    "used": "What is allocated.",
+    "free": "What is left; nothing where more is used than there is.",
+}
+
+
+class InventoryCollector(Collector):
+    """Collects capacity, reserved, used and free amounts by resource class.
+
+    :param by_host: collect them by host, too.
+    """
+
+    def __init__(self, store: Store, *, by_host: bool) -> None:
+        self._store = store
+        self._by_host = by_host
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the metrics; only that they could not be read where that is so."""
+        failed = GaugeMetricFamily(
+            "placement_inventory_read_failed",
+            "Whether the inventories could not be read for this scrape.",
+        )
+        try:
+            metrics = self._read()
+        except StoreError as error:
+            LOG.warning("Metrics of inventories are left out of this scrape: %s", error)
+            failed.add_metric((), 1)
+            return [failed]
+        failed.add_metric((), 0)
+        return [*metrics, failed]
+
+    def _read(self) -> list[Metric]:
+        sums = self._store.read_single(inventory_sums.of_fleet)
+        metrics = _families("placement_inventory", ("resource_class",), sums)
+        if self._by_host:
+            sums = self._store.read_single(inventory_sums.by_host)
+            metrics += _families("placement_host_inventory", ("resource_class", "host"), sums)
+        return metrics
+
+
+def _families(prefix: str, labels: Sequence[str], sums: Sequence[InventorySum]) -> list[Metric]:
+    families: list[Metric] = []
+    for name, help_text in _AMOUNTS.items():
+        family = GaugeMetricFamily(f"{prefix}_{name}", help_text, labels=labels)
+        for each in sums:
+            values = [each.resource_class, each.host][: len(labels)]
+            family.add_metric(values, getattr(each, name))
+        families.append(family)
+    return families

@@ -1,0 +1,172 @@
+"""Metrics as Prometheus takes them: names and units, alert rules, the queries of the dashboard."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from .candidate_world import PATH, UNKNOWN, UUID, build_world
+from .conftest import MakeApi
+from .wsgi_client import Answer, Client, claim_body
+
+ROOT = Path(__file__).parents[3]
+ALERTS = ROOT / "etc" / "placement-alerts.yml"
+DASHBOARD = ROOT / "etc" / "placement-dashboard.json"
+ALERT_TESTS = ROOT / "tests" / "data" / "metrics" / "alerts.test.yml"
+
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool, of the Debian package prometheus"
+)
+
+
+def promtool(*arguments: str, text: str = "") -> None:
+    done = subprocess.run(
+        ["promtool", *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def scrape(api: Client) -> str:
+    answer = api.get("/-/metrics", token=None)
+    assert answer.status == 200
+    return answer.body.decode()
+
+
+@pytest.fixture
+def api(make_api: MakeApi) -> Client:
+    return build_world(
+        make_api(
+            placement_server__metrics_path="/-/metrics", placement_server__inventory_metrics="hosts"
+        )
+    )
+
+
+def value(text: str, series: str) -> float | None:
+    found = re.search(f"^{re.escape(series)} (.*)$", text, re.MULTILINE)
+    return None if found is None else float(found[1])
+
+
+def test_inventories_of_nested_providers_count_for_the_class_and_for_the_host(api: Client) -> None:
+    api.put(
+        f"/allocations/{UNKNOWN}",
+        claim_body({UUID["cellA0"]: {"VCPU": 3}, UUID["hostB"]: {"VCPU": 2}}),
+        version="1.39",
+    )
+    api.inventory(f"/resource_providers/{UUID['nicA0']}", SRIOV_NET_VF={"total": 4, "reserved": 1})
+    text = scrape(api)
+
+    def amounts(of: str, labels: str) -> list[float | None]:
+        names = ("capacity", "reserved", "used", "free")
+        return [value(text, f"placement_{of}inventory_{name}{{{labels}}}") for name in names]
+
+    assert amounts("", 'resource_class="VCPU"') == [24, 0, 5, 19]
+    assert amounts("", 'resource_class="SRIOV_NET_VF"') == [7, 1, 0, 7]
+    assert amounts("host_", 'host="hostA",resource_class="VCPU"') == [16, 0, 3, 13]
+    assert amounts("host_", 'host="hostB",resource_class="VCPU"') == [8, 0, 2, 6]
+    assert value(text, "placement_inventory_read_failed") == 0
+
+
+def test_hosts_are_only_shown_where_asked_for(make_api: MakeApi) -> None:
+    text = scrape(build_world(make_api(placement_server__metrics_path="/-/metrics")))
+    assert value(text, 'placement_inventory_capacity{resource_class="VCPU"}') == 24
+    assert "placement_host_inventory" not in text
+
+
+def changes(api: Client, act: Callable[[], object], *series: str) -> list[float]:
+    before = scrape(api)
+    act()
+    after = scrape(api)
+    return [(value(after, each) or 0.0) - (value(before, each) or 0.0) for each in series]
+
+
+def test_searches_and_claims_are_timed_by_result_and_counted_by_cause(api: Client) -> None:
+    def claim(amount: int, generation: int | None = None) -> Answer:
+        body = claim_body({UUID["hostB"]: {"VCPU": amount}}, generation)
+        return api.put(f"/allocations/{UNKNOWN}", body, version="1.39")
+
+    seconds = "placement_claim_seconds_count"
+    rejected = "placement_claims_rejected_total"
+    assert changes(
+        api,
+        lambda: [claim(1), claim(99, 1), claim(1, 7)],
+        f'{seconds}{{result="written"}}',
+        f'{seconds}{{result="refused"}}',
+        f'{seconds}{{result="lost"}}',
+        f'{rejected}{{cause="capacity"}}',
+        f'{rejected}{{cause="consumer_generation"}}',
+    ) == [1, 1, 1, 1, 1]
+    searches = "placement_candidate_search_seconds_count"
+    assert changes(
+        api,
+        lambda: [api.get(f"{PATH}?resources=VCPU:1"), api.get(f"{PATH}?resources=CUSTOM_NONE:1")],
+        f'{searches}{{result="answered"}}',
+        f'{searches}{{result="refused"}}',
+    ) == [1, 1]
+    assert value(scrape(api), "placement_index_trees") == 4
+    assert value(scrape(api), "placement_index_lag_seconds") == 0
+
+
+def test_connections_are_counted_while_they_are_in_use(api: Client) -> None:
+    in_use = "placement_database_connections_in_use"
+    before = value(scrape(api), in_use)
+    with api.store.engine.connect():
+        assert value(scrape(api), in_use) == (before or 0) + 1
+    assert value(scrape(api), in_use) == before
+
+
+def test_a_database_that_cannot_be_read_leaves_the_other_metrics(api: Client) -> None:
+    with api.store.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE inventories RENAME TO elsewhere")
+    text = scrape(api)
+    assert value(text, "placement_inventory_read_failed") == 1
+    assert "placement_http_requests_total" in text
+
+
+@needs_promtool
+def test_names_and_units_are_as_prometheus_wants_them(api: Client) -> None:
+    api.get("/resource_providers")
+    promtool("check", "metrics", text=scrape(api))
+
+
+@needs_promtool
+def test_alerts_are_raised_when_they_should_and_only_then(tmp_path: Path) -> None:
+    tests = tmp_path / "alerts.test.yml"
+    tests.write_text(ALERT_TESTS.read_text().replace("RULES", str(ALERTS)))
+    promtool("check", "rules", str(ALERTS))
+    promtool("test", "rules", str(tests))
+
+
+def queries() -> Iterator[str]:
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        for target in panel.get("targets", ()):
+            yield target["expr"]
+
+
+@needs_promtool
+def test_the_queries_of_the_dashboard_are_sound(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"query{number}", "expr": text.replace("$__rate_interval", "5m")}
+        for number, text in enumerate(queries())
+    ]
+    path = tmp_path / "queries.json"
+    path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    promtool("check", "rules", str(path))
+
+
+def test_rules_and_dashboard_name_metrics_that_there_are(api: Client) -> None:
+    known = set(re.findall(r"^# TYPE (\w+) ", scrape(api), re.MULTILINE))
+    text = ALERTS.read_text() + "".join(queries())
+    named = set(re.findall(r"placement_\w+", text)) - {"placement_database", "placement_server"}
+    assert named
+    assert {re.sub("_bucket$", "", name) for name in named} <= known

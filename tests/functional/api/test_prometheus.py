@@ -1,0 +1,96 @@
+"""A real Prometheus that scrapes a real server of two workers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.fixtures.placement import free_port
+
+from .served import Served
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="needs the Debian package prometheus"
+)
+
+HEADERS = {"X-Auth-Token": "admin", "OpenStack-API-Version": "placement 1.39"}
+OPTIONS = "[placement_server]\nmetrics_path = /-/metrics\ninventory_metrics = hosts\n"
+START_SECONDS = 60
+
+
+@pytest.fixture
+def placement(tmp_path: Path) -> Iterator[str]:
+    """The URL of a server on which a host has 8 VCPU."""
+    served = Served(tmp_path, "--workers", "2", config=OPTIONS)
+    try:
+        host = requests.post(
+            f"{served.url}/resource_providers", json={"name": "h"}, headers=HEADERS, timeout=30
+        ).json()
+        path = f"/resource_providers/{host['uuid']}/inventories"
+        body = {
+            "resource_provider_generation": host["generation"],
+            "inventories": {"VCPU": {"total": 8}},
+        }
+        answer = requests.put(f"{served.url}{path}", json=body, headers=HEADERS, timeout=30)
+        assert answer.status_code == 200
+        yield served.url
+    finally:
+        served.stop()
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path, placement: str) -> Iterator[str]:
+    """The URL of a Prometheus that scrapes the server every second."""
+    config = tmp_path / "prometheus.yml"
+    config.write_text(
+        "scrape_configs:\n- job_name: placement\n  scrape_interval: 1s\n"
+        "  metrics_path: /-/metrics\n"
+        f"  static_configs: [{{targets: ['{placement.removeprefix('http://')}']}}]\n"
+    )
+    address = f"127.0.0.1:{free_port()}"
+    process = subprocess.Popen(
+        [
+            "prometheus",
+            f"--config.file={config}",
+            f"--storage.tsdb.path={tmp_path / 'series'}",
+            f"--web.listen-address={address}",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield f"http://{address}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def sampled(prometheus: str, query: str) -> str:
+    """The value of the only series of a query, once there is one."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            answer = requests.get(
+                f"{prometheus}/api/v1/query", params={"query": query}, timeout=5
+            ).json()
+        except (requests.ConnectionError, ValueError):
+            answer = {}
+        if answer.get("data", {}).get("result"):
+            (series,) = answer["data"]["result"]
+            return str(series["value"][1])
+        time.sleep(0.1)
+    raise AssertionError(f"no sample of {query} within {START_SECONDS} s")
+
+
+def test_whichever_worker_answers_prometheus_sees_the_whole_fleet_once(prometheus: str) -> None:
+    assert sampled(prometheus, 'up{job="placement"}') == "1"
+    assert sampled(prometheus, 'placement_inventory_free{resource_class="VCPU"}') == "8"
+    assert sampled(prometheus, 'placement_host_inventory_free{host="h"}') == "8"
+    # Both workers have connections, and none serves a request but the scrape itself.
+    assert float(sampled(prometheus, "placement_database_connections")) >= 1
