@@ -4,8 +4,8 @@ search: candidate searches; reads: requests by id; startup: import and idle work
 100,000 hosts; claims: claims at once; bank: is every claim exact, also when workers, servers and
 databases are killed; agent: what one agent costs; discovery: one look at a large host through
 libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_if: questions about
-supposed changes; capacity: counts of further claims. All but bank, agent, discovery, fleet, soak,
-what_if and capacity when none is named.
+supposed changes; capacity: counts of further claims; trees: whole trees beside the plain way. All but
+bank, agent, discovery, fleet, soak, what_if, capacity and trees when none is named.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from benchmarks import (
     search,
     soak,
     startup,
+    trees,
     what_if,
 )
 from benchmarks.rows import READS, SEARCH, Row
@@ -116,6 +117,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "discovery": lambda console, arguments: discovery.show(console, arguments.quick),
     "capacity": lambda console, arguments: capacity.run(console, arguments.quick),
     "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
+    "trees": lambda console, arguments: trees.show(console, arguments.quick),
     "soak": lambda console, arguments: soak.show(console, arguments.quick),
     "fleet": lambda console, arguments: fleet.show(
         console, arguments.seed, arguments.quick, arguments.agents, arguments.steady

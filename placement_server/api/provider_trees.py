@@ -20,7 +20,6 @@ from placement_server.policies import operations
 from placement_server.schemas import provider_tree as schemas
 from placement_server.schemas.validation import pointer
 from placement_server.store import errors as store_errors
-from placement_server.store.transactions.transaction import ReadTransaction
 from placement_server.store.trees import replacement, tree_rows
 from placement_server.store.trees.tree import (
     Holdings,
@@ -62,23 +61,26 @@ def show(request: Request) -> Response:
     request.authorise(operations.TREES_SHOW)
     included = _included(request)
     known = ETagMatcher.parse(request.environ.get("HTTP_IF_NONE_MATCH", ""), strong=False)
+    trees = request.services.candidates.trees
+    if "HTTP_IF_NONE_MATCH" in request.environ and not included:
+        tag = trees.tag(provider_uuid)
+        if tag is not None and tag in known:
+            return empty_response(304, *_headers(tag))
+    holders: list[Holdings] = []
     try:
-        tree, holders = request.store.read(
-            tree_rows.read_with_holdings if "allocations" in included else _read, provider_uuid
-        )
+        if "allocations" in included:
+            tree, holders = request.store.read(tree_rows.read_with_holdings, provider_uuid)
+            tag = tree.tag()
+        else:
+            tree, tag = trees.read(provider_uuid)
     except store_errors.ProviderNotFound as error:
         raise no_such_provider(provider_uuid) from error
     body = _representation(tree, holders, included)
-    tag = tree.tag()
     if included:
         tag = extended(tag, _beyond_structure(body))
     if tag in known:
         return empty_response(304, *_headers(tag))
     return json_response(body, *_headers(tag))
-
-
-def _read(tx: ReadTransaction, uuid: str) -> tuple[Tree, list[Holdings]]:
-    return tree_rows.read(tx, uuid), []
 
 
 def replace(request: Request) -> Response:

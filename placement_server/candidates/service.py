@@ -22,6 +22,7 @@ from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.questions import Questions, SearchOptions
 from placement_server.candidates.supposed_fleet import SupposedFleet
+from placement_server.candidates.tree_reader import TreeReader
 from placement_server.candidates.what_if.changed_trees import ChangedTrees, Holding
 from placement_server.candidates.what_if.changes import Change, Release
 from placement_server.store.allocations.room import on_providers
@@ -52,6 +53,7 @@ class Answer:
 class CandidateService:
     """Answers queries from an index that it keeps equal to a store. Thread safe.
 
+    :ivar trees: reads whole trees.
     :param randomize: a random sample under a limit, a random order without one.
     :param max_candidates: the most candidates that are generated, -1 for no maximum.
     :param strategy: the order in which they are generated where there is a maximum.
@@ -74,6 +76,7 @@ class CandidateService:
         feed: Feed | None = None,
     ) -> None:
         self.feed = feed or Feed(store)
+        self.trees = TreeReader(store, self.feed)
         self._store = store
         self._options = SearchOptions(
             random.SystemRandom() if randomize else None,

@@ -16,12 +16,13 @@ acknowledged is overlooked then. Old records are pruned from the low end, so whe
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from placement_server import metrics
 from placement_server.candidates.index.index import Index, IndexWriter
+from placement_server.candidates.index.tree_tags import TreeTags
 from placement_server.store.changes import changes, snapshot
 from placement_server.store.changes.cursor import Position
 from placement_server.store.changes.snapshot import ChangeRow, NameRows, TreeRows
@@ -66,16 +67,21 @@ class Everything:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """Changes up to one moment; None for a tree that no longer exists."""
+    """Changes up to one moment; None for a tree that no longer exists.
+
+    :param restructured: the ids of the roots of trees of which more than the use changed.
+    """
 
     position: Position
     names: NameRows | None = None
     trees: Mapping[int, TreeRows | None] = field(default_factory=dict)
+    restructured: Collection[int] = ()
 
 
 class Feed:
     """The index of one process. Thread safe.
 
+    :ivar tree_tags: tags of trees, as of the newest index.
     :param gap_seconds: for how long a missing id is waited for.
     """
 
@@ -87,6 +93,7 @@ class Feed:
         prune_seconds: float = PRUNE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.tree_tags = TreeTags()
         self._store = store
         self._gap_seconds = gap_seconds
         self._prune_seconds = prune_seconds
@@ -162,6 +169,7 @@ class Feed:
 
     def _take(self, read: Everything | News, now: float) -> None:
         if isinstance(read, Everything):
+            self.tree_tags.clear()
             if self._writer is None:
                 self._writer = IndexWriter(read.names, read.trees)
             else:
@@ -171,8 +179,12 @@ class Feed:
             )
         else:
             assert self._writer is not None
+            self.tree_tags.forget(read.restructured)
             if read.names is not None:
-                self._writer.rename(read.names)
+                meanings = self._writer.index.names.meanings
+                if self._writer.rename(read.names).names.meanings is not meanings:
+                    # a class or trait has another name now, in whichever trees
+                    self.tree_tags.clear()
             if read.trees:
                 self._writer.apply(read.trees)
         self._position = read.position
@@ -256,7 +268,7 @@ class Feed:
         if structure:
             trees.update(snapshot.trees(tx, structure))
         names = snapshot.names(tx) if any(row.kind == NAMES for row in rows) else None
-        return News(reached, names, trees)
+        return News(reached, names, trees, structure)
 
     def _prune_now_and_then(self, now: float) -> None:
         if now - self._pruned_at < self._prune_seconds:
