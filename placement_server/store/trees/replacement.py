@@ -89,6 +89,7 @@ def apply(tx: WriteTransaction, write: TreeWrite) -> Tree | None:
     _check_precondition(write, scope)
 
     changes = plan(write, scope)
+    _check_generations(write, scope, changes, held)
     refuse(tx, write, scope, changes, held, named, ids.classes)
     return _store(tx, write, scope, changes, held, ids)
 
@@ -184,24 +185,32 @@ def _check_precondition(write: TreeWrite, scope: Scope) -> None:
             generations,
             tag,
         )
+
+
+def _has_tag(write: TreeWrite, tag: str) -> bool:
+    assert write.tags is not None
+    return tag in write.tags
+
+
+def _check_generations(
+    write: TreeWrite, scope: Scope, changes: TreePlan, held: Sequence[HeldInTree]
+) -> None:
+    """Compare the generations that the request names, where anything of a provider changes."""
+    changed = changes.changed | {uuid for item in held for uuid, _ in item.delta}
     moved = {
-        uuid: provider.generation
-        for uuid, provider in scope.providers.items()
-        if uuid in write.providers
-        and write.providers[uuid].generation not in (None, provider.generation)
+        uuid: scope.providers[uuid].generation
+        for uuid, target in write.providers.items()
+        if uuid in changed
+        and uuid in scope.providers
+        and target.generation not in (None, scope.providers[uuid].generation)
     }
     if moved:
         raise TreeChanged(
             "Resource providers have other generations than the request names: "
             f"{', '.join(list(moved)[:8])}.",
             moved,
-            tag,
+            None if scope.root_id is None else Tree.of(scope.root_id, scope.own.values()).tag(),
         )
-
-
-def _has_tag(write: TreeWrite, tag: str) -> bool:
-    assert write.tags is not None
-    return tag in write.tags
 
 
 def _store(
@@ -226,6 +235,21 @@ def _store(
     ):
         added = [(provider_ids[uuid], ids[name]) for uuid, name in links.added]
         structure_rows.link(tx, column, added, links.removed)
+    _touch(tx, scope, changes, held, root_id)
+    return None if root_id is None else tree_rows.read(tx, write.root_uuid)
+
+
+def _touch(
+    tx: WriteTransaction,
+    scope: Scope,
+    changes: TreePlan,
+    held: Sequence[HeldInTree],
+    root_id: int | None,
+) -> None:
+    """Record what changed, and which trees ended.
+
+    :param root_id: `None` when the tree was deleted.
+    """
     roots = scope.root_ids | ({root_id} if root_id is not None else set())
     if not changes.is_empty:
         tx.touch(roots, STRUCTURE)
@@ -234,7 +258,6 @@ def _store(
     for provider in scope.providers.values():
         if provider.id == provider.root_id != root_id:
             tx.end_tree(provider.id, provider.uuid)
-    return None if root_id is None else tree_rows.read(tx, write.root_uuid)
 
 
 def _store_providers(

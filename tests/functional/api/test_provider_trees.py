@@ -286,11 +286,14 @@ def test_contradicting_or_odd_preconditions_are_400(api: Client, tree: str) -> N
         assert answer.status == 400
 
 
-def test_a_generation_is_compared_where_it_is_given(api: Client, tree: str) -> None:
+def test_a_generation_is_compared_where_it_is_given_and_something_changes(
+    api: Client, tree: str
+) -> None:
     claim(api, A, CELL, VCPU=1)
-    answer = put(api, [provider(CELL, "cell", ROOT, generation=0)], tree)
+    answer = put(api, [provider(CELL, "cell 0", ROOT, generation=0)], tree)
     assert (answer.status, answer.error["moved"]) == (412, [{"uuid": CELL, "generation": 1}])
-    must(put(api, [provider(CELL, "cell", ROOT, generation=1)], tree))
+    must(put(api, [provider(CELL, "cell", ROOT, generation=0)], tree))
+    must(put(api, [provider(CELL, "cell 0", ROOT, generation=1)], tree))
 
 
 # What a write changes

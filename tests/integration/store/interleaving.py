@@ -207,12 +207,13 @@ def check_both_orders(
     make_scene: Callable[[Store], Scene],
     pair: tuple[Action, Action],
     look: Callable[[Store, Scene], object],
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> None:
     """Interrupts each of the two in turn; a deadlock on the way fails too."""
     first, second = pair
     with deadlocks_of([sessions.first, sessions.second]) as deadlocks:
-        check_serializable(sessions, make_scene, first, second, look)
+        check_serializable(sessions, make_scene, first, second, look, meanwhile)
         if sessions.family != "sqlite":
             # SQLite runs one write transaction after the other by itself: once is enough there
-            check_serializable(sessions, make_scene, second, first, look)
+            check_serializable(sessions, make_scene, second, first, look, meanwhile)
     assert deadlocks == []

@@ -1,0 +1,197 @@
+"""A scene with a host, and writes of it, for two writers at once."""
+
+from __future__ import annotations
+
+from placement_server.store.allocations import allocations, reshape
+from placement_server.store.errors import ProviderNotFound
+from placement_server.store.providers import inventories, providers, traits
+from placement_server.store.records import InventoryRecord
+from placement_server.store.store import Store
+from tests.integration.store.conftest import new_provider, new_uuid, set_of, use_of
+from tests.integration.store.interleaving import Action, Scene
+
+
+def scene(store: Store) -> Scene:
+    """A host with two devices, and another host:
+
+        host (VCPU 4, DISK_GB 10)        other (VCPU 4)
+        ├── left (VGPU 2)
+        └── right (VGPU 2)
+
+    ``child`` and ``project`` are not there yet. ``old`` holds VCPU 3 of the host and VGPU 1 of
+    the left device.
+    """
+    host, other = new_provider(store, {"VCPU": 4, "DISK_GB": 10}), new_provider(store, {"VCPU": 4})
+    left, right = (new_provider(store, {"VGPU": 2}, parent=host) for _ in range(2))
+    child, project, old, one, two = (new_uuid() for _ in range(5))
+    store.write(allocations.write, [set_of(old, {host: {"VCPU": 3}, left: {"VGPU": 1}}, None)])
+    return {
+        "host": host,
+        "other": other,
+        "left": left,
+        "right": right,
+        "child": child,
+        "project": project,
+        "old": old,
+        "one": one,
+        "two": two,
+    }
+
+
+def look(store: Store, scene: Scene) -> object:
+    """All there is to see, with roles instead of uuids."""
+    roles = {uuid: role for role, uuid in scene.items()}
+    seen: dict[str, object] = {}
+    for role in ("host", "other", "left", "right", "child"):
+        try:
+            provider, records = store.read(inventories.of_provider, scene[role])
+        except ProviderNotFound:
+            seen[role] = "gone"
+            continue
+        seen[role] = (
+            provider.generation,
+            roles.get(provider.parent_uuid or ""),
+            roles[provider.root_uuid],
+            {name: stored.total for name, stored in records.items()},
+            use_of(store, scene[role]),
+        )
+    for role in ("old", "one", "two"):
+        record, rows = store.read(allocations.of_consumer, scene[role])
+        seen[role] = record and (
+            record.generation,
+            roles.get(record.project_id, record.project_id),
+            {(roles[row.provider_uuid], row.resource_class): row.used for row in rows},
+        )
+    return seen
+
+
+def claim(
+    consumer: str,
+    amounts: dict[str, dict[str, int]],
+    expected: int | None,
+    *,
+    new_project: bool = False,
+) -> Action:
+    def action(store: Store, scene: Scene) -> None:
+        sets = {scene[role]: resources for role, resources in amounts.items()}
+        project = scene["project"] if new_project else consumer
+        store.write(allocations.write, [set_of(scene[consumer], sets, expected, project=project)])
+
+    return action
+
+
+def claim_two(first: str, second: str, *, new_project: bool = False) -> Action:
+    """One write for two consumers, ``old`` among them or not."""
+
+    def action(store: Store, scene: Scene) -> None:
+        wanted = {scene["right"]: {"VGPU": 1}}
+        store.write(
+            allocations.write,
+            [
+                set_of(
+                    scene[role],
+                    wanted,
+                    1 if role == "old" else None,
+                    project=scene["project"] if new_project else role,
+                )
+                for role in (first, second)
+            ],
+        )
+
+    return action
+
+
+def shrink(total: int) -> Action:
+    def action(store: Store, scene: Scene) -> None:
+        store.write(
+            inventories.replace,
+            scene["host"],
+            generation=2,
+            records={"VCPU": InventoryRecord(total), "DISK_GB": InventoryRecord(10)},
+            reserved_may_equal_total=True,
+        )
+
+    return action
+
+
+def drop_disk(store: Store, scene: Scene) -> None:
+    store.write(inventories.delete_one, scene["host"], "DISK_GB")
+
+
+def set_step(store: Store, scene: Scene) -> None:
+    store.write(
+        inventories.update_one,
+        scene["right"],
+        "VGPU",
+        InventoryRecord(2, step_size=2),
+        generation=1,
+        reserved_may_equal_total=True,
+    )
+
+
+def delete_provider(role: str) -> Action:
+    def action(store: Store, scene: Scene) -> None:
+        store.write(providers.delete, scene[role])
+
+    return action
+
+
+def move(role: str, parent: str | None) -> Action:
+    def action(store: Store, scene: Scene) -> None:
+        moved = store.read(providers.get, scene[role])
+        store.write(
+            providers.update,
+            scene[role],
+            name=moved.name,
+            parent_uuid=None if parent is None else scene[parent],
+            reparenting_allowed=True,
+        )
+
+    return action
+
+
+def release(store: Store, scene: Scene) -> None:
+    store.write(allocations.delete, scene["old"])
+
+
+def add_child(store: Store, scene: Scene) -> None:
+    child = scene["child"]
+    store.write(providers.create, uuid=child, name=child, parent_uuid=scene["right"])
+
+
+def set_traits(store: Store, scene: Scene) -> None:
+    store.write(traits.replace_of_provider, scene["host"], ["HW_CPU_X86_AVX"], generation=2)
+
+
+def reshape_to(role: str, *, new_project: bool = False) -> Action:
+    """Move the VCPUs of the host, with what ``old`` holds of them, to one of its children."""
+
+    def action(store: Store, scene: Scene) -> None:
+        host, child, left = scene["host"], scene[role], scene["left"]
+        child_generation = 2 if role == "left" else 1
+        amounts = {left: {"VGPU": 1}}
+        amounts[child] = amounts.get(child, {}) | {"VCPU": 3}
+        store.write(
+            reshape.apply,
+            {
+                host: (2, {"DISK_GB": InventoryRecord(10)}),
+                child: (
+                    child_generation,
+                    {"VGPU": InventoryRecord(2), "VCPU": InventoryRecord(4)},
+                ),
+            },
+            [
+                set_of(
+                    scene["old"],
+                    amounts,
+                    1,
+                    project=scene["project"] if new_project else "project",
+                )
+            ],
+        )
+
+    return action
+
+
+last_unit = claim("one", {"host": {"VCPU": 1}}, None)
+both = claim("one", {"right": {"VGPU": 1}, "host": {"DISK_GB": 1}}, None)
