@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compute_agent.placement.connection import Connection
+from compute_agent import errors
+from compute_agent.placement import responses
+from compute_agent.placement.connection import NEWEST, Connection
 from compute_agent.placement.providers import Providers
 
 
@@ -49,8 +51,13 @@ class ProviderLines:
 def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
     """Return the providers of a tree, parents before children, siblings by name.
 
+    In one request, of one moment, where the connection knows that placement has whole trees.
+
     :raises PlacementError: placement cannot be asked.
     """
+    offered = connection.known_versions
+    if offered is not None and offered.extensions is not None and offered.extensions >= (1, 1):
+        return _read_at_once(connection, root)
     providers = Providers(connection)
     lines = []
     for provider in providers.in_tree(root):
@@ -74,6 +81,34 @@ def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
                 tuple(sorted(providers.traits(uuid, name).content)),
             )
         )
+    return tuple(sorted(lines, key=lambda line: (line.parent is not None, line.name)))
+
+
+def _read_at_once(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
+    path = f"/provider_trees/{root}?include=usages"
+    doing = f"Reading the tree of {root}"
+    response = connection.call("GET", path, doing, version=NEWEST, extensions="1.1")
+    if response.status != 200:
+        raise responses.failure(errors.ResourceProviderNotFound, doing, "GET", path, response)
+    lines = [
+        ProviderLines(
+            provider["uuid"],
+            provider["name"],
+            provider["parent_provider_uuid"],
+            {
+                name: InventoryLine(
+                    total=record["total"],
+                    reserved=record["reserved"],
+                    allocation_ratio=record["allocation_ratio"],
+                    used=provider["usages"].get(name, 0),
+                )
+                for name, record in provider["inventories"].items()
+            },
+            tuple(sorted(provider["traits"])),
+            tuple(provider["aggregates"]),
+        )
+        for provider in response.json["providers"]
+    ]
     return tuple(sorted(lines, key=lambda line: (line.parent is not None, line.name)))
 
 

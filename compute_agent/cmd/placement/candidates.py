@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import uuid
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -10,7 +11,7 @@ from urllib.parse import urlencode
 from compute_agent.cmd.placement.arguments import amounts, parameters
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands import Commands
-from compute_agent.cmd.placement.exit_status import Exit
+from compute_agent.cmd.placement.exit_status import Exit, Missing
 from compute_agent.cmd.placement.output import show_rows
 
 
@@ -19,6 +20,13 @@ def add_commands(commands: Commands) -> None:
     listing = commands.add("candidates", _candidates, "list ways to satisfy a request")
     add_query(listing)
     listing.add_argument("--limit", type=int, default=10, help="at most so many; default: 10")
+    claim = commands.add("claim", _claim, "give a new consumer the first candidate that fits")
+    add_query(claim)
+    claim.add_argument("--consumer", metavar="UUID", help="default: a new one")
+    claim.add_argument("--project", metavar="ID", required=True)
+    claim.add_argument("--user", metavar="ID", required=True)
+    claim.add_argument("--type", metavar="TYPE", default="INSTANCE", help="default: INSTANCE")
+    claim.add_argument("--limit", type=int, default=10, help="try so many; default: 10")
     explain = commands.add("explain", _explain, "show why a request has few candidates or none")
     add_query(explain)
 
@@ -81,6 +89,32 @@ def show_candidates(namespace: argparse.Namespace, document: Mapping[str, Any]) 
             }
             rows.append((number, provider, entry["resources"], free, groups))
     show_rows(namespace, ("#", "provider", "resources", "free", "groups"), rows, document)
+
+
+def _claim(namespace: argparse.Namespace) -> int:
+    client = connect(namespace)
+    client.require_extensions("placement claim")
+    consumer = namespace.consumer or str(uuid.uuid4())
+    path = f"/allocation_candidates?{query_of(namespace, client)}&limit={namespace.limit}"
+    requests = client.get(path, "Asking for candidates")["allocation_requests"]
+    if not requests:
+        raise Missing("There is no candidate; placement explain shows why.")
+    body = {
+        "consumer_uuid": consumer,
+        "consumer_generation": None,
+        "consumer_type": namespace.type,
+        "project_id": namespace.project,
+        "user_id": namespace.user,
+        "candidates": requests,
+    }
+    claimed = client.ask("POST", "/claims", f"Claiming for consumer {consumer}", body)
+    document = {"consumer": consumer, **claimed}
+    rows = [
+        (consumer, provider, entry["resources"])
+        for provider, entry in claimed["allocations"].items()
+    ]
+    show_rows(namespace, ("consumer", "provider", "resources"), rows, document)
+    return Exit.DONE
 
 
 def _explain(namespace: argparse.Namespace) -> int:

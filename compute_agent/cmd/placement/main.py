@@ -1,7 +1,7 @@
 """The command `placement`: all that the Placement API and its extensions can do, by hand.
 
     provider, tree, inventory, trait, class, aggregate, allocation, usage   what there is
-    candidates, explain                                                     where something fits
+    candidates, claim, explain                                              where something fits
     capacity, fragmentation, what-if, drain                                 how much more fits
     changes                                                                 what changed
     export, apply, reshape                                                  files

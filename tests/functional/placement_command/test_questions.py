@@ -16,6 +16,7 @@ from tests.functional.report.conftest import PipeTransport
 
 EXTENDED = [
     ["explain", "--resources", "VCPU=1"],
+    ["claim", "--resources", "VCPU=1", "--project", "p", "--user", "u"],
     ["capacity", "--resources", "VCPU=1"],
     ["fragmentation", "VCPU=1"],
     ["what-if", "--resources", "VCPU=1"],
@@ -68,6 +69,18 @@ def test_an_explanation_names_the_filter_that_left_nobody(zone: Zone) -> None:
     assert zone.run("explain", "--resources", "VCPU=8", *query).status == 0
     shown = zone.run("explain", "--resources", "VCPU=8", *query, "--json").json
     assert shown["trees_left"] == 1
+
+
+def test_a_claim_is_for_the_first_candidate_that_fits(zone: Zone) -> None:
+    host, consumer = zone.host(1, 4), str(uuid.uuid4())
+    owner = ("--project", "p", "--user", "u", "--member-of", zone.uuid)
+    claimed = zone.run("claim", "--resources", "VCPU=3", *owner, "--consumer", consumer, "--json")
+    assert done(claimed).json["consumer"] == consumer
+    assert done(zone.run("usage", host, "-f", "value")).lines == ["MEMORY_MB 0", "VCPU 3"]
+    assert zone.run("claim", "--resources", "VCPU=1", *owner, "--consumer", consumer).status == 4
+    none = zone.run("claim", "--resources", "VCPU=3", *owner)
+    assert none.status == 1
+    assert "placement explain" in none.err
 
 
 def test_capacity_is_counted_in_all_in_each_zone_and_in_each_tree(zone: Zone) -> None:
