@@ -325,5 +325,13 @@ class UsageRetrievalFailed(PlacementError):
     """The usage of a project could not be read."""
 
 
+class ChangesPruned(PlacementError):
+    """Placement has deleted changes that were asked for: what they changed must be read again."""
+
+
+class ChangesNotOffered(PlacementError):
+    """This placement has no feed of changes."""
+
+
 class PlacementTooOld(ResourceProviderUpdateFailed):
     """Placement does not offer a microversion that is needed."""

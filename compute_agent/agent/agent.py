@@ -110,6 +110,7 @@ class Agent:
             )
         parts.board.on_answer = self._manager.watchdog
         parts.board.hung_calls = parts.driver.hung_calls
+        self._follower = parts.follower(self.tracker, self._placement_changed)
         self._rpc: RpcServer | None = None
         self.commands = AgentCommands(
             conf,
@@ -205,6 +206,8 @@ class Agent:
         """Run the loop of passes until asked to stop. The bus follows once a node is reported."""
         self._loop.start()
         self._watch_hardware()
+        if self._follower is not None:
+            self._follower.start()
         self._stop.wait()
         self._stop_serving()
 
@@ -217,6 +220,11 @@ class Agent:
     def _hardware_changed(self, what: str) -> None:
         LOG.debug("The hardware changed: %s.", what)
         self._schedule.trigger(f"event: {what}")
+        self._loop.wake()
+
+    def _placement_changed(self, node: str) -> None:
+        self._parts.report.written_elsewhere(self.tracker.nodes().get(node, ""))
+        self._schedule.trigger("a change in placement", node)
         self._loop.wake()
 
     def _stop_serving(self) -> None:
@@ -236,6 +244,8 @@ class Agent:
     def _begin_stop(self) -> None:
         self._manager.stopping()
         self._stop.set()
+        if self._follower is not None:
+            self._follower.stop()
         self._loop.stop()
         self._parts.driver.stop_waiting()
         bound = threading.Timer(self._graceful, self._abandon)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compute_agent import errors
+from compute_agent.agent.change_follower import WAIT, ChangeFollower
 from compute_agent.claims.book import ClaimBook
 from compute_agent.claims.cell_choice import CellPolicy
 from compute_agent.claims.legacy_allocation import SelfClaim
@@ -18,6 +19,8 @@ from compute_agent.conf.networks import physnet_group
 from compute_agent.conf.places import naming_places
 from compute_agent.drift.audit import Auditor
 from compute_agent.drift.repair import Wanted
+from compute_agent.placement.changes import ChangeFeed
+from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import ReadOnlyTransport
 from compute_agent.provider_config.merger import ProviderConfigMerger
@@ -34,7 +37,7 @@ from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.removed_nodes import Departures
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.shared_disk import SharedDisk
-from compute_agent.tracker.status import StatusBoard
+from compute_agent.tracker.status import FeedState, StatusBoard
 from compute_agent.virt.loading import load_driver
 
 if TYPE_CHECKING:
@@ -111,6 +114,22 @@ class AgentParts:
             policy=cell_policy(self.conf),
         )
 
+    def follower(
+        self, tracker: ResourceTracker, on_change: Callable[[str], None]
+    ) -> ChangeFollower | None:
+        """Return what follows changes in placement; None where that is not wanted."""
+        if not self.conf.compute_agent.follow_changes:
+            return None
+        self.board.feed_is(FeedState.STARTING)
+        limit = self.conf.placement.timeout
+        return ChangeFollower(
+            ChangeFeed(Connection(self.report.placement.connection.transport)),
+            tracker.nodes,
+            on_change,
+            self.board,
+            wait=max(1, min(WAIT, int(limit / 2))) if limit else WAIT,
+        )
+
     def departures(self) -> Departures:
         """Return what looks after the providers of nodes that went away."""
         return Departures(
@@ -171,6 +190,7 @@ def build(
     :raises InvalidNodeConfiguration: the identity of this node is lost or contradictory.
     """
     check_healing(conf)
+    check_following(conf)
     state_path = Path(conf.state_path)
     lock = None
     if not read_only:
@@ -278,6 +298,20 @@ def check_healing(conf: cfg.ConfigOpts) -> None:
             f"{named} with instance_source = agents: without a message bus "
             "([DEFAULT]transport_url) the other agents cannot be asked what they run. Set it, or "
             "set instance_source to nova or to file, or leave healing off."
+        )
+
+
+def check_following(conf: cfg.ConfigOpts) -> None:
+    """Check that changes are followed only where extensions may be used.
+
+    :raises InvalidConfiguration: names what contradicts it.
+    """
+    ours = conf.compute_agent
+    if ours.follow_changes and ours.use_placement_extensions == "never":
+        raise errors.InvalidConfiguration(
+            "[compute_agent]follow_changes with use_placement_extensions = never: the feed of "
+            "changes is an extension. Set use_placement_extensions to auto, or leave "
+            "follow_changes off."
         )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from compute_agent.tracker.status import FeedState
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
@@ -55,6 +57,16 @@ class BoardCollector:
             "1 if placement answers, 0 if not.",
             value=int(self._board.placement().up is True),
         )
+        feed = self._board.feed()
+        if feed.state is not FeedState.OFF:
+            yield GaugeMetricFamily(
+                f"{PREFIX}_changes_followed",
+                "1 if changes in placement are followed, 0 if they are found by period only.",
+                value=int(feed.state is FeedState.FOLLOWING),
+            )
+            yield CounterMetricFamily(
+                f"{PREFIX}_changes", "Changes of this host in placement.", value=feed.changes
+            )
         yield from self._hung_calls(GaugeMetricFamily)
         yield from self._nodes(GaugeMetricFamily)
 

@@ -43,6 +43,17 @@ asks more precisely: for aggregates of the host itself, and for NUMA nodes of a 
 cells, so that its limit is not spent on candidates that it would drop.
 """,
     ),
+    cfg.BoolOpt(
+        "follow_changes",
+        default=False,
+        help="""
+Whether to follow placement's feed of changes, where it offers one (`placement-ext 1.1`). A pass
+then runs within a second after another writer changed providers, inventories, traits or aggregates
+of this host, and the period only checks, so that it may be longer. Each agent that follows keeps
+one request waiting at placement: `[placement_server]max_watchers` times its workers is the most
+that it lets wait.
+""",
+    ),
     cfg.StrOpt(
         "bulk_inventory",
         default="auto",

@@ -156,6 +156,10 @@ FRAGMENTATION: Final = Shape(
         }
     ),
 )
+CHANGES: Final = Shape(
+    "a list of changes",
+    object_of({"changes": list_of(object_of({"root_provider_uuid": text_or_null})), "last": WHOLE}),
+)
 USAGES: Final = Shape("amounts by resource class", object_of({"usages": AMOUNTS}))
 TYPED_USAGES: Final = Shape("amounts by type of consumer", object_of({"usages": map_of(AMOUNTS)}))
 

@@ -23,6 +23,7 @@ from compute_agent.state.shapes import Shape
 CONCURRENT_UPDATE: Final = "placement.concurrent_update"
 INVENTORY_IN_USE: Final = "placement.inventory.inuse"
 DUPLICATE_NAME: Final = "placement.duplicate_name"
+CHANGES_PRUNED: Final = "placement.changes_pruned"
 PROVIDER_IN_USE: Final = "placement.resource_provider.inuse"
 CANNOT_DELETE_PARENT: Final = "placement.resource_provider.cannot_delete_parent"
 

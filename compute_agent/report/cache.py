@@ -62,7 +62,8 @@ class TreeCache:
     """One root's tree as last read from placement or written to it.
 
     ``hint``: it comes from a file and no probe has confirmed it yet.  ``probed_by``: global request
-    id of the pass that read the tree last.
+    id of the pass that read the tree last.  ``written_elsewhere``: another writer is known to have
+    changed more than allocations.
     """
 
     root_uuid: str
@@ -74,6 +75,7 @@ class TreeCache:
     sharing_due: bool = False
     probed_by: str | None = None
     dirty: bool = False
+    written_elsewhere: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
 

@@ -141,6 +141,13 @@ class ReportClient:
             for root in [root_uuid] if root_uuid else list(self._caches):
                 self._caches.pop(root, None)
 
+    def written_elsewhere(self, root_uuid: str) -> None:
+        """Record that another writer changed the tree: the next read takes in what is new."""
+        with self._lock:
+            cache = self._caches.get(root_uuid)
+        if cache is not None:
+            cache.written_elsewhere = True
+
     # -- trees -------------------------------------------------------------------------------
 
     def known_tree(self, root_uuid: str) -> ProviderTree | None:

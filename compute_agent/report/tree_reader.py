@@ -3,7 +3,7 @@
 quiet pass       GET in_tree: names, parents and generations are the known ones; nothing else
 new provider     its inventories, traits and aggregates, at once
 moved provider   marked stale; read at the next association refresh or before a write to it, since
-                 nearly always it only got allocations
+                 nearly always it only got allocations; at once where it is known that it got more
 refresh          stale aspects, the sharing providers of all aggregates, and now and then the
                  aggregates of all (writers with an old microversion leave no trace)
 """
@@ -50,7 +50,12 @@ class TreeReader:
         :raises errors.PlacementError: something could not be read.
         """
         with cache.lock:
-            self._retries.while_conflicting(lambda: self._read_once(cache, fresh))
+            due, cache.written_elsewhere = cache.written_elsewhere, False
+            try:
+                self._retries.while_conflicting(lambda: self._read_once(cache, fresh or due))
+            except errors.PlacementError:
+                cache.written_elsewhere |= due
+                raise
 
     def reread(self, tree: ProviderTree, uuid: str, aspects: Iterable[str]) -> None:
         """Read some aspects of one provider into ``tree``."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__
@@ -74,6 +75,30 @@ class PlacementStatus:
     max_version: str = ""
 
 
+class FeedState(StrEnum):
+    """What the agent learns from placement's feed of changes."""
+
+    OFF = "off"
+    STARTING = "starting"
+    FOLLOWING = "following"
+    FAILING = "failing"
+    NOT_OFFERED = "not offered"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStatus:
+    """How following changes goes, and since when it does.
+
+    :ivar last: the id up to which changes are known.
+    :ivar changes: changes of this host's trees, since the start of the process.
+    """
+
+    state: FeedState = FeedState.OFF
+    since: float | None = None
+    last: int | None = None
+    changes: int = 0
+
+
 @dataclass(slots=True)
 class Counters:
     """Totals since the start of the process."""
@@ -97,6 +122,7 @@ class StatusBoard:
         self._nodes: dict[str, NodeStatus] = {}
         self._placement = PlacementStatus()
         self._counters = Counters()
+        self._feed = FeedStatus()
         self._availability: dict[str, Any] = {}
         self.on_answer: Callable[[], None] = _nothing
         """Called after every request to placement: a sign of progress."""
@@ -136,6 +162,25 @@ class StatusBoard:
                 self._placement = replace(self._placement, up=up, since=time.time())
             if max_version:
                 self._placement = replace(self._placement, max_version=max_version)
+
+    def feed_is(self, state: FeedState, *, last: int | None = None, changes: int = 0) -> None:
+        """Note how following changes goes.
+
+        :param changes: so many more.
+        """
+        with self._mutex:
+            if self._feed.state is not state:
+                self._feed = replace(self._feed, state=state, since=time.time())
+            self._feed = replace(
+                self._feed,
+                last=self._feed.last if last is None else last,
+                changes=self._feed.changes + changes,
+            )
+
+    def feed(self) -> FeedStatus:
+        """Return how following changes goes."""
+        with self._mutex:
+            return self._feed
 
     def count_pass(self, outcome: str, seconds: float) -> None:
         """Count a pass that ended, however."""
@@ -184,6 +229,7 @@ class StatusBoard:
             "pid": os.getpid(),
             "started": _text(self.started),
             "placement": {**asdict(placement), "since": _text(placement.since)},
+            "changes": {**asdict(self.feed()), "since": _text(self.feed().since)},
             "hung_calls": [
                 {**asdict(call), "since": _text(call.since)} for call in self.hung_calls()
             ],

@@ -128,7 +128,12 @@ def print_status(document: Mapping[str, Any], *, as_json: bool) -> int:
     reachable = {True: "answers", False: "cannot be reached", None: "was not asked yet"}
     print(f"agent      {document['host']}, pid {document['pid']}, since {document['started']}")
     print(f"placement  {reachable[placement['up']]} since {placement['since'] or '-'}")
-    # an older agent has none
+    # an older agent has neither of these
+    changes = document.get("changes", {"state": "off"})
+    if changes["state"] != "off":
+        print(
+            f"changes    {changes['state']} since {changes['since']}, {changes['changes']} so far"
+        )
     for call in document.get("hung_calls", ()):
         print(f"hangs      {call['source']}: {call['call']}, since {call['since']}")
     for node in document["nodes"]:

@@ -1,0 +1,136 @@
+"""The thread that follows what others change of this host in placement.
+
+It asks placement's feed of changes for the trees of this host, waits there, and asks for a pass of
+the node whose tree changed. The period goes on beside it and checks. While placement cannot be
+asked nothing is lost: the next question begins where the last answer ended. Where that is not known
+(at the start, or when placement has deleted changes since) every node gets a pass.
+
+Claims are left out: they change nothing that a pass writes.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from compute_agent import errors
+from compute_agent.placement.changes import ChangeFeed
+from compute_agent.tracker.status import FeedState, StatusBoard
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds that one question waits; proxies commonly give up after 60.
+WAIT: Final = 50
+
+#: Seconds until placement is asked again whether it has a feed now.
+NOT_OFFERED_PAUSE: Final = 300.0
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+
+_JITTER: Final = 0.5
+
+
+class ChangeFollower:
+    """Follows the trees of the nodes until it is stopped.
+
+    :param nodes: returns the uuids of the roots, by node.
+    :param on_change: called with a node whose tree changed, or may have.
+    :param wait: seconds that one question waits.
+    """
+
+    def __init__(
+        self,
+        feed: ChangeFeed,
+        nodes: Callable[[], Mapping[str, str]],
+        on_change: Callable[[str], None],
+        board: StatusBoard,
+        *,
+        wait: int = WAIT,
+        rng: random.Random | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._feed = feed
+        self._nodes = nodes
+        self._on_change = on_change
+        self._board = board
+        self._wait = wait
+        self._rng = rng or random.Random()
+        self._clock = clock
+        self._after: int | None = None
+        self._failures = 0
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        """Begin. The thread ends with the process: it may be in the middle of a question."""
+        threading.Thread(target=self._run, name="changes", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ask for no pass any more."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                pause = self.ask_once()
+            except Exception:
+                LOG.exception("Following changes in placement failed; again in %.0f s.", WAIT)
+                pause = float(WAIT)
+            self._stopping.wait(pause)
+
+    def ask_once(self) -> float:
+        """Ask once, act on the answer, and return the seconds until the next question."""
+        nodes = dict(self._nodes())
+        if not nodes:
+            return FIRST_PAUSE
+        begun = self._clock()
+        try:
+            changes = self._feed.structure(self._after, set(nodes.values()), self._wait)
+        except errors.ChangesPruned as error:
+            LOG.info("Every node gets a pass: %s", error)
+            self._after = None
+            return 0.0
+        except errors.ChangesNotOffered as error:
+            return self._not_offered(error)
+        except errors.PlacementError as error:
+            return self._failed(error)
+        self._recovered()
+        is_first, self._after = self._after is None, changes.last
+        changed = [node for node, root in nodes.items() if is_first or root in changes.roots]
+        self._board.feed_is(FeedState.FOLLOWING, last=changes.last, changes=len(changes.roots))
+        if not self._stopping.is_set():
+            for node in changed:
+                self._on_change(node)
+        answered_early = not changed and self._clock() - begun < FIRST_PAUSE
+        return FIRST_PAUSE if answered_early else 0.0
+
+    def _not_offered(self, error: errors.PlacementError) -> float:
+        if self._board.feed().state is not FeedState.NOT_OFFERED:
+            LOG.warning(
+                "Changes in placement are found by period only, [compute_agent]follow_changes has "
+                "no effect: placement does not offer placement-ext 1.1, and is asked again every "
+                "%.0f s. %s",
+                NOT_OFFERED_PAUSE,
+                error,
+            )
+        self._after = None
+        self._board.feed_is(FeedState.NOT_OFFERED)
+        return NOT_OFFERED_PAUSE
+
+    def _failed(self, error: errors.PlacementError) -> float:
+        if not self._failures:
+            LOG.warning("Changes in placement are found by period only for now: %s", error)
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self._failures, 10))
+        pause *= self._rng.uniform(1 - _JITTER, 1 + _JITTER)
+        self._failures += 1
+        self._board.feed_is(FeedState.FAILING)
+        return max(pause, min(error.retry_after or 0.0, LONGEST_PAUSE))
+
+    def _recovered(self) -> None:
+        if self._failures or self._board.feed().state is FeedState.NOT_OFFERED:
+            LOG.info("Changes in placement are followed again.")
+        self._failures = 0

@@ -1,0 +1,72 @@
+"""The feed of changes that this project's placement offers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from compute_agent import errors
+from compute_agent.placement import responses
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.response_schemas import CHANGES
+from compute_agent.placement.transports.transport import Timeout
+
+EXTENSION: Final = "1.1"
+
+_CONNECT_SECONDS: Final = 10.0
+# The answer takes this much longer than the wait at most.
+_MARGIN_SECONDS: Final = 30.0
+
+# A placement without extensions does not know the path, one with older ones not the version.
+_NOT_OFFERED: Final = (404, 406)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes that were made.
+
+    :ivar roots: the roots of the trees that changed.
+    :ivar last: the id to ask on from.
+    """
+
+    roots: frozenset[str]
+    last: int
+
+
+class ChangeFeed:
+    """Questions about changes over one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def structure(self, after: int | None, roots: Collection[str], wait: int) -> Changes:
+        """Return which trees changed otherwise than by claims, once there are some.
+
+        :param after: the id behind which changes are asked for; None for none, but the present end.
+        :param roots: the roots of the trees asked for.
+        :param wait: seconds to wait for the first change.
+        :raises errors.ChangesPruned: changes have been deleted since.
+        :raises errors.ChangesNotOffered: this placement has no feed.
+        :raises errors.PlacementError: it cannot be read.
+        """
+        parameters = [("root", root) for root in sorted(roots)] + [("kind", "structure")]
+        if after is not None:
+            parameters += [("after", str(after)), ("wait", str(wait))]
+        path = f"/changes?{urlencode(parameters)}"
+        doing = "Asking for changes"
+        timeout: Timeout = (_CONNECT_SECONDS, wait + _MARGIN_SECONDS)
+        response = self._connection.call(
+            "GET", path, doing, timeout=timeout, repeat=False, extensions=EXTENSION
+        )
+        if response.status == 200:
+            body = responses.body_of(response, errors.PlacementError, doing, "GET", path, CHANGES)
+            changed = (change["root_provider_uuid"] for change in body["changes"])
+            return Changes(frozenset(root for root in changed if root is not None), body["last"])
+        error: type[errors.PlacementError] = errors.PlacementError
+        if responses.code_of(response) == responses.CHANGES_PRUNED:
+            error = errors.ChangesPruned
+        elif response.status in _NOT_OFFERED:
+            error = errors.ChangesNotOffered
+        raise responses.failure(error, doing, "GET", path, response)
