@@ -4,8 +4,8 @@ search: candidate searches; reads: requests by id; startup: import and idle work
 100,000 hosts; claims: claims at once; bank: is every claim exact, also when workers, servers and
 databases are killed; agent: what one agent costs; discovery: one look at a large host through
 libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_if: questions about
-supposed changes; capacity: counts of further claims; trees: whole trees beside the plain way. All but
-bank, agent, discovery, fleet, soak, what_if, capacity and trees when none is named.
+supposed changes; capacity: counts of further claims; trees: whole trees beside the plain way. All
+but bank, agent, discovery, fleet, soak, what_if, capacity and trees when none is named.
 """
 
 import argparse

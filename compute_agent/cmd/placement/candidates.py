@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.placement.arguments import amounts, parameters
@@ -13,6 +13,8 @@ from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import Exit, Missing
 from compute_agent.cmd.placement.output import show_rows
+
+_SHORT: Final = ("name", "group", "resource_class", "asked", "free", "capacity", "held_by")
 
 
 def add_commands(commands: Commands) -> None:
@@ -128,6 +130,10 @@ def _explain(namespace: argparse.Namespace) -> int:
 
 
 def show_explanation(namespace: argparse.Namespace, explanation: Mapping[str, Any]) -> None:
-    """Print an explanation: its sentences, or all of it as JSON."""
+    """Print an explanation: its sentences and the closest providers, or all of it as JSON."""
     rows = [(sentence,) for sentence in explanation["sentences"]]
     show_rows(namespace, ("explanation",), rows, explanation)
+    if namespace.format == "table" and not namespace.column and explanation["short"]:
+        print()
+        short = [[entry[column] for column in _SHORT] for entry in explanation["short"]]
+        show_rows(namespace, _SHORT, short, explanation)

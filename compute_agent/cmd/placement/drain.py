@@ -29,7 +29,7 @@ class Move:
     """A consumer of a host to be drained.
 
     :ivar to: the name of the host that would take it; None where none would.
-    :ivar reason: the last thing that stood in the way, where none would.
+    :ivar reason: what stood in the way, where none would.
     """
 
     consumer: str
@@ -90,7 +90,7 @@ def _moves(
             resources = _sums(held[consumer])
             if not answer["allocation_requests"]:
                 [explained] = ask_what_if(client, changes, {"explanation": query})
-                moves.append(Move(consumer, resources, None, explained["sentences"][-1]))
+                moves.append(Move(consumer, resources, None, explained["sentences"][0]))
                 continue
             [request] = answer["allocation_requests"]
             changes.append({"claim": request})

@@ -66,6 +66,8 @@ def test_an_explanation_names_the_filter_that_left_nobody(zone: Zone) -> None:
     ended = zone.run("explain", "--resources", "VCPU=9", *query)
     assert ended.status == 1
     assert "resources VCPU:9" in ended.out
+    short = ended.lines[-1].split()
+    assert short == [f"{zone.name}-1", "VCPU", "9", "8", "8", "0"]
     assert zone.run("explain", "--resources", "VCPU=8", *query).status == 0
     shown = zone.run("explain", "--resources", "VCPU=8", *query, "--json").json
     assert shown["trees_left"] == 1
