@@ -4,8 +4,9 @@ search: candidate searches; reads: requests by id; startup: import and idle work
 100,000 hosts; claims: claims at once; bank: is every claim exact, also when workers, servers and
 databases are killed; agent: what one agent costs; discovery: one look at a large host through
 libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_if: questions about
-supposed changes; capacity: counts of further claims; trees: whole trees beside the plain way. All
-but bank, agent, discovery, fleet, soak, what_if, capacity and trees when none is named.
+supposed changes; capacity: counts of further claims; explanation: why nothing was found, with the
+closest changes; trees: whole trees beside the plain way. When none is named: search, reads,
+startup, growth and claims.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from benchmarks import (
     capacity,
     claims,
     discovery,
+    explanation,
     fleet,
     growth,
     search,
@@ -116,6 +118,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "agent": lambda console, arguments: agent.show(console, arguments.quick),
     "discovery": lambda console, arguments: discovery.show(console, arguments.quick),
     "capacity": lambda console, arguments: capacity.run(console, arguments.quick),
+    "explanation": lambda console, arguments: explanation.run(console, arguments.quick),
     "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
     "trees": lambda console, arguments: trees.show(console, arguments.quick),
     "soak": lambda console, arguments: soak.show(console, arguments.quick),

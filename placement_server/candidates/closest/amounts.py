@@ -103,7 +103,8 @@ class Amounts:
                 amounts[change] = self._largest(
                     with_changes(changed, others, amounts), change, amounts[change]
                 )
-            if len(lowered) < 2:
+            # A larger second amount leaves no more to the first, unless it is of other units.
+            if len(lowered) < 2 or all(len(self.units(change)) == 1 for change in lowered):
                 break
         return amounts
 
