@@ -100,13 +100,17 @@ class _Shortages:
         for lack in lacks:
             tree = self._by_slot(of_tree, lack)
             score = np.maximum(score, np.where(lack.slots, tree * _TREE_WEIGHT + lack.share, -1.0))
-        return [
-            Shortage(self._query.groups[lack.item.group].suffix, slot, name, asked)
-            for slot in _largest(score, most)
-            for lack in lacks
-            if lack.slots[slot]
-            for name, asked in self._short_of(lack.item, slot)
-        ]
+        # Of the groups that ask a provider for one class, that which asks for most tells enough.
+        largest: dict[tuple[int, str], Shortage] = {}
+        for slot in _largest(score, most):
+            for lack in lacks:
+                if lack.slots[slot]:
+                    for name, asked in self._short_of(lack.item, slot):
+                        known = largest.get((slot, name))
+                        if known is None or known.asked < asked:
+                            suffix = self._query.groups[lack.item.group].suffix
+                            largest[slot, name] = Shortage(suffix, slot, name, asked)
+        return list(largest.values())
 
     def _lacks(self) -> Iterator[_Lack]:
         """Yield what is lacked of each item; of equal items once."""

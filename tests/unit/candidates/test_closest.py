@@ -206,6 +206,13 @@ def test_where_one_provider_of_a_tree_has_enough_the_others_are_not_short() -> N
     ]
 
 
+def test_of_several_groups_that_lack_one_class_the_one_that_asks_for_most_is_named() -> None:
+    index = writer_of([Provider("host", None, {"VCPU": 4})]).index
+    query = asked("resources1=VCPU:3&resources2=VCPU:9&resources3=VCPU:6&group_policy=none")
+    (short,) = find_closest(query, Trials(index, 60.0), MANY).shortages
+    assert (short.group, short.asked) == ("2", 9)
+
+
 def test_a_pool_that_is_short_is_named_with_the_trees_that_it_serves() -> None:
     sharing = ("MISC_SHARES_VIA_AGGREGATE",)
     world = [
