@@ -71,6 +71,7 @@ class ChangedTrees:
         self._stored_ratio = stored_ratio
         self._reserved_may_equal_total = reserved_may_equal_total
         self._trees: dict[int, _Rows | None] = {}
+        self._counted: dict[int, int] = {}
         self._places = self._places_held()
         self._added: dict[str, tuple[int, int]] = {}
         self._next_id = int(self._ids.max(initial=0)) + 1
@@ -95,8 +96,10 @@ class ChangedTrees:
         """Return a copy of the index with the trees as they are now."""
         if not self._trees:
             return self._index
-        inventories = sum(len(view.slot) for view in self._index.classes.values())
-        self._account.take(sizes.index_copy(self._index.size, inventories))
+        if any(rows is not None for rows in self._trees.values()):
+            # Only what something is appended to is copied.
+            inventories = sum(len(view.slot) for view in self._index.classes.values())
+            self._account.take(sizes.index_copy(self._index.size, inventories))
         changed = {
             root_id: TreeRows(root_id, tuple(rows[number] for number in sorted(rows)))
             if rows is not None
@@ -155,7 +158,9 @@ class ChangedTrees:
 
     @_make.register
     def _remove_tree(self, change: RemoveTree) -> None:
-        self._trees[self._root(change.root)] = None
+        root_id = self._root(change.root)
+        self._trees[root_id] = None
+        self._account.give(self._counted.pop(root_id, 0))
 
     @_make.register
     def _add_tree(self, change: AddTree) -> None:
@@ -300,7 +305,9 @@ class ChangedTrees:
             assert slot is not None
             tree = self._index.tree(slot)
             inventories = sum(len(row.inventories) for row in tree.providers)
-            self._account.take(sizes.provider_rows(len(tree.providers), inventories))
+            size = sizes.provider_rows(len(tree.providers), inventories)
+            self._account.take(size)
+            self._counted[root_id] = size
             rows = self._trees[root_id] = {row.id: row for row in tree.providers}
         return rows
 
