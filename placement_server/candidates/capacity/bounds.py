@@ -140,34 +140,7 @@ class _Component:
             units = np.minimum(units, free // max(amounts))
             if len(amounts) > 1:
                 per_claim = np.minimum(per_claim, np.maximum(most // max(amounts), 1))
-        used_up = self.groups.total(units) - self._left(units, np.minimum(units, per_claim))
-        by_sum = -(-used_up // needed)
-        # Fewer rows than there are items can have something left.
-        times = -(-units // self._most_of_a_claim())
-        low: IntArray = np.maximum(by_sum, self._largest(times, needed))
-        return np.minimum(low, MOST)
-
-    def _left(self, units: IntArray, costs: IntArray) -> IntArray:
-        """Return the most units that rows can have left, within costs of less than a claim."""
-        worth = (units << _PRECISION) // np.maximum(costs, 1)
-        order = self.groups.descending(worth)
-        cost = costs[order]
-        before = np.cumsum(cost) - cost
-        starts = self.groups.edges[:-1][self.groups.key[order]]
-        spent = before - before[starts]
-        taken = np.clip(len(self.items) - 1 - spent, 0, cost)
-        # A part of a row is worth its share; rounded up: too much may be left, and not too little.
-        left = -(-(units[order] * taken) // np.maximum(cost, 1))
-        sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(left)))
-        return np.minimum(self.groups.between_edges(sums), self.groups.total(units))
-
-    def _largest(self, values: IntArray, place: int) -> IntArray:
-        """Return the value at a place of each group, counted from the largest; 0 if it is short."""
-        order = self.groups.descending(values)
-        at = self.groups.edges[:-1] + place - 1
-        has = at < self.groups.edges[1:]
-        ordered = np.concatenate((values[order], np.zeros(1, np.int64)))
-        return np.where(has, ordered[np.where(has, at, -1)], 0)
+        return fewest_claims(self.groups, units, needed, per_claim, self._most_of_a_claim())
 
     def _high(self, serving: Sequence[BoolArray]) -> IntArray:
         high = np.full(self.groups.count, MOST, np.int64)
@@ -196,14 +169,7 @@ class _Component:
         for class_id, amounts in self.amounts.items():
             if len(amounts) == len(self.items):
                 units = np.minimum(units, self.rows.amounts(class_id)[0] // min(amounts))
-        needed = len(items)
-        high = np.minimum(high, self.groups.total(units) // needed)
-
-        def fits(claims: IntArray) -> BoolArray:
-            placed = np.minimum(units, most * claims[self.groups.key])
-            return self.groups.total(placed) >= needed * claims
-
-        return _largest_that(fits, high)
+        return np.minimum(high, most_claims(self.groups, units, len(items), most))
 
 
 def _largest_that(fits: Callable[[IntArray], BoolArray], high: IntArray) -> IntArray:
@@ -217,3 +183,53 @@ def _largest_that(fits: Callable[[IntArray], BoolArray], high: IntArray) -> IntA
         low = np.where(good, middle, low)
         high = np.where(good, high, middle - 1)
     return low
+
+
+def fewest_claims(
+    groups: Groups, units: IntArray, needed: int, per_claim: IntArray, most: IntArray
+) -> IntArray:
+    """Return after how many claims at the least no other fits, by group.
+
+    :param units: what each row has.
+    :param needed: units of a claim, wherever they are.
+    :param per_claim: so many units of a row are certain to serve one claim, if it has them.
+    :param most: the most units of a row that one claim uses up.
+    """
+    used_up = groups.total(units) - _left(groups, units, np.minimum(units, per_claim), needed)
+    by_sum = -(-used_up // needed)
+    # Fewer rows than a claim has units can have something left.
+    low: IntArray = np.maximum(by_sum, _largest(groups, -(-units // most), needed))
+    return np.minimum(low, MOST)
+
+
+def most_claims(groups: Groups, units: IntArray, needed: int, most: IntArray) -> IntArray:
+    """Return the most claims that fit, by group; the parameters as for :func:`fewest_claims`."""
+
+    def fits(claims: IntArray) -> BoolArray:
+        placed = np.minimum(units, most * claims[groups.key])
+        return groups.total(placed) >= needed * claims
+
+    return _largest_that(fits, np.minimum(groups.total(units) // needed, MOST))
+
+
+def _left(groups: Groups, units: IntArray, costs: IntArray, needed: int) -> IntArray:
+    """Return the most units that rows can have left, within costs of less than a claim."""
+    worth = (units << _PRECISION) // np.maximum(costs, 1)
+    order = groups.descending(worth)
+    cost = costs[order]
+    before = np.cumsum(cost) - cost
+    spent = before - before[groups.edges[:-1][groups.key[order]]]
+    taken = np.clip(needed - 1 - spent, 0, cost)
+    # A part of a row is worth its share; rounded up: too much may be left, and not too little.
+    left = -(-(units[order] * taken) // np.maximum(cost, 1))
+    sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(left)))
+    return np.minimum(groups.between_edges(sums), groups.total(units))
+
+
+def _largest(groups: Groups, values: IntArray, place: int) -> IntArray:
+    """Return the value at a place of each group, counted from the largest; 0 if it is short."""
+    order = groups.descending(values)
+    at = groups.edges[:-1] + place - 1
+    has = at < groups.edges[1:]
+    ordered = np.concatenate((values[order], np.zeros(1, np.int64)))
+    return np.where(has, ordered[np.where(has, at, -1)], 0)

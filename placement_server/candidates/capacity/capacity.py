@@ -123,11 +123,11 @@ class _Count:
         pairs = competitors(self.plan, self.counts, self.groups, self.search.tick)
         for trees, competing in by_pattern(pairs, np.flatnonzero(~self.pooled)):
             self.search.tick()
-            self._count_trees(trees, parts(self.plan, competing))
+            self._count_trees(trees, parts(self.plan, self.counts, competing))
         clusters: Clusters | None = None
         if self.pooled.any():
             competing = [pair for pair, having in pairs.items() if having[self.pooled].any()]
-            clusters = self._count_clusters(parts(self.plan, competing))
+            clusters = self._count_clusters(parts(self.plan, self.counts, competing))
         self._search_unsure()
         low, high = self.bounds.low, self.bounds.high
         at_least, at_most = int(low[~self.pooled].sum()), int(high[~self.pooled].sum())

@@ -27,17 +27,20 @@ class Part:
 
     :ivar components: the items that compete with each other.
     :ivar subtree: the rule that binds all the items, if it is the only one and says nothing else.
+    :ivar copies: the same rule for so many sets of items that ask for the same, of which these
+        are the first; the sets compete with each other.
     :ivar is_loose: whether there are other rules, which are not followed in counting: then only
         the most that is counted holds.
     """
 
     components: Components
     subtree: Subtree | None = None
+    copies: tuple[tuple[int, ...], ...] = ()
     is_loose: bool = False
 
     @property
     def items(self) -> tuple[int, ...]:
-        """All items."""
+        """All items; of copies the first."""
         return tuple(item for component in self.components for item in component)
 
 
@@ -78,8 +81,11 @@ def by_pattern(
         yield alike, [pair for pair, column in pairs.items() if column[alike[0]]]
 
 
-def parts(plan: Plan, pairs: Iterable[Pair]) -> list[Part]:
-    """Split the items of a plan by what competes, and by the same_subtree rules."""
+def parts(plan: Plan, counts: Counts, pairs: Sequence[Pair]) -> list[Part]:
+    """Split the items of a plan by what competes, and by the same_subtree rules.
+
+    :param counts: by item; items that may ask for the same have one and the same array.
+    """
     every = range(len(plan.items))
     components = _joined(every, pairs)
     rules = [rule for rule in dict.fromkeys(plan.subtrees) if len(rule.together | rule.apart) > 1]
@@ -89,15 +95,38 @@ def parts(plan: Plan, pairs: Iterable[Pair]) -> list[Part]:
     for items in _joined(every, [*chains, *bound]):
         members = frozenset(items)
         binding = [rule for rule in rules if rule.together <= members]
-        exactly = len(binding) == 1 and binding[0].together == members
-        found.append(
-            Part(
-                components=tuple(each for each in components if each[0] in members),
-                subtree=binding[0] if exactly else None,
-                is_loose=bool(binding) and not exactly,
-            )
-        )
+        own = tuple(each for each in components if each[0] in members)
+        if not binding:
+            found.append(Part(own))
+        elif len(binding) == 1 and binding[0].together == members:
+            found.append(Part(own, binding[0]))
+        elif copies := _copies(plan, counts, binding, members):
+            first = copies[0]
+            within = [pair for pair in pairs if set(pair) <= set(first)]
+            found.append(Part(_joined(first, within), binding[0], copies))
+        else:
+            found.append(Part(own, is_loose=True))
     return found
+
+
+def _copies(
+    plan: Plan, counts: Counts, rules: Sequence[Subtree], members: frozenset[int]
+) -> tuple[tuple[int, ...], ...]:
+    """Return the items of each rule, those that ask for the same in the same place.
+
+    Nothing where the rules are not copies of one, or not all the items are bound by just one.
+    """
+
+    def kind(item: int) -> tuple[object, ...]:
+        each = plan.items[item]
+        return sorted(each.amounts), each.suffixed, each.named, id(counts[item])
+
+    copies = [tuple(sorted(rule.together, key=kind)) for rule in rules]
+    is_disjoint = sum(map(len, copies)) == len(members)
+    covers = frozenset().union(*copies) == members
+    alike = all(list(map(kind, copy)) == list(map(kind, copies[0])) for copy in copies)
+    is_plain = not any(rule.apart for rule in rules)
+    return tuple(copies) if is_disjoint and covers and alike and is_plain else ()
 
 
 def _chain(rule: Subtree) -> Iterator[Pair]:

@@ -13,7 +13,14 @@ from __future__ import annotations
 import numpy as np
 
 from placement_server.candidates.bounds.memory import Account
-from placement_server.candidates.capacity.bounds import Bounds, Counts, least
+from placement_server.candidates.capacity.bounds import (
+    Bounds,
+    Counts,
+    are_isolated,
+    fewest_claims,
+    least,
+    most_claims,
+)
 from placement_server.candidates.capacity.parts import Part
 from placement_server.candidates.capacity.rows import Groups, Rows
 from placement_server.candidates.index.columns import BoolArray, IntArray
@@ -105,7 +112,32 @@ class _Zones:
         if unsure.any():
             bounds.low = np.where(unsure, self._lowest(top_items, unsure), bounds.low)
         tree = Groups(self._trees_of_zones(), self.trees)
+        if self.part.copies:
+            return self._copied(bounds, tree)
         return Bounds(tree.total(bounds.low), tree.total(bounds.high))
+
+    def _copied(self, bounds: Bounds, tree: Groups) -> Bounds:
+        """Return how many claims fit that need a place for each copy.
+
+        A zone that can hold a copy, and is not full after as many as ``low``, is a place for one
+        more; several in one zone may be in each other's way, so only one is counted on.
+        """
+        needed = len(self.part.copies)
+        one = np.ones(len(self.zones), np.int64)
+        most = np.where(self._holds_one_copy(), 1, needed)
+        return Bounds(
+            fewest_claims(tree, bounds.low, needed, one, most),
+            most_claims(tree, bounds.high, needed, most),
+        )
+
+    def _holds_one_copy(self) -> BoolArray:
+        """Return in which zones two copies would need the same provider, and may not share it."""
+        first, second = self.part.copies[:2]
+        holds_one = np.zeros(len(self.zones), dtype=bool)
+        for item, other in zip(first, second, strict=True):
+            if are_isolated(self.plan, item, other):
+                holds_one |= self.groups.total(self.counts[item] > 0) == 1
+        return holds_one
 
     def _lowest(self, top_items: dict[int, BoolArray], unsure: BoolArray) -> IntArray:
         """Return how many claims fit that have one and the same item at the top: some of them."""

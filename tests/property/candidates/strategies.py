@@ -255,6 +255,19 @@ def _fleet_host(choices: Choices, world: list[Provider], nested: bool) -> None:
             world.append(Provider(f"{top}gpu{gpu}", top, {"VGPU": Inventory(2)}, traits))
 
 
+def _guest_of_two_cells(choices: Choices, groups: list[RequestGroup]) -> CandidateQuery:
+    amounts = [one(choices, (1, 1, 2))] * 2 if choices.integer(0, 2) else [1, 2]
+    pairs = (("_c", "_g"), ("_d", "_h"))
+    for (cell, gpu), amount in zip(pairs, amounts, strict=True):
+        groups.append(RequestGroup(cell, (("VCPU", amount),)))
+        groups.append(RequestGroup(gpu, (("VGPU", 1),)))
+    rules: dict[str, Any] = {"group_policy": one(choices, ("none", "isolate"))}
+    if rarely(choices):
+        rules = {"isolate": frozenset(("_c", "_d"))}
+    subtrees = tuple(SameSubtree(frozenset(pair)) for pair in pairs)
+    return CandidateQuery(tuple(groups), same_subtree=subtrees, **rules)
+
+
 def fleet_problem_of(choices: Choices) -> Problem:
     """Hosts as fleets have them, flat ones or with cells and GPUs, and what is asked of such."""
     world: list[Provider] = []
@@ -270,6 +283,8 @@ def fleet_problem_of(choices: Choices) -> Problem:
         required = (frozenset(TRAITS[:1]),) if rarely(choices) else ()
         return world, CandidateQuery((RequestGroup("", wanted, required),))
     groups = [RequestGroup("", (("DISK_GB", 1),))] if rarely(choices) else []
+    if rarely(choices):
+        return world, _guest_of_two_cells(choices, groups)
     groups += [
         RequestGroup(suffix, (("VCPU", one(choices, (1, 1, 2))),))
         for suffix in some(choices, ("_c", "_d"), 2, least=1)

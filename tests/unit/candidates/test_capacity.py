@@ -84,6 +84,20 @@ def test_a_cell_takes_what_its_own_gpus_allow() -> None:
     assert bounds(world, affine.partition("&same")[0]) == (4, 4)
 
 
+def test_a_guest_of_two_cells_takes_a_gpu_beside_each() -> None:
+    world = [host()]
+    for cell, count in enumerate((5, 3)):
+        world.append(Provider(f"cell{cell}", "host", {"VCPU": 8}))
+        world.append(Provider(f"gpu{cell}", f"cell{cell}", {"VGPU": count}))
+    two = (
+        "resources_C=VCPU:2&resources_G=VGPU:1&same_subtree=_C,_G"
+        "&resources_D=VCPU:2&resources_H=VGPU:1&same_subtree=_D,_H"
+    )
+    assert bounds(world, f"{two}&group_policy=isolate") == (3, 3)
+    # Both may be on one cell, but there are eight GPUs and eight places for VCPU, no more.
+    assert bounds(world, f"{two}&group_policy=none")[1] == 3
+
+
 def test_trees_that_share_a_pool_take_no_more_than_it_has() -> None:
     hosts = [Provider(f"host{at}", None, {"VCPU": 10}, aggregates=("rack",)) for at in range(3)]
     pool = Provider("pool", None, {"DISK_GB": 7}, (SHARING,), ("rack",))
