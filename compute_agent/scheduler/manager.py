@@ -16,6 +16,7 @@ from compute_agent.scheduler.causes import LostClaim
 from compute_agent.scheduler.claiming.claim_order import ClaimOrder, Offer, lost_claim
 from compute_agent.scheduler.claiming.claims import Claims, NewClaims
 from compute_agent.scheduler.claiming.release import GiveBack, HeldClaims
+from compute_agent.scheduler.claiming.together import ClaimsTogether, Placed, with_group_host
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.explanation.explainer import Explainer
 from compute_agent.scheduler.host_state import HostState
@@ -43,12 +44,6 @@ class ClaimOptions:
     weighing: order.WeighingOptions = field(default_factory=order.WeighingOptions)
     candidates_per_host: int = 8
     max_attempts: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class _Claimed:
-    host: HostState
-    candidate: Candidate
 
 
 class Scheduler:
@@ -132,21 +127,12 @@ class Scheduler:
         if is_rebuild(spec):
             return [[self._rebuilt(spec, instance)] for instance in instance_uuids]
         found_hosts = self._search.find(spec, claims.carried)
-        chosen: list[_Claimed] = []
-        remaining_hosts = list(found_hosts.hosts)
-        with self._give_back.remembered(instance_uuids) as held:
-            try:
-                for instance in instance_uuids:
-                    claimed_host, remaining_hosts = self._place(
-                        spec, instance, remaining_hosts, found_hosts, held, claims
-                    )
-                    chosen.append(claimed_host)
-                    spec = _with_group_host(spec, claimed_host.host.name)
-            except BaseException:
-                claims.give_back(held.candidates)
-                held.close()
-                raise
-            held.close()
+        if len(instance_uuids) > 1 and claims.together():
+            chosen, remaining_hosts = self._place_together(spec, instance_uuids, found_hosts)
+        else:
+            chosen, remaining_hosts = self._place_each(spec, instance_uuids, found_hosts, claims)
+        for placed in chosen:
+            spec = with_group_host(spec, placed.host.name)
         spare = (
             self._alternates(spec, remaining_hosts, chosen, instance_uuids[0]) if alternates else []
         )
@@ -158,6 +144,35 @@ class Scheduler:
             ]
             for claimed in chosen
         ]
+
+    def _place_together(
+        self, spec: RequestSpec, instances: Sequence[str], found_hosts: Found
+    ) -> tuple[list[Placed], list[HostState]]:
+        together = ClaimsTogether(
+            self._placement, self._search, self._ordered, self._give_back, self._observer
+        )
+        return together.place(spec, instances, found_hosts)
+
+    def _place_each(
+        self,
+        spec: RequestSpec,
+        instances: Sequence[str],
+        found_hosts: Found,
+        claims: Claims,
+    ) -> tuple[list[Placed], list[HostState]]:
+        chosen: list[Placed] = []
+        remaining_hosts, held = list(found_hosts.hosts), HeldClaims()
+        try:
+            for instance in instances:
+                placed, remaining_hosts = self._place(
+                    spec, instance, remaining_hosts, found_hosts, held, claims
+                )
+                chosen.append(placed)
+                spec = with_group_host(spec, placed.host.name)
+        except BaseException:
+            claims.give_back(held.candidates)
+            raise
+        return chosen, remaining_hosts
 
     def _rebuilt(self, spec: RequestSpec, instance: str) -> Selection:
         host, holding = self._search.host_of(spec, instance)
@@ -172,7 +187,7 @@ class Scheduler:
         found_hosts: Found,
         held: HeldClaims,
         claims: Claims,
-    ) -> tuple[_Claimed, list[HostState]]:
+    ) -> tuple[Placed, list[HostState]]:
         """Claim a host for one instance; return it, and all hosts as they are afterwards.
 
         `held` gets what the instance holds, or may hold if the answer to its claim was lost.
@@ -235,12 +250,12 @@ class Scheduler:
 
     def _won(
         self, instance: str, offer: Offer, lost: Sequence[LostClaim], held: HeldClaims
-    ) -> _Claimed:
+    ) -> Placed:
         host, candidate = offer
         held.won(instance, candidate)
         self._observer.claimed(ClaimOutcome.WON, again=bool(lost))
         LOG.info("Claimed host %s (%s) for %s", host.name, host.uuid, instance)
-        return _Claimed(host, candidate)
+        return Placed(host, candidate)
 
     def _ordered(
         self, spec: RequestSpec, hosts: Sequence[HostState], instance: str
@@ -254,7 +269,7 @@ class Scheduler:
         self,
         spec: RequestSpec,
         hosts: Sequence[HostState],
-        chosen: Sequence[_Claimed],
+        chosen: Sequence[Placed],
         instance: str,
     ) -> list[HostState]:
         taken = {claimed.host.uuid for claimed in chosen}
@@ -265,10 +280,3 @@ class Scheduler:
     def _of_cell(self, cell: str, spare: Sequence[HostState]) -> list[HostState]:
         """Return as many alternates as may be tried; none can be tried from another cell."""
         return [host for host in spare if host.cell == cell][: self._options.max_attempts - 1]
-
-
-def _with_group_host(spec: RequestSpec, host: str) -> RequestSpec:
-    group = spec.instance_group
-    if group is None:
-        return spec
-    return replace(spec, instance_group=replace(group, hosts=group.hosts | {host}))

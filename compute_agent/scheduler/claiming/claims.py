@@ -34,6 +34,9 @@ class Claims(Protocol):
     def at_once(self) -> int:
         """Return how many candidates a first request may have; 1: no request has more."""
 
+    def together(self) -> bool:
+        """Whether several instances are claimed in one request, all or none."""
+
     def claim(
         self,
         instance: str,
@@ -65,6 +68,10 @@ class NewClaims:
     def at_once(self) -> int:
         """See `Claims`."""
         return AT_ONCE if self._placement.takes_alternatives() else 1
+
+    def together(self) -> bool:
+        """See `Claims`."""
+        return True
 
     def claim(
         self,
@@ -113,6 +120,10 @@ class ClaimsOnceAllAgentsExpectThem:
     def at_once(self) -> int:
         """See `Claims`."""
         return 1 if self._agents_claim() else self._claims.at_once()
+
+    def together(self) -> bool:
+        """See `Claims`."""
+        return not self._agents_claim() and self._claims.together()
 
     def claim(
         self,

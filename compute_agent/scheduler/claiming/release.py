@@ -2,8 +2,8 @@
 
 operation   written                                              until
 give_back   when a claim could not be given back                 it is
-claims      before each claim of a request for several           the request has ended; what
-instances, with all that they hold by then           its process left is given back
+claims      by versions that claimed for several instances one   what their process left is
+            after the other, before each claim                   given back
 
 A claim with alternatives is written with all of them: a consumer that holds one of them holds it
 through that claim.
@@ -12,8 +12,7 @@ through that claim.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compute_agent.errors import PlacementError, PlacementUnavailable
@@ -45,36 +44,14 @@ UNFINISHED_ENTRY = Shape(
 
 
 class HeldClaims:
-    """What the instances of one request hold, or may hold if the answer to a claim was lost.
+    """What the instances of one request hold, or may hold if the answer to a claim was lost."""
 
-    :param write: writes it down for whoever goes on after a crash.
-    :param close: ends what was written down.
-    """
-
-    def __init__(
-        self,
-        write: Callable[[Mapping[str, Any]], None] = lambda _entry: None,
-        close: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._write = write
-        self.close = close
+    def __init__(self) -> None:
         self._candidates: dict[str, Sequence[Candidate]] = {}
 
     def trying(self, instance: str, candidates: Sequence[Candidate]) -> None:
-        """Note a claim that is made next, of one of these candidates.
-
-        :raises JournalUnusable: it cannot be written down; the claim must not be made.
-        """
+        """Note a claim that is made next, of one of these candidates."""
         self._candidates[instance] = candidates
-        amounts = {i: [copy_of(c.allocations) for c in cs] for i, cs in self._candidates.items()}
-        entry: dict[str, Any] = {
-            "op": UNFINISHED_OP,
-            "claims": {i: first for i, [first, *others] in amounts.items() if not others},
-        }
-        alternatives = {i: several for i, several in amounts.items() if len(several) > 1}
-        if alternatives:
-            entry["alternatives"] = alternatives
-        self._write(entry)
 
     def won(self, instance: str, candidate: Candidate) -> None:
         """Note which candidate the claim last tried for an instance got."""
@@ -96,23 +73,6 @@ class GiveBack:
     def __init__(self, placement: Placement, journal: Journal) -> None:
         self._placement = placement
         self._journal = journal
-
-    @contextmanager
-    def remembered(self, instances: Sequence[str]) -> Iterator[HeldClaims]:
-        """Yield a place for the claims of one request, which nobody else gives back in the block.
-
-        It is written down where a crash could leave some of several instances claimed; a single
-        claim is made or not. What is not closed in the block is given back by `process_journal`.
-
-        :raises JournalUnusable: the journal cannot be written.
-        """
-        if len(instances) < 2:
-            yield HeldClaims()
-            return
-        with self._journal.begun({"op": UNFINISHED_OP, "claims": {}}) as line:
-            yield HeldClaims(
-                lambda entry: self._journal.update(line, entry), lambda: self._journal.close(line)
-            )
 
     def all_of(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """Give back what every consumer holds, or may hold if the answer to its claim was lost."""

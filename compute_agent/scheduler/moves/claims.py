@@ -23,14 +23,17 @@ from compute_agent.scheduler.placement import (
     Wanted,
 )
 from compute_agent.scheduler.search.shared_holdings import Carried
-from compute_agent.state.shapes import Shape, object_of, word_of
+from compute_agent.state.shapes import WHOLE, Shape, object_of, word_of
 
 LOG = logging.getLogger(__name__)
 
 OP = "move"
 ENTRY = Shape(
     "one step of a move",
-    object_of({**DOCUMENT, "step": word_of("claim", "confirm", "revert", "return")}),
+    object_of(
+        {**DOCUMENT, "step": word_of("claim", "confirm", "revert", "return")},
+        {"generation": WHOLE},
+    ),
 )
 INSTANCE = "INSTANCE"
 MIGRATION = "MIGRATION"
@@ -52,7 +55,11 @@ class Progress:
     def trying(self, move: Move) -> None:
         """Note what will be written next, before it is."""
         self.move = move
-        self._journal.update(self.line, entry_of(move, "claim"))
+        entry = entry_of(move, "claim")
+        generation = self.held.record.get("consumer_generation")
+        if generation is not None:
+            entry["generation"] = generation
+        self._journal.update(self.line, entry)
 
     def write(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
         """Write what consumers hold; what was refused for sure counts as not written."""
@@ -83,6 +90,10 @@ class MoveClaims:
     def at_once(self) -> int:
         """See `Claims`: each candidate needs a line of the journal and amounts of its own."""
         return 1
+
+    def together(self) -> bool:
+        """See `Claims`: there is one instance."""
+        return False
 
     def claim(
         self,

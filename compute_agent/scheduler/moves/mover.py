@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from compute_agent.errors import AllocationMoveFailed, PlacementError, PlacementUnavailable
@@ -162,7 +163,7 @@ class Mover:
                     continue
                 move, step = move_of(still_open), still_open["step"]
                 try:
-                    self._do(move, step)
+                    self._do(move, step, still_open.get("generation"))
                 except PlacementUnavailable as error:
                     LOG.warning(
                         "The journal of moves is processed with the next request: %s", error
@@ -253,10 +254,29 @@ class Mover:
             LOG.warning("Nothing of the move of %s is left to undo: %s", move.instance, error)
         self._journal.close(progress.line)
 
+    def acknowledge(self, move: Move) -> None:
+        """Go on with a move that another scheduler began, which will not undo it any more.
+
+        :raises MoveRefused: the instance no longer holds the destination.
+        :raises AllocationMoveFailed: another writer changed what it holds.
+        """
+        holding = self._placement.holding(move.instance)
+        if holding.allocations != move.destination:
+            raise MoveRefused(
+                f"Going on with the move of {move.instance} was refused: it does not hold the "
+                "destination any more. Begin the move again."
+            )
+        wanted = {move.instance: wanted_of(move, holding, move.destination, INSTANCE)}
+        _raise_refusal(move, self._placement.exchange(wanted))
+
     # -- ending ------------------------------------------------------------------------------
 
     def _carried_out(self, move: Move, step: str) -> None:
-        with self._journal.begun(entry_of(move, step)) as line:
+        entry = entry_of(move, step)
+        # a journal that is found again after the instance went on must not repeat the step
+        with suppress(PlacementUnavailable):
+            entry["generation"] = _generation(self._placement.holding(move.instance))
+        with self._journal.begun(entry) as line:
             try:
                 self._do(move, step)
             except MoveRefused:
@@ -264,7 +284,14 @@ class Mover:
                 raise
             self._journal.close(line)
 
-    def _do(self, move: Move, step: str) -> None:
+    def _do(self, move: Move, step: str, generation: int | None = None) -> None:
+        """Carry out a step.
+
+        :param generation: of the instance when the step was written down; `None` for any.
+        :raises MoveRefused: others have written the instance since.
+        """
+        if generation is not None and step != "claim":
+            self._check_unchanged(move, generation)
         if step == "confirm":
             self._placement.release(move.migration)
         elif step == "return":
@@ -272,11 +299,28 @@ class Mover:
         elif step == "revert":
             self._restore(move)
         else:
-            self._undo_begin(move)
+            self._undo_begin(move, generation)
 
-    def _undo_begin(self, move: Move) -> None:
-        """Give back after a begin that failed or died, if nobody else went on from there."""
-        held_amounts = self._placement.holding(move.instance).allocations
+    def _check_unchanged(self, move: Move, generation: int) -> None:
+        if _generation(self._placement.holding(move.instance)) != generation:
+            raise MoveRefused(
+                f"Completing a step of the move of {move.instance} was refused: it was completed, "
+                "or others have changed what the instance holds since."
+            )
+
+    def _undo_begin(self, move: Move, generation: int | None = None) -> None:
+        """Give back after a begin that failed or died, if nobody else went on from there.
+
+        :param generation: of the instance before the begin, which wrote it once; whoever was told
+            of the begun move since has written it again, see `acknowledge`.
+        """
+        holding = self._placement.holding(move.instance)
+        if generation is not None and _generation(holding) > generation + 1:
+            raise MoveRefused(
+                f"Undoing the move of {move.instance} was refused: another scheduler goes on with "
+                "it."
+            )
+        held_amounts = holding.allocations
         kept_amounts = self._kept(move).allocations
         if (held_amounts, kept_amounts) in ((move.source, {}), (move.destination, move.left)):
             self._restore(move)
@@ -340,3 +384,7 @@ def _raise_refusal(move: Move, refusal: ClaimRefusal | None) -> None:
     raise AllocationMoveFailed(
         f"{doing}: placement answered: {refusal.detail} Nothing was changed; repeat the step."
     )
+
+
+def _generation(holding: Holding) -> int:
+    return int(holding.record.get("consumer_generation") or 0)

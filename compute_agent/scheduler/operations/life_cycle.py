@@ -169,6 +169,7 @@ class LifeCycle:
             self._placement, kind, instance, migration, source_root=source_root, mappings=mappings
         )
         if move is not None:
+            self._parts.mover.acknowledge(move)
             return Begun(move, ())
         return self._parts.mover.begin(
             kind, spec, instance, migration, mappings=mappings, alternates=alternates

@@ -39,6 +39,10 @@ class ReplacingClaims:
         """See `Claims`: an exchange knows one wish."""
         return 1
 
+    def together(self) -> bool:
+        """See `Claims`: there is one instance."""
+        return False
+
     def claim(
         self,
         instance: str,

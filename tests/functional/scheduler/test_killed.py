@@ -1,6 +1,8 @@
 """Schedulers that end by `kill -9` when placement has their request, and the start of the next one.
 
-The next scheduler is asked nothing: it finishes or undoes what the dead one began, by itself.
+On the same host the next scheduler is asked nothing: it finishes or undoes what the dead one began,
+by itself. Where the host is lost with its journal, consumers hold the state before a step or the
+one after it, and whoever repeats the step on another scheduler brings it to its end.
 """
 
 from __future__ import annotations
@@ -36,13 +38,16 @@ def new_uuids(number: int) -> list[str]:
 
 
 class Victim:
-    """A scheduler whose requests go through a proxy, and which is killed there."""
+    """A scheduler whose requests go through a proxy, and which is killed there.
 
-    def __init__(self, config: Path, url: str) -> None:
+    :param directory: of its configuration and state.
+    """
+
+    def __init__(self, config: Path, url: str, directory: Path) -> None:
         self.proxy = LyingProxy(url)
         self._config = config
-        self._own = write_config(config.parent / "victim.conf", self.proxy.url)
-        self._journal = config.parent / "state" / "scheduler-journal"
+        self._own = write_config(directory / "victim.conf", self.proxy.url)
+        self._journal = directory / "state" / "scheduler-journal"
 
     def claims_one_by_one(self) -> None:
         """Let it claim as from a placement without extensions: each path names the instance."""
@@ -61,10 +66,15 @@ class Victim:
                 eventually(held.is_set, f"{method} {path} by {' '.join(arguments)}")
             finally:
                 process.kill()
-        assert self._journal.read_text(), "the journal has how to go on"
+
+    @property
+    def journal(self) -> str:
+        """What it has written down."""
+        return self._journal.read_text() if self._journal.exists() else ""
 
     def another_starts(self) -> None:
         """Start another scheduler and wait until nothing of the journal is open."""
+        assert self.journal, "the journal has how to go on"
         with service(self._config) as scheduler:
             scheduler.until("READY=1")
             eventually(lambda: not self._journal.read_text(), "an empty journal")
@@ -74,36 +84,39 @@ class Victim:
 
 @pytest.fixture
 def victim(config: Path, placement_url: str) -> Iterator[Victim]:
-    made = Victim(config, placement_url)
+    made = Victim(config, placement_url, config.parent)
     yield made
     made.proxy.close()
 
 
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_killed_at_any_claim_of_several_instances_none_stays_claimed(
-    cloud: Cloud, victim: Victim, number: int
+@pytest.fixture
+def lost(config: Path, placement_url: str, tmp_path: Path) -> Iterator[Victim]:
+    """A scheduler whose host is lost with its state directory."""
+    directory = tmp_path / "lost"
+    directory.mkdir()
+    made = Victim(config, placement_url, directory)
+    yield made
+    made.proxy.close()
+
+
+def test_killed_while_it_claims_for_several_instances_all_of_them_hold_their_host_or_none(
+    cloud: Cloud, lost: Victim, command: Command
 ) -> None:
-    victim.claims_one_by_one()
-    cloud.flat_host(8)
+    host = cloud.flat_host(8)
     instances = new_uuids(3)
-    path = f"/allocations/{instances[number]}"
-    victim.killed_at("PUT", path, "select", stdin=spec_of(cloud, *instances))
-    claimed = [bool(cloud.held(instance)) for instance in instances]
-    assert claimed == [index <= number for index in range(3)]
-    victim.another_starts()
-    assert [cloud.held(instance) for instance in instances] == [{}, {}, {}]
-
-
-def test_killed_at_a_claim_with_alternatives_the_one_that_was_chosen_is_given_back(
-    cloud: Cloud, victim: Victim
-) -> None:
-    hosts = {cloud.flat_host(8), cloud.flat_host(8)}
-    instances = new_uuids(2)
-    victim.killed_at("POST", "/claims", "select", stdin=spec_of(cloud, *instances))
-    assert set(cloud.held(instances[0])) < hosts
-    assert cloud.held(instances[1]) == {}
-    victim.another_starts()
-    assert [cloud.held(instance) for instance in instances] == [{}, {}]
+    lost.killed_at("POST", "/allocations$", "select", stdin=spec_of(cloud, *instances))
+    assert lost.journal == "", "there is nothing to undo, on any host"
+    assert [cloud.held(instance) for instance in instances] == [{host: HELD}] * 3
+    again = command("select", input=json.dumps(spec_of(cloud, *instances)))
+    assert again.returncode == 0, "the caller who got no answer gets it from any scheduler"
+    assert [cloud.held(instance) for instance in instances] == [{host: HELD}] * 3
+    # of others nothing reaches placement
+    more = new_uuids(2)
+    lost.proxy.answer("POST", "/allocations$", None)
+    lost.proxy.answer("GET", "/allocations/", 503)
+    refused = command("select", input=json.dumps(spec_of(cloud, *more)), config_file=lost._own)
+    assert refused.returncode == 3
+    assert [cloud.held(instance) for instance in more] == [{}, {}]
 
 
 class Moved:
@@ -171,17 +184,64 @@ def test_an_evacuation_whose_scheduler_is_killed_is_undone_and_a_return_is_compl
     assert moved.holdings() == ({moved.destination}, set())
 
 
-def test_what_placement_could_not_take_back_is_given_back_without_another_request(
-    cloud: Cloud, victim: Victim, command: Command
+def test_a_move_is_undone_when_placement_is_back_without_another_request(
+    moved: Moved, victim: Victim
 ) -> None:
-    cloud.flat_host(8)
-    instances = new_uuids(2)
-    victim.killed_at("POST", "/claims", "select", stdin=spec_of(cloud, *instances))
+    victim.killed_at("POST", "/allocations$", *moved.begin, stdin=moved.spec)
     # the next scheduler starts while placement is away, and is asked nothing when that is back
     victim.proxy.answer("GET", ".*", 503)
     with service(victim._own) as scheduler:
         scheduler.until("READY=1")
-        assert cloud.held(instances[0])
+        assert moved.holdings() == ({moved.destination}, {moved.source})
         victim.proxy.honest()
-        eventually(lambda: not cloud.held(instances[0]), "the return of the claim")
+        eventually(lambda: moved.holdings() == ({moved.source}, set()), "the source")
         assert scheduler.stop() == 0
+
+
+def test_what_a_lost_host_had_begun_is_whole_and_brought_to_its_end_by_any_other(
+    moved: Moved, lost: Victim
+) -> None:
+    def repeated(*arguments: str, stdin: Any = None) -> Any:
+        done = moved.command(*arguments, input=json.dumps(stdin))
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    # begun, and the caller was told nothing: another scheduler tells it the same move
+    lost.killed_at("POST", "/allocations$", *moved.begin, stdin=moved.spec)
+    assert moved.holdings() == ({moved.destination}, {moved.source})
+    begun = repeated(*moved.begin, stdin=moved.spec)
+    # the lost host comes back, with a journal that knows nothing of that
+    with service(lost._own) as scheduler:
+        scheduler.until("READY=1")
+        eventually(lambda: not lost.journal, "an empty journal")
+        assert scheduler.stop() == 0
+    assert moved.holdings() == ({moved.destination}, {moved.source})
+
+    lost.killed_at("POST", "/allocations$", "move", "revert", stdin=begun)
+    assert moved.holdings() == ({moved.source}, set())
+    repeated("move", "revert", stdin=begun)
+    begun = moved.begun()
+    path = f"/allocations/{moved.migration}"
+    lost.killed_at("PUT", path, "move", "finish", stdin=begun)
+    repeated("move", "finish", stdin=begun)
+    assert moved.holdings() == ({moved.destination}, set())
+
+    evacuate = ("move", "begin", "evacuate", moved.instance, "--source", moved.destination)
+    lost.killed_at("POST", "/allocations$", *evacuate, stdin=moved.spec)
+    assert moved.holdings() == ({moved.source, moved.destination}, set())
+    evacuated = repeated(*evacuate, stdin=moved.spec)["move"]
+    assert (evacuated["source_root"], evacuated["destination_root"]) == (
+        moved.destination,
+        moved.source,
+    )
+    returned = ("move", "returned", moved.instance, moved.destination)
+    lost.killed_at("POST", "/allocations$", *returned, stdin=None)
+    repeated(*returned)
+    assert moved.holdings() == ({moved.source}, set())
+
+    failed = ("reschedule", moved.instance, "--failed", f"p-{moved.source}")
+    lost.killed_at("POST", "/allocations$", *failed, stdin=moved.spec)
+    assert moved.holdings() == ({moved.destination}, set())
+    assert repeated(*failed, stdin=moved.spec)["root_provider"] == moved.destination
+    lost.killed_at("POST", "/allocations$", "delete", moved.instance, stdin=None)
+    assert repeated("delete", moved.instance) == {"deleted": moved.instance, "released": False}

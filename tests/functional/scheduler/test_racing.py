@@ -109,25 +109,32 @@ def test_several_instances_leave_nothing_when_one_does_not_fit(cloud: Cloud, con
     assert [cloud.held(one) for one in instances] == [{}, {}, {}]
 
 
-@pytest.mark.usefixtures("extensions")
 def test_what_placement_failed_to_take_back_is_given_back_later(cloud: Cloud, config: Path) -> None:
     host = cloud.provider({cloud.mark: 2}, "COMPUTE_NODE")
     instances = [new_uuid(), new_uuid()]
     down = threading.Event()
 
-    def before(method: str, path: str, body: Any) -> None:
-        if instances[1] in (path.rpartition("/")[2], (body or {}).get("consumer_uuid")):
-            down.set()
+    def before(method: str, path: str, _body: Any) -> None:
         if down.is_set():
             raise PlacementAPIConnectFailure(f"{method} {path} got no answer")
 
+    def after(method: str, path: str, _body: Any, answer: Response) -> Response:
+        if (method, path) == ("POST", "/allocations"):
+            # it was carried out, and placement is away from then on
+            down.set()
+            raise PlacementAPIConnectFailure("the answer was lost")
+        return answer
+
+    conf = agent_conf.new_config([f"--config-file={config}"])
+    transport = RecordingTransport(KeystoneTransport.from_conf(conf), before, after)
+    several, *_ = assembly.scheduler_of(conf, transport)
     with pytest.raises(PlacementUnavailable):
-        scheduler(config, before)[0].select_destinations(one_slot(cloud), instances)
-    assert cloud.held(instances[0]) == {host: {cloud.mark: 1}}
+        several.select_destinations(one_slot(cloud), instances)
+    assert [cloud.held(instance) for instance in instances] == [{host: {cloud.mark: 1}}] * 2
 
     last = new_uuid()
     scheduler(config)[0].select_destinations(one_slot(cloud), [last])
-    assert cloud.held(instances[0]) == {}
+    assert [cloud.held(instance) for instance in instances] == [{}, {}]
     assert cloud.held(last) == {host: {cloud.mark: 1}}
 
 

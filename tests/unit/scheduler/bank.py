@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
+from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed, PlacementUnavailable
+from compute_agent.placement.amounts import as_request
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.scheduler.placement import (
     ClaimAnswer,
@@ -172,7 +173,24 @@ class Bank:
         return frozenset(roots), frozenset(nested)
 
     def exchange(self, wanted: Mapping[str, Wanted]) -> ClaimRefusal | None:
-        raise NotImplementedError("moves are tested with a real placement")
+        """Claims of consumers that hold nothing; moves are tested with a real placement."""
+        assert all(not wish.holding.allocations for wish in wanted.values())
+        self._reached()
+        if not self.held.keys().isdisjoint(wanted):
+            raise AllocationMoveFailed("one of the consumers holds something")
+        for consumer in wanted:
+            self.before_claim(consumer)
+        self._reached()
+        before = dict(self.held)
+        for consumer, wish in wanted.items():
+            refusal = self.take(consumer, {"allocations": as_request(wish.allocations)})
+            if refusal is not None:
+                self.held = before
+                return refusal
+        for consumer in wanted:
+            self.after_claim(consumer)
+        self._reached()
+        return None
 
     def sharing(self, uuids: Collection[str]) -> frozenset[str]:
         self._reached()

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from compute_agent.errors import AllocationUpdateFailed, PlacementUnavailable
 from compute_agent.request.flavor import RequestOptions
@@ -163,23 +165,52 @@ def test_nothing_stays_claimed_when_one_of_several_does_not_fit(journal: Path) -
     assert bank.held == {}
 
 
-def test_several_claims_are_written_down_before_they_are_made_and_none_is_forgotten(
+def test_several_instances_are_claimed_in_one_request_and_nothing_is_written_down(
     journal: Path,
 ) -> None:
     bank = flat_hosts(a=8, b=8)
     seen: list[set[str]] = []
-
-    def note(_consumer: str) -> None:
-        [entry] = Journal(journal).entries().values()
-        seen.append({*entry["claims"], *entry.get("alternatives", {})})
-
-    bank.before_claim = note
+    bank.before_claim = lambda _consumer: seen.append(set(bank.held))
     chosen(scheduler_on(bank, journal), ONE, "i1", "i2", "i3")
-    assert seen == [{"i1"}, {"i1", "i2"}, {"i1", "i2", "i3"}]
-    assert Journal(journal).entries() == {}
-    bank.before_claim = lambda _consumer: None
-    chosen(scheduler_on(bank, journal), ONE, "i4")
-    assert len(bank.held) == 4, "what a request has ended with stays"
+    assert seen == [set(), set(), set()]
+    assert set(bank.held) == {"i1", "i2", "i3"}
+    assert not journal.exists()
+
+
+def test_several_instances_of_which_one_holds_something_are_not_claimed_for(journal: Path) -> None:
+    bank = flat_hosts(a=8)
+    bank.held["i2"] = {"a": {"VCPU": 1}}
+    with pytest.raises(AllocationUpdateFailed, match="nothing was claimed"):
+        chosen(scheduler_on(bank, journal), ONE, "i1", "i2")
+    assert set(bank.held) == {"i2"}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4),
+    st.integers(2, 6),
+)
+def test_several_instances_are_claimed_just_when_they_fit_whatever_others_took_meanwhile(
+    tmp_path_factory: pytest.TempPathFactory, hosts: list[tuple[int, int]], number: int
+) -> None:
+    free = {f"h{i}": shown for i, (shown, _) in enumerate(hosts)}
+    bank = flat_hosts(**free)
+    bank.candidates = [
+        one for one in bank.candidates if all(free[u] > 1 for u in one["allocations"])
+    ]
+    # what neighbours took since the search, which the summaries do not show
+    bank.held["neighbours"] = {
+        f"h{i}": {"VCPU": min(shown, taken)} for i, (shown, taken) in enumerate(hosts)
+    }
+    room = sum(max(shown - taken, 0) // 2 for shown, taken in hosts)
+    instances = [f"i{i}" for i in range(number)]
+    scheduler = scheduler_on(bank, tmp_path_factory.mktemp("journal") / "journal")
+    if room >= number:
+        chosen(scheduler, ONE, *instances)
+    else:
+        with pytest.raises(NoValidHost):
+            chosen(scheduler, ONE, *instances)
+    assert set(bank.held) - {"neighbours"} == set(instances if room >= number else [])
+    assert all(bank.left(name, "VCPU") >= 0 for name in free)
 
 
 def test_what_a_request_of_a_scheduler_that_died_had_claimed_is_given_back_by_the_next(
@@ -195,15 +226,6 @@ def test_what_a_request_of_a_scheduler_that_died_had_claimed_is_given_back_by_th
     assert Journal(journal).entries() == {}
 
 
-def test_what_a_request_has_claimed_so_far_is_not_given_back_while_it_goes_on(
-    journal: Path,
-) -> None:
-    bank = flat_hosts(a=8, b=8)
-    bank.before_claim = lambda _consumer: GiveBack(bank, Journal(journal)).process_journal()
-    chosen(scheduler_on(bank, journal), ONE, "i1", "i2")
-    assert set(bank.held) == {"i1", "i2"}
-
-
 def test_without_a_journal_several_instances_are_not_begun(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     bank = flat_hosts(a=8)
@@ -215,17 +237,12 @@ def test_without_a_journal_several_instances_are_not_begun(tmp_path: Path) -> No
 
 def test_what_cannot_be_given_back_is_given_back_with_the_next_request(journal: Path) -> None:
     bank = flat_hosts(a=4)
-
-    def fail(consumer: str) -> None:
-        bank.down = consumer == "i2"
-
-    bank.before_claim = fail
-    scheduler = scheduler_on(bank, journal)
+    bank.after_claim = lambda _consumer: setattr(bank, "down", True)
     with pytest.raises(PlacementUnavailable):
-        chosen(scheduler, ONE, "i1", "i2")
-    assert set(bank.held) == {"i1"}
+        chosen(scheduler_on(bank, journal), ONE, "i1", "i2")
+    assert set(bank.held) == {"i1", "i2"}
 
-    bank.down, bank.before_claim = False, lambda _consumer: None
+    bank.down, bank.after_claim = False, lambda _consumer: None
     assert chosen(scheduler_on(bank, journal), ONE, "i9") == ["host-a"]
     assert set(bank.held) == {"i9"}
     assert Journal(journal).entries() == {}

@@ -1,0 +1,190 @@
+"""Claims of several instances in one request: all of them hold their host, or none does.
+
+Each instance is given the best host that the ones before it leave, on paper; then placement writes
+all of it in one transaction. So there is nothing to undo when the scheduler dies, or its host is
+lost, and nobody needs to know what it had begun. Where others were faster, what was short is
+counted as used and the plan is made again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
+from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.causes import LostClaim
+from compute_agent.scheduler.claiming.claim_order import lost_claim
+from compute_agent.scheduler.claiming.release import GiveBack
+from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.host_state import HostState, fits
+from compute_agent.scheduler.observer import ClaimOutcome, Observer
+from compute_agent.scheduler.placement import ClaimRefusal, Holding, Placement, Wanted
+from compute_agent.scheduler.search.search import Found, Search
+
+LOG = logging.getLogger(__name__)
+
+UNNAMED_REFUSALS = 4
+"""Refusals without a provider after which a request ends: the hosts are searched for again."""
+
+Ordered = Callable[[RequestSpec, Sequence[HostState], str], list[HostState]]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The host of one instance, and the way in which it is used there."""
+
+    host: HostState
+    candidate: Candidate
+
+
+class ClaimsTogether:
+    """Places several instances of one request.
+
+    :param ordered: returns hosts in the order in which an instance tries them.
+    """
+
+    def __init__(
+        self,
+        placement: Placement,
+        search: Search,
+        ordered: Ordered,
+        give_back: GiveBack,
+        observer: Observer,
+    ) -> None:
+        self._placement = placement
+        self._give_back = give_back
+        self._search = search
+        self._ordered = ordered
+        self._observer = observer
+
+    def place(
+        self, spec: RequestSpec, instances: Sequence[str], found_hosts: Found
+    ) -> tuple[list[Placed], list[HostState]]:
+        """Claim a host for each instance; return them, and all hosts as they are afterwards.
+
+        :raises NoValidHost: one instance fits nowhere; nothing is claimed.
+        :raises AllocationUpdateFailed: one of the instances holds something; nothing is claimed.
+        :raises PlacementUnavailable: placement does not answer; nothing is claimed, or it is in the
+            journal and given back as soon as placement answers.
+        """
+        hosts, lost, unnamed = list(found_hosts.hosts), list[LostClaim](), 0
+        while True:
+            placed, hosts_after = self._plan(spec, instances, hosts, found_hosts, lost)
+            refusal = self._claim(spec, dict(zip(instances, placed, strict=True)), bool(lost))
+            if refusal is None:
+                return placed, hosts_after
+            lost.append(_lost(placed, refusal))
+            LOG.info("A claim for %d instances was refused. %s", len(placed), lost[-1].sentence())
+            if refusal.provider and refusal.resource_class:
+                hosts = _without_shortage(hosts, placed, refusal)
+                continue
+            unnamed += 1
+            if unnamed == UNNAMED_REFUSALS:
+                causes = found_hosts.causes.with_claims_lost(tuple(lost))
+                raise NoValidHost(causes.sentence(), causes)
+            found_hosts = self._search.find(spec)
+            hosts = list(found_hosts.hosts)
+
+    def _plan(
+        self,
+        spec: RequestSpec,
+        instances: Sequence[str],
+        hosts: Sequence[HostState],
+        found_hosts: Found,
+        lost: Sequence[LostClaim],
+    ) -> tuple[list[Placed], list[HostState]]:
+        placed: list[Placed] = []
+        remaining_hosts, causes = list(hosts), found_hosts.causes
+        for instance in instances:
+            passed = remaining_hosts
+            if placed:
+                passed, dropped = self._search.run_filters_again(remaining_hosts, spec)
+                causes = replace(found_hosts.causes, filters=causes.filters + tuple(dropped))
+            usable = self._ordered(spec, [host for host in passed if host.candidates], instance)
+            if not usable:
+                causes = causes.with_claims_lost(tuple(lost))
+                raise NoValidHost(causes.sentence(), causes)
+            host, candidate = usable[0], usable[0].candidates[0]
+            placed.append(Placed(host, candidate))
+            spec = with_group_host(spec, host.name)
+            remaining_hosts = [
+                other.using(candidate, claimed=int(other.uuid == host.uuid))
+                for other in remaining_hosts
+            ]
+        return placed, remaining_hosts
+
+    def _claim(
+        self, spec: RequestSpec, placed: dict[str, Placed], again: bool
+    ) -> ClaimRefusal | None:
+        nothing = Holding({}, {})
+        wanted = {
+            instance: Wanted(
+                nothing,
+                place.candidate.allocations,
+                spec.consumer_type,
+                spec.project_id,
+                spec.user_id,
+                place.candidate.mappings,
+            )
+            for instance, place in placed.items()
+        }
+        try:
+            refusal = self._placement.exchange(wanted)
+        except AllocationMoveFailed as error:
+            self._observer.claimed(ClaimOutcome.CONSUMER, again=again)
+            raise AllocationUpdateFailed(
+                f"One of the consumers {', '.join(placed)} holds allocations already, or another "
+                f"writer claims for it: nothing was claimed. {error}"
+            ) from error
+        except BaseException:
+            self._observer.claimed(ClaimOutcome.FAILED, again=again)
+            # it may have been carried out, and the caller does not get it
+            self._give_back.all_of({i: [place.candidate] for i, place in placed.items()})
+            raise
+        if refusal is not None:
+            short = bool(refusal.resource_class)
+            outcome = ClaimOutcome.SHORTAGE if short else ClaimOutcome.RACE
+            self._observer.claimed(outcome, again=again)
+            return refusal
+        for instance, place in placed.items():
+            self._observer.claimed(ClaimOutcome.WON, again=again)
+            LOG.info("Claimed host %s (%s) for %s", place.host.name, place.host.uuid, instance)
+        return None
+
+
+def with_group_host(spec: RequestSpec, host: str) -> RequestSpec:
+    """Return a specification whose server group has a member on `host`."""
+    group = spec.instance_group
+    if group is None:
+        return spec
+    return replace(spec, instance_group=replace(group, hosts=group.hosts | {host}))
+
+
+def _lost(placed: Sequence[Placed], refusal: ClaimRefusal) -> LostClaim:
+    for place in placed:
+        if place.candidate.amount(refusal.provider, refusal.resource_class):
+            return lost_claim(place.host.name, place.candidate, refusal)
+    return lost_claim(placed[0].host.name, placed[0].candidate, refusal)
+
+
+def _without_shortage(
+    hosts: Sequence[HostState], placed: Sequence[Placed], refusal: ClaimRefusal
+) -> list[HostState]:
+    """Return hosts on which the provider that was short has less than was asked of it."""
+    uuid, name = refusal.provider, refusal.resource_class
+    asked = sum(place.candidate.amount(uuid, name) for place in placed)
+    return [
+        _with_less(host, uuid, name, asked - 1) if uuid in host.providers else host
+        for host in hosts
+    ]
+
+
+def _with_less(host: HostState, uuid: str, name: str, free: int) -> HostState:
+    provider = host.providers[uuid]
+    used = {**provider.used, name: provider.capacity.get(name, 0) - max(free, 0)}
+    providers = {**host.providers, uuid: replace(provider, used=used)}
+    fitting = tuple(candidate for candidate in host.candidates if fits(candidate, providers))
+    return replace(host, providers=providers, candidates=fitting)
