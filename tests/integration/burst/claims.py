@@ -1,0 +1,108 @@
+"""Clients that claim over the bus, each until it has an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compute_agent import conf as agent_conf
+from compute_agent.daemon import message_bus
+from compute_agent.scheduler import errors
+from compute_agent.scheduler.causes import Causes
+from compute_agent.scheduler.rpc import SchedulerClient
+from tests.integration.burst.shapes import Shape
+
+_ANSWER_SECONDS = 15.0
+# The broker takes a while to come back.
+_PATIENCE = 240.0
+
+
+@dataclass
+class Outcome:
+    """The answers of a burst.
+
+    :ivar placed: instance and the allocations that the answer named.
+    :ivar refused: shapes without a host, with the causes that the answer names.
+    """
+
+    placed: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    refused: list[tuple[Shape, Causes]] = field(default_factory=list)
+    asked_again: Counter[str] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def note_placed(self, instance: str, claim: dict[str, Any]) -> None:
+        with self._lock:
+            self.placed[instance] = claim["allocations"]
+
+    def note_refused(self, shape: Shape, causes: Causes) -> None:
+        with self._lock:
+            self.refused.append((shape, causes))
+
+    def note_again(self, why: str) -> None:
+        with self._lock:
+            self.asked_again[why] += 1
+
+    def __str__(self) -> str:
+        shapes = Counter(shape.name for shape, _ in self.refused)
+        return (
+            f"{len(self.placed)} placed, {len(self.refused)} refused ({dict(shapes)}), "
+            f"asked again: {dict(self.asked_again)}"
+        )
+
+
+@contextlib.contextmanager
+def bus_of(config: Path) -> Iterator[Any]:
+    """A connection to the broker that a configuration names."""
+    bus = message_bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
+    try:
+        yield bus
+    finally:
+        bus.cleanup()
+
+
+def claim_all(
+    config: Path, shapes: Sequence[Shape], outcome: Outcome, *, at_once: int, progress: Any = None
+) -> None:
+    """Claim for one instance of each shape, several at a time.
+
+    An answer that is lost with a scheduler or with the broker is asked for again: claims may be
+    repeated.
+    """
+    with bus_of(config) as bus, ThreadPoolExecutor(at_once, "claim") as pool:
+        client = SchedulerClient(bus, timeout=_ANSWER_SECONDS, retry=0)
+
+        def claim(shape: Shape) -> None:
+            _claim(client, shape, outcome)
+            if progress is not None:
+                progress()
+
+        list(pool.map(claim, shapes))
+
+
+def _claim(client: SchedulerClient, shape: Shape, outcome: Outcome) -> None:
+    instance = str(uuid.uuid4())
+    deadline = time.monotonic() + _PATIENCE
+    last = ""
+    while time.monotonic() < deadline:
+        try:
+            claim = client.call("claim", spec_obj=shape.spec(), instance_uuid=instance)
+        except errors.NoValidHost as error:
+            outcome.note_refused(shape, error.causes)
+            return
+        except Exception as error:  # noqa: BLE001 - the bus raises what the scheduler raised
+            name = getattr(error, "exc_type", type(error).__name__)
+            outcome.note_again(name)
+            last = f"{name}: {error}"
+            threading.Event().wait(0.2)
+            continue
+        outcome.note_placed(instance, claim)
+        return
+    raise AssertionError(f"no answer for {instance} ({shape.name}); the last: {last}")
