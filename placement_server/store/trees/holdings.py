@@ -56,6 +56,11 @@ class HeldInTree:
     changes: bool
 
     @property
+    def is_stale(self) -> bool:
+        """Whether it changes and has another generation than the request names."""
+        return self.changes and self.seen.actual_generation != self.write.expected_generation
+
+    @property
     def delta(self) -> Amounts:
         """The changes of its amounts that are not zero."""
         return {
@@ -106,7 +111,8 @@ def compare(
     if record is not None:
         project_id = record.project_id if project_id is None else project_id
         user_id = record.user_id if user_id is None else user_id
-    if new and (project_id is None or user_id is None):
+    is_new = record is None and write.expected_generation is None
+    if new and is_new and (project_id is None or user_id is None):
         raise TreeMalformed(
             f"Consumer {write.uuid} does not exist yet, so the request has to name its project_id "
             "and user_id.",
@@ -142,7 +148,7 @@ def generation_conflicts(held: Sequence[HeldInTree]) -> list[TreeConflict]:
             consumer=item.write.uuid,
         )
         for item in held
-        if item.changes and item.seen.actual_generation != item.write.expected_generation
+        if item.is_stale
     ]
 
 
@@ -155,9 +161,11 @@ def store_consumers(
 ) -> None:
     """Write the records of the consumers, and delete what they held in the tree.
 
+    Stale ones are left alone: the request is going to be refused.
+
     :raises LostRace: a consumer is not the one that was read.
     """
-    changed = [item for item in held if item.changes]
+    changed = [item for item in held if item.changes and not item.is_stale]
     insertion = consumers.store_records(tx, [item.seen for item in changed])
     tx.batches.insert(tx.connection, [insertion], tx.now)
     moved = [item for item in changed if item.old]

@@ -585,6 +585,12 @@ def test_every_outdated_consumer_and_taken_name_is_listed(api: Client, tree: str
     )
 
 
+def test_a_consumer_that_is_gone_is_a_conflict(api: Client, tree: str) -> None:
+    gone = {"allocations": {CELL: held(VCPU=1)}, "consumer_generation": 1}
+    answer = put(api, [], tree, allocations={A: gone})
+    assert conflicts(answer) == [("placement.concurrent_update", None, None, A, None, None)]
+
+
 def test_a_provider_with_children_that_stay_is_not_deleted(api: Client, tree: str) -> None:
     ((code, uuid, *_),) = conflicts(put(api, [], tree, absent=[CELL]))
     assert (code, uuid) == ("placement.resource_provider.cannot_delete_parent", CELL)

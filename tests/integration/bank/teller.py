@@ -51,9 +51,10 @@ class Teller:
             self.share: 10,
             self.grow_or_shrink: 8,
             self.reshape: 6,
+            self.reshape_at_once: 6,
         }
         if "extensions" not in self.connection.insist("GET", "/").json:
-            del deals[self.claim_first]
+            del deals[self.claim_first], deals[self.reshape_at_once]
         for provider in self.world.rushes:
             self.rush(provider)
         while not self.stopping:
@@ -224,11 +225,17 @@ class Teller:
         )
 
     def guarded(
-        self, method: str, path: str, body: Any, success: int, raises: dict[str, int]
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        success: int,
+        raises: dict[str, int],
+        **conditions: str,
     ) -> str:
         """Send a write of something that others write too; the reckoning puts it together."""
         try:
-            answer = self.connection.send(method, path, body)
+            answer = self.connection.send(method, path, body, **conditions)
         except Unanswered as error:
             self.accounts.note_unanswered(error, f"{method} {path}")
             self.ledger.perhaps.update(raises)
@@ -239,7 +246,7 @@ class Teller:
             return "acknowledged"
         kind = path.split("/")[1]
         self.ledger.counts[f"refused {answer.status} ({kind})"] += 1
-        if answer.status != 409:
+        if answer.status != 409 and not (conditions and answer.status == 412):
             self.accounts.violated(f"{method} {path}: {answer.status} {answer.error}")
         return "refused"
 
@@ -296,6 +303,44 @@ class Teller:
                 )
             )
         return outcome
+
+    def reshape_at_once(self) -> None:
+        """Do what a reshape does in one read and one write of the whole tree."""
+        root, child = self.random.choice(self.world.trees)
+        shown = self.connection.insist("GET", f"/provider_trees/{root}?include=allocations")
+        providers = {entry["uuid"]: entry for entry in shown.json["providers"]}
+        stock = {uuid_: providers[uuid_]["inventories"] for uuid_ in (root, child)}
+        source, target = (root, child) if "VCPU" in stock[root] else (child, root)
+        stock[target]["VCPU"] = self.stamps.record(stock[source].pop("VCPU")["total"])
+        entries = {}
+        for consumer, entry in shown.json["allocations"].items():
+            placed = {uuid_: held["resources"] for uuid_, held in entry["allocations"].items()}
+            if "VCPU" in placed.get(source, {}):
+                placed.setdefault(target, {})["VCPU"] = placed[source].pop("VCPU")
+                entries[consumer] = {
+                    "allocations": {
+                        uuid_: {"resources": held} for uuid_, held in placed.items() if held
+                    },
+                    "consumer_generation": entry["consumer_generation"],
+                }
+        keys = ("uuid", "name", "parent_provider_uuid", "inventories")
+        body = {
+            "providers": [{key: providers[uuid_][key] for key in keys} for uuid_ in (root, child)],
+            "allocations": entries,
+        }
+        conditions = {"If-Match": shown.tag}
+        path = f"/provider_trees/{root}"
+        outcome = self.guarded("PUT", path, body, 200, {root: 1, child: 1}, **conditions)
+        self.ledger.counts[f"reshape at once {outcome}"] += 1
+        self.ledger.inventories += [
+            GuardedWrite(
+                uuid_,
+                providers[uuid_]["generation"],
+                outcome,
+                stock[uuid_].get("VCPU", {}).get("max_unit", 0),
+            )
+            for uuid_ in (source, target)
+        ]
 
 
 def main() -> None:
