@@ -20,8 +20,8 @@ class Kind(StrEnum):
     AMOUNT = "resource_class"
     TRAIT = "drop_trait"
     FORBIDDEN_TRAIT = "allow_trait"
-    AGGREGATES = "drop_aggregates"
-    FORBIDDEN_AGGREGATES = "allow_aggregates"
+    AGGREGATES = "drop_aggregate"
+    FORBIDDEN_AGGREGATES = "allow_aggregate"
     TARGET = "drop_in_tree"
     SUBTREE = "drop_same_subtree"
     POLICY = "drop_group_policy"
@@ -53,7 +53,8 @@ class Change:
     def name(self) -> str:
         """The subject as a query writes it."""
         names = ",".join(sorted(self.subject))
-        return f"in:{names}" if self.kind is Kind.TRAIT and len(self.subject) > 1 else names
+        any_of = self.kind in (Kind.TRAIT, Kind.AGGREGATES) and len(self.subject) > 1
+        return f"in:{names}" if any_of else names
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain JSON types, as the API of placement writes a change."""

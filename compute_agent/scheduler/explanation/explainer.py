@@ -284,7 +284,7 @@ class _Attempt:
         trial = self._try(changes)
         if trial is None:
             return None
-        self._note_closest(changes, trial)
+        self._note_closest(changes, self._with_least(changes) or trial)
         for index, change in enumerate(changes):
             if change.kind is Kind.AMOUNT and change.before > 1:
                 others = changes[:index], changes[index + 1 :]
@@ -293,6 +293,14 @@ class _Attempt:
                     amount, trial = found
                     changes = (*others[0], change.to(amount), *others[1])
         return changes, trial
+
+    def _with_least(self, changes: tuple[Change, ...]) -> Trial | None:
+        """Try again with amounts of 1, if placement named larger ones.
+
+        At the amounts that it names only the very closest hosts are left, one perhaps.
+        """
+        least = tuple(change.to(min(change.after, 1)) for change in changes)
+        return self._try(least) if least != changes else None
 
     def _raised(
         self, change: Change, others: tuple[tuple[Change, ...], tuple[Change, ...]], trial: Trial

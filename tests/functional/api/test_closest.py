@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import jsonschema
 import pytest
 
+from compute_agent.placement.candidates import Candidates, Explanation
+from compute_agent.placement.connection import Connection
+from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.scheduler.explanation.changes import Kind
 from placement_server.schemas.candidate_explanation import EXPLANATION_WITH_CLOSEST
 
 from .conftest import MakeApi
@@ -63,6 +68,19 @@ def test_what_has_candidates_needs_no_change(fleet: Client) -> None:
     told = closest(fleet, "resources=VCPU:1")
     assert (told["closest"], told["short"], told["complete"]) == ([], [], True)
     assert told["sentences"][0] == "4 of 4 trees have candidates."
+
+
+def test_the_client_reads_what_the_server_answers(fleet: Client) -> None:
+    connection = Connection(InProcessTransport(fleet.application), use_extensions=True)
+    explanation = Candidates(connection).explain(parse_qsl(QUERY))
+    told = closest(fleet, QUERY)
+    assert explanation == Explanation(**told)
+
+
+def test_the_scheduler_has_the_same_names_for_changes() -> None:
+    items = EXPLANATION_WITH_CLOSEST["properties"]["closest"]["items"]["properties"]
+    kinds = {key for kind in items["changes"]["items"]["oneOf"] for key in kind["required"]}
+    assert {str(kind) for kind in Kind} - {Kind.FILTER} <= kinds
 
 
 def test_the_limit_is_that_of_the_sets_of_changes(fleet: Client) -> None:

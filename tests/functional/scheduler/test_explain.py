@@ -103,7 +103,7 @@ def test_a_trait_and_an_aggregate_that_are_in_the_way_are_named(
     ]
     document = explained(command, *asked, "--member-of", aggregate)
     assert [[kind for kind in one if kind != "group"] for [one] in changes(document)] == [
-        ["drop_aggregates"]
+        ["drop_aggregate"]
     ]
     # a name that placement has never heard of
     document = explained(command, *asked, "--required", "CUSTOM_NEVER_HEARD_OF")
