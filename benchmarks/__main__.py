@@ -5,8 +5,8 @@ search: candidate searches; reads: requests by id; startup: import and idle work
 databases are killed; agent: what one agent costs; discovery: one look at a large host through
 libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_if: questions about
 supposed changes; capacity: counts of further claims; explanation: why nothing was found, with the
-closest changes; trees: whole trees beside the plain way. When none is named: search, reads,
-startup, growth and claims.
+closest changes; trees: whole trees beside the plain way; alternatives: schedulers that take the
+last slots. When none is named: search, reads, startup, growth and claims.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from rich.console import Console
 
 from benchmarks import (
     agent,
+    alternatives,
     bank,
     capacity,
     claims,
@@ -119,6 +120,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "discovery": lambda console, arguments: discovery.show(console, arguments.quick),
     "capacity": lambda console, arguments: capacity.run(console, arguments.quick),
     "explanation": lambda console, arguments: explanation.run(console, arguments.quick),
+    "alternatives": lambda console, arguments: alternatives.run(console, arguments.quick),
     "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
     "trees": lambda console, arguments: trees.show(console, arguments.quick),
     "soak": lambda console, arguments: soak.show(console, arguments.quick),
