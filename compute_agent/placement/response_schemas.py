@@ -83,6 +83,9 @@ PROVIDER_ALLOCATIONS: Final = Shape(
     object_of({"allocations": map_of(object_of({**_HELD, "consumer_generation": WHOLE}))}),
 )
 TRAITS: Final = Shape("a list of traits", object_of({"traits": list_of(TEXT)}))
+HELD_TREE: Final = Shape(
+    "a tree with what consumers hold of it", object_of({"allocations": map_of(object_of({}))})
+)
 CONSUMER: Final = Shape("the allocations of a consumer", _consumer)
 CANDIDATES: Final = Shape(
     "a list of candidates",

@@ -202,17 +202,27 @@ class Scheduler:
             self._ordered(spec, usable, instance), self._options.candidates_per_host
         )
         most = claims.at_once()
+        crowded = set[str]()
         while offers := claim_order.next(most):
             answer = self._claim(spec, instance, offers, found_hosts, lost, held, claims)
             for position, refusal in sorted(answer.refusals.items()):
                 if claim_order.failed(offers[position], refusal):
                     self._lost(offers[position], refusal, lost)
             if answer.chosen is not None:
-                claimed = self._won(instance, offers[answer.chosen], lost, held)
-                return claimed, [
-                    other.using(claimed.candidate, claimed=int(other.uuid == claimed.host.uuid))
-                    for other in hosts
-                ]
+                offer = offers[answer.chosen]
+                others = self._crowding(spec, instance, offer, claims)
+                if not others:
+                    claimed = self._won(instance, offer, lost, held)
+                    return claimed, [
+                        other.using(claimed.candidate, claimed=int(other.uuid == offer[0].uuid))
+                        for other in hosts
+                    ]
+                self._lost_to_the_group(offer, others, lost)
+                if offer[0].uuid in crowded or instance > min(others):
+                    claim_order.leave_out(offer[0])
+                crowded.add(offer[0].uuid)
+                held.lost(instance)
+                continue
             held.lost(instance)
             most = min(most * _GROWTH, _MOST) if most > 1 else 1
         causes = causes.with_claims_lost(tuple(lost))
@@ -247,6 +257,28 @@ class Scheduler:
         self._observer.claimed(outcome, again=bool(lost))
         lost.append(lost_claim(host.name, candidate, refusal))
         LOG.info("A claim on host %s was refused. %s", host.name, lost[-1].sentence())
+
+    def _crowding(
+        self, spec: RequestSpec, instance: str, offer: Offer, claims: Claims
+    ) -> frozenset[str]:
+        """Return the members of the server group for which a claim was taken back, if any.
+
+        Who claims later sees the earlier claim, so one of two always gives way. Where both see each
+        other both do: then the smaller uuid tries this host once more, and the other moves on.
+        """
+        host, candidate = offer
+        others = self._search.crowding(spec, instance, host.uuid)
+        return others if others and claims.take_back(instance, candidate) else frozenset()
+
+    def _lost_to_the_group(
+        self, offer: Offer, others: frozenset[str], lost: list[LostClaim]
+    ) -> None:
+        host, _ = offer
+        self._observer.claimed(ClaimOutcome.GROUP, again=bool(lost))
+        members = ", ".join(sorted(others))
+        detail = f"Members of the server group were claimed there at the same time: {members}"
+        lost.append(LostClaim(host.name, detail=detail))
+        LOG.info("A claim on host %s was taken back. %s.", host.name, detail)
 
     def _won(
         self, instance: str, offer: Offer, lost: Sequence[LostClaim], held: HeldClaims

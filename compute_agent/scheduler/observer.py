@@ -13,13 +13,15 @@ class ClaimOutcome(StrEnum):
     """What became of one claim.
 
     ``shortage``: a provider had too little left. ``race``: placement lost too many races of its
-    own, or the provider is gone. ``consumer``: somebody else claims or changed the consumer.
-    ``failed``: placement did not answer, or refused for another reason.
+    own, or the provider is gone. ``group``: it was taken back, as another member of the server
+    group was claimed on the same host at the same time. ``consumer``: somebody else claims or
+    changed the consumer. ``failed``: placement did not answer, or refused for another reason.
     """
 
     WON = "won"
     SHORTAGE = "shortage"
     RACE = "race"
+    GROUP = "group"
     CONSUMER = "consumer"
     FAILED = "failed"
 

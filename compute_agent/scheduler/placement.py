@@ -134,6 +134,9 @@ class Placement(Protocol):
     def holding(self, consumer: str) -> Holding:
         """Return what a consumer holds; no allocations if it holds nothing."""
 
+    def consumers_on(self, root: str, consumers: Collection[str]) -> frozenset[str]:
+        """Return those of `consumers` that hold something of the tree of `root`."""
+
     def release(self, consumer: str) -> bool:
         """Give back whatever a consumer holds; return whether it held anything."""
 

@@ -33,6 +33,7 @@ from compute_agent.scheduler.placement import (
 from compute_agent.state.shapes import Shape
 
 _UNKNOWN = ("No such trait", "No such resource class")
+_TREES_SINCE: Microversion = (1, 1)
 _NAMES_KEPT_SECONDS = 300.0
 _ASKED_ONE_BY_ONE = 8
 """Names up to which each is asked for; beyond, one list of all compute roots is cheaper."""
@@ -199,6 +200,24 @@ class PlacementClient:
         """See `placement_port.Placement`."""
         record = self._placement.allocations.get_allocs_for_consumer(consumer)
         return Holding(of_record(record), record)
+
+    def consumers_on(self, root: str, consumers: Collection[str]) -> frozenset[str]:
+        """See `placement_port.Placement`."""
+        if self._connection.understands_extensions(_TREES_SINCE):
+            tree = self._connection.get(
+                f"/provider_trees/{root}?include=allocations",
+                f"Reading what consumers hold on host {root}",
+                response_schemas.HELD_TREE,
+                errors.ResourceProviderRetrievalFailed,
+                version=self._connection.newest(NEWEST),
+                extensions=version_text(_TREES_SINCE),
+            )
+            return frozenset(consumers) & frozenset(tree["allocations"])
+        return frozenset(
+            consumer
+            for consumer in sorted(consumers)
+            if root in self.provider_roots(tuple(self.holding(consumer).allocations)).values()
+        )
 
     def release(self, consumer: str) -> bool:
         """See `placement_port.Placement`."""

@@ -64,6 +64,10 @@ class ClaimOrder:
         host, candidate = offer
         return next(order for own, order in self._orders if own is host).failed(candidate, refusal)
 
+    def leave_out(self, host: HostState) -> None:
+        """Try no candidate of a host any more."""
+        self._orders = [(own, order) for own, order in self._orders if own is not host]
+
     def _offers(self) -> Iterator[Offer]:
         for host, order in self._orders:
             for candidate in order.ahead():

@@ -49,6 +49,12 @@ class Claims(Protocol):
         :raises AllocationUpdateFailed: the instance holds something that is not to be touched.
         """
 
+    def take_back(self, instance: str, candidate: Candidate) -> bool:
+        """Undo a claim that was carried out, so that another can be made.
+
+        :returns: False where that cannot be done, and the claim stays.
+        """
+
     def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """Undo the claims of a request that failed; each may or may not have been carried out."""
 
@@ -100,6 +106,11 @@ class NewClaims:
         )
         return answer_about_one(refusal)
 
+    def take_back(self, instance: str, candidate: Candidate) -> bool:
+        """See `Claims`; what placement fails to take back now is in the journal."""
+        self._give_back.all_of({instance: [candidate]})
+        return True
+
     def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """See `Claims`."""
         self._give_back.all_of(candidates)
@@ -141,6 +152,10 @@ class ClaimsOnceAllAgentsExpectThem:
             )
             return answer_about_one(None)
         return self._claims.claim(instance, candidates, spec, microversion)
+
+    def take_back(self, instance: str, candidate: Candidate) -> bool:
+        """See `Claims`."""
+        return not self._agents_claim() and self._claims.take_back(instance, candidate)
 
     def give_back(self, candidates: Mapping[str, Sequence[Candidate]]) -> None:
         """See `Claims`; what agents claim is not claimed before this request has ended."""

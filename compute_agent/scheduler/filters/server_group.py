@@ -47,6 +47,14 @@ class ServerGroupAffinityFilter(HostFilter):
         return f"the group is on {', '.join(hosts)}"
 
 
+def anti_affinity(spec: RequestSpec) -> tuple[frozenset[str], int]:
+    """Return the members of the request's anti-affinity group, and how many may share a host."""
+    group = spec.instance_group
+    if group is None or group.policy != "anti-affinity":
+        return frozenset(), 1
+    return group.members, _most(group)
+
+
 def _most(group: InstanceGroup) -> int:
     return group.rules.get("max_server_per_host", 1)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
@@ -16,6 +16,7 @@ from compute_agent.scheduler.candidates import Answer, ProviderSummary
 from compute_agent.scheduler.causes import Causes, FilterCause
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.filters.host_filter import HostFilter
+from compute_agent.scheduler.filters.server_group import ServerGroupAntiAffinityFilter
 from compute_agent.scheduler.fleet.aggregate_source import AggregateSource, FixedAggregates
 from compute_agent.scheduler.fleet.aggregates import Aggregates
 from compute_agent.scheduler.fleet.announcements import Announcement, Announcements
@@ -27,7 +28,7 @@ from compute_agent.scheduler.placement import (
     Microversion,
     Placement,
 )
-from compute_agent.scheduler.search import layout_queries, prefilters, split
+from compute_agent.scheduler.search import layout_queries, prefilters, server_groups, split
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.filtering import run_exclusions, run_filters
 from compute_agent.scheduler.search.layout_queries import Shape
@@ -312,7 +313,7 @@ class Search:
     ) -> list[HostState]:
         by_root = host_state.by_root(answer)
         names = self._placement.provider_names(by_root)
-        living = self._named_instances(spec)
+        living = server_groups.roots_of_named(self._placement, spec)
         states = []
         for root, candidates in by_root.items():
             providers = {provider.uuid: provider for provider in answer.tree(root)}
@@ -366,17 +367,19 @@ class Search:
                     host.name,
                 )
 
-    def _named_instances(self, spec: RequestSpec) -> Mapping[str, frozenset[str]]:
-        """Return where the instances live that hints or the server group name, by instance."""
-        named = {*spec.hint("same_host"), *spec.hint("different_host")}
-        if spec.instance_group is not None:
-            named |= spec.instance_group.members
-        living = {}
-        for instance in sorted(named):
-            held_amounts = self._placement.holding(instance).allocations
-            roots = self._placement.provider_roots(tuple(held_amounts)) if held_amounts else {}
-            living[instance] = frozenset(roots.values())
-        return living
+    def crowding(self, spec: RequestSpec, instance: str, root: str) -> frozenset[str]:
+        """Return the members of the server group for which an instance may not stay on a host.
+
+        None where the filter that says so does not run.
+
+        :raises PlacementUnavailable: placement cannot be asked.
+        """
+        if _is_forced(spec) or not any(
+            isinstance(host_filter, ServerGroupAntiAffinityFilter)
+            for host_filter in self._options.filters
+        ):
+            return frozenset()
+        return server_groups.crowding(self._placement, spec, instance, root)
 
 
 def _targeted(spec: RequestSpec, request: CandidateRequest, target: Target) -> CandidateRequest:

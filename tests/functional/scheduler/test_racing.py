@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.testing import RecordingTransport
 from compute_agent.placement.transports.transport import Response
 from compute_agent.request.errors import InvalidRequest
-from compute_agent.request.spec import RequestSpec
+from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService
@@ -91,6 +92,38 @@ def test_of_two_schedulers_after_one_slot_one_gets_it_and_the_other_the_next(
     assert {host for host, _ in results} == hosts
     one_by_one = extensions == "never"
     assert sorted(len(writes) for _, writes in results) == [1, 1 + one_by_one]
+
+
+@pytest.mark.usefixtures("extensions")
+def test_members_of_an_anti_affinity_group_that_are_claimed_at_the_same_time_part(
+    cloud: Cloud, config: Path
+) -> None:
+    in_placements_order(config)
+    hosts = {cloud.provider({cloud.mark: 9}, "COMPUTE_NODE") for _ in range(3)}
+    members = [new_uuid(), new_uuid()]
+    group = InstanceGroup("anti-affinity", members=frozenset(members))
+    both_are_claimed = threading.Barrier(2, timeout=60)
+    first_claim = threading.local()
+
+    def after(method: str, path: str, body: Any, answer: Response) -> Response:
+        if candidates_of(method, path, body) and not getattr(first_claim, "made", False):
+            first_claim.made = True
+            both_are_claimed.wait()
+        return answer
+
+    def claim(member: str) -> str:
+        conf = agent_conf.new_config([f"--config-file={config}"])
+        transport = RecordingTransport(KeystoneTransport.from_conf(conf), after=after)
+        asked = replace(one_slot(cloud), instance_group=group)
+        scheduler_, _ = assembly.scheduler_of(conf, transport)
+        [[selection]] = scheduler_.select_destinations(asked, [member])
+        return selection.compute_node_uuid
+
+    with ThreadPoolExecutor(2) as pool:
+        claimed = list(pool.map(claim, members))
+    assert len(set(claimed)) == 2
+    assert [cloud.held(member) for member in members] == [{h: {cloud.mark: 1}} for h in claimed]
+    assert set(claimed) < hosts
 
 
 @pytest.mark.usefixtures("extensions")

@@ -145,6 +145,14 @@ class Bank:
         self._reached()
         return Holding(self.held.get(consumer, {}), {})
 
+    def consumers_on(self, root: str, consumers: Collection[str]) -> frozenset[str]:
+        self._reached()
+        return frozenset(
+            consumer
+            for consumer in consumers
+            if root in self.provider_roots(tuple(self.held.get(consumer, {}))).values()
+        )
+
     def release(self, consumer: str) -> bool:
         self._reached()
         return self.held.pop(consumer, None) is not None

@@ -356,6 +356,50 @@ def test_members_are_found_where_placement_says_they_are(journal: Path) -> None:
     assert chosen(scheduler_on(bank, journal), asked) == ["host-b"]
 
 
+def racing_group(bank: Bank, **rules: int) -> RequestSpec:
+    """A group of which another member is claimed on host a while the first one is."""
+
+    def be_claimed(consumer: str) -> None:
+        if consumer == "i1" and "i2" not in bank.held:
+            bank.held["i2"] = {"a": {"VCPU": 1}}
+
+    bank.before_claim = be_claimed
+    members = frozenset({"i1", "i2", "elsewhere"})
+    return replace(ONE, instance_group=InstanceGroup("anti-affinity", rules, members=members))
+
+
+def test_of_two_members_claimed_on_a_host_at_the_same_time_the_later_moves_on(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=9, b=4)
+    assert chosen(scheduler_on(bank, journal), racing_group(bank)) == ["host-b"]
+    assert bank.held == {"i1": {"b": {"VCPU": 2}}, "i2": {"a": {"VCPU": 1}}}
+
+
+def test_members_that_a_host_may_have_together_stay(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=4)
+    group = racing_group(bank, max_server_per_host=2)
+    assert chosen(scheduler_on(bank, journal), group) == ["host-a"]
+
+
+def test_a_host_whose_filter_does_not_run_may_have_many_members(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=4)
+    scheduler = scheduler_on(bank, journal, filters=["ComputeFilter"])
+    assert chosen(scheduler, racing_group(bank)) == ["host-a"]
+    forced = replace(racing_group(bank), force_hosts=frozenset({"host-a"}))
+    bank.held.clear()
+    assert chosen(scheduler_on(bank, journal), forced) == ["host-a"]
+
+
+def test_when_no_other_host_is_left_to_a_member_it_is_said_and_nothing_stays_claimed(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=9)
+    with pytest.raises(NoValidHost, match="server group were claimed there at the same time: i2"):
+        chosen(scheduler_on(bank, journal), racing_group(bank))
+    assert set(bank.held) == {"i2"}
+
+
 def test_hosts_to_ignore_and_hosts_tried_before_are_left_out(journal: Path) -> None:
     bank = flat_hosts(a=9, b=8, c=4)
     asked = replace(ONE, ignore_hosts=frozenset({"host-a"}), retried_hosts=frozenset({"host-b"}))
