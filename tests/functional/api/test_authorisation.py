@@ -60,6 +60,10 @@ OPERATIONS = [
     ("POST", "/reshaper", "placement:reshaper:reshape"),
     ("POST", "/claims", "placement:claims:create"),
     ("POST", "/what_if", "placement:what_if"),
+    ("GET", "/provider_trees/x", "placement:provider_trees:show"),
+    ("PUT", "/provider_trees/x", "placement:provider_trees:update"),
+    ("GET", "/capacity", "placement:capacity:show"),
+    ("GET", "/fragmentation", "placement:fragmentation:show"),
 ]
 
 
@@ -115,7 +119,8 @@ def test_admin_may_do_everything_but_reshape_and_service_everything(
 ) -> None:
     api = make_api(oslo_policy__enforce_new_defaults=True)
     for roles in ("admin", "service", " Admin , x", "SERVICE"):
-        refused = rule == "placement:reshaper:reshape" and "admin" in roles.lower()
+        reshapes = rule in ("placement:reshaper:reshape", "placement:provider_trees:update")
+        refused = reshapes and "admin" in roles.lower()
         assert (ask(api, method, path, roles).status == 403) is refused
 
 
