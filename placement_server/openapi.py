@@ -64,6 +64,7 @@ class Operation:
     :ivar query: schemas of the query string; None when it is ignored.
     :ivar result: schema of the body of a 200; None where it is not written down.
     :ivar extension: the version of the extensions that brought it; None in the plain API.
+    :ivar headers: request headers of its own, with what they are for.
     :ivar later: the later versions of the extensions that changed the body of a 200, with its
         schema.
     """
@@ -75,6 +76,7 @@ class Operation:
     query: SchemaByVersion | None = None
     result: Document | None = None
     extension: Microversion | None = None
+    headers: tuple[tuple[str, str], ...] = ()
     later: tuple[tuple[Microversion, Document], ...] = ()
 
 
@@ -195,6 +197,7 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         query=provider_tree.SHOW,
         result=provider_tree.TREE,
         extension=Microversion(1, 1),
+        headers=(("If-None-Match", "ETags that the client has: 304 if the present one is there."),),
     ),
     ("PUT", "/provider_trees/{uuid}"): Operation(
         "Replace a whole provider tree, with the allocations in it, or nothing",
@@ -203,6 +206,11 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         body=provider_tree.REPLACE,
         result=provider_tree.TREE,
         extension=Microversion(1, 1),
+        headers=(
+            ("If-Match", "The ETag of GET, or * for any state. This or If-None-Match is required."),
+            ("If-None-Match", "Only *: the tree must not exist yet."),
+            ("Prefer", "return=minimal: 204 with the ETag alone."),
+        ),
     ),
     ("POST", "/what_if"): Operation(
         "Answers about the fleet as it would be after some changes",
@@ -324,6 +332,16 @@ def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Doc
             },
             *_path_parameters(path),
             *_query_parameters(operation.query, version),
+            *(
+                {
+                    "name": name,
+                    "in": "header",
+                    "description": description,
+                    "required": False,
+                    "schema": {"type": "string"},
+                }
+                for name, description in operation.headers
+            ),
         ],
         "responses": {
             str(status): _response(status, _result(operation))
