@@ -31,10 +31,13 @@ def build_fleet(api: Client) -> Client:
         host, _, card = name.partition("_")
         parent = {"parent_provider_uuid": UUID[host]} if card else {}
         api.provider(name, uuid=UUID[name], **parent)
-        stock = {"VGPU": 4} if card else {"VCPU": 64, "MEMORY_MB": 262144}
+        stock: dict[str, Any] = {"VGPU": 4} if card else {"VCPU": 64, "MEMORY_MB": 262144}
+        if name == "compute-01":
+            stock["DISK_GB"] = {"total": 1000, "max_unit": 500}
         api.inventory(path_of(name), **stock)
         if card:
             api.traits(path_of(name), TRAITS[name])
+    api.traits(path_of("gpu-03"), "COMPUTE_STATUS_DISABLED")
     for host, guests in GUESTS.items():
         for number, cpus in enumerate(guests):
             hold(api, guest(host, number), {host: {"VCPU": cpus, "MEMORY_MB": 8192}})

@@ -54,6 +54,27 @@ def test_the_example_of_the_page_is_what_the_server_answers(fleet: Client) -> No
     assert {key: told[key] for key in example} == example
 
 
+def causes() -> list[tuple[str, str]]:
+    """The queries of the page's table of causes, each with the first sentence of its answer."""
+    table = PAGE.read_text().partition("| cause | query | answer |\n")[2].partition("\n\n")[0]
+    rows = [row.strip("| ").split(" | ") for row in table.splitlines()[1:]]
+    return [(query.strip("`"), answer) for _cause, query, answer in rows]
+
+
+def test_each_of_the_twelve_causes_of_the_page_is_named_first(fleet: Client) -> None:
+    meant = {"GPU-02": UUID["gpu-02"], "ZONE": "f3f3a5b4-4a3c-4f0a-9e2b-3f4d0c9a7e51"}
+    told = []
+    for query, _answer in causes():
+        for name, uuid in meant.items():
+            query = query.replace(name, uuid)
+        sentence = closest(fleet, query)["sentences"][0]
+        for name, uuid in meant.items():
+            sentence = sentence.replace(uuid, name)
+        told.append(sentence)
+    assert told == [answer for _query, answer in causes()]
+    assert len(told) == 12
+
+
 def test_at_1_0_the_answer_is_what_it_was(fleet: Client) -> None:
     told = explain(fleet, QUERY, "1.0")
     assert set(told) == {"trees", "steps", "trees_left", "trees_failed", "sentences"}
