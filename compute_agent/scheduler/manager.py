@@ -13,7 +13,12 @@ from compute_agent.request.candidate_request import PLAIN_MICROVERSION
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
-from compute_agent.scheduler.claiming.claim_order import ClaimOrder, Offer, lost_claim
+from compute_agent.scheduler.claiming.claim_order import (
+    ClaimOrder,
+    Offer,
+    lost_claim,
+    lost_to_the_group,
+)
 from compute_agent.scheduler.claiming.claims import Claims, NewClaims
 from compute_agent.scheduler.claiming.release import GiveBack, HeldClaims
 from compute_agent.scheduler.claiming.together import ClaimsTogether, Placed, with_group_host
@@ -275,10 +280,8 @@ class Scheduler:
     ) -> None:
         host, _ = offer
         self._observer.claimed(ClaimOutcome.GROUP, again=bool(lost))
-        members = ", ".join(sorted(others))
-        detail = f"Members of the server group were claimed there at the same time: {members}"
-        lost.append(LostClaim(host.name, detail=detail))
-        LOG.info("A claim on host %s was taken back. %s.", host.name, detail)
+        lost.append(lost_to_the_group(host.name, others))
+        LOG.info("A claim on host %s was taken back. %s", host.name, lost[-1].sentence())
 
     def _won(
         self, instance: str, offer: Offer, lost: Sequence[LostClaim], held: HeldClaims

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 from compute_agent.scheduler.candidates import Candidate
@@ -82,4 +82,12 @@ def lost_claim(host: str, candidate: Candidate, refusal: ClaimRefusal) -> LostCl
         refusal.resource_class,
         candidate.amount(refusal.provider, refusal.resource_class),
         refusal.detail,
+    )
+
+
+def lost_to_the_group(host: str, others: Collection[str]) -> LostClaim:
+    """Return what is reported about a claim that was taken back for members of its group."""
+    members = ", ".join(sorted(others))
+    return LostClaim(
+        host, detail=f"Members of the server group were claimed there at the same time: {members}"
     )

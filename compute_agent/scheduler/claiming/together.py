@@ -9,14 +9,14 @@ counted as used and the plan is made again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.causes import LostClaim
-from compute_agent.scheduler.claiming.claim_order import lost_claim
+from compute_agent.scheduler.claiming.claim_order import lost_claim, lost_to_the_group
 from compute_agent.scheduler.claiming.release import GiveBack
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.host_state import HostState, fits
@@ -73,9 +73,16 @@ class ClaimsTogether:
         hosts, lost, unnamed = list(found_hosts.hosts), list[LostClaim](), 0
         while True:
             placed, hosts_after = self._plan(spec, instances, hosts, found_hosts, lost)
-            refusal = self._claim(spec, dict(zip(instances, placed, strict=True)), bool(lost))
+            claimed = dict(zip(instances, placed, strict=True))
+            refusal = self._claim(spec, claimed, bool(lost))
             if refusal is None:
-                return placed, hosts_after
+                crowded = self._crowded(spec, claimed)
+                if not crowded:
+                    self._won(claimed, bool(lost))
+                    return placed, hosts_after
+                lost += self._take_back(claimed, crowded, bool(lost))
+                hosts = [host for host in hosts if host.name not in crowded]
+                continue
             lost.append(_lost(placed, refusal))
             LOG.info("A claim for %d instances was refused. %s", len(placed), lost[-1].sentence())
             if refusal.provider and refusal.resource_class:
@@ -142,17 +149,42 @@ class ClaimsTogether:
         except BaseException:
             self._observer.claimed(ClaimOutcome.FAILED, again=again)
             # it may have been carried out, and the caller does not get it
-            self._give_back.all_of({i: [place.candidate] for i, place in placed.items()})
+            self._return(placed)
             raise
         if refusal is not None:
             short = bool(refusal.resource_class)
             outcome = ClaimOutcome.SHORTAGE if short else ClaimOutcome.RACE
             self._observer.claimed(outcome, again=again)
-            return refusal
+        return refusal
+
+    def _crowded(self, spec: RequestSpec, placed: dict[str, Placed]) -> dict[str, frozenset[str]]:
+        """Return the names of hosts with too many members of the server group, and these."""
+        try:
+            crowding = {
+                place.host.name: self._search.crowding(spec, instance, place.host.uuid)
+                for instance, place in placed.items()
+            }
+        except BaseException:
+            self._return(placed)
+            raise
+        return {host: others for host, others in crowding.items() if others}
+
+    def _take_back(
+        self, placed: dict[str, Placed], crowded: Mapping[str, frozenset[str]], again: bool
+    ) -> list[LostClaim]:
+        self._return(placed)
+        self._observer.claimed(ClaimOutcome.GROUP, again=again)
+        lost = [lost_to_the_group(host, others) for host, others in crowded.items()]
+        LOG.info("A claim for %d instances was taken back. %s", len(placed), lost[0].sentence())
+        return lost
+
+    def _return(self, placed: dict[str, Placed]) -> None:
+        self._give_back.all_of({i: [place.candidate] for i, place in placed.items()})
+
+    def _won(self, placed: dict[str, Placed], again: bool) -> None:
         for instance, place in placed.items():
             self._observer.claimed(ClaimOutcome.WON, again=again)
             LOG.info("Claimed host %s (%s) for %s", place.host.name, place.host.uuid, instance)
-        return None
 
 
 def with_group_host(spec: RequestSpec, host: str) -> RequestSpec:

@@ -376,6 +376,26 @@ def test_of_two_members_claimed_on_a_host_at_the_same_time_the_later_moves_on(
     assert bank.held == {"i1": {"b": {"VCPU": 2}}, "i2": {"a": {"VCPU": 1}}}
 
 
+def test_several_members_are_placed_again_when_another_was_claimed_on_one_of_their_hosts(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=9, b=8, c=4)
+    members = frozenset({"i1", "i2", "other"})
+    asked = replace(ONE, instance_group=InstanceGroup("anti-affinity", members=members))
+
+    def be_claimed(_consumer: str) -> None:
+        bank.held.setdefault("other", {"a": {"VCPU": 1}})
+
+    bank.before_claim = be_claimed
+    assert chosen(scheduler_on(bank, journal), asked, "i1", "i2") == ["host-b", "host-c"]
+    assert set(bank.held) == members
+    full = flat_hosts(a=9, b=8)
+    full.before_claim = lambda _: full.held.setdefault("other", {"a": {"VCPU": 1}}) and None
+    with pytest.raises(NoValidHost):
+        chosen(scheduler_on(full, journal), asked, "i1", "i2")
+    assert set(full.held) == {"other"}
+
+
 def test_members_that_a_host_may_have_together_stay(journal: Path) -> None:
     bank = flat_hosts(a=9, b=4)
     group = racing_group(bank, max_server_per_host=2)
