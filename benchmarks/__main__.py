@@ -6,7 +6,8 @@ databases are killed; agent: what one agent costs; discovery: one look at a larg
 libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_if: questions about
 supposed changes; capacity: counts of further claims; explanation: why nothing was found, with the
 closest changes; trees: whole trees beside the plain way; alternatives: schedulers that take the
-last slots. When none is named: search, reads, startup, growth and claims.
+last slots; watchers: searches while requests wait for changes. When none is named: search, reads,
+startup, growth and claims.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from benchmarks import (
     soak,
     startup,
     trees,
+    watchers,
     what_if,
 )
 from benchmarks.rows import READS, SEARCH, Row
@@ -123,6 +125,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "alternatives": lambda console, arguments: alternatives.run(console, arguments.quick),
     "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
     "trees": lambda console, arguments: trees.show(console, arguments.quick),
+    "watchers": lambda console, arguments: watchers.show(console, arguments.quick),
     "soak": lambda console, arguments: soak.show(console, arguments.quick),
     "fleet": lambda console, arguments: fleet.show(
         console, arguments.seed, arguments.quick, arguments.agents, arguments.steady

@@ -283,6 +283,8 @@ def _repair_trees(tx: WriteTransaction) -> None:
         )
         old = providers[provider_id][2]
         tx.touch([top] if old is None else [top, old], STRUCTURE)
+        if old == provider_id:
+            tx.end_tree(old, providers[provider_id][0])
 
 
 def _repair_inventories(tx: WriteTransaction) -> None:
