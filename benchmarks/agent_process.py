@@ -17,7 +17,7 @@ from benchmarks.relay import Relay
 from compute_agent import conf as agent_conf
 from compute_agent.agent import assembly
 from compute_agent.placement.transports.keystone import KeystoneTransport
-from compute_agent.placement.transports.transport import Response, Transport
+from compute_agent.placement.transports.transport import Request, Response, Transport
 from compute_agent.virt.fake import FakeNumaDriver
 
 
@@ -28,17 +28,21 @@ def resident_mib() -> float:
 
 
 class Interrupted(Relay):
-    """A transport that lets somebody else write just before the agent's next inventory does."""
+    """A transport that lets another client write just before the agent's next inventory.
+
+    ``before_write`` is called with the uuid of the provider, or of the root of the tree.
+    """
 
     def __init__(self, inner: Transport) -> None:
         super().__init__(inner)
         self.before_write: Callable[[str], None] | None = None
 
     def relay(self, method: str, path: str, send: Callable[[], Response]) -> Response:
-        write, provider = self.before_write, path.removesuffix("/inventories")
-        if write is not None and method == "PUT" and provider != path:
+        write = self.before_write
+        written = path.endswith("/inventories") or path.startswith("/provider_trees/")
+        if write is not None and method == "PUT" and written:
             self.before_write = None
-            write(provider.rpartition("/")[2])
+            write(path.removesuffix("/inventories").rpartition("/")[2])
         return send()
 
 
@@ -74,9 +78,12 @@ class Measured:
     def passes(self, times: int = 1, change: str = "") -> dict[str, Any]:
         """Passes one after the other, each with a change of the machine before it if one is named.
 
-        :param change: ``inventory``: the disk grows; ``conflict``: and somebody claims some of it
-            between the agent's reading and writing; ``restored``: the machine is as it was.
+        :param change: ``inventory``: the disk grows; ``claim``: and another client claims some
+            of it before the agent writes; ``trait``: or sets a trait; ``restored``: the machine is
+            as it was.
         """
+
+        others = {"claim": self._claim, "trait": self._set_trait}
 
         def run() -> None:
             for _ in range(times):
@@ -84,8 +91,7 @@ class Measured:
                     self._driver.machine = self._machine
                 elif change:
                     self._grow_disk()
-                if change == "conflict":
-                    self._transport.before_write = self._claim
+                self._transport.before_write = others.get(change)
                 self._pass()
 
         return self._cost(run)
@@ -135,10 +141,22 @@ class Measured:
             "consumer_generation": None,
             "consumer_type": "INSTANCE",
         }
-        answer = self._other.request("PUT", f"/allocations/{consumer}", (1, 38), json=body)
-        if answer.status != 204:
-            raise RuntimeError(f"the claim meant to conflict failed: {answer.text}")
+        self._sent_by_another("PUT", f"/allocations/{consumer}", body)
         self._foreign_cpu += time.process_time() - began
+
+    def _set_trait(self, provider: str) -> None:
+        began = time.process_time()
+        path = f"/resource_providers/{provider}/traits"
+        content = self._sent_by_another("GET", path).json
+        traits = set(content["traits"]) ^ {"HW_CPU_X86_VMX"}
+        self._sent_by_another("PUT", path, content | {"traits": sorted(traits)})
+        self._foreign_cpu += time.process_time() - began
+
+    def _sent_by_another(self, method: str, path: str, body: object = None) -> Response:
+        answer = self._other.send(Request(method, path, (1, 38), body))
+        if answer.status >= 300:
+            raise RuntimeError(f"what was meant to conflict failed: {answer.text}")
+        return answer
 
 
 def main() -> None:

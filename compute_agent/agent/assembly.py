@@ -212,6 +212,7 @@ def build(
         association_refresh=refresh_seconds(conf),
         max_listed=conf.compute.sharing_providers_max_uuids_per_request,
         bulk_inventories=conf.compute_agent.bulk_inventory == "auto",
+        use_extensions=conf.compute_agent.use_placement_extensions == "auto",
         on_request=lambda method, _path, status: board.count_request(method, status),
     )
 

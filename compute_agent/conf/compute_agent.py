@@ -40,7 +40,8 @@ written. More shortens the first report of a large host and costs placement that
         help="""
 Whether to use extensions of the Placement API where the server announces them. The scheduler then
 asks more precisely: for aggregates of the host itself, and for NUMA nodes of a guest on different
-cells, so that its limit is not spent on candidates that it would drop.
+cells, so that its limit is not spent on candidates that it would drop. The agent and the offline
+migration read and replace the tree of a host with one request each.
 """,
     ),
     cfg.BoolOpt(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell, presence
+from compute_agent.report.usage import holders_in_tree
 
 if TYPE_CHECKING:
     from compute_agent.claims.book import ClaimBook
@@ -292,18 +293,11 @@ class Auditor:
             )
 
     def _holders(self, root_uuid: str) -> dict[str, dict[str, dict[str, int]]]:
-        tree = self._report.get_provider_tree(root_uuid)
         moving = frozenset(self._book.moving())
-        holders: dict[str, dict[str, dict[str, int]]] = {}
-        for uuid in tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else ():
-            if tree.has_inventory(uuid):
-                consumers = self._report.get_allocations_for_provider(uuid)
-                holders[uuid] = {
-                    consumer: record["resources"]
-                    for consumer, record in consumers.items()
-                    if consumer not in moving
-                }
-        return holders
+        return {
+            uuid: {c: amounts for c, amounts in consumers.items() if c not in moving}
+            for uuid, consumers in holders_in_tree(self._report, root_uuid).items()
+        }
 
     def _strangers(self, holders: Holders, here: Collection[str]) -> dict[str, ConsumerNature]:
         """Return what placement knows of the consumers that are not known to be here."""

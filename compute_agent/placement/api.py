@@ -7,6 +7,7 @@ from compute_agent.placement.allocations import Allocations
 from compute_agent.placement.alternatives import Alternatives
 from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.connection import Connection
+from compute_agent.placement.provider_trees import ProviderTrees
 from compute_agent.placement.providers import MAX_LISTED, Providers
 
 
@@ -22,6 +23,7 @@ class PlacementApi:
     def __init__(self, connection: Connection, *, max_listed: int = MAX_LISTED) -> None:
         self.connection = connection
         self.providers = Providers(connection, max_listed)
+        self.trees = ProviderTrees(connection)
         self.allocations = Allocations(connection, self.providers)
         self.candidates = Candidates(connection)
         self.exchange = Exchange(connection, self.allocations)

@@ -38,6 +38,8 @@ Refusals: TypeAlias = Mapping[int | str, Refused]
 
 NO_REFUSALS: Final[Refusals] = MappingProxyType({})
 
+NO_CONDITIONS: Final[Mapping[str, str]] = MappingProxyType({})
+
 BASE: Final[Microversion] = (1, 30)
 """Asked for wherever nothing newer is needed; the oldest that can reshape.  Error codes from
 1.23.
@@ -147,16 +149,26 @@ class Connection:
         timeout: Timeout | None = None,
         repeat: bool | None = None,
         extensions: str | None = None,
+        conditions: Mapping[str, str] = NO_CONDITIONS,
     ) -> Response:
         """Ask, and return an answer below 500 that is placement's own.
 
         :param doing: what this is for, as the beginning of a sentence.
         :param extensions: the version of the extensions to ask for, which placement announced.
+        :param conditions: headers such as ``If-Match``.
         :param repeat: whether the same request may simply be sent again when placement cannot
             answer; None: unless it is a POST, which may have happened though its answer was lost.
         :raises errors.PlacementError: as :func:`answers.raise_unless_answered`.
         """
-        request = Request(method, path, version, json, timeout=timeout, extensions=extensions)
+        request = Request(
+            method,
+            path,
+            version,
+            json,
+            timeout=timeout,
+            extensions=extensions,
+            conditions=conditions,
+        )
 
         def attempt() -> Response:
             return self._once(request, doing)
@@ -296,13 +308,17 @@ class Connection:
             offered = self._versions = self._discover(repeat=False)
         return offered
 
+    def forget_versions(self) -> None:
+        """Ask again what placement offers before it matters: another one answers by now."""
+        self._versions = None
+
     def newest(self, at_most: Microversion = NEWEST) -> Microversion:
         """Return the newest version both sides know."""
         return min(self.versions().maximum, at_most)
 
     def understands_extensions(self, version: Microversion = (1, 0)) -> bool:
         """Whether placement announces these extensions of ours and they are to be used."""
-        newest = self.versions().extensions
+        newest = self.versions().extensions if self._use_extensions else None
         return newest is not None and newest >= version
 
     def _discover(self, *, repeat: bool = True) -> OfferedVersions:

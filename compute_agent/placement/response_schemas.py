@@ -77,6 +77,24 @@ PROVIDER_TRAITS: Final = Shape(
 AGGREGATES: Final = Shape(
     "the aggregates of a provider", object_of({"aggregates": list_of(TEXT), **_AT_GENERATION})
 )
+PROVIDER_TREE: Final = Shape(
+    "a provider tree",
+    object_of(
+        {
+            "providers": list_of(
+                object_of(
+                    {
+                        **_PROVIDER,
+                        "inventories": map_of(RECORD),
+                        "traits": list_of(TEXT),
+                        "aggregates": list_of(TEXT),
+                    }
+                )
+            )
+        },
+        {"allocations": map_of(_HOLDER)},
+    ),
+)
 WRITTEN: Final = Shape("the new generation of a provider", object_of(_AT_GENERATION))
 PROVIDER_ALLOCATIONS: Final = Shape(
     "the allocations on a provider",

@@ -11,15 +11,15 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from compute_agent.placement.providers import AtGeneration
 from compute_agent.placement.response_schemas import RECORD
 from compute_agent.placement.retries import Clock
-from compute_agent.provider_tree import ASPECTS, ProviderTree
+from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
 from compute_agent.provider_tree.inventory import complete_inventory
 from compute_agent.state import documents
 from compute_agent.state import files as state_files
@@ -54,7 +54,9 @@ _PROVIDER = object_of(
     }
 )
 _ANY_FORMAT: Final = Shape("a cache", object_of({"format": WHOLE}))
-_THIS_FORMAT: Final = Shape("a cache", object_of({"trees": map_of(list_of(_PROVIDER))}))
+_THIS_FORMAT: Final = Shape(
+    "a cache", object_of({"trees": map_of(list_of(_PROVIDER))}, {"etags": map_of(TEXT)})
+)
 
 
 @dataclass
@@ -62,8 +64,9 @@ class TreeCache:
     """One root's tree as last read from placement or written to it.
 
     ``hint``: it comes from a file and no probe has confirmed it yet.  ``probed_by``: global request
-    id of the pass that read the tree last.  ``written_elsewhere``: another writer is known to have
-    changed more than allocations.
+    id of the pass that read the tree last.  ``etag``: of exactly this tree, where it was read or
+    written as a whole.  ``allocations``: what consumers had in this tree, where they were read with
+    it.  ``written_elsewhere``: another writer is known to have changed more than allocations.
     """
 
     root_uuid: str
@@ -74,6 +77,8 @@ class TreeCache:
     refreshes: int = 0
     sharing_due: bool = False
     probed_by: str | None = None
+    etag: str | None = None
+    allocations: Mapping[str, dict[str, Any]] | None = None
     dirty: bool = False
     written_elsewhere: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
@@ -102,6 +107,26 @@ def take_in(tree: ProviderTree, uuid: str, aspect: str, read: AtGeneration[Any])
         tree.mark_fresh(uuid, [aspect])
 
 
+def with_whole(
+    tree: ProviderTree, root_uuid: str, providers: Sequence[Mapping[str, Any]]
+) -> ProviderTree:
+    """Return a tree with that of one root replaced by what was read or written as a whole.
+
+    :raises ValueError: the providers are not a tree, or one has the name of one elsewhere.
+    """
+    result = tree.snapshot()
+    result.populate_from_iterable(
+        cast("Sequence[PlacementProvider]", providers), complete_tree_of=root_uuid
+    )
+    for provider in providers:
+        uuid = provider["uuid"]
+        result.update_inventory(uuid, provider["inventories"], operator_keys=())
+        result.update_traits(uuid, provider["traits"])
+        result.update_aggregates(uuid, provider["aggregates"])
+        result.mark_fresh(uuid)
+    return result
+
+
 class CacheFile:
     """The file ``placement-cache.json``: a hint, so one that cannot be used is set aside.
 
@@ -115,7 +140,7 @@ class CacheFile:
         self._written_at: float | None = None
         self._pending = False
 
-    def load(self) -> dict[str, ProviderTree]:
+    def load(self) -> dict[str, TreeCache]:
         """Return the trees by root uuid, empty when the file is missing or cannot be used."""
         try:
             stored = documents.parse(documents.read_file(self._path), _ANY_FORMAT)
@@ -123,8 +148,10 @@ class CacheFile:
                 LOG.info("Ignoring the cache %s: it has format %s", self._path, stored["format"])
                 return {}
             documents.check(stored, _THIS_FORMAT)
+            etags = stored.get("etags", {})
             return {
-                root: _tree_from(root, providers) for root, providers in stored["trees"].items()
+                root: TreeCache(root, _tree_from(root, providers), hint=True, etag=etags.get(root))
+                for root, providers in stored["trees"].items()
             }
         except FileNotFoundError:
             return {}
@@ -144,28 +171,30 @@ class CacheFile:
             whereabouts,
         )
 
-    def save(self, trees: Mapping[str, ProviderTree], *, now: bool = False) -> None:
+    def save(self, caches: Collection[TreeCache], *, now: bool = False) -> None:
         """Write the trees, unless many trees were written a moment ago and ``now`` is False.
 
         A file that cannot be written is logged and does no harm: the next start reads more.
         """
         with self._lock:
-            if not now and len(trees) > FEW_TREES and self._written_at is not None:
+            if not now and len(caches) > FEW_TREES and self._written_at is not None:
                 since = self._clock.monotonic() - self._written_at
                 if since < MANY_TREES_INTERVAL:
                     self._pending = True
                     return
             self._written_at = self._clock.monotonic()
             self._pending = False
-            content = json.dumps(
-                {"format": FORMAT, "trees": {root: _plain(tree) for root, tree in trees.items()}},
-                separators=(",", ":"),
-            ).encode()
+            document = {
+                "format": FORMAT,
+                "trees": {cache.root_uuid: _plain(cache.tree) for cache in caches},
+                "etags": {c.root_uuid: c.etag for c in caches if c.etag is not None},
+            }
+            content = json.dumps(document, separators=(",", ":")).encode()
             if len(content) > documents.MAX_BYTES:
                 LOG.warning(
                     "The cache of %d trees in %s was not written: it would have more than %d "
                     "bytes. The next start reads everything from placement.",
-                    *(len(trees), self._path, documents.MAX_BYTES),
+                    *(len(caches), self._path, documents.MAX_BYTES),
                 )
                 return
             try:

@@ -6,6 +6,7 @@ are to be serialised by the caller.
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import random as randomlib
@@ -26,17 +27,16 @@ from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.report.cache import CacheFile, TreeCache
-from compute_agent.report.flush import Flush, FlushReport
+from compute_agent.report.diff import diff
+from compute_agent.report.flush import FlushReport
 from compute_agent.report.operations import (
+    CreateProvider,
     DeleteProvider,
-    KeepProvider,
     Operation,
-    SetAggregates,
 )
 from compute_agent.report.plan import plan
-from compute_agent.report.provider_writes import ProviderWrites
-from compute_agent.report.reshape import Reshaper
 from compute_agent.report.tree_reader import TreeReader
+from compute_agent.report.tree_writer import TreeWriter
 
 LOG = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class ReportClient:
         never. May be set at any time.
     :param max_listed: uuids in one question about sharing providers.
     :param bulk_inventories: write many inventories with one request where the user may reshape.
+    :param use_extensions: read and replace whole trees with one request where placement has that.
     :param on_request: called with method, path and status (`None` without answer) of every request.
     """
 
@@ -66,12 +67,13 @@ class ReportClient:
         association_refresh: float = 300,
         max_listed: int = MAX_LISTED,
         bulk_inventories: bool = True,
+        use_extensions: bool = False,
         on_request: Callable[[str, str, int | None], None] | None = None,
         clock: Clock | None = None,
         random: randomlib.Random | None = None,
     ) -> None:
         retries = Retries(clock or SystemClock(), random or randomlib.Random())
-        connection = Connection(transport, retries, on_request)
+        connection = Connection(transport, retries, on_request, use_extensions=use_extensions)
         self.association_refresh = association_refresh
         self._bulk_inventories = bulk_inventories
         self._workers = Workers(connections)
@@ -79,18 +81,18 @@ class ReportClient:
         self.placement = PlacementApi(connection, max_listed=max_listed)
         providers = self.placement.providers
         self.names = Names(providers)
+        trees = self.placement.trees
         self._reader = TreeReader(
-            providers, self._workers, retries, lambda: self.association_refresh
+            providers, trees, self._workers, retries, lambda: self.association_refresh
         )
-        self._reshaper = Reshaper(connection, providers, self._reader, self._workers)
+        self._writer = TreeWriter(self.placement, self.names, self._reader, self._workers, retries)
         self._lock = threading.Lock()
         self._caches: dict[str, TreeCache] = {}
         self._created: set[str] = set()
         self._kept: dict[str, str] = {}
         self._file = CacheFile(cache_path, retries.clock) if cache_path is not None else None
         if self._file is not None:
-            for root, tree in self._file.load().items():
-                self._caches[root] = TreeCache(root, tree, hint=True)
+            self._caches.update(self._file.load())
 
     # -- connection --------------------------------------------------------------------------
 
@@ -176,13 +178,17 @@ class ReportClient:
     ) -> ProviderTree:
         """Return the tree as :meth:`get_provider_tree` does, creating a missing root.
 
-        A root that placement has under another name is returned as it is.
+        A root that placement has under another name is returned as it is.  Where a whole tree is
+        written with one request, a missing root is created by it: until then it has no generation.
 
         :raises errors.ResourceProviderCreationFailed: the name belongs to another provider
             (``name_conflict_uuid``).
         """
         tree = self.get_provider_tree(root_uuid, fresh=fresh)
         if tree.exists(root_uuid):
+            return tree
+        if self.placement.trees.offered:
+            tree.new_root(name, root_uuid)
             return tree
         cache = self._cache(root_uuid)
         with cache.lock:
@@ -194,6 +200,22 @@ class ReportClient:
         self._created.add(root_uuid)
         self._save_if_changed()
         return cache.tree.snapshot()
+
+    def believed_tree(self, root_uuid: str) -> ProviderTree | None:
+        """Return the tree as last known, where a later request can show that it still is; none now.
+
+        A plan from it may be written at once: with one request that changes nothing if the tree is
+        another one. Where there is nothing to write, :meth:`newer_tree` asks.
+        """
+        cache = self._cache(root_uuid)
+        known = cache.tree.exists(root_uuid) and not cache.written_elsewhere
+        return cache.tree.snapshot() if known and self.placement.trees.offered else None
+
+    def newer_tree(self, believed: ProviderTree, root_uuid: str) -> ProviderTree | None:
+        """Return the tree that placement has if it is not the believed one, None if it is."""
+        name = believed.data(root_uuid).name
+        tree = self.get_provider_tree_and_ensure_root(root_uuid, name)
+        return tree if diff(believed, tree) else None
 
     def plan(
         self,
@@ -217,7 +239,7 @@ class ReportClient:
             owned=is_owned,
             allocations=allocations,
             original_allocations=original_allocations,
-            bulk=self._bulk_inventories and self._reshaper.allowed,
+            bulk=self._bulk_inventories and self._writer.may_reshape,
             known_traits=self.names.known_traits,
             known_classes=self.names.known_classes,
         )
@@ -245,34 +267,43 @@ class ReportClient:
         operations = self.plan(
             base, new, allocations, owned=owned, original_allocations=original_allocations
         )
+        operations = [*_missing_roots(base), *operations]
         if not operations:
             return FlushReport()
         cache = self._cache(self._root_of(base, new))
         with cache.lock:
             if not cache.known:
                 cache.tree, cache.known = base.snapshot(), True
-            flush = Flush(
-                root_uuid=cache.root_uuid,
-                live=cache.tree,
-                providers=self.placement.providers,
-                names=self.names,
-                writes=ProviderWrites(
-                    cache.tree, self.placement.providers, self.names, self._reader, self._retries
-                ),
-                reshaper=self._reshaper,
-                workers=self._workers,
-            )
+            report = FlushReport()
             try:
-                report = flush.run(operations)
+                self._writer.write(cache, operations, report)
             finally:
-                self._created.update(flush.report.created)
-                self._log_kept(flush.report)
-                if not all(isinstance(operation, KeepProvider) for operation in operations):
-                    cache.dirty = True
-                if any(isinstance(operation, SetAggregates) for operation in operations):
-                    cache.sharing_due = True
+                self._created.update(report.created)
+                self._log_kept(report)
                 self._save_if_changed()
         return report
+
+    def get_allocations_within_tree(self, root_uuid: str) -> Consumers | None:
+        """Return what consumers have in this tree where it was just read with that, else None.
+
+        No request: ``get_provider_tree(root_uuid, fresh=True)`` reads it where that is possible.
+        """
+        allocations = self._cache(root_uuid).allocations
+        return copy.deepcopy(dict(allocations)) if allocations is not None else None
+
+    def get_allocations_to_reshape(self, root_uuid: str) -> Consumers:
+        """Return the consumers with allocations on this root's tree, as a reshape of it needs them.
+
+        Where the tree was read as a whole for this pass, fresh, this is what they have in the tree,
+        and no request. It may be handed to :meth:`update_from_provider_tree` alone.
+
+        :raises errors.PlacementError: as :meth:`get_allocations_for_provider_tree`.
+        """
+        found = self.get_allocations_within_tree(root_uuid)
+        if found is not None and self._writer.replaces_trees:
+            return found
+        self._cache(root_uuid).allocations = None
+        return self.get_allocations_for_provider_tree(root_uuid)
 
     def get_allocations_for_provider_tree(self, root_uuid: str) -> Consumers:
         """Return the consumers with allocations on this root's tree, with all their allocations.
@@ -338,7 +369,7 @@ class ReportClient:
         for cache in list(self._caches.values()):
             if cache.tree.exists(uuid) and cache.tree.data(uuid).generation == stored.generation:
                 cache.tree.update_traits(uuid, new_traits, written.generation)
-                cache.dirty = True
+                cache.dirty, cache.etag = True, None
 
     def change_aggregates(
         self, uuid: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()
@@ -431,4 +462,11 @@ class ReportClient:
         for cache in caches:
             cache.dirty = False
         if self._file is not None:
-            self._file.save({cache.root_uuid: cache.tree for cache in caches}, now=now)
+            self._file.save(caches, now=now)
+
+
+def _missing_roots(base: ProviderTree) -> list[CreateProvider]:
+    """Return the creation of a root that the tree to start from only promises."""
+    return [
+        CreateProvider(root.uuid, root.name, None) for root in base.roots if root.generation is None
+    ]

@@ -81,6 +81,7 @@ class Flush:
     """One execution of one plan.
 
     :param live: the tree as last known from placement; updated with every write.
+    :param report: filled in, also by a flush that fails.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Flush:
         writes: ProviderWrites,
         reshaper: Reshaper,
         workers: Workers,
+        report: FlushReport | None = None,
     ) -> None:
         self._root_uuid = root_uuid
         self._live = live
@@ -108,7 +110,7 @@ class Flush:
         self._unready: set[str] = set()
         self._doomed: set[str] = set()
         self._internal_errors = 0
-        self.report = FlushReport()
+        self.report = report or FlushReport()
 
     def run(self, operations: Sequence[Operation]) -> FlushReport:
         """Carry out ``operations``.

@@ -154,17 +154,7 @@ class Reshaper:
         if all(equal_inventories(now[uuid].content, wanted[uuid]) for uuid in wanted):
             return
         if all(equal_inventories(now[uuid].content, before[uuid]) for uuid in wanted):
-            # No other writer was there, so this is not a conflict: it lasts as long as the outage.
-            raise errors.PlacementUnavailable(
-                f"the reshape did not happen, the layout is still the old one: {lost}",
-                status=lost.status,
-                code=lost.code,
-                detail=lost.detail,
-                request_id=lost.request_id,
-                method=lost.method,
-                path=lost.path,
-                retry_after=lost.retry_after,
-            ) from lost
+            raise not_reshaped(lost) from lost
         raise errors.ReshapeFailed(
             f"it was not answered, and placement has neither the old nor the new layout: {lost}"
         ) from lost
@@ -197,6 +187,23 @@ class Reshaper:
             if live.data(uuid).generation != provider["generation"]:
                 live.set_generation(uuid, provider["generation"])
                 live.mark_stale(uuid, ASPECTS)
+
+
+def not_reshaped(lost: errors.PlacementUnavailable) -> errors.PlacementUnavailable:
+    """Make the error for a reshape that had no answer and was not done.
+
+    No other writer was there, so this is not a conflict: it lasts as long as the outage.
+    """
+    return errors.PlacementUnavailable(
+        f"the reshape did not happen, the layout is still the old one: {lost}",
+        status=lost.status,
+        code=lost.code,
+        detail=lost.detail,
+        request_id=lost.request_id,
+        method=lost.method,
+        path=lost.path,
+        retry_after=lost.retry_after,
+    )
 
 
 def consumer_body(consumer: str, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,20 +6,28 @@ moved provider   marked stale; read at the next association refresh or before a 
                  nearly always it only got allocations; at once where it is known that it got more
 refresh          stale aspects, the sharing providers of all aggregates, and now and then the
                  aggregates of all (writers with an old microversion leave no trace)
+
+Where placement has whole trees, the probe is a conditional read of all of it, so nothing in the
+tree is ever stale; what is left to a refresh are the sharing providers.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
 from compute_agent import errors
+from compute_agent.placement.provider_trees import ProviderTrees, Unchanged, WholeTree
 from compute_agent.placement.providers import AtGeneration, Providers
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.request_pool import Workers
 from compute_agent.provider_tree import ASPECTS, PlacementProvider, ProviderTree
-from compute_agent.report.cache import TreeCache, take_in
+from compute_agent.report.cache import TreeCache, take_in, with_whole
+from compute_agent.report.diff import diff
+
+LOG = logging.getLogger(__name__)
 
 ALL_AGGREGATES_EVERY: Final = 12
 REFRESH_JITTER: Final = 0.2
@@ -34,11 +42,13 @@ class TreeReader:
     def __init__(
         self,
         providers: Providers,
+        trees: ProviderTrees,
         workers: Workers,
         retries: Retries,
         interval: Callable[[], float],
     ) -> None:
         self._providers = providers
+        self._trees = trees
         self._workers = workers
         self._retries = retries
         self._interval = interval
@@ -46,21 +56,63 @@ class TreeReader:
     def read(self, cache: TreeCache, *, fresh: bool = False) -> None:
         """Probe, and read what is needed now.  The cache changes only when all of it succeeded.
 
-        :param fresh: read also stale aspects, as a reshape needs it.
+        :param fresh: read also stale aspects, as a reshape needs it; with a whole tree also what
+            consumers have of it.
         :raises errors.PlacementError: something could not be read.
         """
         with cache.lock:
             due, cache.written_elsewhere = cache.written_elsewhere, False
             try:
-                self._retries.while_conflicting(lambda: self._read_once(cache, fresh or due))
+                self._retries.while_conflicting(lambda: self._read_either_way(cache, fresh, due))
             except errors.PlacementError:
                 cache.written_elsewhere |= due
                 raise
+
+    def take(self, cache: TreeCache, whole: WholeTree) -> None:
+        """Store a tree that placement answered as a whole."""
+        cache.tree = _with_whole(cache, whole)
+        cache.etag, cache.allocations, cache.known, cache.dirty = whole.etag, None, True, True
 
     def reread(self, tree: ProviderTree, uuid: str, aspects: Iterable[str]) -> None:
         """Read some aspects of one provider into ``tree``."""
         for (_, aspect), content in self._read_aspects(tree, [(uuid, name) for name in aspects]):
             take_in(tree, uuid, aspect, content)
+
+    def _read_either_way(self, cache: TreeCache, fresh: bool, due: bool) -> None:
+        if self._trees.offered:
+            try:
+                self._read_whole(cache, fresh)
+            except errors.PlacementTooOld:
+                LOG.info("Placement has no whole trees any more; they are read by provider.")
+            else:
+                return
+        self._read_once(cache, fresh or due)
+        cache.etag = cache.allocations = None
+
+    def _read_whole(self, cache: TreeCache, fresh: bool) -> None:
+        answer = self._trees.read(
+            cache.root_uuid, etag=None if fresh else cache.etag, allocations=fresh
+        )
+        refresh = self._refresh_is_due(cache)
+        tree, etag, allocations = cache.tree, cache.etag, None
+        if isinstance(answer, WholeTree):
+            tree, etag, allocations = _with_whole(cache, answer), answer.etag, answer.allocations
+            if fresh and cache.etag is not None and not diff(cache.tree, tree):
+                # the one of the tree alone, which claims do not change
+                etag = cache.etag
+        elif answer is None:
+            tree, etag, allocations = cache.tree.snapshot(), None, {}
+            if tree.exists(cache.root_uuid):
+                tree.remove(cache.root_uuid)
+        if refresh or cache.sharing_due:
+            tree = tree.snapshot()
+            own = tree.get_provider_uuids_in_tree(cache.root_uuid) if answer is not None else ()
+            self._read_sharing(tree, set(own))
+        changed = tree is not cache.tree and (
+            not isinstance(answer, Unchanged) or _outline(tree) != _outline(cache.tree)
+        )
+        self._commit(cache, tree, refresh, changed=changed)
+        cache.etag, cache.allocations = etag, allocations if fresh else None
 
     def _read_once(self, cache: TreeCache, fresh: bool) -> None:
         listed = self._providers.in_tree(cache.root_uuid)
@@ -157,14 +209,30 @@ class TreeReader:
         cache.dirty = cache.dirty or changed
 
 
+def _with_whole(cache: TreeCache, whole: WholeTree) -> ProviderTree:
+    try:
+        return with_whole(cache.tree, cache.root_uuid, whole.providers)
+    except ValueError:
+        # A name moved to a provider that the cache has elsewhere: start from nothing.
+        cache.sharing_due = True
+    try:
+        return with_whole(ProviderTree(), cache.root_uuid, whole.providers)
+    except ValueError as exc:
+        raise _no_tree(cache.root_uuid, exc) from exc
+
+
+def _no_tree(root_uuid: str, why: ValueError) -> errors.ResourceProviderRetrievalFailed:
+    return errors.ResourceProviderRetrievalFailed(
+        f"Reading the provider tree of {root_uuid} returned something that is not a tree: {why}"
+    )
+
+
 def _tree_of(listed: list[PlacementProvider], root_uuid: str) -> ProviderTree:
     tree = ProviderTree()
     try:
         tree.populate_from_iterable(listed)
     except ValueError as exc:
-        raise errors.ResourceProviderRetrievalFailed(
-            f"Reading the provider tree of {root_uuid} returned something that is not a tree: {exc}"
-        ) from exc
+        raise _no_tree(root_uuid, exc) from exc
     return tree
 
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from compute_agent.placement.amounts import of_record
 from compute_agent.report.client import ReportClient
-
-if TYPE_CHECKING:
-    pass
 
 
 def usage_of(report: ReportClient, provider_uuid: str) -> Mapping[str, int]:
@@ -20,7 +17,27 @@ def usage_of(report: ReportClient, provider_uuid: str) -> Mapping[str, int]:
     return used
 
 
-def holders_of(report: ReportClient, provider_uuid: str) -> Mapping[str, Mapping[str, int]]:
+def holders_in_tree(report: ReportClient, root_uuid: str) -> dict[str, dict[str, dict[str, int]]]:
+    """Return the amounts that each consumer holds of each provider with inventory of a tree.
+
+    One request where placement shows a tree with its allocations, else one for each provider.
+    """
+    tree = report.get_provider_tree(root_uuid, fresh=report.placement.trees.offered)
+    holders: dict[str, dict[str, dict[str, int]]] = {
+        uuid: {}
+        for uuid in (tree.get_provider_uuids(root_uuid) if tree.exists(root_uuid) else ())
+        if tree.has_inventory(uuid)
+    }
+    allocations = report.get_allocations_within_tree(root_uuid)
+    if allocations is None:
+        return {uuid: dict(holders_of(report, uuid)) for uuid in holders}
+    for consumer, record in allocations.items():
+        for uuid, resources in of_record(record).items():
+            holders.setdefault(uuid, {})[consumer] = dict(resources)
+    return holders
+
+
+def holders_of(report: ReportClient, provider_uuid: str) -> dict[str, dict[str, int]]:
     """Return the amounts that each consumer holds of a provider, by class."""
     holders = report.get_allocations_for_provider(provider_uuid)
     return {consumer: record["resources"] for consumer, record in holders.items()}

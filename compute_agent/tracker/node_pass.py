@@ -9,7 +9,7 @@ the rest of the tree usable are collected and handed back with the pass.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -117,6 +117,39 @@ class NodePass:
         """Cover all proposals of one pass: the driver reads the machine once for them."""
         return self._driver.one_reading(node)
 
+    def propose_at_once(self, target: Target, *, startup: bool) -> Proposal:
+        """Find out what the node's tree should be, from the tree that placement had last.
+
+        Where placement takes a whole tree in one request, that request also finds out whether it
+        was the tree, so none is needed before it. Otherwise, and where there is nothing to write,
+        this asks first, as `propose` does.
+
+        :param startup: a need to reshape is raised unasked: the reshape reads everything again.
+        :raises Exception: as `propose`.
+        """
+        believed: ProviderTree | None = None
+
+        def base() -> ProviderTree:
+            nonlocal believed
+            believed = self._report.believed_tree(target.uuid)
+            return self._base(target, fresh=False) if believed is None else believed
+
+        try:
+            proposal = self._proposal(target, base)
+        except Exception as error:
+            if believed is None or (startup and isinstance(error, errors.ReshapeNeeded)):
+                raise
+            newer = self._report.newer_tree(believed, target.uuid)
+            if newer is None:
+                raise
+        else:
+            if believed is None or changes(self.operations(proposal)):
+                return proposal
+            newer = self._report.newer_tree(believed, target.uuid)
+            if newer is None:
+                return proposal
+        return self._proposal(target, lambda: newer)
+
     def propose(self, target: Target, *, reshape: bool = False) -> Proposal:
         """Find out what the node's tree should be.
 
@@ -125,6 +158,11 @@ class NodePass:
         :raises ReshapeNeededAgain: it asked while it was.
         :raises ReshapeFailed: what it did would lose or overbook something.
         """
+        return self._proposal(target, lambda: self._base(target, fresh=reshape), reshape=reshape)
+
+    def _proposal(
+        self, target: Target, read: Callable[[], ProviderTree], *, reshape: bool = False
+    ) -> Proposal:
         facts = self._driver.get_available_resource(target.name)
         missing = [key for key in MANDATORY_FACTS if key not in facts]
         if missing:
@@ -135,7 +173,7 @@ class NodePass:
         self._on_facts(target.name, facts)
         # once, and again after an outage: the placement that answers then may be older
         self._report.connect()
-        base = self._base(target, fresh=reshape)
+        base = read()
         self._check_root(base, target)
         wanted_tree = base.snapshot()
         if not wanted_tree.exists(target.uuid):
@@ -144,7 +182,7 @@ class NodePass:
         over = self._faults.take_off(wanted_tree, target.uuid)
         before, allocations = None, None
         if reshape:
-            before = self._report.get_allocations_for_provider_tree(target.uuid)
+            before = self._report.get_allocations_to_reshape(target.uuid)
             allocations = reshape_check.editable(before)
         self._ask_driver(wanted_tree, target, allocations)
         self._add_what_is_ours(base, wanted_tree, target)
@@ -176,18 +214,22 @@ class NodePass:
         self._ledger.remember_providers(added=has - had)
         self._merger.before_flush(proposal.merged)
         self._faults.before_flush(proposal.base, proposal.wanted, proposal.root_uuid)
-        done = self._report.update_from_provider_tree(
-            proposal.base,
-            proposal.wanted,
-            proposal.allocations,
-            owned=self._owner_of(proposal.base),
-            original_allocations=proposal.original_allocations,
-        )
+        try:
+            done = self._report.update_from_provider_tree(
+                proposal.base,
+                proposal.wanted,
+                proposal.allocations,
+                owned=self._owner_of(proposal.base),
+                original_allocations=proposal.original_allocations,
+            )
+        except errors.ResourceProviderSyncFailed as failed:
+            self._check_root_name(proposal, failed)
+            raise
         self._merger.after_flush(proposal.merged)
         self._faults.remember(proposal.wanted, proposal.root_uuid, proposal.faults_over)
         kept_uuids = {provider.uuid for provider in done.kept}
         self._ledger.remember_providers(added=(), removed=had - has - kept_uuids)
-        return [op for op in done.operations if not isinstance(op, KeepProvider)]
+        return changes(done.operations)
 
     def operations(self, proposal: Proposal) -> list[Operation]:
         """Return what `flush` would do, doing nothing."""
@@ -214,7 +256,16 @@ class NodePass:
         except errors.ResourceProviderCreationFailed as error:
             if error.name_conflict_uuid is None:
                 raise
-            raise self._name_taken(target, error.name_conflict_uuid) from error
+            raise self._name_taken(target.name, target.uuid, error.name_conflict_uuid) from error
+
+    def _check_root_name(
+        self, proposal: Proposal, failed: errors.ResourceProviderSyncFailed
+    ) -> None:
+        """Raise the error for a root that was to be created under a name that another one has."""
+        for failure in failed.failures:
+            holder_uuid = getattr(failure.error, "name_conflict_uuid", None)
+            if failure.uuid == proposal.root_uuid and failure.aspect == "create" and holder_uuid:
+                raise self._name_taken(failure.name, failure.uuid, holder_uuid) from failed
 
     def _check_root(self, base: ProviderTree, target: Target) -> None:
         if not base.exists(target.uuid):
@@ -245,7 +296,7 @@ class NodePass:
         holder = self._report.find_provider_by_name(target.name)
         if holder is not None:
             # placement would refuse the root and take its children, whose names are free
-            raise self._name_taken(target, holder.uuid)
+            raise self._name_taken(target.name, target.uuid, holder.uuid)
         names = {uuid: wanted.data(uuid).name for uuid in wanted.get_provider_uuids(target.uuid)}
         LOG.info(
             "The host %s is named %s now; its resource providers are renamed.",
@@ -310,7 +361,9 @@ class NodePass:
                 LOG.warning("%s", corrected.message)
         return problems
 
-    def _name_taken(self, target: Target, holder_uuid: str) -> errors.InvalidNodeConfiguration:
+    def _name_taken(
+        self, name: str, uuid: str, holder_uuid: str
+    ) -> errors.InvalidNodeConfiguration:
         """Return the error for a root whose name another provider has, and what that one has."""
         holder = self._report.find_provider(holder_uuid)
         consumers = self._report.get_allocations_for_provider_tree(holder_uuid) if holder else {}
@@ -326,7 +379,12 @@ class NodePass:
             else "If it is a leftover, delete it; otherwise give one of the two hosts another name"
         )
         return errors.InvalidNodeConfiguration(
-            f"The name {target.name!r} of this host ({target.uuid}) belongs to another resource "
+            f"The name {name!r} of this host ({uuid}) belongs to another resource "
             f"provider, {holder_uuid}, which has {has}. If that is this host, put {holder_uuid} "
             f"into the file compute_id of the state directory. {other}."
         )
+
+
+def changes(operations: Iterable[Operation]) -> list[Operation]:
+    """Return the operations that change something in placement."""
+    return [op for op in operations if not isinstance(op, KeepProvider)]

@@ -290,7 +290,7 @@ class ResourceTracker:
     def _attempt(self, node: _Node, attempt: _Attempt) -> None:
         target = self._target(node)
         try:
-            proposal = self._pass.propose(target)
+            proposal = self._pass.propose_at_once(target, startup=node.state.startup)
         except errors.ReshapeNeeded as error:
             decision = self._decide(node, EventKind.RESHAPE_NEEDED, error)
             if decision.action is not Action.RESHAPE:

@@ -4,109 +4,22 @@ The oracle writes every tree out as plain dictionaries and compares those.
 """
 
 import copy
-import struct
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.provider_tree import ProviderTree, child_uuid
-from compute_agent.provider_tree.inventory import MAX_INT
 from compute_agent.report.diff import diff
 from compute_agent.report.inventory_order import order_inventories
 from compute_agent.report.operations import PutProvider, SetInventory, carry_out, describe
 from compute_agent.report.plan import apply, plan, stages
-
-ROOT = "aaaaaaaa-0000-4000-8000-000000000001"
-CLASSES = ("VCPU", "MEMORY_MB", "CUSTOM_GPU")
-TRAITS = ("HW_NUMA_ROOT", "CUSTOM_A", "COMPUTE_STATUS_DISABLED")
-AGGREGATES = tuple(child_uuid(ROOT, f"aggregate {n}") for n in range(3))
-
-records = st.fixed_dictionaries(
-    {"total": st.integers(1, 20)},
-    optional={
-        "reserved": st.integers(0, 3),
-        "allocation_ratio": st.sampled_from([1.0, 1.1, 4.0]),
-        "max_unit": st.integers(1, 4),
-    },
-)
-inventories = st.dictionaries(st.sampled_from(CLASSES), records)
-subsets = st.frozensets(st.sampled_from(TRAITS))
-aggregate_sets = st.frozensets(st.sampled_from(AGGREGATES))
-
-
-def full(record: dict) -> dict:
-    ratio = record.get("allocation_ratio", 1.0)
-    return {
-        "total": record["total"],
-        "reserved": record.get("reserved", 0),
-        "min_unit": record.get("min_unit", 1),
-        "max_unit": record.get("max_unit", MAX_INT),
-        "step_size": record.get("step_size", 1),
-        "allocation_ratio": struct.unpack("f", struct.pack("f", ratio))[0],
-    }
-
-
-def content(tree: ProviderTree) -> dict:
-    found = (tree.data(uuid) for uuid in tree.get_provider_uuids())
-    return {
-        p.uuid: {
-            "name": p.name,
-            "parent": p.parent_uuid,
-            "inventory": {rc: full(record) for rc, record in p.inventory.items()},
-            "traits": set(p.traits),
-            "aggregates": set(p.aggregates),
-        }
-        for p in found
-    }
+from compute_agent.report.tree_body import tree_change
+from tests.property.tree_pairs import CLASSES, ROOT, content, full, inventories, pairs
 
 
 def capacity(tree: ProviderTree, resource_class: str) -> float:
     found = (p["inventory"].get(resource_class) for p in content(tree).values())
     return sum((r["total"] - r["reserved"]) * r["allocation_ratio"] for r in found if r)
-
-
-@st.composite
-def edited(draw: st.DrawFn, tree: ProviderTree, edits: int) -> ProviderTree:
-    """A copy of ``tree`` after some random legal edits, names being swapped about among them."""
-    tree = tree.snapshot()
-    for number in range(draw(st.integers(0, edits))):
-        uuids = tree.get_provider_uuids()
-        one = draw(st.sampled_from(uuids))
-        match draw(st.sampled_from(["add", "remove", "move", "swap", "fill", "mark"])):
-            case "add":
-                key = f"{draw(st.integers(0, 7))}"
-                uuid = child_uuid(ROOT, key)
-                name = f"child {draw(st.integers(0, 9))}"
-                if not tree.exists(uuid) and not tree.exists(name):
-                    tree.new_child(name, one, uuid)
-            case "remove" if one != ROOT:
-                tree.remove(one)
-            case "move" if one != ROOT:
-                targets = [u for u in uuids if u not in tree.get_provider_uuids(one)]
-                tree.move(one, draw(st.sampled_from(targets)))
-            case "swap":
-                other = draw(st.sampled_from(uuids))
-                names = tree.data(one).name, tree.data(other).name
-                if one != other:
-                    tree.rename(other, "nobody")
-                    tree.rename(one, names[1])
-                    tree.rename(other, names[0])
-                elif one != ROOT:
-                    tree.rename(one, f"renamed {number}")
-            case "fill":
-                tree.update_inventory(one, draw(inventories))
-            case _:
-                tree.update_traits(one, draw(subsets))
-                tree.update_aggregates(one, draw(aggregate_sets))
-    return tree
-
-
-@st.composite
-def pairs(draw: st.DrawFn) -> tuple[ProviderTree, ProviderTree]:
-    tree = ProviderTree()
-    tree.new_root("host", ROOT, 0)
-    old = draw(edited(tree, 14))
-    return old, draw(edited(old, 10))
 
 
 @given(pairs())
@@ -135,6 +48,16 @@ def test_every_step_of_a_plan_is_possible_and_the_last_one_ends_at_the_wanted_tr
         carry_out(operation, tree)
     assert content(tree) == content(new)
     assert [operation for stage in stages(operations) for operation in stage] == operations
+
+
+@given(pairs())
+def test_a_plan_made_into_one_change_ends_at_the_wanted_tree(pair):
+    old, new = pair
+    change = tree_change(ROOT, old, plan(old, new))
+    assert content(change.result) == content(new)
+    named = {entry["uuid"] for entry in change.body["providers"]}
+    same = {uuid for uuid, provider in content(old).items() if content(new).get(uuid) == provider}
+    assert not named & same
 
 
 @given(pairs())

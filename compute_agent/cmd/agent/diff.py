@@ -26,7 +26,10 @@ def run(conf: cfg.ConfigOpts, first: str, second: str, *, as_json: bool) -> int:
 
     :raises ComputeAgentError: one of the hosts cannot be read.
     """
-    report = ReportClient(KeystoneTransport.from_conf(conf))
+    report = ReportClient(
+        KeystoneTransport.from_conf(conf),
+        use_extensions=conf.compute_agent.use_placement_extensions == "auto",
+    )
     try:
         report.connect()
         first_tree, second_tree = read_host(report, first), read_host(report, second)

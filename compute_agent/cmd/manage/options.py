@@ -122,7 +122,10 @@ def report_client(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Report
     """
     from compute_agent.report.client import ReportClient
 
-    client = ReportClient(transport(namespace, conf))
+    client = ReportClient(
+        transport(namespace, conf),
+        use_extensions=conf.compute_agent.use_placement_extensions == "auto",
+    )
     client.connect()
     return client
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
 
 from compute_agent import errors
@@ -34,6 +34,7 @@ class Request:
     :ivar timeout: seconds to connect and to read; None takes the transport's own.
     :ivar extensions: the version of this project's extensions of the API to ask for beside the
         microversion, such as ``1.1`` or ``latest``; a placement that has none ignores that.
+    :ivar conditions: headers that say under which condition it is to be carried out, by name.
     """
 
     method: str
@@ -43,6 +44,7 @@ class Request:
     global_request_id: str | None = None
     timeout: Timeout | None = None
     extensions: str | None = None
+    conditions: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -65,7 +67,7 @@ class Request:
         }
         if self.global_request_id:
             headers[GLOBAL_ID_HEADER] = self.global_request_id
-        return headers
+        return {**headers, **self.conditions}
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,10 +55,19 @@ class LyingTransport:
 
 
 class Node:
-    """One agent without its process: a start is the first pass, a period any later one."""
+    """One agent without its process: a start is the first pass, a period any later one.
+
+    :param whole_trees: it reads and replaces whole trees, else it speaks the plain API.
+    """
 
     def __init__(
-        self, app: Any, directory: Path, *, name: str | None = None, extra: str = ""
+        self,
+        app: Any,
+        directory: Path,
+        *,
+        name: str | None = None,
+        extra: str = "",
+        whole_trees: bool = False,
     ) -> None:
         self.name = name or f"host-{uuid.uuid4().hex[:8]}"
         path = directory / "agent.conf"
@@ -66,6 +75,7 @@ class Node:
             f"[DEFAULT]\nhost = {self.name}\nstate_path = {directory}/state\n"
             "compute_driver = fake.FakeMisbehavingDriver\nperiodic_fuzzy_delay = 0\n"
             "[fake]\nfailing_call = 1000000\ngpus = 0\nnics = 0\ncells = 1\n"
+            f"[compute_agent]\nuse_placement_extensions = {'auto' if whole_trees else 'never'}\n"
             f"[compute]\nprovider_config_location = {directory}/none\n{extra}"
         )
         self.transport = LyingTransport(InProcessTransport(app))

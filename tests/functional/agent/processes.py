@@ -26,6 +26,9 @@ from tests.fixtures.placement import free_port, wait_for_placement
 BIN = Path(sys.executable).parent
 REPOSITORY = Path(__file__).resolve().parents[3]
 PATIENCE = 90.0
+PLAIN_API = {"use_placement_extensions": "never"}
+"""Options of group compute_agent for an agent whose single requests a test interferes with."""
+
 HEADERS = {
     "X-Auth-Token": "admin",
     "X-Roles": "admin,service,reader",

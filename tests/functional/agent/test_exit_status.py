@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from tests.functional.agent.processes import claim, eventually, running
+from tests.functional.agent.processes import PLAIN_API, claim, eventually, running
 
 pytestmark = pytest.mark.usefixtures("console_scripts")
 
@@ -194,7 +194,7 @@ def test_an_update_that_placement_rejects_ends_with_3_and_says_what_it_answered(
     proxy, new_agent, node
 ):
     proxy.error("PUT", "/inventories$", 400)
-    agent = new_agent(proxy.url)
+    agent = new_agent(proxy.url, compute_agent=PLAIN_API)
     assert failing(agent) == 3
     says_once(agent, "400 was scripted", node)
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from tests.fixtures.placement import free_port
-from tests.functional.agent.processes import eventually, read_url, running, vcpus
+from tests.functional.agent.processes import PLAIN_API, eventually, read_url, running, vcpus
 
 
 def test_sigint_ends_it_like_sigterm(placement, new_agent):
@@ -112,7 +112,7 @@ def test_a_kill_after_any_write_of_a_flush_is_made_good_by_the_next_starts(
     agent = new_agent(
         proxy.url,
         DEFAULT={"update_resources_interval": -1},
-        compute_agent={"placement_connections": 1},
+        compute_agent={"placement_connections": 1} | PLAIN_API,
     )
     agent.script(nodes=[node], children={f"NUMA{n}": {"VCPU": {"total": 4}} for n in range(2)})
 
@@ -144,7 +144,7 @@ def test_sigterm_in_the_middle_of_a_flush_finishes_it_and_a_second_one_leaves_a_
     agent = new_agent(
         proxy.url,
         DEFAULT={"update_resources_interval": -1},
-        compute_agent={"placement_connections": 1},
+        compute_agent={"placement_connections": 1} | PLAIN_API,
     )
     children = {f"NUMA{n}": {"VCPU": {"total": 4}} for n in range(2)}
     agent.script(nodes=[node], children=children)

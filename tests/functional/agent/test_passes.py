@@ -12,7 +12,7 @@ def test_a_quiet_pass_is_one_request_and_logs_nothing(placement, proxy, new_agen
             before = len(proxy.requests)
             node = agent.report()
             (request,) = proxy.requests[before:]
-            assert request.startswith("GET /resource_providers?in_tree=")
+            assert request.startswith("GET /provider_trees/")
             assert node["last_pass"]["requests"] == 1
             assert node["last_pass"]["writes"] == 0
         assert agent.logged() == logged

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from tests.functional.agent.processes import PlacementProcess, eventually, running, vcpus
+from tests.functional.agent.processes import PLAIN_API, PlacementProcess, eventually, running, vcpus
 
 
 def test_placement_down_at_start_and_later_is_waited_for_and_told_once(tmp_path, new_agent, node):
@@ -93,7 +93,7 @@ def test_a_driver_that_fails_in_a_period_is_logged_once_and_recovered_from(
 def test_an_error_of_placement_in_a_period_is_logged_and_recovered_from(
     placement, proxy, new_agent, node, lie, words
 ):
-    with running(new_agent(proxy.url)) as agent:
+    with running(new_agent(proxy.url, compute_agent=PLAIN_API)) as agent:
         status, code = lie
         proxy.error("PUT", "/inventories$", status, code)
         agent.script(nodes=[node], inventory={"VCPU": {"total": 5}})
@@ -106,7 +106,7 @@ def test_an_error_of_placement_in_a_period_is_logged_and_recovered_from(
 
 @pytest.mark.parametrize("body", [b"<html>login</html>", b"", b"{}", b'{"resource_providers": 7}'])
 def test_garbage_with_status_200_is_no_truth(placement, proxy, new_agent, node, body):
-    with running(new_agent(proxy.url)) as agent:
+    with running(new_agent(proxy.url, compute_agent=PLAIN_API)) as agent:
         before = placement.tree(node)
         proxy.answer("GET", "in_tree", 200, body)
         eventually(lambda: agent.node()["trouble"] is not None, "the trouble")
@@ -117,7 +117,7 @@ def test_garbage_with_status_200_is_no_truth(placement, proxy, new_agent, node, 
 
 
 def test_a_conflict_is_repeated_and_then_waited_out(placement, proxy, new_agent, node):
-    with running(new_agent(proxy.url)) as agent:
+    with running(new_agent(proxy.url, compute_agent=PLAIN_API)) as agent:
         proxy.error("PUT", "/inventories$", 409, "placement.concurrent_update", times=1)
         agent.script(nodes=[node], inventory={"VCPU": {"total": 6}})
         eventually(lambda: vcpus(placement, node) == 6, "the change")

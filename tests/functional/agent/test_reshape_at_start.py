@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -28,9 +29,14 @@ GUESTS = ({"VCPU": 2, "MEMORY_MB": 4096, "DISK_GB": 10}, {"VCPU": 20, "MEMORY_MB
 
 
 class Reshaping:
-    """A host that placement has flat, with guests, and whose agent starts with NUMA cells."""
+    """A host that placement has flat, with guests, and whose agent starts with NUMA cells.
 
-    def __init__(self, app: Any, directory: Path) -> None:
+    :ivar request: method and a pattern of the path of the request that reshapes.
+    """
+
+    def __init__(self, app: Any, directory: Path, *, whole_trees: bool) -> None:
+        self.whole_trees = whole_trees
+        self.request = ("PUT", "^/provider_trees/") if whole_trees else ("POST", "^/reshaper$")
         self._app = app
         self._directory = directory
         self.neighbour = ReportClient(InProcessTransport(app))
@@ -39,19 +45,24 @@ class Reshaping:
         """Reshapes that placement did."""
         self.node = self._started(nested=False)
         assert self.node.run().completed
+        self.done = 0
         self.root = self.node.uuid
         self.guests = {self.claim(amounts): amounts for amounts in GUESTS}
         self.restart()
 
     def _started(self, name: str | None = None, *, nested: bool) -> Node:
-        node = Node(self._app, self._directory, name=name)
+        node = Node(self._app, self._directory, name=name, whole_trees=self.whole_trees)
         node.driver.machine = fake_topology(node.name, SIZE)
         node.driver.options = replace(node.driver.options, nested=nested)
         node.transport.after = self.count
         return node
 
     def count(self, method: str, path: str, answer: Response) -> None:
-        self.done += (method, path, answer.status) == ("POST", "/reshaper", 204)
+        done = answer.status < 300
+        self.done += done and (self.reshapes(method, path) or path == "/reshaper")
+
+    def reshapes(self, method: str, path: str) -> bool:
+        return method == self.request[0] and re.search(self.request[1], path) is not None
 
     def restart(self) -> None:
         """A new process of the agent, which has to reshape unless it was done."""
@@ -77,7 +88,7 @@ class Reshaping:
         left = [times]
 
         def hook(method: str, path: str) -> None:
-            if (method, path) == ("POST", "/reshaper") and left[0]:
+            if self.reshapes(method, path) and left[0]:
                 left[0] -= 1
                 act()
 
@@ -86,7 +97,7 @@ class Reshaping:
     def lose_placement_after_the_reshape(self, *, answered: bool, away: Callable[[], Any]) -> None:
         def hook(method: str, path: str, answer: Response) -> None:
             self.count(method, path, answer)
-            if path == "/reshaper":
+            if self.reshapes(method, path):
                 self.node.transport.lie("(GET|PUT|POST|DELETE)", ".", away)
                 if not answered:
                     away()
@@ -139,10 +150,12 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return placement_app(tmp_path_factory.mktemp("reshapes"))
 
 
-@pytest.fixture
-def host(app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reshaping]:
+@pytest.fixture(params=[False, True], ids=["by provider", "whole tree"])
+def host(
+    app: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Reshaping]:
     monkeypatch.setattr(SystemClock, "sleep", lambda _self, _seconds: None)
-    made = Reshaping(app, tmp_path)
+    made = Reshaping(app, tmp_path, whole_trees=request.param)
     yield made
     made.node.parts.close()
     made.neighbour.close()
@@ -152,6 +165,8 @@ def test_a_start_moves_what_guests_hold_to_the_cells(host: Reshaping) -> None:
     assert host.node.run().completed
     host.assert_nested()
 
+
+by_provider = pytest.mark.parametrize("host", [False], indirect=True, ids=["by provider"])
 
 # -- what placement answers ----------------------------------------------------------------------
 
@@ -170,7 +185,9 @@ CODES = {
 def test_a_placement_that_answers_the_reshape_so(host: Reshaping, answer: str) -> None:
     given = refusal(429) if answer == "429" else ANSWERS[answer][0]
     code = CODES.get(answer, ExitCode.RESHAPE_FAILED)
-    host.node.transport.lie("POST", "^/reshaper$", given)
+    if answer == "404" and host.whole_trees:
+        code = ExitCode.PLACEMENT_REJECTED  # it reads as one that lost the request meanwhile
+    host.node.transport.lie(*host.request, given)
     result = host.node.run()
     assert host.node.transport.told
     assert result.exit_code == code
@@ -186,7 +203,7 @@ def test_an_outage_during_the_reshape_is_waited_for_however_long(
     host: Reshaping, answer: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = refusal(429) if answer == "429" else ANSWERS[answer][0]
-    host.node.transport.lie("POST", "^/reshaper$", given)
+    host.node.transport.lie(*host.request, given)
     for number in range(1, 7):
         result = host.node.run()
         assert (result.exit_code, result.completed) == (None, False)
@@ -200,6 +217,7 @@ def test_an_outage_during_the_reshape_is_waited_for_however_long(
     host.assert_nested()
 
 
+@by_provider
 def test_a_provider_that_is_gone_when_the_reshape_is_looked_into_is_a_round_to_repeat(
     host: Reshaping,
 ) -> None:
@@ -242,6 +260,7 @@ def assert_the_start_is_finished_later(host: Reshaping, restarted: bool) -> None
     host.assert_nested()
 
 
+@by_provider
 @dying
 @restarts
 def test_placement_dies_between_the_answer_and_what_the_agent_reads_next(
@@ -262,7 +281,7 @@ def test_placement_dies_with_the_answer_and_cannot_be_asked_what_became_of_it(
 def test_a_lost_answer_is_found_out_by_reading_and_the_start_goes_on(host: Reshaping) -> None:
     def hook(method: str, path: str, answer: Response) -> None:
         host.count(method, path, answer)
-        if path == "/reshaper":
+        if host.reshapes(method, path):
             raise errors.PlacementAPIConnectFailure("reset")
 
     host.node.transport.after = hook

@@ -15,7 +15,7 @@ from compute_agent.agent import assembly, node_list
 from compute_agent.agent.agent import Agent
 from compute_agent.placement.retries import SystemClock
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.report.cache import CacheFile
+from compute_agent.report.cache import CacheFile, TreeCache
 from compute_agent.tracker.pass_schedule import PassSchedule
 from compute_agent.tracker.resource_tracker import ResourceTracker
 from tests.functional.agent.small_placement import SmallPlacement
@@ -71,7 +71,7 @@ def reported_already(directory: Path, placement: SmallPlacement, nodes: int) -> 
             "name": name,
         }
     file = CacheFile(directory / "state" / assembly.CACHE, SystemClock())
-    file.save(trees, now=True)
+    file.save([TreeCache(name, tree) for name, tree in trees.items()], now=True)
 
 
 def test_a_period_is_enough_for_a_quiet_pass_of_each_of_4000_nodes(tmp_path):

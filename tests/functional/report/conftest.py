@@ -93,13 +93,17 @@ class FakeClock:
 
 @dataclass
 class Host:
-    """One host under test: its client, the recorded requests, and the passes it makes."""
+    """One host under test: its client, the recorded requests, and the passes it makes.
+
+    :ivar whole_trees: its client reads and replaces whole trees where placement has that.
+    """
 
     transport: RecordingTransport
     clock: FakeClock
     cache_path: Path
     root: str
     name: str
+    whole_trees: bool = False
     clients: list[ReportClient] = field(default_factory=list)
     tally: Tally | None = None
 
@@ -119,6 +123,7 @@ class Host:
             cache_path=self.cache_path if cache else None,
             clock=self.clock,
             random=random.Random(7),
+            use_extensions=self.whole_trees,
             **options,
         )
         client.connect()
@@ -137,6 +142,24 @@ class Host:
             new = base.snapshot()
             lay_out(new)
             return client.update_from_provider_tree(base, new, **options)
+
+    def pass_at_once(self, lay_out: Callable[[ProviderTree], None]) -> FlushReport:
+        """One pass that asks nothing before it writes, where it may."""
+        client = self.client
+        self.transport.clear()
+        with client.tracing() as self.tally:
+            believed = client.believed_tree(self.root)
+            base = believed or client.get_provider_tree_and_ensure_root(self.root, self.name)
+            new = base.snapshot()
+            lay_out(new)
+            if believed is None or client.plan(base, new):
+                return client.update_from_provider_tree(base, new)
+            newer = client.newer_tree(base, self.root)
+            if newer is None:
+                return FlushReport()
+            new = newer.snapshot()
+            lay_out(new)
+            return client.update_from_provider_tree(newer, new)
 
     @property
     def requests(self) -> list[str]:
@@ -174,6 +197,14 @@ def new_host(
 @pytest.fixture
 def host(new_host: Callable[[], Host]) -> Host:
     return new_host()
+
+
+@pytest.fixture
+def whole(new_host: Callable[[], Host]) -> Host:
+    """A host whose agent reads and replaces whole trees."""
+    host = new_host()
+    host.whole_trees = True
+    return host
 
 
 @pytest.fixture

@@ -35,7 +35,10 @@ class Book:
 
 
 def placement_with(nature_of_consumer: Callable[[str], ConsumerNature]) -> SimpleNamespace:
-    return SimpleNamespace(allocations=SimpleNamespace(nature_of_consumer=nature_of_consumer))
+    return SimpleNamespace(
+        allocations=SimpleNamespace(nature_of_consumer=nature_of_consumer),
+        trees=SimpleNamespace(offered=False),
+    )
 
 
 @pytest.fixture
@@ -142,7 +145,12 @@ def test_an_audit_that_fails_however_does_no_harm_and_is_told_once(caplog):
 
     driver, board = Driver(), StatusBoard("h")
     auditor = Auditor(
-        SimpleNamespace(tracing=nullcontext, get_provider_tree=lambda _root: ProviderTree()),
+        SimpleNamespace(
+            tracing=nullcontext,
+            get_allocations_within_tree=lambda _root: None,
+            get_provider_tree=lambda _root, **_fresh: ProviderTree(),
+            placement=placement_with(lambda _consumer: ConsumerNature()),
+        ),
         driver,
         board,
         Book(),
@@ -166,7 +174,8 @@ def test_a_move_that_the_host_knows_of_is_no_orphan():
     tree.update_inventory(root, {"VCPU": {"total": 8}})
     report = SimpleNamespace(
         tracing=nullcontext,
-        get_provider_tree=lambda _root: tree,
+        get_allocations_within_tree=lambda _root: None,
+        get_provider_tree=lambda _root, **_fresh: tree,
         get_allocations_for_provider=lambda _uuid: {
             "migration": {"resources": {"VCPU": 1}},
             "stranger": {"resources": {"VCPU": 1}},
@@ -197,7 +206,8 @@ def test_what_an_audit_finds_is_handed_on_and_what_is_healed_is_no_drift_any_mor
     auditor = Auditor(
         SimpleNamespace(
             tracing=nullcontext,
-            get_provider_tree=lambda _root: tree,
+            get_allocations_within_tree=lambda _root: None,
+            get_provider_tree=lambda _root, **_fresh: tree,
             get_allocations_for_provider=lambda _uuid: holders,
             placement=placement_with(lambda _consumer: ConsumerNature()),
         ),

@@ -1,0 +1,163 @@
+"""Whole provider trees, read and replaced with one request, where placement has that extension."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from compute_agent import errors
+from compute_agent.placement import response_schemas, responses
+from compute_agent.placement.connection import (
+    CONSUMER_TYPE,
+    RESHAPE_TIMEOUT,
+    Connection,
+    version_text,
+)
+from compute_agent.placement.transports.transport import (
+    EXTENSIONS,
+    VERSION_HEADER,
+    Microversion,
+    Response,
+)
+
+SINCE: Final[Microversion] = (1, 1)
+"""The version of the extensions that brought these requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTree:
+    """A provider tree at one moment.
+
+    :ivar etag: of its names, parents, inventories, traits and aggregates; claims leave it alone.
+    :ivar providers: parents first; each with its inventories, traits and aggregates.
+    :ivar allocations: consumer uuid -> record of what it has in this tree, where asked for.
+    """
+
+    etag: str
+    providers: Sequence[Mapping[str, Any]]
+    allocations: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    """The answer that the tree is still the one that the caller knows."""
+
+
+class ProviderTrees:
+    """The requests for whole trees over one connection.
+
+    Every method raises ``PlacementTooOld`` when placement does not have them any more, as after a
+    return to an older version; the next question about versions asks it again.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    @property
+    def offered(self) -> bool:
+        """Whether placement announces these requests and they are to be used."""
+        return self._connection.understands_extensions(SINCE)
+
+    def read(
+        self, uuid: str, *, etag: str | None = None, allocations: bool = False
+    ) -> WholeTree | Unchanged | None:
+        """Return the tree that a provider is a member of, None when there is no such provider.
+
+        :param etag: of the tree that the caller knows; `Unchanged` is returned while it is that.
+        """
+        doing, method = f"Reading the provider tree of {uuid}", "GET"
+        path = _path(uuid) + ("?include=allocations" if allocations else "")
+        conditions = {"If-None-Match": etag} if etag is not None else {}
+        response = self._call(method, path, doing, conditions=conditions)
+        kind = errors.ResourceProviderRetrievalFailed
+        if response.status == 304 and etag is not None:
+            return Unchanged()
+        if response.status == 404:
+            return None
+        if response.status != 200:
+            raise responses.failure(kind, doing, method, path, response)
+        return _tree_in(response, uuid, kind, doing, method, path)
+
+    def replace(
+        self, root_uuid: str, body: Mapping[str, Any], etag: str | None, *, repeat: bool = True
+    ) -> WholeTree:
+        """Change a tree, and what consumers have of it, in one transaction.
+
+        A request that had no answer may be repeated: when it was carried out after all, that is a
+        conflict, and the tree that the caller reads then is the one wanted.
+
+        :param etag: of the tree as the caller knows it; None: there must be none.
+        :raises errors.ResourceProviderUpdateConflict: the tree is another by now.
+        :raises errors.PlacementReshapeConflict: a consumer is.
+        :raises errors.ResourceProviderUpdateFailed: refused; nothing was changed.
+        """
+        doing, method = f"Replacing the provider tree of {root_uuid}", "PUT"
+        path = _path(root_uuid)
+        kind: type[errors.PlacementError] = errors.ResourceProviderUpdateFailed
+        conditions = {"If-None-Match": "*"} if etag is None else {"If-Match": etag}
+        response = self._call(method, path, doing, conditions=conditions, json=body, repeat=repeat)
+        if response.status == 200:
+            return _tree_in(response, root_uuid, kind, doing, method, path)
+        if response.status == 412:
+            kind = errors.ResourceProviderUpdateConflict
+        elif responses.is_conflict(response):
+            kind = errors.PlacementReshapeConflict
+        raise responses.failure(kind, doing, method, path, response)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        *,
+        conditions: Mapping[str, str],
+        json: object = None,
+        repeat: bool = True,
+    ) -> Response:
+        try:
+            response = self._connection.call(
+                method,
+                path,
+                doing,
+                version=CONSUMER_TYPE,
+                json=json,
+                timeout=RESHAPE_TIMEOUT if json is not None else None,
+                repeat=repeat,
+                extensions=version_text(SINCE),
+                conditions=conditions,
+            )
+        except errors.PlacementTooOld:
+            self._connection.forget_versions()
+            raise
+        if response.status == 404 and not _understood(response):
+            self._connection.forget_versions()
+            raise responses.failure(errors.PlacementTooOld, doing, method, path, response)
+        return response
+
+
+def _understood(response: Response) -> bool:
+    """Whether placement knew the extensions: the path of another one is unknown to it."""
+    return EXTENSIONS in response.headers.get(VERSION_HEADER.lower(), "")
+
+
+def _tree_in(
+    response: Response,
+    uuid: str,
+    kind: type[errors.PlacementError],
+    doing: str,
+    method: str,
+    path: str,
+) -> WholeTree:
+    shape = response_schemas.PROVIDER_TREE
+    body = responses.body_of(response, kind, doing, method, path, shape)
+    # a proxy that compresses answers makes it a weak one
+    etag = response.headers.get("etag", "").removeprefix("W/")
+    if not etag.startswith('"') or all(p["uuid"] != uuid for p in body["providers"]):
+        expected = f"the tree of {uuid} with its ETag"
+        responses.raise_malformed(response, kind, doing, method, path, expected)
+    return WholeTree(etag, body["providers"], body.get("allocations", {}))
+
+
+def _path(uuid: str) -> str:
+    return f"/provider_trees/{uuid}"
