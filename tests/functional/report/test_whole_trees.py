@@ -617,10 +617,11 @@ class TestOtherVersions:
         assert not [r for r in whole.requests if "/provider_trees/" in r]
 
 
-def test_a_trait_changed_alone_is_in_the_next_pass(reported):
-    """The cached tree is never believed to be one that it is not."""
+def test_a_trait_that_is_added_alone_and_removed_by_others_is_not_believed_to_be_there(
+    reported, other
+):
     reported.client.change_traits(reported.root, add=["COMPUTE_STATUS_DISABLED"])
-    reported.client.change_traits(reported.root, remove=["COMPUTE_STATUS_DISABLED"])
+    other.change_traits(reported.root, remove=["COMPUTE_STATUS_DISABLED"])
     reported.report(small(reported.name))
     tree = reported.client.known_tree(reported.root)
     assert "COMPUTE_STATUS_DISABLED" not in tree.data(reported.root).traits
