@@ -21,7 +21,7 @@ from compute_agent.scheduler.claiming.claims import (
 )
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
-from compute_agent.scheduler.explanation.explainer import Explainer
+from compute_agent.scheduler.explanation.explainer import IN_PASSING, THOROUGH, Explainer
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.fleet.aggregate_source import source_of
@@ -116,7 +116,13 @@ def parts_of(
     if agents_may_claim:
         # without a bus no agent announces that it claims itself
         claims = ClaimsOnceAllAgentsExpectThem(claims, lambda: fleet.may_lack(CLAIMS))
-    explainer = Explainer(client, search, enabled=conf.compute_scheduler.explain_no_valid_host)
+    explainer = Explainer(
+        client,
+        search,
+        enabled=conf.compute_scheduler.explain_no_valid_host,
+        # many callers wait for a service, one operator for a command
+        effort=IN_PASSING if serving else THOROUGH,
+    )
     scheduler = Scheduler(
         client,
         search,

@@ -86,6 +86,7 @@ class Explainer:
     """Explains why requests fit nowhere.  Safe in several threads, of which one explains.
 
     :param enabled: whether requests that failed are explained; one that is asked for always is.
+    :param effort: that a request that failed is worth.
     """
 
     def __init__(
@@ -95,7 +96,9 @@ class Explainer:
         clock: Callable[[], float] = time.monotonic,
         *,
         enabled: bool = True,
+        effort: Effort = IN_PASSING,
     ) -> None:
+        self._effort = effort
         self._placement = placement
         self._search = search
         self._clock = clock
@@ -106,7 +109,7 @@ class Explainer:
     def explained(self, spec: RequestSpec, causes: Causes) -> Causes:
         """Return the causes of a request that failed, with what would have made it fit.
 
-        It costs at most `IN_PASSING`. Equal requests share an explanation for a while, and while
+        Equal requests share an explanation for a while, and while
         one is being made others go without: a full cloud must not be asked for ever more.
         """
         if not self._enabled or is_rebuild(spec):
@@ -118,7 +121,7 @@ class Explainer:
         try:
             since, explanation = self._kept.get(key, (0.0, None))
             if explanation is None or self._clock() - since > KEPT_SECONDS:
-                explanation = self.explain(spec, IN_PASSING).causes
+                explanation = self.explain(spec, self._effort).causes
                 self._keep(key, explanation)
         except (PlacementError, SchedulerError) as error:
             return replace(causes, remark=f"It could not be explained further: {error}")

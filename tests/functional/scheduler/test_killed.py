@@ -199,7 +199,7 @@ def test_a_move_is_undone_when_placement_is_back_without_another_request(
 
 
 def test_what_a_lost_host_had_begun_is_whole_and_brought_to_its_end_by_any_other(
-    moved: Moved, lost: Victim
+    moved: Moved, lost: Victim, tmp_path: Path
 ) -> None:
     def repeated(*arguments: str, stdin: Any = None) -> Any:
         done = moved.command(*arguments, input=json.dumps(stdin))
@@ -238,6 +238,19 @@ def test_what_a_lost_host_had_begun_is_whole_and_brought_to_its_end_by_any_other
     lost.killed_at("POST", "/allocations$", *returned, stdin=None)
     repeated(*returned)
     assert moved.holdings() == ({moved.source}, set())
+
+    held = moved.cloud.held(moved.instance)
+    before = tmp_path / "before.json"
+    before.write_text(json.dumps(held))
+    groups = [{"requester_id": "port", "resources": {"VCPU": 1}}]
+    port = {"project_id": "p", "user_id": "u", "requested_resources": groups}
+    attach = ("attach", moved.instance, "--before", str(before))
+    lost.killed_at("POST", "/allocations$", *attach, stdin=port)
+    assert moved.cloud.held(moved.instance) == {moved.source: {**HELD, "VCPU": 2}}
+    attached = repeated(*attach, stdin=port)
+    assert attached["allocations"] == {moved.source: {"VCPU": 1}}
+    repeated("detach", moved.instance, stdin=attached)
+    assert moved.cloud.held(moved.instance) == held
 
     failed = ("reschedule", moved.instance, "--failed", f"p-{moved.source}")
     lost.killed_at("POST", "/allocations$", *failed, stdin=moved.spec)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,35 @@ import pytest
 from compute_agent.conf import new_config
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.placement.transports.in_process import InProcessTransport
+from compute_agent.placement.transports.transport import Transport
 from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.assembly import parts_of
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.moves.move import MoveKind
 from compute_agent.scheduler.python_api import LifeCycle
-from tests.functional.report.conftest import ours
+from tests.functional.api.differential.reference import Reference, ReferenceMissing
+from tests.functional.report.conftest import PipeTransport, ours
 from tests.functional.scheduler.guests import NestedOnPool
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
 
 
-@pytest.fixture(scope="module")
-def placement(tmp_path_factory: pytest.TempPathFactory) -> InProcessTransport:
-    return InProcessTransport(ours(tmp_path_factory.mktemp("placement")))
+@pytest.fixture(scope="module", params=["ours", "published"])
+def placement(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Transport]:
+    """A placement of ours, and OpenStack's own."""
+    directory = tmp_path_factory.mktemp("placement")
+    if request.param == "ours":
+        yield InProcessTransport(ours(directory))
+        return
+    try:
+        reference = Reference(directory)
+    except ReferenceMissing as missing:
+        pytest.skip(str(missing))
+    yield PipeTransport(reference)
+    reference.close()
 
 
 def operations_on(world: World, heard: Announcements | None = None) -> LifeCycle:
@@ -59,7 +74,7 @@ class Instance:
 
 
 @pytest.fixture
-def instance(placement: InProcessTransport, tmp_path: Path) -> Instance:
+def instance(placement: Transport, tmp_path: Path) -> Instance:
     return Instance(placement, tmp_path)
 
 
@@ -133,7 +148,7 @@ def test_an_evacuation_that_is_repeated_is_one_and_can_be_reverted(instance: Ins
 
 
 def test_disk_on_a_shared_pool_is_known_again_for_a_live_move_and_not_for_a_resize(
-    placement: InProcessTransport, tmp_path: Path
+    placement: Transport, tmp_path: Path
 ) -> None:
     place = NestedOnPool(World(placement, tmp_path / "journal"))
     operations = operations_on(place.world)
@@ -174,3 +189,28 @@ def test_a_local_delete_is_refused_while_the_agent_is_alive(instance: Instance) 
     assert instance.held
     now[0] = 3600.0
     assert [operations.local_delete(instance.uuid) for _ in range(2)] == [True, False]
+
+
+def test_several_instances_are_claimed_together_or_not_at_all_and_what_would_fit_is_named(
+    instance: Instance,
+) -> None:
+    group = RequestedGroup("card", {"VGPU": 1})
+    asked = instance.spec(requested_groups=(group,))
+    scheduler = instance.operations()._parts.scheduler
+    instances = [str(uuid.uuid4()) for _ in range(5)]
+    selections = scheduler.select_destinations(asked, instances)
+    assert len({of_one[0].compute_node_uuid for of_one in selections}) == 3
+    used = instance.world.used()
+    assert {name: used[name]["VCPU"] for name in "abc"} in (
+        {"a": 4, "b": 4, "c": 2},
+        {"a": 4, "b": 2, "c": 4},
+        {"a": 2, "b": 4, "c": 4},
+    )
+    with pytest.raises(NoValidHost):
+        scheduler.select_destinations(asked, [str(uuid.uuid4()) for _ in range(2)])
+    assert instance.world.used() == used
+    with pytest.raises(NoValidHost) as refused:
+        instance.operations().claim(instance.spec(vcpus=4), instance.uuid)
+    lowered = {"group": "", "resource_class": "VCPU", "from": 4, "to": 2}
+    # without its trait it would fit on the hosts of other tests as well
+    assert (lowered,) in [change.changes for change in refused.value.causes.fits_with]
