@@ -223,7 +223,9 @@ class _Count:
         of_item = np.array(
             [classes.index(item.amounts[0][0]) if item.amounts else -1 for item in self.plan.items]
         )
-        first = np.where(self.scarce >= 0, of_item[self.scarce], first)
+        # A scarce group may take nothing, and then no class is short of it.
+        scarce = np.where(self.scarce >= 0, of_item[self.scarce], -1)
+        first = np.where(scarce >= 0, scarce, first)
         trees = np.bincount(first[self.bounds.high > 0], minlength=len(classes))
         names = self.search.index.names.class_names
         named = [

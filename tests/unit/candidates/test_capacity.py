@@ -131,3 +131,23 @@ def test_a_count_gives_up_when_it_holds_too_much_memory() -> None:
         capacity(query, index, account=Account(SearchMemory(1024, MIB)))
     account = Account(SearchMemory(MIB, 8 * MIB))
     assert capacity(query, index, account=account).at_least == 200
+
+
+def test_a_group_that_takes_nothing_is_no_class_to_run_out_of() -> None:
+    stock: dict[str, Inventory | int] = {"DISK_GB": 4, "VGPU": 3, "VCPU": 3}
+    world = [
+        Provider("sharing root"),
+        Provider("other root"),
+        Provider("member", "other root", aggregates=("agg",)),
+        Provider("card", "sharing root", stock, traits=(SHARING,), aggregates=("agg",)),
+    ]
+    groups = (
+        queries.RequestGroup("_1"),
+        queries.RequestGroup("_2", (("VCPU", 1),)),
+        queries.RequestGroup("", (("DISK_GB", 1), ("VCPU", 1))),
+        queries.RequestGroup("_3", (("DISK_GB", 1), ("VGPU", 3))),
+    )
+    together = queries.SameSubtree(frozenset({"_1", "_2", "_3"}))
+    query = queries.CandidateQuery(groups, group_policy="none", same_subtree=(together,))
+    count = capacity(query, writer_of(world).index)
+    assert sum(count.limited_by.values()) == len(count.roots)
