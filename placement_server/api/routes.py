@@ -14,19 +14,21 @@ from placement_server.api import (
     aggregates,
     allocation_candidates,
     allocations,
-    candidate_explanation,
-    capacity,
-    changes,
-    claims,
     inventories,
     provider_traits,
-    provider_trees,
     reshaper,
     resource_classes,
     resource_providers,
     traits,
     usages,
     version_document,
+)
+from placement_server.api.extensions import (
+    candidate_explanation,
+    capacity,
+    changes,
+    claims,
+    provider_trees,
     what_if,
 )
 from placement_server.api.request import Request
