@@ -5,6 +5,7 @@ An extension of this project's server, from placement-ext 1.1 on.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,11 +13,13 @@ from typing import Any, Final
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
 from compute_agent.placement.allocation_races import repeating_races
-from compute_agent.placement.allocations import Allocations, AlreadyClaimed
+from compute_agent.placement.allocations import Allocations, AlreadyClaimed, NoCapacity
 from compute_agent.placement.amounts import as_request, of_record
 from compute_agent.placement.connection import NEWEST, Connection
 from compute_agent.placement.transports.transport import Microversion, Response
 from compute_agent.state.shapes import Shape
+
+LOG = logging.getLogger(__name__)
 
 SINCE: Final[Microversion] = (1, 1)
 """The version of the extensions that brought them."""
@@ -72,6 +75,8 @@ class Alternatives:
         """Give a consumer that must hold nothing yet the first of these that fits.
 
         A consumer that holds exactly one of them is our own earlier claim whose answer was lost.
+        Where placement turns out to take no alternatives any more, as after a return to an older
+        version, only the first is tried.
 
         :param allocation_requests: 1 to 1,000, as ``GET /allocation_candidates`` gave them.
         :raises errors.AllocationUpdateFailed: the request was refused, and nothing is claimed.
@@ -84,12 +89,36 @@ class Alternatives:
             "consumer_generation": None,
             "candidates": [_candidate(request) for request in allocation_requests],
         }
-        answer = self._once(consumer, body)
-        if answer is None:
-            # the consumer was there and is gone again: now it is new
-            answer = self._once(consumer, body, last=True)
+        try:
+            answer = self._once(consumer, body)
+            if answer is None:
+                # the consumer was there and is gone again: now it is new
+                answer = self._once(consumer, body, last=True)
+        except errors.PlacementTooOld as error:
+            LOG.info("Placement takes no alternatives any more; the first is claimed: %s", error)
+            answer = self._only_the_first(consumer, body)
         assert answer is not None, "the last attempt answers or raises"
         return answer
+
+    def _only_the_first(
+        self, consumer: str, body: Mapping[str, Any]
+    ) -> AlternativeAnswer | AlreadyClaimed:
+        answer = self._allocations.claim_resources(
+            consumer,
+            body["candidates"][0],
+            body["project_id"],
+            body["user_id"],
+            self._connection.newest(NEWEST),
+            consumer_type=body["consumer_type"],
+        )
+        if isinstance(answer, AlreadyClaimed):
+            # an earlier try whose answer was lost may have claimed any of them
+            return _own_or_foreign(consumer, answer.record, body)
+        if isinstance(answer, NoCapacity):
+            provider, resource_class = answer.provider or "", answer.resource_class or ""
+            lost = LostAlternative(0, provider, resource_class, answer.detail)
+            return AlternativeAnswer(None, (lost,))
+        return AlternativeAnswer(0, ())
 
     def _once(
         self, consumer: str, body: Mapping[str, Any], *, last: bool = False
@@ -98,14 +127,14 @@ class Alternatives:
 
         def post() -> Response:
             # the generation makes that it happens once, however often it is sent
-            return self._connection.call(
+            return self._connection.call_extension(
                 "POST",
                 _PATH,
                 doing,
                 version=self._connection.newest(NEWEST),
+                extensions=SINCE,
                 json=body,
                 repeat=True,
-                extensions="{}.{}".format(*SINCE),
             )
 
         response = repeating_races(self._connection, post, doing)

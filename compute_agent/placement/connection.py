@@ -21,6 +21,7 @@ from compute_agent.placement import responses
 from compute_agent.placement.retries import Retries, stepping_aside
 from compute_agent.placement.transports.transport import (
     EXTENSIONS,
+    VERSION_HEADER,
     WRITES,
     Microversion,
     Request,
@@ -176,6 +177,45 @@ class Connection:
         if repeat is None:
             repeat = method != "POST"
         return self.retries.while_unavailable(attempt) if repeat else attempt()
+
+    def call_extension(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        *,
+        version: Microversion,
+        extensions: Microversion,
+        json: object = None,
+        timeout: Timeout | None = None,
+        repeat: bool | None = None,
+        conditions: Mapping[str, str] = NO_CONDITIONS,
+    ) -> Response:
+        """As :meth:`call`, for a path that only an extension has.
+
+        :param extensions: the version that brought it, which placement announced.
+        :raises errors.PlacementTooOld: placement does not have it any more, as after a return to an
+            older version; the next question about versions asks it again.
+        """
+        try:
+            response = self.call(
+                method,
+                path,
+                doing,
+                version=version,
+                json=json,
+                timeout=timeout,
+                repeat=repeat,
+                extensions=version_text(extensions),
+                conditions=conditions,
+            )
+        except errors.PlacementTooOld:
+            self.forget_versions()
+            raise
+        if response.status == 404 and not _knows_extensions(response):
+            self.forget_versions()
+            raise responses.failure(errors.PlacementTooOld, doing, method, path, response)
+        return response
 
     def read(
         self,
@@ -350,6 +390,11 @@ class Connection:
                 "upgrade placement first"
             )
         return offered
+
+
+def _knows_extensions(response: Response) -> bool:
+    """Whether placement knew the extensions: their paths are unknown to another one."""
+    return EXTENSIONS in response.headers.get(VERSION_HEADER.lower(), "")
 
 
 def _shape(path: str) -> str:

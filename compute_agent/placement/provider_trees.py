@@ -12,14 +12,8 @@ from compute_agent.placement.connection import (
     CONSUMER_TYPE,
     RESHAPE_TIMEOUT,
     Connection,
-    version_text,
 )
-from compute_agent.placement.transports.transport import (
-    EXTENSIONS,
-    VERSION_HEADER,
-    Microversion,
-    Response,
-)
+from compute_agent.placement.transports.transport import Microversion, Response
 
 SINCE: Final[Microversion] = (1, 1)
 """The version of the extensions that brought these requests."""
@@ -115,30 +109,17 @@ class ProviderTrees:
         json: object = None,
         repeat: bool = True,
     ) -> Response:
-        try:
-            response = self._connection.call(
-                method,
-                path,
-                doing,
-                version=CONSUMER_TYPE,
-                json=json,
-                timeout=RESHAPE_TIMEOUT if json is not None else None,
-                repeat=repeat,
-                extensions=version_text(SINCE),
-                conditions=conditions,
-            )
-        except errors.PlacementTooOld:
-            self._connection.forget_versions()
-            raise
-        if response.status == 404 and not _understood(response):
-            self._connection.forget_versions()
-            raise responses.failure(errors.PlacementTooOld, doing, method, path, response)
-        return response
-
-
-def _understood(response: Response) -> bool:
-    """Whether placement knew the extensions: the path of another one is unknown to it."""
-    return EXTENSIONS in response.headers.get(VERSION_HEADER.lower(), "")
+        return self._connection.call_extension(
+            method,
+            path,
+            doing,
+            version=CONSUMER_TYPE,
+            extensions=SINCE,
+            json=json,
+            timeout=RESHAPE_TIMEOUT if json is not None else None,
+            repeat=repeat,
+            conditions=conditions,
+        )
 
 
 def _tree_in(

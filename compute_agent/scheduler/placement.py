@@ -128,6 +128,8 @@ class Placement(Protocol):
     ) -> ClaimAnswer:
         """Claim the first of these candidates that fits, in one request; else as `claim`.
 
+        Only the first is tried where placement turns out to take no alternatives any more.
+
         :raises AllocationUpdateFailed: the consumer holds something else already.
         """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ from compute_agent.scheduler.placement import (
     Wanted,
 )
 from compute_agent.state.shapes import Shape
+
+LOG = logging.getLogger(__name__)
 
 _UNKNOWN = ("No such trait", "No such resource class")
 _TREES_SINCE: Microversion = (1, 1)
@@ -204,19 +207,32 @@ class PlacementClient:
     def consumers_on(self, root: str, consumers: Collection[str]) -> frozenset[str]:
         """See `placement_port.Placement`."""
         if self._connection.understands_extensions(_TREES_SINCE):
-            tree = self._connection.get(
-                f"/provider_trees/{root}?include=allocations",
-                f"Reading what consumers hold on host {root}",
-                response_schemas.HELD_TREE,
-                errors.ResourceProviderRetrievalFailed,
-                version=self._connection.newest(NEWEST),
-                extensions=version_text(_TREES_SINCE),
-            )
-            return frozenset(consumers) & frozenset(tree["allocations"])
+            try:
+                return frozenset(consumers) & self._holders_in_tree(root)
+            except errors.PlacementTooOld as error:
+                LOG.info("Placement has no whole trees any more; reading consumers. %s", error)
         return frozenset(
             consumer
             for consumer in sorted(consumers)
             if root in self.provider_roots(tuple(self.holding(consumer).allocations)).values()
+        )
+
+    def _holders_in_tree(self, root: str) -> frozenset[str]:
+        path = f"/provider_trees/{root}?include=allocations"
+        doing = f"Reading what consumers hold on host {root}"
+        kind = errors.ResourceProviderRetrievalFailed
+        response = self._connection.call_extension(
+            "GET",
+            path,
+            doing,
+            version=self._connection.newest(NEWEST),
+            extensions=_TREES_SINCE,
+        )
+        if response.status != 200:
+            raise responses.failure(kind, doing, "GET", path, response)
+        shape = response_schemas.HELD_TREE
+        return frozenset(
+            responses.body_of(response, kind, doing, "GET", path, shape)["allocations"]
         )
 
     def release(self, consumer: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
 from compute_agent.placement.retries import CONFLICT_TRIES
 from compute_agent.placement.transports.transport import Response
-from compute_agent.request.spec import RequestSpec
+from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
 from compute_agent.scheduler.moves.move import MoveKind
 from tests.functional.scheduler.moving import Failing, World
@@ -191,3 +191,42 @@ def test_a_move_whose_destination_loses_every_race_goes_to_the_next(hosts: Hosts
     assert expected in hosts.world.held(instance)
     hosts.world.mover()[0].revert(begun.move)
     assert set(hosts.world.held(instance)) == held
+
+
+@dataclass
+class RolledBack(Raced):
+    """From the first claim with alternatives on, a placement that knows no extension answers."""
+
+    older: bool = False
+
+    def before(self, method: str, path: str, body: Any) -> Response | None:
+        self.older = self.older or path == "/claims"
+        if self.older and path.startswith(("/claims", "/provider_trees")):
+            error = {"status": 404, "title": "Not Found", "detail": "No such path."}
+            return Response(404, {}, {"errors": [error]}, json.dumps({"errors": [error]}))
+        if self.older and path == "/":
+            version = {"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}
+            return Response(200, {}, {"versions": [version]}, json.dumps({"versions": [version]}))
+        return super().before(method, path, body)
+
+
+def test_a_claim_goes_on_one_by_one_when_placement_is_rolled_back_meanwhile(world: World) -> None:
+    hosts = Hosts(world, use_extensions=True)
+    rolled_back = RolledBack(providers=[hosts.first])
+    claimed = hosts.claim(rolled_back)
+    assert rolled_back.older
+    assert "second" in claimed
+
+
+def test_members_of_a_group_are_looked_up_when_placement_is_rolled_back_meanwhile(
+    world: World,
+) -> None:
+    hosts = Hosts(world, use_extensions=True)
+    member, consumer = str(uuid.uuid4()), str(uuid.uuid4())
+    world.scheduler().select_destinations(hosts.asked(), [member])
+    [taken] = {"first", "second"} & set(world.held(member))
+    group = InstanceGroup(policy="anti-affinity", members=frozenset({member}))
+    mover, _ = world.mover(RolledBack(older=True))
+    asked = replace(hosts.asked(), instance_group=group)
+    mover._scheduler.select_destinations(asked, [consumer])
+    assert taken not in world.held(consumer)

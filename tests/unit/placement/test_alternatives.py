@@ -134,3 +134,53 @@ def test_an_answer_that_cannot_be_understood_leaves_open_whether_something_is_cl
     with pytest.raises(errors.PlacementError, match="is not") as caught:
         claim(malformed)
     assert not isinstance(caught.value, errors.AllocationUpdateFailed)
+
+
+UNKNOWN_VERSION = answer(
+    406,
+    {"errors": [{"status": 406, "detail": "", "min_version": "1.0", "max_version": "1.39"}]},
+)
+UNKNOWN_PATH = answer(404, {"errors": [{"status": 404, "detail": "not found"}]})
+OLDER = answer(200, {"versions": VERSIONS["versions"]})
+WRITTEN = Response(204, {}, None, "")
+
+
+@pytest.mark.parametrize("refused", [UNKNOWN_VERSION, UNKNOWN_PATH])
+def test_placement_that_takes_no_alternatives_any_more_is_asked_for_the_first(
+    refused: Response,
+) -> None:
+    transport = Scripted(refused, OLDER, WRITTEN)
+    api = PlacementApi(Connection(transport, use_extensions=True))
+    answered = api.alternatives.claim_first("c", CANDIDATES, "p", "u", "INSTANCE")
+    assert answered == AlternativeAnswer(0, ())
+    assert not api.alternatives.available
+    *_, request = transport.requests
+    assert (request.method, request.path) == ("PUT", "/allocations/c")
+    assert request.json == {
+        "allocations": CANDIDATES[0]["allocations"],
+        "mappings": CANDIDATES[0]["mappings"],
+        "project_id": "p",
+        "user_id": "u",
+        "consumer_type": "INSTANCE",
+        "consumer_generation": None,
+    }
+
+
+def test_an_older_placement_that_has_no_room_for_the_first_says_so_of_it_alone() -> None:
+    full = refusal(
+        "placement.undefined_code",
+        "Unable to allocate inventory: Unable to create allocation for 'VCPU' on resource provider "
+        "'a'. The requested amount would exceed the capacity.",
+    )
+    answered = claim(UNKNOWN_VERSION, OLDER, full)
+    assert isinstance(answered, AlternativeAnswer)
+    assert answered.chosen is None
+    [lost] = answered.lost
+    assert (lost.position, lost.provider, lost.resource_class) == (0, "a", "VCPU")
+
+
+def test_what_a_try_before_the_older_placement_claimed_is_ours() -> None:
+    held = consumer({"b": {"resources": {"VCPU": 1}, "generation": 3}})
+    assert claim(UNKNOWN_VERSION, OLDER, CONFLICT, held) == AlternativeAnswer(1, ())
+    other = consumer({"b": {"resources": {"VCPU": 2}}})
+    assert isinstance(claim(UNKNOWN_VERSION, OLDER, CONFLICT, other), AlreadyClaimed)
