@@ -191,14 +191,12 @@ def _levels(
         elif parent:
             children.setdefault(parent, []).append(uuid)
     conflicts += [_has_children(uuid, children[uuid]) for uuid in write.absent if uuid in children]
-    if write.root_uuid in absent:
-        return []
-    if write.root_uuid not in parents:
+    if write.root_uuid not in parents and write.root_uuid not in absent:
         raise TreeMalformed(
             f"The root {write.root_uuid} does not exist yet, so the request has to create it.",
             "providers",
         )
-    levels = [[write.root_uuid]]
+    levels = [[] if write.root_uuid in absent else [write.root_uuid]]
     while levels[-1]:
         levels.append([child for uuid in levels[-1] for child in children.get(uuid, ())])
     reached = {uuid for level in levels for uuid in level}

@@ -223,8 +223,8 @@ def _store(
 ) -> Tree | None:
     """Write everything that changes; return the tree as it is then."""
     if changes.is_empty and not any(item.changes for item in held):
-        assert scope.root_id is not None, "without changes the tree is one that exists"
-        return Tree.of(scope.root_id, scope.own.values())
+        # Without a root, the request deletes a tree that does not exist.
+        return None if scope.root_id is None else Tree.of(scope.root_id, scope.own.values())
     provider_ids = {uuid: provider.id for uuid, provider in scope.providers.items()}
     root_id = _store_providers(tx, write, scope, changes, held, provider_ids)
     holdings.store_allocations(tx, held, provider_ids)

@@ -422,6 +422,13 @@ def test_a_whole_tree_is_deleted(api: Client, tree: str) -> None:
     must(put(api, host()))
 
 
+def test_a_tree_that_does_not_exist_may_be_deleted(api: Client) -> None:
+    before = rows(api)
+    answer = put(api, [], absent=[ROOT])
+    assert (answer.status, answer.headers.get("etag")) == (204, None)
+    assert rows(api) == before
+
+
 # Allocations
 
 
@@ -683,6 +690,20 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a circle": (
         {"providers": [provider(CELL, "cell", CARD)]},
+        "/providers/0/parent_provider_uuid",
+    ),
+    "a circle that outlives its root": (
+        {
+            "providers": [provider(CELL, "cell", CARD), provider(CARD, "card", CELL)],
+            "absent": [ROOT],
+        },
+        "/providers/0/parent_provider_uuid",
+    ),
+    "a new circle beside a root that is deleted": (
+        {
+            "providers": [provider(OTHER, "x", BELOW), provider(BELOW, "y", OTHER)],
+            "absent": [ROOT, CELL, CARD],
+        },
         "/providers/0/parent_provider_uuid",
     ),
 }
