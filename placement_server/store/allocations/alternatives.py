@@ -156,6 +156,10 @@ def _restricted(
     return WriteContext(
         [replace(context.consumers[0], write=candidate)],
         {uuid: context.provider_ids[uuid] for uuid in candidate.allocations},
-        {provider_id: context.root_ids[provider_id] for provider_id in sorted(concerned)},
+        # Software of old left allocations whose provider is gone.
+        {
+            provider_id: context.root_ids[provider_id]
+            for provider_id in sorted(concerned & context.root_ids.keys())
+        },
         {key: context.inventories[key] for key in keys if key in context.inventories},
     )

@@ -6,9 +6,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+import sqlalchemy as sa
 
 from placement_server import limits
 from placement_server.schemas.allocation import CLAIMED, LOST
+from placement_server.store import audit
+from placement_server.store.tables import allocations
 
 from .one_host import EMPTY, RP, RP2, UNKNOWN, A, B, held, new_host
 from .wsgi_client import Answer, Client
@@ -152,6 +155,17 @@ def test_what_a_consumer_leaves_is_free_again(api: Client) -> None:
     answer = post(api, claim_of({RP2: {"VCPU": 4}}, generation=1))
     assert answer.json["chosen"] == 0
     assert api.get(f"/resource_providers/{RP}/usages").json["usages"]["VCPU"] == 0
+
+
+def test_an_allocation_whose_provider_is_gone_is_given_up(api: Client) -> None:
+    """Software of old left such allocations."""
+    api.claim(A, held={RP: {"VCPU": 1}})
+    with api.store.engine.begin() as connection:
+        row = {"resource_provider_id": 9999, "consumer_id": A, "resource_class_id": 0, "used": 1}
+        connection.execute(sa.insert(allocations).values(row))
+    answer = post(api, claim_of({RP: {"VCPU": 2}}, generation=1))
+    assert answer.status == 200, answer.body
+    assert api.store.read(audit.audit) == []
 
 
 def test_a_claim_that_is_repeated_meets_the_generation_that_it_made_itself(api: Client) -> None:
