@@ -17,7 +17,7 @@ import numpy as np
 
 from placement_server.candidates.closest.changes import Change, with_changes
 from placement_server.candidates.closest.trials import Trials
-from placement_server.candidates.index.columns import ClassView
+from placement_server.candidates.index.columns import UNIT_MAX, ClassView
 from placement_server.candidates.query.query import CandidateQuery
 
 # In how many steps two amounts are lowered in proportion, before each is raised on its own.
@@ -163,7 +163,8 @@ class Amounts:
             inside = np.zeros(self._index.size, dtype=bool)
             inside[eligible.roots] = True
             usable = eligible.own[item] & inside[self._index.root] | eligible.foreign[item]
-            fit = np.minimum(view.fit[usable[view.slot]], change.asked - 1)
+            # More may be asked for than any inventory has, and than fits into an array.
+            fit = np.minimum(view.fit[usable[view.slot]], min(change.asked - 1, UNIT_MAX))
             largest = np.unique(fit // units.step_size) * units.step_size
             class_id = self._index.names.class_ids[change.condition]
             contested = any(

@@ -151,7 +151,8 @@ class _Shortages:
         fits = np.zeros(self._index.size, dtype=bool)
         fits[view.slots_fitting(asked)] = True
         share = np.zeros(self._index.size)
-        share[view.slot] = np.clip(view.fit / asked, 0.0, 1.0)
+        # An integer of any size may be asked for; there is no float for the largest.
+        share[view.slot] = np.clip(view.fit / float(min(asked, 2**62)), 0.0, 1.0)
         self._fits[class_id, asked] = fits, share
         return fits, share
 

@@ -64,6 +64,19 @@ def test_a_lowered_amount_is_one_that_the_inventory_gives(inventory: Inventory, 
     assert changes_of(world, "resources=VCPU:17") == {f"with VCPU:{to} instead of 17": 1}
 
 
+@pytest.mark.parametrize("amount", [2**31, 2**32, 2**63 - 1, pytest.param(10**400, id="10**400")])
+def test_amounts_beyond_those_of_any_inventory_are_lowered_as_others_are(amount: int) -> None:
+    world = [
+        Provider("host", None, {"VCPU": 8}),
+        Provider("odd", None, {"VCPU": Inventory(6, step_size=3)}),
+    ]
+    index = writer_of(world).index
+    closest = find_closest(asked(f"resources=VCPU:{amount}"), Trials(index, 60.0), MANY)
+    (lowered,) = closest.sets
+    assert lowered.changes[0][1] == 8
+    assert [index.columns.uuid[each.slot] for each in closest.shortages] == ["host", "odd"]
+
+
 def test_inventories_with_other_units_do_not_hide_each_other() -> None:
     coarse = Provider("coarse", None, {"VCPU": Inventory(12, min_unit=10)})
     fine = Provider("fine", None, {"VCPU": 5})
