@@ -93,7 +93,7 @@ def fragmentation(
         )
         account.give(account.held - held)
     part = _Part(index, members)
-    account.take(part.nbytes)
+    account.take(part.nbytes(len({name for amounts in shapes for name in amounts})))
     classes = part.classes(shapes)
     return Fragmentation(
         classes,
@@ -126,10 +126,12 @@ class _Part:
             alive[index.root] & (member | member[index.root]) & clean & clean[index.root]
         )
 
-    @property
-    def nbytes(self) -> int:
-        """What this and the arrays made of it hold at a time."""
-        return 8 * self.index.size
+    def nbytes(self, classes: int) -> int:
+        """Return what this and the arrays made of it hold at a time.
+
+        :param classes: of how many classes the shapes are.
+        """
+        return (16 + 3 * classes) * self.index.size
 
     def _view(self, name: str) -> ClassView | None:
         return self.index.classes.get(self.index.names.class_ids[name])
@@ -158,15 +160,12 @@ class _Part:
         usable: dict[str, BoolArray] = {}
         for amounts in shapes:
             having = {name: self._trees_having(name, amount) for name, amount in amounts.items()}
-            for name in amounts:
-                others = [trees for other, trees in having.items() if other != name]
-                trees = np.logical_and.reduce(others) if others else self._everywhere()
-                reached = self._reached_from(trees)
+            # How many classes a tree lacks: with many classes faster than to compare all of them.
+            lacking = np.sum([~trees for trees in having.values()], axis=0)
+            for name, trees in having.items():
+                reached = self._reached_from(lacking == ~trees)
                 usable[name] = usable[name] | reached if name in usable else reached
         return usable
-
-    def _everywhere(self) -> BoolArray:
-        return np.ones(self.index.size, dtype=bool)
 
     def _trees_having(self, name: str, amount: int) -> BoolArray:
         """Return by slot of the root which trees have a provider with room for an amount."""

@@ -133,6 +133,17 @@ def test_a_count_gives_up_when_it_holds_too_much_memory() -> None:
     assert capacity(query, index, account=account).at_least == 200
 
 
+def test_shapes_of_many_classes_count_what_is_kept_of_each() -> None:
+    classes = {f"CUSTOM_{number}": 1 for number in range(200)}
+    index = writer_of([host(f"host{at}", **classes) for at in range(20)]).index
+    memory = SearchMemory(64 * 1024, MIB)
+    assert fragmentation([{"CUSTOM_1": 1}], EVERYWHERE, index, account=Account(memory))
+    shapes = [{name: 1} for name in classes]
+    index = writer_of([host(f"host{at}", **classes) for at in range(200)]).index
+    with pytest.raises(TooMuchMemory):
+        fragmentation(shapes, EVERYWHERE, index, account=Account(memory))
+
+
 def test_a_group_that_takes_nothing_is_no_class_to_run_out_of() -> None:
     stock: dict[str, Inventory | int] = {"DISK_GB": 4, "VGPU": 3, "VCPU": 3}
     world = [
