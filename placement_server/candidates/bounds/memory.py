@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from placement_server.candidates.errors import TooMuchMemory, WorkerOutOfMemory
+from placement_server.candidates.errors import SearchGaveUp, TooMuchMemory, WorkerOutOfMemory
 
 MIB: Final = 1024 * 1024
 
@@ -98,11 +98,16 @@ class Account:
     def take(self, size: int) -> None:
         """Count memory that the search is about to hold.
 
-        :raises SearchGaveUp: this search, or all together, would hold more than they may.
+        :raises SearchGaveUp: this search, or all together, would hold more than they may; then
+            it is not counted.
         """
         self.held += size
         if self.held > self._granted:
-            self._ask()
+            try:
+                self._ask()
+            except SearchGaveUp:
+                self.held -= size
+                raise
 
     def give(self, size: int) -> None:
         """Count memory that the search has dropped."""

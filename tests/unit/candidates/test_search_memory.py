@@ -180,6 +180,15 @@ def test_a_search_that_holds_too_much_gives_up() -> None:
         account.take(1)
 
 
+def test_what_was_refused_is_not_counted() -> None:
+    account = Account(SearchMemory(MIB, 8 * MIB))
+    account.take(1000)
+    with pytest.raises(TooMuchMemory):
+        account.take(2 * MIB)
+    account.take(1000)
+    assert account.held == 2000
+
+
 def test_all_searches_together_hold_no_more_than_they_may() -> None:
     memory = SearchMemory(10 * MIB, 16 * MIB)
     first, second = Account(memory), Account(memory)
