@@ -195,19 +195,24 @@ def _has_tag(write: TreeWrite, tag: str) -> bool:
 def _check_generations(
     write: TreeWrite, scope: Scope, changes: TreePlan, held: Sequence[HeldInTree]
 ) -> None:
-    """Compare the generations that the request names, where anything of a provider changes."""
+    """Compare the generations that the request names, where anything of a provider changes.
+
+    One that is to be taken from another tree, and was deleted there, is not made anew.
+    """
     changed = changes.changed | {uuid for item in held for uuid, _ in item.delta}
+    named = [target for target in write.providers.values() if target.generation is not None]
+    gone = [target.uuid for target in named if target.uuid not in scope.providers]
     moved = {
-        uuid: scope.providers[uuid].generation
-        for uuid, target in write.providers.items()
-        if uuid in changed
-        and uuid in scope.providers
-        and target.generation not in (None, scope.providers[uuid].generation)
+        target.uuid: scope.providers[target.uuid].generation
+        for target in named
+        if target.uuid in changed
+        and target.uuid in scope.providers
+        and target.generation != scope.providers[target.uuid].generation
     }
-    if moved:
+    if gone or moved:
         raise TreeChanged(
-            "Resource providers have other generations than the request names: "
-            f"{', '.join(list(moved)[:8])}.",
+            "Resource providers have other generations than the request names, or do not exist: "
+            f"{', '.join([*moved, *gone][:8])}.",
             moved,
             None if scope.root_id is None else Tree.of(scope.root_id, scope.own.values()).tag(),
         )

@@ -391,6 +391,16 @@ def test_a_whole_tree_is_taken_with_its_root(api: Client, tree: str, other_tree:
     assert get(api, BELOW).json["root_provider_uuid"] == ROOT
 
 
+def test_a_provider_that_was_deleted_before_it_is_taken_is_not_made_anew(
+    api: Client, tree: str
+) -> None:
+    before = rows(api)
+    answer = put(api, [provider(OTHER, "other", CARD, generation=0)], tree)
+    assert (answer.status, answer.error["moved"], answer.error["etag"]) == (412, [], tree)
+    assert OTHER in answer.detail
+    assert rows(api) == before
+
+
 def test_a_provider_becomes_the_root_of_a_tree_of_its_own(
     api: Client, tree: str, other_tree: str
 ) -> None:
