@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from compute_agent.placement.amounts import (
     Amounts,
@@ -12,7 +12,7 @@ from compute_agent.placement.amounts import (
     subtract,
     without_zeros,
 )
-from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
+from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 
 
 def mappings_of(
@@ -26,38 +26,70 @@ def mappings_of(
     :param traits: those of each provider.
     :returns: `None` when what is held is not what was asked.
     """
-    suffixes = sorted(
+    suffixes = [
         suffix
-        for suffix, group in request.groups.items()
+        for suffix, group in sorted(request.groups.items())
         if suffix != UNSUFFIXED and group.resources
-    )
-    for mappings, rest in _assigned(request, suffixes, copy_of(held), traits):
-        totals: dict[str, int] = {}
-        for resources in rest.values():
-            for name, amount in resources.items():
-                totals[name] = totals.get(name, 0) + amount
-        if totals == dict(request.group(UNSUFFIXED).resources):
-            return {**mappings, **({UNSUFFIXED: tuple(sorted(rest))} if rest else {})}
-    return None
+    ]
+    asked = _sums(request.group(suffix).resources for suffix in [*suffixes, UNSUFFIXED])
+    if _sums(held.values()) != asked:
+        return None
+    admitted = {
+        suffix: tuple(
+            provider
+            for provider in sorted(held)
+            if _admits(request.group(suffix), traits.get(provider, frozenset()))
+        )
+        for suffix in suffixes
+    }
+    # those with the least choice first, so that little is tried in vain
+    suffixes.sort(key=lambda suffix: len(admitted[suffix]))
+    assigned = _assigned(request, suffixes, copy_of(held), admitted, set())
+    if assigned is None:
+        return None
+    mappings, rest = assigned
+    return {**mappings, **({UNSUFFIXED: tuple(sorted(rest))} if rest else {})}
 
 
 def _assigned(
     request: CandidateRequest,
     suffixes: Sequence[str],
     left: MutableAmounts,
-    traits: Mapping[str, frozenset[str]],
-) -> Iterator[tuple[dict[str, tuple[str, ...]], MutableAmounts]]:
+    admitted: Mapping[str, Sequence[str]],
+    dead_ends: set[tuple[int, str]],
+) -> tuple[dict[str, tuple[str, ...]], MutableAmounts] | None:
+    """Return providers for these groups, and what is left then; `None` when there are none.
+
+    :param dead_ends: how many groups could not be served from what; added to.
+    """
     if not suffixes:
-        yield {}, left
-        return
+        return {}, left
+    state = len(suffixes), repr(sorted((uuid, sorted(n.items())) for uuid, n in left.items()))
+    if state in dead_ends:
+        return None
     suffix, *others = suffixes
-    group = request.group(suffix)
-    for provider in sorted(left):
-        has, part = traits.get(provider, frozenset()), {provider: group.resources}
-        if not covers(left, part) or has & group.forbidden:
-            continue
-        if any(has.isdisjoint(any_of) for any_of in group.required):
+    resources = request.group(suffix).resources
+    for provider in admitted[suffix]:
+        part = {provider: resources}
+        if not covers(left, part):
             continue
         rest = without_zeros(subtract(left, part))
-        for mappings, remaining in _assigned(request, others, rest, traits):
-            yield {suffix: (provider,), **mappings}, remaining
+        assigned = _assigned(request, others, rest, admitted, dead_ends)
+        if assigned is not None:
+            mappings, remaining = assigned
+            return {suffix: (provider,), **mappings}, remaining
+    dead_ends.add(state)
+    return None
+
+
+def _admits(group: RequestGroup, traits: frozenset[str]) -> bool:
+    missing = any(traits.isdisjoint(any_of) for any_of in group.required)
+    return not missing and traits.isdisjoint(group.forbidden)
+
+
+def _sums(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for resources in parts:
+        for name, amount in resources.items():
+            sums[name] = sums.get(name, 0) + amount
+    return sums
