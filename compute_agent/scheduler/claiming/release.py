@@ -6,7 +6,7 @@ claims      by versions that claimed for several instances one   what their proc
             after the other, before each claim                   given back
 
 A claim with alternatives is written with all of them: a consumer that holds one of them holds it
-through that claim.
+through that claim, unless it was written since, as when a repeated claim was told to its caller.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ class GiveBack:
 
     def _if_still_held(self, consumer: str, alternatives: Sequence[Amounts]) -> None:
         holding = self._placement.holding(consumer)
-        if holding.allocations in alternatives:
+        # the claim of a new consumer is its first writing; who was told of the claim wrote it again
+        written_once = int(holding.record.get("consumer_generation") or 0) <= 1
+        if holding.allocations in alternatives and written_once:
             self._placement.release_exactly(consumer, holding)
 
     def _write_down(

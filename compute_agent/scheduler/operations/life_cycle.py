@@ -57,6 +57,7 @@ class LifeCycle:
 
         :raises NoValidHost: it fits nowhere; `causes` of the error says why.
         :raises AllocationUpdateFailed: the instance holds something else already.
+        :raises AllocationMoveFailed: a claim of the first time was given back just now: repeat it.
         """
         holding = self._placement.holding(instance)
         if holding.allocations:
@@ -215,12 +216,28 @@ class LifeCycle:
             for request in self._parts.search.requests(spec):
                 mappings = mappings_of(request, holding.allocations, traits)
                 if mappings is not None:
+                    self._acknowledge(spec, instance, holding)
                     LOG.info("Instance %s holds host %s already, as is asked", instance, name)
                     return Claim(instance, name, root, holding.allocations, mappings)
         raise AllocationUpdateFailed(
             f"Consumer {instance} holds allocations already, on {name}, other than the request "
             "asks for: release it first, or claim for another consumer."
         )
+
+    def _acknowledge(self, spec: RequestSpec, instance: str, holding: Holding) -> None:
+        """Write a claim again, so that a scheduler that lost its answer does not give it back.
+
+        :raises AllocationMoveFailed: it was given back just now, or changed.
+        """
+        consumer_type = str(holding.record.get("consumer_type", spec.consumer_type))
+        refusal = self._placement.exchange(
+            {instance: Wanted(holding, holding.allocations, consumer_type)}
+        )
+        if refusal is not None:
+            raise AllocationMoveFailed(
+                f"Going on with the claim of {instance} was refused: placement answered: "
+                f"{refusal.detail}. Repeat it."
+            )
 
     def _name(self, root: str) -> str:
         return self._placement.provider_names([root]).get(root, root)

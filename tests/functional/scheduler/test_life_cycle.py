@@ -15,6 +15,7 @@ from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.assembly import parts_of
+from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.moves.move import MoveKind
@@ -95,6 +96,24 @@ def test_a_claim_that_is_repeated_is_the_same_and_another_one_is_refused(
         instance.operations().claim(instance.spec(vcpus=3), instance.uuid)
     assert [instance.operations().release(instance.uuid) for _ in range(2)] == [True, False]
     assert instance.held == {}
+
+
+@pytest.mark.parametrize("is_repeated", [True, False])
+def test_a_claim_whose_answer_was_lost_is_given_back_unless_the_caller_repeated_it(
+    instance: Instance, is_repeated: bool
+) -> None:
+    asked = instance.spec()
+    claim = instance.operations().claim(asked, instance.uuid)
+    # the scheduler that made it got no answer, and could not give it back then
+    Journal(instance.world.journal).open(
+        {"op": "give_back", "consumer": instance.uuid, "allocations": dict(claim.allocations)}
+    )
+    if is_repeated:
+        assert instance.operations().claim(asked, instance.uuid).host == claim.host
+    other = str(uuid.uuid4())
+    instance.operations().claim(asked, other)
+    assert bool(instance.held) is is_repeated
+    assert Journal(instance.world.journal).entries() == {}
 
 
 def test_a_reschedule_replaces_the_claim_and_ends_without_one_when_all_hosts_failed(
