@@ -209,7 +209,7 @@ class ReportClient:
         """
         cache = self._cache(root_uuid)
         known = cache.tree.exists(root_uuid) and not cache.written_elsewhere
-        return cache.tree.snapshot() if known and self.placement.trees.offered else None
+        return cache.tree.snapshot() if known and self._writer.replaces_trees else None
 
     def newer_tree(self, believed: ProviderTree, root_uuid: str) -> ProviderTree | None:
         """Return the tree that placement has if it is not the believed one, None if it is."""

@@ -345,16 +345,21 @@ class TestFailures:
         assert "HW_CPU_X86_AVX" in other.find_provider(reported.root).traits
 
     def test_a_user_that_may_not_replace_trees_writes_provider_by_provider(self, whole, other):
-        answering(whole, 403, explained(403, "policy"), lambda method, _: method == "PUT")
-        forbidden = whole.transport.before
-        whole.transport.before = lambda method, sent, body: (
-            forbidden(method, sent, body) if sent == path(whole) else None
-        )
+        may_not_replace_trees(whole)
         whole.report(small(whole.name))
         assert len(other.get_provider_tree(whole.root)) == 2
         whole.report(small(whole.name, vcpus=9))
         assert f"PUT {path(whole)}" not in whole.requests
         assert inventory_of(other, whole.root)["VCPU"]["total"] == 9
+
+    def test_a_user_that_may_not_replace_trees_reads_before_every_pass(self, whole, other):
+        may_not_replace_trees(whole)
+        whole.report(small(whole.name))
+        gpu = other.get_provider_tree(whole.root).data(f"{whole.name}_GPU0").uuid
+        other.delete_resource_provider(gpu)
+        whole.pass_at_once(small(whole.name, vcpus=9))
+        assert whole.requests[0] == f"GET {path(whole)}"
+        assert len(other.get_provider_tree(whole.root)) == 2
 
     def test_a_request_that_crashes_is_gone_around(self, reported, other):
         answering(
@@ -625,6 +630,10 @@ def test_a_trait_that_is_added_alone_and_removed_by_others_is_not_believed_to_be
     reported.report(small(reported.name))
     tree = reported.client.known_tree(reported.root)
     assert "COMPUTE_STATUS_DISABLED" not in tree.data(reported.root).traits
+
+
+def may_not_replace_trees(host) -> None:
+    answering(host, 403, explained(403, "policy"), lambda *sent: sent == ("PUT", path(host)))
 
 
 class Killed(BaseException):
