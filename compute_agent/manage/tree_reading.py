@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.placement import responses
+from compute_agent.placement import response_schemas
 from compute_agent.placement.connection import NEWEST, Connection
-from compute_agent.placement.providers import Providers
+from compute_agent.placement.providers import NOT_FOUND, Providers
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ProviderLines:
 
 
 def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
-    """Return the providers of a tree, parents before children, siblings by name.
+    """Return the providers of a tree, the root first, the others by name; none if it is gone.
 
     In one request, of one moment, where the connection knows that placement has whole trees.
 
@@ -84,12 +84,32 @@ def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
     return tuple(sorted(lines, key=lambda line: (line.parent is not None, line.name)))
 
 
+def existing_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
+    """Return a tree as :func:`read_tree` does, at least its root.
+
+    :raises ResourceProviderNotFound: it is gone.
+    """
+    providers = read_tree(connection, root)
+    if not providers:
+        raise errors.ResourceProviderNotFound(f"Placement has no resource provider {root} any more")
+    return providers
+
+
 def _read_at_once(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
     path = f"/provider_trees/{root}?include=usages"
     doing = f"Reading the tree of {root}"
-    response = connection.call("GET", path, doing, version=NEWEST, extensions="1.1")
-    if response.status != 200:
-        raise responses.failure(errors.ResourceProviderNotFound, doing, "GET", path, response)
+    try:
+        body = connection.get(
+            path,
+            doing,
+            response_schemas.USED_TREE,
+            errors.ResourceProviderRetrievalFailed,
+            version=NEWEST,
+            extensions="1.1",
+            refusals=NOT_FOUND,
+        )
+    except errors.ResourceProviderNotFound:
+        return ()
     lines = [
         ProviderLines(
             provider["uuid"],
@@ -107,7 +127,7 @@ def _read_at_once(connection: Connection, root: str) -> tuple[ProviderLines, ...
             tuple(sorted(provider["traits"])),
             tuple(provider["aggregates"]),
         )
-        for provider in response.json["providers"]
+        for provider in body["providers"]
     ]
     return tuple(sorted(lines, key=lambda line: (line.parent is not None, line.name)))
 

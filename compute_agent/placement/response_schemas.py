@@ -77,23 +77,19 @@ PROVIDER_TRAITS: Final = Shape(
 AGGREGATES: Final = Shape(
     "the aggregates of a provider", object_of({"aggregates": list_of(TEXT), **_AT_GENERATION})
 )
+_TREE_MEMBER = {
+    **_PROVIDER,
+    "inventories": map_of(RECORD),
+    "traits": list_of(TEXT),
+    "aggregates": list_of(TEXT),
+}
 PROVIDER_TREE: Final = Shape(
     "a provider tree",
-    object_of(
-        {
-            "providers": list_of(
-                object_of(
-                    {
-                        **_PROVIDER,
-                        "inventories": map_of(RECORD),
-                        "traits": list_of(TEXT),
-                        "aggregates": list_of(TEXT),
-                    }
-                )
-            )
-        },
-        {"allocations": map_of(_HOLDER)},
-    ),
+    object_of({"providers": list_of(object_of(_TREE_MEMBER))}, {"allocations": map_of(_HOLDER)}),
+)
+USED_TREE: Final = Shape(
+    "a provider tree with its usages",
+    object_of({"providers": list_of(object_of({**_TREE_MEMBER, "usages": AMOUNTS}))}),
 )
 WRITTEN: Final = Shape("the new generation of a provider", object_of(_AT_GENERATION))
 PROVIDER_ALLOCATIONS: Final = Shape(

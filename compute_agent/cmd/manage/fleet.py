@@ -150,14 +150,14 @@ def _list(namespace: argparse.Namespace) -> int:
 def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.trees.view import short_tree
     from compute_agent.manage import fleet
-    from compute_agent.manage.tree_reading import read_tree
+    from compute_agent.manage.tree_reading import existing_tree
 
     conf = configuration(namespace)
     placement = _placement(namespace, conf)
     uuid, _ = fleet.root_of(placement, namespace.name)
     with _agents(conf) as agents:
         announced = None if agents is None else agents.nodes([uuid])
-    tree = read_tree(placement.connection, uuid)
+    tree = existing_tree(placement.connection, uuid)
     host = fleet.described(tree, announced)
     consumers = fleet.consumers(placement, tree)
     if namespace.json:

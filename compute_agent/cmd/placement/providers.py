@@ -124,13 +124,13 @@ def _delete(namespace: argparse.Namespace) -> int:
 def _tree(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.trees.full_view import provider_tree
     from compute_agent.cmd.trees.view import short_tree
-    from compute_agent.manage.tree_reading import read_tree
+    from compute_agent.manage.tree_reading import existing_tree
 
     client = connect(namespace)
     uuid = client.provider(namespace.provider)["uuid"]
     if namespace.format != "table":
         return _tree_rows(namespace, client, uuid)
-    providers = read_tree(client.connection, uuid)
+    providers = existing_tree(client.connection, uuid)
     console = new_console()
     if namespace.full:
         console.print(provider_tree(providers))
@@ -151,9 +151,9 @@ def _tree(namespace: argparse.Namespace) -> int:
 def _tree_rows(namespace: argparse.Namespace, client: Client, uuid: str) -> int:
     from dataclasses import asdict
 
-    from compute_agent.manage.tree_reading import read_tree
+    from compute_agent.manage.tree_reading import existing_tree
 
-    providers = read_tree(client.connection, uuid)
+    providers = existing_tree(client.connection, uuid)
     rows = [
         (line.uuid, line.name, line.parent, name, stock.total, stock.used, stock.free)
         for line in providers
