@@ -146,14 +146,18 @@ def mark(placement: PlacementApi, uuid: str, name: str, *, is_enabled: bool) -> 
 
     :raises PlacementError: placement refused.
     """
-    held = placement.providers.traits(uuid, name)
-    wanted = held.content - {COMPUTE_STATUS_DISABLED}
-    if not is_enabled:
-        wanted |= {COMPUTE_STATUS_DISABLED}
-    if wanted == held.content:
-        return False
-    placement.providers.put_traits(uuid, name, held.generation, wanted)
-    return True
+
+    def attempt() -> bool:
+        held = placement.providers.traits(uuid, name)
+        wanted = held.content - {COMPUTE_STATUS_DISABLED}
+        if not is_enabled:
+            wanted |= {COMPUTE_STATUS_DISABLED}
+        if wanted == held.content:
+            return False
+        placement.providers.put_traits(uuid, name, held.generation, wanted)
+        return True
+
+    return placement.connection.retries.while_conflicting(attempt)
 
 
 def _amounts(tree: Sequence[ProviderLines]) -> dict[str, tuple[int, int]]:

@@ -184,20 +184,20 @@ def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
     with _agents(conf) as agents:
         node = agents.nodes([uuid]).get(uuid) if agents is not None else None
         if namespace.dry_run:
-            by = f"by its agent {node['service']}" if node else "in placement alone"
-            print(f"{name} ({uuid}) would be {verb} {by}")
-            return Exit.WOULD_CHANGE
-        if agents is not None and node is not None:
+            how = f"by its agent {node['service']}" if node else "in placement alone"
+        elif agents is not None and node is not None:
             agents.ask(node["service"], "set_host_enabled", enabled=is_enabled, reason=reason)
             how = f"by its agent {node['service']}"
         else:
             fleet.mark(placement, uuid, name, is_enabled=is_enabled)
             how = "in placement; no agent of it was heard"
     if namespace.json:
-        print(json.dumps({"uuid": uuid, "name": name, "enabled": is_enabled, "by": how}))
+        document = {"uuid": uuid, "name": name, "enabled": is_enabled, "by": how}
+        print(json.dumps({"dry_run": namespace.dry_run} | document))
     else:
-        print(f"{name} ({uuid}) is {verb} {how}")
-    return Exit.DONE
+        is_or_would_be = "would be" if namespace.dry_run else "is"
+        print(f"{name} ({uuid}) {is_or_would_be} {verb} {how}")
+    return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE
 
 
 def _report(namespace: argparse.Namespace) -> int:
@@ -215,7 +215,10 @@ def _report(namespace: argparse.Namespace) -> int:
                 "(`systemctl status compute-agent`)."
             )
         if namespace.dry_run:
-            print(f"agent {node['service']} would be asked for a pass of {name}")
+            service = node["service"]
+            document = {"dry_run": True, "uuid": uuid, "name": name, "service": service}
+            text = f"agent {service} would be asked for a pass of {name}"
+            print(json.dumps(document) if namespace.json else text)
             return Exit.WOULD_CHANGE
         status = agents.ask(node["service"], "report_now", node=node["name"], wait=True)
     if namespace.json:

@@ -36,10 +36,10 @@ class Operator:
         argv = ["host", command, f"--config-file={self._config}", *arguments]
         assert manage.main(argv) == status
         out, err = self._capture.readouterr()
-        return out if status == 0 else err
+        return out if status in (0, 6) else err
 
-    def json(self, command: str, *arguments: str) -> Any:
-        return json.loads(self.run(command, "--json", *arguments))
+    def json(self, command: str, *arguments: str, status: int = 0) -> Any:
+        return json.loads(self.run(command, "--json", *arguments, status=status))
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +135,8 @@ def test_a_host_whose_agent_is_away_is_disabled_in_placement(
         return set(placement.get(f"/resource_providers/{silent}/traits")["traits"])
 
     operator.run("disable", "silent", "--dry-run", status=6)
+    planned = operator.json("disable", "silent", "--dry-run", status=6)
+    assert (planned["dry_run"], planned["uuid"], planned["enabled"]) == (True, silent, False)
     assert traits() == {"COMPUTE_NODE"}
     for _ in range(2):
         assert "no agent of it was heard" in operator.run("disable", "silent")
@@ -146,6 +148,8 @@ def test_a_host_whose_agent_is_away_is_disabled_in_placement(
 def test_an_agent_reports_when_it_is_asked_and_one_that_is_away_cannot(
     operator: Operator,
 ) -> None:
+    assert "would be asked" in operator.run("report", "node1", "--dry-run", status=6)
+    assert operator.json("report", "node1", "--dry-run", status=6)["service"] == "service1"
     assert "node1: the pass completed" in operator.run("report", "node1")
     assert "No agent of host silent was heard" in operator.run("report", "silent", status=3)
     assert "no resource provider 'nobody'" in operator.run("show", "nobody", status=3)
