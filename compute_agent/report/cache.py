@@ -83,6 +83,12 @@ class TreeCache:
     written_elsewhere: bool = False
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
+    def store(self, tree: ProviderTree, etag: str | None) -> None:
+        """Take in another tree; nobody sees it with the etag of the one before."""
+        self.etag = None
+        self.tree = tree
+        self.etag = etag
+
 
 def take_in(tree: ProviderTree, uuid: str, aspect: str, read: AtGeneration[Any]) -> None:
     """Store one aspect of a provider as it was read.
@@ -184,10 +190,11 @@ class CacheFile:
                     return
             self._written_at = self._clock.monotonic()
             self._pending = False
+            trees = {cache.root_uuid: _with_etag(cache) for cache in caches}
             document = {
                 "format": FORMAT,
-                "trees": {cache.root_uuid: _plain(cache.tree) for cache in caches},
-                "etags": {c.root_uuid: c.etag for c in caches if c.etag is not None},
+                "trees": {root: tree for root, (tree, _) in trees.items()},
+                "etags": {root: etag for root, (_, etag) in trees.items() if etag is not None},
             }
             content = json.dumps(document, separators=(",", ":")).encode()
             if len(content) > documents.MAX_BYTES:
@@ -211,6 +218,13 @@ class CacheFile:
     def pending(self) -> bool:
         """Whether something was left unwritten for later."""
         return self._pending
+
+
+def _with_etag(cache: TreeCache) -> tuple[list[dict[str, Any]], str | None]:
+    """Return a tree, and its etag unless a pass takes in another one meanwhile."""
+    etag = cache.etag
+    tree = _plain(cache.tree)
+    return tree, etag if cache.etag == etag else None
 
 
 def _plain(tree: ProviderTree) -> list[dict[str, Any]]:

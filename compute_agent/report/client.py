@@ -368,8 +368,8 @@ class ReportClient:
         written = self.placement.providers.put_traits(uuid, uuid, stored.generation, new_traits)
         for cache in list(self._caches.values()):
             if cache.tree.exists(uuid) and cache.tree.data(uuid).generation == stored.generation:
-                cache.tree.update_traits(uuid, new_traits, written.generation)
                 cache.dirty, cache.etag = True, None
+                cache.tree.update_traits(uuid, new_traits, written.generation)
 
     def change_aggregates(
         self, uuid: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()

@@ -70,8 +70,8 @@ class TreeReader:
 
     def take(self, cache: TreeCache, whole: WholeTree) -> None:
         """Store a tree that placement answered as a whole."""
-        cache.tree = _with_whole(cache, whole)
-        cache.etag, cache.allocations, cache.known, cache.dirty = whole.etag, None, True, True
+        cache.store(_with_whole(cache, whole), whole.etag)
+        cache.allocations, cache.known, cache.dirty = None, True, True
 
     def reread(self, tree: ProviderTree, uuid: str, aspects: Iterable[str]) -> None:
         """Read some aspects of one provider into ``tree``."""
@@ -87,7 +87,7 @@ class TreeReader:
             else:
                 return
         self._read_once(cache, fresh or due)
-        cache.etag = cache.allocations = None
+        cache.allocations = None
 
     def _read_whole(self, cache: TreeCache, fresh: bool) -> None:
         answer = self._trees.read(
@@ -111,8 +111,8 @@ class TreeReader:
         changed = tree is not cache.tree and (
             not isinstance(answer, Unchanged) or _outline(tree) != _outline(cache.tree)
         )
-        self._commit(cache, tree, refresh, changed=changed)
-        cache.etag, cache.allocations = etag, allocations if fresh else None
+        self._commit(cache, tree, refresh, changed=changed, etag=etag)
+        cache.allocations = allocations if fresh else None
 
     def _read_once(self, cache: TreeCache, fresh: bool) -> None:
         listed = self._providers.in_tree(cache.root_uuid)
@@ -197,14 +197,21 @@ class TreeReader:
         return self._retries.clock.monotonic() >= cache.refresh_at
 
     def _commit(
-        self, cache: TreeCache, tree: ProviderTree, refresh: bool, *, changed: bool
+        self,
+        cache: TreeCache,
+        tree: ProviderTree,
+        refresh: bool,
+        *,
+        changed: bool,
+        etag: str | None = None,
     ) -> None:
         interval = self._interval()
         if interval and (refresh or cache.refresh_at is None):
             wait = self._retries.jittered(interval, REFRESH_JITTER)
             cache.refresh_at = self._retries.clock.monotonic() + wait
         cache.refreshes += refresh
-        cache.tree = tree
+        if tree is not cache.tree or etag != cache.etag:
+            cache.store(tree, etag)
         cache.known, cache.hint, cache.sharing_due = True, False, False
         cache.dirty = cache.dirty or changed
 
