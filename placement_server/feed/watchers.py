@@ -137,13 +137,14 @@ class Watchers:
         with self._lock:
             if self._count >= self._most:
                 raise TooManyWatchers
+            if self._thread is None:
+                thread = threading.Thread(target=self._follow, name="changes", daemon=True)
+                thread.start()
+                self._thread = thread
             self._read_upto = min(self._read_upto, last) if self._waiting else last
             watcher = Watcher(selection, last)
             self._count += 1
             self._waiting.add(watcher)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._follow, name="changes", daemon=True)
-                self._thread.start()
         metrics.WATCHERS.inc()
         try:
             yield watcher

@@ -249,6 +249,24 @@ def test_more_requests_than_may_wait_are_refused_and_others_are_answered(
     assert ask(api, f"after={end(api)}&wait=1").status == 200
 
 
+def test_a_thread_that_does_not_start_takes_no_place(
+    make_api: MakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = make_api(placement_server__max_watchers=1)
+    after = end(api)
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        assert ask(api, f"after={after}&wait=1").status == 500
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ask, api, f"after={after}&wait=30")
+        created = host(api)
+        assert shown(waiting.result(40)) == [(created, "structure")]
+
+
 def test_what_was_deleted_is_gone(api: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(4):
         host(api)
