@@ -10,7 +10,6 @@ import copy
 import logging
 import os
 import random as randomlib
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -26,7 +25,6 @@ from compute_agent.placement.transports.request_pool import Workers
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
-from compute_agent.report.cache import CacheFile, TreeCache
 from compute_agent.report.diff import diff
 from compute_agent.report.flush import FlushReport
 from compute_agent.report.operations import (
@@ -35,6 +33,7 @@ from compute_agent.report.operations import (
     Operation,
 )
 from compute_agent.report.plan import plan
+from compute_agent.report.tree_caches import TreeCaches
 from compute_agent.report.tree_reader import TreeReader
 from compute_agent.report.tree_writer import TreeWriter
 
@@ -86,13 +85,9 @@ class ReportClient:
             providers, trees, self._workers, retries, lambda: self.association_refresh
         )
         self._writer = TreeWriter(self.placement, self.names, self._reader, self._workers, retries)
-        self._lock = threading.Lock()
-        self._caches: dict[str, TreeCache] = {}
+        self._caches = TreeCaches(cache_path, retries.clock)
         self._created: set[str] = set()
         self._kept: dict[str, str] = {}
-        self._file = CacheFile(cache_path, retries.clock) if cache_path is not None else None
-        if self._file is not None:
-            self._caches.update(self._file.load())
 
     # -- connection --------------------------------------------------------------------------
 
@@ -133,20 +128,16 @@ class ReportClient:
 
     def close(self) -> None:
         """Write the pending part of the cache, and end the threads."""
-        if self._file is not None and self._file.pending:
-            self._save(now=True)
+        self._caches.close()
         self._workers.close()
 
     def drop_cache(self, root_uuid: str | None = None) -> None:
         """Forget one tree, or all: everything is read again."""
-        with self._lock:
-            for root in [root_uuid] if root_uuid else list(self._caches):
-                self._caches.pop(root, None)
+        self._caches.drop(root_uuid)
 
     def written_elsewhere(self, root_uuid: str) -> None:
         """Record that another writer changed the tree: the next read takes in what is new."""
-        with self._lock:
-            cache = self._caches.get(root_uuid)
+        cache = self._caches.known(root_uuid)
         if cache is not None:
             cache.written_elsewhere = True
 
@@ -154,8 +145,7 @@ class ReportClient:
 
     def known_tree(self, root_uuid: str) -> ProviderTree | None:
         """Return the tree as last read or written, if it ever was; no request."""
-        with self._lock:
-            cache = self._caches.get(root_uuid)
+        cache = self._caches.known(root_uuid)
         return cache.tree.snapshot() if cache is not None else None
 
     def get_provider_tree(self, root_uuid: str, *, fresh: bool = False) -> ProviderTree:
@@ -165,12 +155,12 @@ class ReportClient:
 
         :param fresh: read also what may have changed unseen, as a reshape needs it.
         """
-        cache = self._cache(root_uuid)
+        cache = self._caches.of(root_uuid)
         self._reader.read(cache, fresh=fresh)
         tally = self.placement.connection.tally
         cache.probed_by = tally.global_request_id if tally else None
         self.names.learn(cache.tree)
-        self._save_if_changed()
+        self._caches.save_if_changed()
         return cache.tree.snapshot()
 
     def get_provider_tree_and_ensure_root(
@@ -190,7 +180,7 @@ class ReportClient:
         if self.placement.trees.offered:
             tree.new_root(name, root_uuid)
             return tree
-        cache = self._cache(root_uuid)
+        cache = self._caches.of(root_uuid)
         with cache.lock:
             created = self.placement.providers.create(root_uuid, name, None)
             cache.tree.new_root(name, root_uuid, created.generation)
@@ -198,7 +188,7 @@ class ReportClient:
             if not created.content:
                 self._reader.read(cache)
         self._created.add(root_uuid)
-        self._save_if_changed()
+        self._caches.save_if_changed()
         return cache.tree.snapshot()
 
     def believed_tree(self, root_uuid: str) -> ProviderTree | None:
@@ -207,7 +197,7 @@ class ReportClient:
         A plan from it may be written at once: with one request that changes nothing if the tree is
         another one. Where there is nothing to write, :meth:`newer_tree` asks.
         """
-        cache = self._cache(root_uuid)
+        cache = self._caches.of(root_uuid)
         known = cache.tree.exists(root_uuid) and not cache.written_elsewhere
         return cache.tree.snapshot() if known and self._writer.replaces_trees else None
 
@@ -270,7 +260,7 @@ class ReportClient:
         operations = [*_missing_roots(base), *operations]
         if not operations:
             return FlushReport()
-        cache = self._cache(self._root_of(base, new))
+        cache = self._caches.of(self._root_of(base, new))
         with cache.lock:
             if not cache.known:
                 cache.tree, cache.known = base.snapshot(), True
@@ -280,7 +270,7 @@ class ReportClient:
             finally:
                 self._created.update(report.created)
                 self._log_kept(report)
-                self._save_if_changed()
+                self._caches.save_if_changed()
         return report
 
     def get_allocations_within_tree(self, root_uuid: str) -> Consumers | None:
@@ -288,7 +278,7 @@ class ReportClient:
 
         No request: ``get_provider_tree(root_uuid, fresh=True)`` reads it where that is possible.
         """
-        allocations = self._cache(root_uuid).allocations
+        allocations = self._caches.of(root_uuid).allocations
         return copy.deepcopy(dict(allocations)) if allocations is not None else None
 
     def get_allocations_to_reshape(self, root_uuid: str) -> Consumers:
@@ -302,7 +292,7 @@ class ReportClient:
         found = self.get_allocations_within_tree(root_uuid)
         if found is not None and self._writer.replaces_trees:
             return found
-        self._cache(root_uuid).allocations = None
+        self._caches.of(root_uuid).allocations = None
         return self.get_allocations_for_provider_tree(root_uuid)
 
     def get_allocations_for_provider_tree(self, root_uuid: str) -> Consumers:
@@ -313,7 +303,7 @@ class ReportClient:
         :raises errors.ResourceProviderAllocationRetrievalFailed: a provider's could not be read.
         :raises errors.ConsumerAllocationRetrievalFailed: a consumer's could not be read.
         """
-        cache = self._cache(root_uuid)
+        cache = self._caches.of(root_uuid)
         tally = self.placement.connection.tally
         if tally is None or cache.probed_by != tally.global_request_id:
             self._reader.read(cache)
@@ -366,7 +356,7 @@ class ReportClient:
         if new_traits == stored.content:
             return
         written = self.placement.providers.put_traits(uuid, uuid, stored.generation, new_traits)
-        for cache in list(self._caches.values()):
+        for cache in self._caches.all():
             if cache.tree.exists(uuid) and cache.tree.data(uuid).generation == stored.generation:
                 cache.dirty, cache.etag = True, None
                 cache.tree.update_traits(uuid, new_traits, written.generation)
@@ -414,10 +404,6 @@ class ReportClient:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _cache(self, root_uuid: str) -> TreeCache:
-        with self._lock:
-            return self._caches.setdefault(root_uuid, TreeCache(root_uuid))
-
     def _root_of(self, base: ProviderTree, new: ProviderTree) -> str:
         """Return the node's own root: the other roots of the two trees are sharing providers."""
         roots = [*new.roots, *base.roots]
@@ -451,18 +437,6 @@ class ReportClient:
                 LOG.warning(
                     "Provider %s (%s) is not deleted: %s", kept.name, kept.uuid, kept.reason
                 )
-
-    def _save_if_changed(self) -> None:
-        if any(cache.dirty for cache in list(self._caches.values())):
-            self._save()
-
-    def _save(self, *, now: bool = False) -> None:
-        with self._lock:
-            caches = list(self._caches.values())
-        for cache in caches:
-            cache.dirty = False
-        if self._file is not None:
-            self._file.save(caches, now=now)
 
 
 def _missing_roots(base: ProviderTree) -> list[CreateProvider]:
