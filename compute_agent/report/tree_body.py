@@ -107,17 +107,14 @@ def tree_change(
     operations: Sequence[Operation],
     *,
     names: AcceptedNames = AcceptedNames(),
-    in_use: Mapping[str, str] | None = None,
 ) -> TreeChange:
     """Return what a plan changes in the tree that placement has by now.
 
     :param live: that tree; other writers may have changed it since the plan was made.
-    :param in_use: providers that placement does not delete, uuid -> reason. They are reserved as a
-        whole, so that they take nothing new.
     :raises errors.ResourceProviderUpdateConflict: a provider that the plan needs is gone, or a new
         one is elsewhere: the pass has to begin again.
     """
-    carrier = _Carrier(live.snapshot(), operations, names, in_use or {})
+    carrier = _Carrier(live.snapshot(), operations, names)
     for operation in operations:
         carrier.carry_out(operation)
     difference = diff(live, carrier.tree)
@@ -134,13 +131,11 @@ class _Carrier:
         tree: ProviderTree,
         operations: Iterable[Operation],
         names: AcceptedNames,
-        in_use: Mapping[str, str],
     ) -> None:
         self.tree = tree
         self.kept: dict[str, str] = {}
         self.allocations: Mapping[str, Mapping[str, Any]] | None = None
         self._names = names
-        self._in_use = in_use
         self._doomed = {o.uuid for o in operations if isinstance(o, DeleteProvider)}
 
     def carry_out(self, operation: Operation) -> None:
@@ -205,11 +200,10 @@ class _Carrier:
     def _delete(self, uuid: str) -> None:
         if not self.tree.exists(uuid):
             return
-        reason = self._in_use.get(uuid) or (HAS_CHILDREN if self.tree.children(uuid) else None)
-        if reason is None:
+        if not self.tree.children(uuid):
             self.tree.remove(uuid)
             return
-        self.kept[uuid] = reason
+        self.kept[uuid] = HAS_CHILDREN
         reserved = {
             rc: {**record, "reserved": record["total"]}
             for rc, record in self.tree.data(uuid).inventory.items()

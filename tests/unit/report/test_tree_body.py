@@ -135,20 +135,7 @@ def test_a_provider_below_which_another_service_has_one_is_reserved_and_stays(ba
     (entry,) = change.body["providers"]
     assert entry["inventories"]["VGPU"]["reserved"] == 4
     assert change.body["absent"] == []
-
-
-def test_a_provider_that_placement_does_not_delete_is_reserved_and_its_parent_stays(base):
-    below = child_uuid(ROOT, "below")
-    base.new_child("host_GPU_VF", GPU, below, 0)
-    base.update_traits(below, ["OWNER_NOVA"])
-    base.update_inventory(below, {"VGPU": {"total": 2}})
-    wanted = base.snapshot()
-    wanted.remove(GPU)
-    change = change_to(base, wanted, in_use={below: "it is in use"})
-    assert change.kept == {below: "it is in use", GPU: HAS_CHILDREN}
-    assert change.result.data(below).inventory["VGPU"]["reserved"] == 2
-    again = change_to(base, wanted, live=change.result, in_use={below: "it is in use"})
-    assert not again
+    assert not change_to(base, wanted, live=change.result)
 
 
 def test_what_others_changed_meanwhile_survives(base):
