@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,11 @@ _RECORD: Final = {
     "properties": {"total": {"type": "integer"}},
     "required": ["total"],
 }
+_INVENTORIES: Final = {
+    "type": "object",
+    "propertyNames": {"type": "string"},
+    "additionalProperties": _RECORD,
+}
 _SCHEMA: Final = {
     "type": "object",
     "additionalProperties": False,
@@ -36,7 +42,7 @@ _SCHEMA: Final = {
                     "name": {"type": "string"},
                     "uuid": {"type": "string"},
                     "parent": {"type": ["string", "null"]},
-                    "inventories": {"type": "object", "additionalProperties": _RECORD},
+                    "inventories": _INVENTORIES,
                     "traits": _STRINGS,
                     "aggregates": _STRINGS,
                 },
@@ -49,7 +55,37 @@ _RESHAPE: Final = {
     "type": "object",
     "additionalProperties": False,
     "required": ["inventories"],
-    "properties": {"inventories": {"type": "object"}, "allocations": {"type": "object"}},
+    "properties": {
+        "inventories": {
+            "type": "object",
+            "propertyNames": {"type": "string"},
+            "additionalProperties": {
+                "type": "object",
+                "if": {"required": ["inventories"]},
+                "then": {"properties": {"inventories": _INVENTORIES}},
+                "else": _INVENTORIES,
+            },
+        },
+        "allocations": {
+            "type": "object",
+            "propertyNames": {"type": "string"},
+            "additionalProperties": {
+                "type": "object",
+                "required": ["allocations"],
+                "properties": {
+                    "allocations": {
+                        "type": "object",
+                        "propertyNames": {"type": "string"},
+                        "additionalProperties": {
+                            "type": "object",
+                            "required": ["resources"],
+                            "properties": {"resources": {"type": "object"}},
+                        },
+                    }
+                },
+            },
+        },
+    },
 }
 
 
@@ -98,9 +134,8 @@ def _apply(namespace: argparse.Namespace) -> int:
     document = _document(namespace.file, _SCHEMA)
     client = connect(namespace)
     declared = document.get("providers", [])
-    names = [entry["name"] for entry in declared]
-    for name in names:
-        if names.count(name) > 1:
+    for name, times in Counter(entry["name"] for entry in declared).items():
+        if times > 1:
             raise BadInput(f"{namespace.file}: {name} is declared more than once.")
     present: dict[str, Mapping[str, Any]] = {}
     for entry in declared:
@@ -132,9 +167,8 @@ def _read(client: Client, name: str) -> dict[str, Mapping[str, Any]]:
     except Missing:
         return {}
     for part in PARTS:
-        answer = client.part(provider, part)
-        provider[part] = answer[part]
-        provider["generation"] = answer["resource_provider_generation"]
+        # the generation stays the one from before: a change between two reads must not be lost
+        provider[part] = client.part(provider, part)[part]
     return {provider["name"]: provider, provider["uuid"]: provider}
 
 

@@ -11,6 +11,7 @@ from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import new_console, show_record, show_rows
+from compute_agent.placement.connection import CONSUMER_TYPE
 
 _COLUMNS: Final = (
     "uuid", "name", "generation", "parent_provider_uuid", "root_provider_uuid",
@@ -36,8 +37,9 @@ def add_commands(commands: Commands) -> None:
     change = group.add("set", _set, "rename or move a resource provider")
     change.add_argument("provider")
     change.add_argument("--name", help="its new name")
-    change.add_argument("--parent", metavar="PROVIDER", help="its new parent")
-    change.add_argument("--root", action="store_true", help="make it the root of its own tree")
+    place = change.add_mutually_exclusive_group()
+    place.add_argument("--parent", metavar="PROVIDER", help="its new parent")
+    place.add_argument("--root", action="store_true", help="make it the root of its own tree")
     group.add("delete", _delete, "delete a resource provider").add_argument("provider")
     tree = commands.add("tree", _tree, "draw the tree of a provider, with what is free")
     tree.add_argument("provider")
@@ -179,6 +181,10 @@ def _usage(namespace: argparse.Namespace) -> int:
     if namespace.user:
         query["user_id"] = namespace.user
     usages = client.get(f"/usages?{urlencode(query)}", "Reading the usage of a project")["usages"]
+    if client.connection.newest() < CONSUMER_TYPE:
+        rows = [("-", name, used) for name, used in sorted(usages.items())]
+        show_rows(namespace, ("consumer_type", "resource_class", "used"), rows, usages)
+        return Exit.DONE
     rows = [
         (consumer_type, name, used)
         for consumer_type, entry in sorted(usages.items())

@@ -155,6 +155,8 @@ def _change(client: Client, option: str, value: str) -> dict[str, Any]:
     if option == "--set-traits":
         traits = [trait for trait in rest.split(",") if trait]
         return {"set_traits": {"provider": provider["uuid"], "traits": traits}}
+    if "," in rest:
+        raise BadInput(f"{option} {value!r} names several classes: repeat the option for each.")
     [(resource_class, total)] = amounts([rest]).items()
     record = client.part(provider, "inventories")["inventories"].get(resource_class, {})
     changed = {**record, "total": total, "resource_class": resource_class}

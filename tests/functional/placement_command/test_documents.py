@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from compute_agent.placement.transports.testing import RecordingTransport
+from compute_agent.placement.transports.transport import Transport
 from tests.functional.placement_command.conftest import Ended, Run
 
 
@@ -113,6 +116,7 @@ def test_only_what_differs_is_changed_and_what_is_left_out_stays(run: Run, file:
         ("[]", "the top: [] is not of type 'object'"),
         ("providers: [{uuid: 1}]", "providers/0"),
         ("providers: [{name: a, inventories: {VCPU: many}}]", "providers/0/inventories/VCPU"),
+        ("providers: [{name: a, inventories: {1: 2}}]", "providers/0/inventories"),
         ("providers: [{name: a}, {name: a}]", "more than once"),
         ("providers: [{name: a, parent: b}, {name: b, parent: a}]", "a circle: a -> b -> a"),
         ("providers: [{name: a, parent: no-such-parent}]", "neither in the file nor in placement"),
@@ -127,6 +131,43 @@ def test_a_file_that_cannot_be_used_changes_nothing(
     assert ended.status == 2, ended.err
     assert words in ended.err
     assert run_ours("provider", "show", "a").status == 1
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ("inventories: {a: 5}", "inventories/a: 5 is not of type 'object'"),
+        ("inventories: {a: {VCPU: many}}", "inventories/a/VCPU"),
+        ("inventories: {a: {inventories: {VCPU: many}}}", "inventories/a/inventories/VCPU"),
+        ("inventories: {}\nallocations: {c: {}}", "allocations/c"),
+        ("inventories: {}\nallocations: {c: {allocations: {a: 1}}}", "allocations/c/allocations/a"),
+    ],
+)
+def test_a_reshape_that_cannot_be_read_names_the_place(
+    run_ours: Run, tmp_path: Path, document: str, words: str
+) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(document)
+    ended = run_ours("reshape", path)
+    assert ended.status == 2, ended.err
+    assert words in ended.err
+
+
+def test_a_change_between_the_reads_of_a_provider_is_not_overwritten(
+    our_placement: Transport, run_ours: Run, run_on: Callable[[Transport | None], Run], file: File
+) -> None:
+    name = file.name
+    done(run_ours("apply", file.write(providers=[{"name": name, "inventories": {"VCPU": 8}}])))
+
+    def change(method: str, path: str, _body: object) -> None:
+        if method == "GET" and path.endswith("/traits"):
+            done(run_ours("inventory", "set", name, "DISK_GB=5"))
+
+    interrupted = run_on(RecordingTransport(our_placement, change))
+    path = file.write(providers=[{"name": name, "inventories": {"VCPU": 9}}])
+    ended = interrupted("apply", path)
+    assert ended.status == 4, ended.err
+    assert set(done(run_ours("inventory", "list", name, "--json")).json) == {"VCPU", "DISK_GB"}
 
 
 def test_a_file_that_is_not_there_is_named(run_ours: Run, tmp_path: Path) -> None:

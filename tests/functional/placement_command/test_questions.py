@@ -129,6 +129,9 @@ def test_what_if_counts_now_and_then(zone: Zone) -> None:
     assert most("--set-traits", f"{other}:CUSTOM_{zone.name.upper()}") == (1, 1)
     assert zone.run("what-if", "--release", str(uuid.uuid4()), "--resources", "VCPU=1").status == 1
     assert zone.run("what-if", "--set-inventory", "VCPU=1", "--resources", "VCPU=1").status == 2
+    several = zone.run("what-if", "--set-inventory", f"{other}:VCPU=1,MEMORY_MB=2")
+    assert several.status == 2
+    assert "names several classes" in several.err
 
 
 def test_hosts_are_drained_the_largest_consumer_first(zone: Zone) -> None:
