@@ -19,6 +19,7 @@ from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.questions import ask_what_if
+from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 
 Held = Mapping[str, Mapping[str, int]]
 """Amounts by provider and class."""
@@ -94,13 +95,17 @@ def _moves(
                 continue
             [request] = answer["allocation_requests"]
             changes.append({"claim": request})
-            root = answer["provider_summaries"][next(iter(request["allocations"]))][
-                "root_provider_uuid"
-            ]
+            root = _host_of([answer["provider_summaries"][uuid] for uuid in request["allocations"]])
             if root not in names:
                 names[root] = client.provider(root)["name"]
             moves.append(Move(consumer, resources, names[root]))
     return moves
+
+
+def _host_of(summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the root of what is claimed, other than what hosts share, if there is any."""
+    own = [entry for entry in summaries if MISC_SHARES_VIA_AGGREGATE not in entry["traits"]]
+    return str((own or summaries)[0]["root_provider_uuid"])
 
 
 def query_for(held: Held, roots: Sequence[str]) -> list[tuple[str, str]]:

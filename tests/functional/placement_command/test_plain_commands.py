@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent.placement.transports.transport import Transport
 from tests.functional.placement_command.conftest import Ended, Run
+from tests.functional.report.test_older_placement import OlderPlacement
 
 
 def done(ended: Ended) -> Ended:
@@ -111,6 +113,19 @@ def test_a_consumer_holds_shows_and_gives_back(run: Run, host: str) -> None:
     done(run("allocation", "delete", consumer))
     assert run("allocation", "show", consumer).status == 1
     assert run("allocation", "delete", consumer).status == 1
+
+
+def test_usage_of_a_project_is_shown_by_a_placement_without_consumer_types(
+    our_placement: Transport, run_ours: Run, run_on: Callable[[Transport | None], Run]
+) -> None:
+    name, project = f"old-{uuid.uuid4().hex[:8]}", str(uuid.uuid4())
+    done(run_ours("provider", "create", name))
+    done(run_ours("inventory", "set", name, "VCPU=4"))
+    owner = ("--project", project, "--user", "u")
+    done(run_ours("allocation", "set", str(uuid.uuid4()), f"{name}:VCPU=3", *owner))
+    older = run_on(OlderPlacement(our_placement, (1, 37)))
+    shown = done(older("usage", "--project", project, "-f", "value"))
+    assert shown.lines == ["- VCPU 3"]
 
 
 def test_candidates_are_lines_and_none_is_an_exit_status(run: Run, host: str) -> None:

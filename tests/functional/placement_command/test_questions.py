@@ -151,6 +151,18 @@ def test_hosts_are_drained_the_largest_consumer_first(zone: Zone) -> None:
     assert zone.run("allocation", "show", large).status == 0
 
 
+def test_a_host_and_not_the_storage_that_it_shares_is_where_a_consumer_goes(zone: Zone) -> None:
+    old = zone.host(1, 4, "DISK_GB=100")
+    for number in range(2, 5):
+        pool = zone.host(10 * number, 1, "DISK_GB=100")
+        done(zone.run("inventory", "delete", pool, "VCPU", "MEMORY_MB"))
+        done(zone.run("trait", "set", pool, "MISC_SHARES_VIA_AGGREGATE"))
+    new = zone.host(2, 4)
+    zone.claim(old, "DISK_GB=10,VCPU=2")
+    ended = done(zone.run("drain", old, "--with", f"member_of={zone.uuid}", "--json"))
+    assert [move["to"] for move in ended.json] == [new]
+
+
 def test_parts_on_devices_of_a_host_move_as_parts(zone: Zone) -> None:
     hosts = [zone.host(number, 4) for number in (1, 2)]
     for host in hosts:
