@@ -37,10 +37,10 @@ __all__ = [
 def connect(*config_files: str) -> LifeCycle:
     """Return the operations of a scheduler with the configuration of these files.
 
-    Where they name a message bus, a running scheduler is asked once which hosts are alive.
+    Where they name a message bus, a running scheduler is asked which hosts are alive.
 
     :raises InvalidConfiguration: the configuration cannot be used.
-    :raises NoSchedulerAnswers: there is a bus, and no scheduler on it.
+    :raises NoSchedulerAnswers: there is a bus, and no scheduler on it. Operations raise it too.
     """
     conf = new_config([f"--config-file={file}" for file in config_files])
     heard = running_scheduler.announcements(conf) if conf.transport_url else None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent.daemon import message_bus
 from compute_agent.scheduler.errors import NoSchedulerAnswers
-from compute_agent.scheduler.fleet.announcements import Announcements
+from compute_agent.scheduler.fleet.announcements import Announcements, AskedAnnouncements
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -28,13 +28,16 @@ def upgrade_status(conf: cfg.ConfigOpts) -> dict[str, Any]:
 
 
 def announcements(conf: cfg.ConfigOpts) -> Announcements:
-    """Return what a running scheduler has heard of all hosts, as it is now.
+    """Return what a running scheduler has heard of all hosts; it is asked again from time to time.
 
     :raises InvalidConfiguration: there is no bus.
-    :raises NoSchedulerAnswers: no scheduler answered in time, or it answered with an error.
+    :raises NoSchedulerAnswers: no scheduler answered in time, or it answered with an error; later
+        a search may raise it.
     """
-    heard = Announcements()
-    heard.restore(_asked(conf, "announced_hosts", ANNOUNCEMENTS_TIMEOUT)["hosts"])
+    heard = AskedAnnouncements(
+        lambda: _asked(conf, "announced_hosts", ANNOUNCEMENTS_TIMEOUT)["hosts"]
+    )
+    heard.refresh()
     return heard
 
 

@@ -6,7 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, Final
+
+ASKED_AGAIN_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,39 @@ class Announcements:
     def age(self, announcement: Announcement) -> float:
         """Return the seconds since an announcement arrived."""
         return self._clock() - announcement.seen_at
+
+
+class AskedAnnouncements(Announcements):
+    """What another process has heard, asked for again before it is used when it is old.
+
+    :param ask: returns the `snapshot` of that process.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[], Iterable[Mapping[str, Any]]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(clock)
+        self._ask = ask
+        self._asked_at = float("-inf")
+
+    def refresh(self) -> None:
+        """Ask, unless that was done lately."""
+        now = self._clock()
+        if now - self._asked_at >= ASKED_AGAIN_SECONDS:
+            self.restore(self._ask())
+            self._asked_at = now
+
+    def of(self, root: str) -> Announcement | None:
+        """See `Announcements`."""
+        self.refresh()
+        return super().of(root)
+
+    def all(self) -> dict[str, Announcement]:
+        """See `Announcements`."""
+        self.refresh()
+        return super().all()
 
 
 _FIELDS = frozenset(field.name for field in fields(Announcement))
