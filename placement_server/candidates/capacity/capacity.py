@@ -120,7 +120,7 @@ class _Count:
 
     def capacity(self) -> Capacity:
         """Count, and add up."""
-        pairs = competitors(self.plan, self.counts, self.groups, self.search.tick)
+        pairs = competitors(self.plan, self.counts, self.groups, self.search.tick, self.account)
         for trees, competing in by_pattern(pairs, np.flatnonzero(~self.pooled)):
             self.search.tick()
             self._count_trees(trees, parts(self.plan, self.counts, competing))

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from placement_server.candidates.bounds.memory import Account
 from placement_server.candidates.capacity.bounds import Counts, are_isolated
 from placement_server.candidates.capacity.rows import Groups
 from placement_server.candidates.index.columns import BoolArray, IntArray
@@ -19,6 +20,9 @@ from placement_server.candidates.query.compiled import Plan, Subtree
 
 Pair = tuple[int, int]
 Components = tuple[tuple[int, ...], ...]
+
+# A pair as the key of a dict, and its places in the lists that are made of them.
+_BYTES_OF_A_PAIR = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +49,19 @@ class Part:
 
 
 def competitors(
-    plan: Plan, counts: Counts, groups: Groups, check: Callable[[], None]
+    plan: Plan, counts: Counts, groups: Groups, check: Callable[[], None], account: Account
 ) -> dict[Pair, BoolArray]:
     """Return by tree which pairs of items compete; pairs that never do are left out.
 
     :param check: called now and then; it may raise to end the count.
+    :param account: counts the pairs.
     """
     pairs: dict[Pair, BoolArray] = {}
     known: dict[tuple[int, ...], BoolArray] = {}
     classes = [frozenset(dict(item.amounts)) for item in plan.items]
     for first in range(len(plan.items)):
         check()
+        known_pairs = len(pairs)
         for second in range(first + 1, len(plan.items)):
             if not classes[first] & classes[second] and not are_isolated(plan, first, second):
                 continue
@@ -65,6 +71,7 @@ def competitors(
                 known[key] = groups.total(both) > 0
             if known[key].any():
                 pairs[first, second] = known[key]
+        account.take(_BYTES_OF_A_PAIR * (len(pairs) - known_pairs))
     return pairs
 
 

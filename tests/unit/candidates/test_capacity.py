@@ -133,6 +133,16 @@ def test_a_count_gives_up_when_it_holds_too_much_memory() -> None:
     assert capacity(query, index, account=account).at_least == 200
 
 
+def test_pairs_of_many_groups_are_counted() -> None:
+    groups = tuple(queries.RequestGroup(f"_{number}", (("VCPU", 1),)) for number in range(300))
+    index = writer_of([host(VCPU=300)]).index
+    query = queries.CandidateQuery(groups, group_policy="none")
+    with pytest.raises(TooMuchMemory):
+        capacity(query, index, account=Account(SearchMemory(4 * MIB, 64 * MIB)))
+    account = Account(SearchMemory(16 * MIB, 64 * MIB))
+    assert capacity(query, index, account=account).at_least == 1
+
+
 def test_shapes_of_many_classes_count_what_is_kept_of_each() -> None:
     classes = {f"CUSTOM_{number}": 1 for number in range(200)}
     index = writer_of([host(f"host{at}", **classes) for at in range(20)]).index
