@@ -79,7 +79,7 @@ class LifeCycleEndpoint:
         with answering(self._observer, "reschedule", f"of {instance_uuid}"):
             instance = uuid_text("instance_uuid", instance_uuid)
             return self._life_cycle.reschedule(
-                spec_of(spec_obj), instance, [str(name) for name in failed_hosts]
+                spec_of(spec_obj), instance, _names("failed_hosts", failed_hosts)
             ).as_dict()
 
     def release(self, _ctxt: Mapping[str, Any], consumer_uuid: str) -> bool:
@@ -124,7 +124,7 @@ class LifeCycleEndpoint:
                 uuid_text("instance_uuid", instance_uuid),
                 uuid_text("migration_uuid", migration_uuid) if migration_uuid else "",
                 source_root=uuid_text("source_root", source_root) if source_root else "",
-                mappings=mappings,
+                mappings=Fields({"mappings": mappings or {}}).lists("mappings"),
                 alternates=return_alternates,
             )
         wrapped = is_wrapped(spec_obj)
@@ -188,7 +188,11 @@ class LifeCycleEndpoint:
 
 
 def _uuids(uuids: Sequence[str]) -> list[str]:
-    return [uuid_text("migration_uuids", str(uuid)) for uuid in uuids]
+    return [uuid_text("migration_uuids", uuid) for uuid in _names("migration_uuids", uuids)]
+
+
+def _names(field: str, names: Sequence[str]) -> list[str]:
+    return [str(name) for name in Fields({field: names}).list(field)]
 
 
 def _amounts(name: str, body: Mapping[str, Any]) -> MutableAmounts:
