@@ -129,6 +129,7 @@ class SimulatedAgent:
         self._report = ReportClient(
             TimedTransport(KeystoneTransport.to_endpoint(self._url), traffic),
             cache_path=self._state / "placement-cache.json",
+            use_extensions=True,
         )
         ledger = Ledger(self._state)
         driver = FleetDriver(self._conf, self.name, self._children)
