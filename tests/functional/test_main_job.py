@@ -141,7 +141,7 @@ def test_this_very_machine_is_reported_claimed_on_and_found_again_after_kill_9(a
 
     assert placement.tree(name) == tree
     assert allocations(placement, consumer) == held
-    shown = agent.run("show")
+    shown = agent.run("show", "--details")
     assert shown.returncode == 0
     vcpu = next(line.split() for line in shown.stdout.splitlines() if "VCPU" in line)
     columns = dict(zip(("total", "reserved", "ratio", "used", "free"), vcpu[-5:], strict=True))

@@ -202,10 +202,11 @@ def test_placement_is_the_one_of_a_cloud_of_clouds_yaml_or_of_a_url(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    clouds = tmp_path / "clouds.yaml"
+    monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(clouds))
     auth = {"endpoint": placement_url, "token": "admin"}
     cloud = {"auth_type": "admin_token", "auth": auth, "region_name": "r"}
-    (tmp_path / "clouds.yaml").write_text(json.dumps({"clouds": {"mine": cloud}}))
+    clouds.write_text(json.dumps({"clouds": {"mine": cloud}}))
     run = run_on(None)
     name = f"cloud-{uuid.uuid4().hex[:8]}"
     done(run("--os-cloud", "mine", "provider", "create", name))

@@ -199,7 +199,9 @@ def test_changes_are_watched_until_an_interrupt(placement_url: str, tmp_path: Pa
         text=True,
     )
     watch = [*command, "changes", "--watch", "--after", "0", "--root", name]
-    with subprocess.Popen(watch, stdout=subprocess.PIPE, text=True) as watching:
+    # a test run in the background ignores interrupts, and its children would too
+    heeding = ["env", "--default-signal=INT", *watch]
+    with subprocess.Popen(heeding, stdout=subprocess.PIPE, text=True) as watching:
         assert watching.stdout is not None
         line = watching.stdout.readline()
         watching.send_signal(2)

@@ -265,7 +265,7 @@ def test_a_cache_that_has_the_host_below_another_provider_is_set_aside(tmp_path:
 def test_a_good_cache_is_read_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "placement-cache.json"
     path.write_text(json.dumps(CACHE))
-    assert cached(tmp_path)[ROOT].get_provider_uuids() == [ROOT, CHILD]
+    assert cached(tmp_path)[ROOT].tree.get_provider_uuids() == [ROOT, CHILD]
     assert path.exists()
 
 
@@ -293,7 +293,7 @@ def test_what_could_not_be_read_again_is_not_written(
     with pytest.raises(StateUnusable, match="would have"):
         Ledger(tmp_path).remember_providers([f"{ROOT}{number}" for number in range(10)])
     assert Ledger(tmp_path).owns(ROOT)
-    CacheFile(path, SystemClock()).save(trees)
+    CacheFile(path, SystemClock()).save(list(trees.values()))
     assert "The next start reads everything" in caplog.text
     assert path.read_text() == json.dumps(CACHE)
 
