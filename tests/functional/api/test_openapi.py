@@ -96,6 +96,9 @@ def test_whatever_is_sent_the_answer_is_a_documented_one(
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def send(case: Case[Any]) -> None:
+        if str((case.query or {}).get("wait", "")).isdecimal():
+            # it would wait, up to a minute, for a change that nobody makes
+            case.query["wait"] = 0
         check(case.call(headers=headers(openapi.OPERATIONS[method, path])), documented)
 
     send()
