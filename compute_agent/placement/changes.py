@@ -9,18 +9,16 @@ from urllib.parse import urlencode
 
 from compute_agent import errors
 from compute_agent.placement import responses
-from compute_agent.placement.connection import Connection
+from compute_agent.placement.connection import BASE, Connection
 from compute_agent.placement.response_schemas import CHANGES
-from compute_agent.placement.transports.transport import Timeout
+from compute_agent.placement.transports.transport import Microversion, Timeout
 
-EXTENSION: Final = "1.1"
+SINCE: Final[Microversion] = (1, 1)
+"""The version of the extensions that brought the feed."""
 
 _CONNECT_SECONDS: Final = 10.0
 # The answer takes this much longer than the wait at most.
 _MARGIN_SECONDS: Final = 30.0
-
-# A placement without extensions does not know the path, one with older ones not the version.
-_NOT_OFFERED: Final = (404, 406)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +55,12 @@ class ChangeFeed:
         path = f"/changes?{urlencode(parameters)}"
         doing = "Asking for changes"
         timeout: Timeout = (_CONNECT_SECONDS, wait + _MARGIN_SECONDS)
-        response = self._connection.call(
-            "GET", path, doing, timeout=timeout, repeat=False, extensions=EXTENSION
-        )
+        try:
+            response = self._connection.call_extension(
+                "GET", path, doing, version=BASE, extensions=SINCE, timeout=timeout, repeat=False
+            )
+        except errors.PlacementTooOld as refusal:
+            raise errors.ChangesNotOffered(str(refusal), status=refusal.status) from refusal
         if response.status == 200:
             body = responses.body_of(response, errors.PlacementError, doing, "GET", path, CHANGES)
             changed = (change["root_provider_uuid"] for change in body["changes"])
@@ -67,6 +68,4 @@ class ChangeFeed:
         error: type[errors.PlacementError] = errors.PlacementError
         if responses.code_of(response) == responses.CHANGES_PRUNED:
             error = errors.ChangesPruned
-        elif response.status in _NOT_OFFERED:
-            error = errors.ChangesNotOffered
         raise responses.failure(error, doing, "GET", path, response)

@@ -30,6 +30,8 @@ def page(last: int, *roots: str) -> Response:
 
 def refusal(status: int, code: str = "placement.undefined_code", **headers: str) -> Response:
     entry = {"status": status, "title": "", "detail": "no", "code": code, "request_id": "req-1"}
+    if status == 406:
+        entry |= {"min_version": "1.0", "max_version": "1.39"}
     return Response(status, headers, {"errors": [entry]}, "")
 
 
