@@ -153,6 +153,7 @@ def _parts_of_tree(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="all of every provider: a table of its inventories, its traits and aggregates",
     )
+    parser.set_defaults(refuse=parser.error)
 
 
 def _capture_source(parser: argparse.ArgumentParser) -> None:
@@ -219,11 +220,26 @@ def _plan(namespace: argparse.Namespace) -> int:
     )
 
 
+def _refuse_parts_of_everything(namespace: argparse.Namespace) -> None:
+    """End with a usage error where an option would have no effect."""
+    options = {
+        "--class": namespace.resource_class,
+        "--used": namespace.used,
+        "--providers": namespace.providers,
+        "--traits": namespace.traits,
+    }
+    given = [option for option, value in options.items() if value]
+    if given and (namespace.details or namespace.json):
+        everything = "--json" if namespace.json else "--details"
+        namespace.refuse(f"{', '.join(given)} cannot be combined with {everything}, which has all")
+
+
 def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.cmd.agent import inspection
     from compute_agent.placement.consumers import Consumers
     from compute_agent.placement.transports.keystone import KeystoneTransport
 
+    _refuse_parts_of_everything(namespace)
     parts = _parts(namespace)
     view = inspection.View(
         details=namespace.details,

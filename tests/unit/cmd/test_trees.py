@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
+from compute_agent.cmd.agent.main import main
 from compute_agent.cmd.trees.folding import fold, label
 from compute_agent.cmd.trees.view import short_tree
 from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
@@ -127,3 +128,11 @@ def test_nothing_is_cut_off_in_a_narrow_terminal(width: int):
 def test_equal_devices_are_called_by_what_their_names_share(first: str, second: str, expected: str):
     devices = [ProviderLines(name, name, "root") for name in (first, second)]
     assert names([ROOT, *devices]) == [expected]
+
+
+@pytest.mark.parametrize("everything", ["--details", "--json"])
+def test_a_part_of_what_is_shown_whole_is_a_bad_argument(everything: str, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["show", everything, "--used", "--class", "VCPU"])
+    assert ended.value.code == 127
+    assert f"--class, --used cannot be combined with {everything}" in capsys.readouterr().err
