@@ -32,8 +32,12 @@ LOG = logging.getLogger(__name__)
 NO_STANDARD_CLASS: Final = re.compile(r"no standard resource class ([A-Z0-9_]+)")
 
 
+class _BeyondTree(errors.ResourceProviderUpdateFailed):
+    """A plan changes providers of other trees, such as shared ones."""
+
+
 class TreeFlush:
-    """Flushes of one connection; remembers whether its user may replace trees."""
+    """Flushes of one connection; remembers whether they may replace trees."""
 
     def __init__(
         self, trees: ProviderTrees, names: Names, reader: TreeReader, retries: Retries
@@ -67,6 +71,10 @@ class TreeFlush:
         try:
             outcome = self._retries.while_conflicting(lambda: self._attempt(cache, operations))
         except errors.PlacementTooOld as error:
+            return self._not_done(cache, error)
+        except _BeyondTree as error:
+            # one request cannot do it, so the reshape that begins again is not one request
+            self._allowed &= not _reshape_in(operations)
             return self._not_done(cache, error)
         except errors.PlacementUnavailable as error:
             if error.status != 500 or _reshape_in(operations):
@@ -160,7 +168,7 @@ class TreeFlush:
         accepted = AcceptedNames(self._names.accepted_traits, self._names.accepted_inventory)
         change = tree_change(cache.root_uuid, cache.tree, operations, names=accepted)
         if not change.within_tree:
-            raise errors.ResourceProviderUpdateFailed(
+            raise _BeyondTree(
                 f"the plan for the tree of {cache.root_uuid} changes providers of other trees"
             )
         return change

@@ -64,7 +64,7 @@ class TreeWriter:
                 if partial and any(isinstance(o, Reshape) for o in operations):
                     # read with the whole tree, they lack what the consumers have of others
                     raise errors.PlacementReshapeConflict(
-                        "placement has no whole trees any more, the reshape has to begin again"
+                        "the reshape cannot be done with a whole tree; it has to begin again"
                     )
                 cache.dirty, cache.etag = True, None
                 self._singly(cache, operations, report)

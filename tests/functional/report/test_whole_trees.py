@@ -689,3 +689,28 @@ def assert_done_plainly(host, other, guests) -> None:
     for number, consumer in enumerate(guests[:2]):
         gpu = tree.data(f"{host.name}_GPU{number}")
         assert held_by(other, consumer) == {host.root: {"VCPU": 1}, gpu.uuid: {"VGPU": 1}}
+
+
+def test_a_reshape_that_changes_a_shared_provider_too_begins_again_provider_by_provider(
+    whole, other
+):
+    whole.report(flat(whole.name))
+    guests = [claim(other, whole.root, {"VCPU": 1, "VGPU": 1}) for _ in range(2)]
+    guests.append(claim(other, whole.root, {"VCPU": 1}))
+    storage, aggregate = (str(uuidlib.uuid4()) for _ in range(2))
+    providers = other.placement.providers
+    providers.create(storage, f"storage-{storage}", None)
+    providers.put_traits(storage, storage, 0, ["MISC_SHARES_VIA_AGGREGATE"])
+    providers.put_aggregates(storage, storage, 1, [aggregate])
+    other.change_aggregates(whole.root, add=[aggregate])
+    whole.restart(cache=False)
+
+    def lay_out(tree):
+        nested(whole.name)(tree)
+        tree.add_traits(storage, "HW_CPU_X86_AVX")
+
+    with pytest.raises(errors.PlacementReshapeConflict):
+        reshape(whole, guests, lay_out=lay_out)
+    reshape(whole, guests, lay_out=lay_out)
+    assert_done(whole, other, guests)
+    assert "HW_CPU_X86_AVX" in providers.traits(storage, storage).content
