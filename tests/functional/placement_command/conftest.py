@@ -13,8 +13,7 @@ import pytest
 from compute_agent.cmd.placement.main import main
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Transport
-from tests.functional.api.differential.reference import Reference, ReferenceMissing
-from tests.functional.report.conftest import PipeTransport, ours
+from tests.functional.either_placement import KINDS, ours, placement_of
 
 
 @dataclass(frozen=True)
@@ -37,21 +36,13 @@ class Ended:
 Run = Callable[..., Ended]
 
 
-@pytest.fixture(scope="session", params=["ours", "published"])
+@pytest.fixture(scope="session", params=KINDS)
 def any_placement(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Transport]:
     """This project's server, and the published one: the plain commands work with either."""
-    directory = tmp_path_factory.mktemp("placement")
-    if request.param == "ours":
-        yield InProcessTransport(ours(directory))
-        return
-    try:
-        published = Reference(directory)
-    except ReferenceMissing as missing:
-        pytest.skip(str(missing))
-    yield PipeTransport(published)
-    published.close()
+    with placement_of(request.param, tmp_path_factory.mktemp("placement")) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from compute_agent.placement.transports.transport import Transport
+from tests.functional.either_placement import OlderPlacement
 from tests.functional.placement_command.conftest import Ended, Run
-from tests.functional.report.test_older_placement import OlderPlacement
 
 
 def done(ended: Ended) -> Ended:

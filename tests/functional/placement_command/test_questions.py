@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from compute_agent.placement.transports.transport import Transport
+from tests.functional.either_placement import PipeTransport
 from tests.functional.placement_command.conftest import Ended, Run
-from tests.functional.report.conftest import PipeTransport
 
 EXTENDED = [
     ["explain", "--resources", "VCPU=1"],

@@ -1,8 +1,6 @@
 """A real placement in process, a clock that does not sleep, and a host to report."""
 
-import json as jsonlib
 import random
-import threading
 import uuid as uuidlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,20 +10,17 @@ from typing import Any
 import pytest
 
 from compute_agent.placement.connection import Tally
-from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.testing import RecordingTransport
-from compute_agent.placement.transports.transport import Request, Response, Transport, make_response
+from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.report.flush import FlushReport
-from placement_server.app import build_app
-from placement_server.conf import new_config
-from tests.functional.api.differential.reference import Reference, ReferenceMissing
+from tests.functional.either_placement import KINDS, placement_of
 from tests.functional.report.claims import claim
 from tests.functional.report.gpu_move import flat
 
 
-@pytest.fixture(scope="session", params=["ours", "published"])
+@pytest.fixture(scope="session", params=KINDS)
 def placement(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Transport]:
@@ -33,47 +28,8 @@ def placement(
 
     Once this project's server and once the published one: the client works with either.
     """
-    directory = tmp_path_factory.mktemp("placement")
-    if request.param == "ours":
-        yield InProcessTransport(ours(directory))
-        return
-    try:
-        published = Reference(directory)
-    except ReferenceMissing as missing:
-        pytest.skip(str(missing))
-    yield PipeTransport(published)
-    published.close()
-
-
-def ours(directory: Path) -> Any:
-    conf = new_config(config_files=[])
-    url = f"sqlite:///{directory}/placement.db"
-    for name, value in {
-        "connection": url,
-        "sync_on_startup": True,
-        "sqlite_synchronous": False,
-    }.items():
-        conf.set_override(name, value, group="placement_database")
-    return build_app(conf, auth_strategy="noauth2")
-
-
-class PipeTransport:
-    """The published placement at the other end of a pipe; one request at a time."""
-
-    def __init__(self, published: Reference) -> None:
-        self._published = published
-        self._lock = threading.Lock()
-
-    def send(self, request: Request) -> Response:
-        headers = request.headers()
-        headers["X-Auth-Token"] = "admin"
-        body = None
-        if request.json is not None:
-            headers["Content-Type"] = "application/json"
-            body = jsonlib.dumps(request.json).encode()
-        with self._lock:
-            answer = self._published(request.method, request.path, headers=headers, body=body)
-        return make_response(answer.status, answer.headers.items(), answer.body.decode())
+    with placement_of(request.param, tmp_path_factory.mktemp("placement")) as made:
+        yield made
 
 
 @dataclass

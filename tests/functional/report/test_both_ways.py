@@ -21,7 +21,8 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.report.client import ReportClient
 from compute_agent.tracker.normalise import normalise
-from tests.functional.report.conftest import FakeClock, ours
+from tests.functional.either_placement import ours
+from tests.functional.report.conftest import FakeClock
 from tests.property.tree_pairs import CLASSES, ROOT, pairs
 
 ELSEWHERE = "bbbbbbbb-0000-4000-8000-000000000001"

@@ -1,42 +1,16 @@
 """Placements that offer less than the newest microversion, down to the oldest that can reshape."""
 
-import copy
-import json
 import uuid as uuidlib
 
 import pytest
 
 from compute_agent import errors
 from compute_agent.placement.transports.testing import RecordingTransport
-from compute_agent.placement.transports.transport import Microversion, make_response
+from compute_agent.placement.transports.transport import Microversion
+from tests.functional.either_placement import OlderPlacement
 from tests.functional.report.claims import claim
 from tests.functional.report.gpu_move import assert_done, flat, held_by, reshape
 from tests.functional.report.layouts import small
-
-
-class OlderPlacement:
-    """A placement that refuses what came after `newest`, as one of that age would."""
-
-    def __init__(self, inner, newest: Microversion) -> None:
-        self._inner = inner
-        self._newest = newest
-
-    def send(self, request):
-        if request.microversion > self._newest:
-            offered = {"min_version": "1.0", "max_version": self._text}
-            error = {"status": 406, "detail": "Unacceptable version header", **offered}
-            return make_response(406, [], json.dumps({"errors": [error]}))
-        answer = self._inner.send(request)
-        if request.path != "/":
-            return answer
-        document = copy.deepcopy(answer.json)
-        document["versions"][0] |= {"max_version": self._text}
-        document["versions"][0].pop("extensions", None)
-        return make_response(200, answer.headers.items(), json.dumps(document))
-
-    @property
-    def _text(self) -> str:
-        return f"{self._newest[0]}.{self._newest[1]}"
 
 
 @pytest.fixture(params=[(1, 30), (1, 36), (1, 37)], ids=lambda newest: f"1.{newest[1]}")

@@ -13,7 +13,7 @@ import requests
 
 from compute_agent.placement.transports.in_process import InProcessTransport
 from tests.fixtures import programs
-from tests.functional.report.conftest import ours
+from tests.functional.either_placement import ours
 from tests.functional.scheduler.guests import KINDS, Guest, Place
 from tests.functional.scheduler.moving import World
 

@@ -15,7 +15,7 @@ from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.attachments import Attachments
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import Search, SearchOptions
-from tests.functional.report.conftest import ours
+from tests.functional.either_placement import ours
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
 

@@ -19,7 +19,7 @@ from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import Search, SearchOptions
 from tests.functional.api.differential.reference import Reference, ReferenceMissing
-from tests.functional.report.conftest import PipeTransport, ours
+from tests.functional.either_placement import PipeTransport, ours
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
 

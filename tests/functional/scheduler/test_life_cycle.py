@@ -11,7 +11,6 @@ import pytest
 
 from compute_agent.conf import new_config
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
-from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.assembly import parts_of
@@ -20,28 +19,19 @@ from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.scheduler.moves.move import MoveKind
 from compute_agent.scheduler.python_api import LifeCycle
-from tests.functional.api.differential.reference import Reference, ReferenceMissing
-from tests.functional.report.conftest import PipeTransport, ours
+from tests.functional.either_placement import KINDS, placement_of
 from tests.functional.scheduler.guests import NestedOnPool
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
 
 
-@pytest.fixture(scope="module", params=["ours", "published"])
+@pytest.fixture(scope="module", params=KINDS)
 def placement(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Transport]:
     """A placement of ours, and OpenStack's own."""
-    directory = tmp_path_factory.mktemp("placement")
-    if request.param == "ours":
-        yield InProcessTransport(ours(directory))
-        return
-    try:
-        reference = Reference(directory)
-    except ReferenceMissing as missing:
-        pytest.skip(str(missing))
-    yield PipeTransport(reference)
-    reference.close()
+    with placement_of(request.param, tmp_path_factory.mktemp("placement")) as made:
+        yield made
 
 
 def operations_on(world: World, heard: Announcements | None = None) -> LifeCycle:

@@ -11,7 +11,7 @@ from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.move import Move, MoveKind, move_of
 from compute_agent.scheduler.moves.mover import Begun
 from tests.functional.api.differential.reference import Reference, ReferenceMissing
-from tests.functional.report.conftest import PipeTransport
+from tests.functional.either_placement import PipeTransport
 from tests.functional.scheduler.guests import (
     COLD,
     EVACUATE,

@@ -13,7 +13,7 @@ from compute_agent.errors import ComputeResourcesUnavailable
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
-from tests.functional.report.conftest import ours
+from tests.functional.either_placement import ours
 from tests.functional.scheduler.moving import World
 
 

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placement_server.app import build_app
-from placement_server.conf import new_config
-from placement_server.store.store import Store
 from tests.functional.api.wsgi_client import Client, claim_body
+from tests.property.api_model.apis import new_api
 
 EXTENDED = "placement 1.39, placement-ext 1.1"
 CLASSES = ("VCPU", "DISK_GB", "CUSTOM_THERE", "CUSTOM_MISSING")
@@ -25,14 +23,6 @@ _numbers = itertools.count(1)
 
 def _uuid() -> str:
     return f"00000000-0000-4000-8000-{next(_numbers):012x}"
-
-
-def new_api() -> Client:
-    conf = new_config(config_files=[])
-    conf.set_override("auth_strategy", "noauth2", group="api")
-    conf.set_override("enforce_new_defaults", False, group="oslo_policy")
-    store = Store.open("sqlite://")
-    return Client(build_app(conf, store), store)
 
 
 @pytest.fixture(scope="module")

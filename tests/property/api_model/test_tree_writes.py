@@ -16,11 +16,9 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placement_server.app import build_app
-from placement_server.conf import new_config
 from placement_server.store import audit
-from placement_server.store.store import Store
 from tests.functional.api.wsgi_client import Client, claim_body
+from tests.property.api_model.apis import new_api
 
 EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 CLASSES = ("VCPU", "DISK_GB", "CUSTOM_CARD", "CUSTOM_UNIT")
@@ -51,14 +49,6 @@ class World:
     @staticmethod
     def _uuid(example: int, index: int) -> str:
         return f"{example:08x}-0000-4000-8000-{index:012x}"
-
-
-def new_api() -> Client:
-    conf = new_config(config_files=[])
-    conf.set_override("auth_strategy", "noauth2", group="api")
-    conf.set_override("enforce_new_defaults", False, group="oslo_policy")
-    store = Store.open("sqlite://")
-    return Client(build_app(conf, store), store)
 
 
 @pytest.fixture(scope="module")

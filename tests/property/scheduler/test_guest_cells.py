@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.request.spec import RequestedGroup, RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
-from tests.functional.report.conftest import ours
+from tests.functional.either_placement import ours
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
 
