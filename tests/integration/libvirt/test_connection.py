@@ -300,8 +300,9 @@ def test_a_hypervisor_is_reached_over_tls(
         )
     )
     with running_libvirtd(libvirt_run_directory, settings=settings, arguments=("--listen",)):
-        connection = connect(f"qemu+tls://localhost:{port}/system?pkipath={certificates.directory}")
-        assert hostname(connection)
+        uri = f"qemu+tls://localhost:{port}/system?pkipath={certificates.directory}"
+        # the daemon accepts on its own socket a moment before it does on this one
+        assert eventually(lambda: hostname(connect(uri)))
 
 
 def test_a_uri_without_a_hypervisor_is_named_in_the_error(
