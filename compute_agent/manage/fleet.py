@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent.drift.wording import counted
 from compute_agent.manage.hosts import Refused
-from compute_agent.manage.tree_reading import ProviderLines, read_tree
+from compute_agent.manage.tree_reading import ProviderLines, read_tree, used_and_capacity
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
 from compute_agent.tracker.decisions import EventKind
 from compute_agent.virt.layout.application import UNHEALTHY
@@ -25,7 +25,7 @@ UNKNOWN: Final = "unknown"
 _READ_AT_ONCE: Final = 8
 
 Announced = Mapping[str, Any]
-"""What an agent announces of one of its nodes, with the name of its service as ``service``."""
+"""The announcement of one node of an agent, with the name of its service as ``service``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def described(
         is_enabled=COMPUTE_STATUS_DISABLED not in root.traits,
         reason=str((node or {}).get("disabled_reason") or ""),
         providers=len(tree),
-        amounts=_amounts(tree),
+        amounts=used_and_capacity(tree),
         trouble=tuple(_trouble(tree, node)),
     )
 
@@ -158,15 +158,6 @@ def mark(placement: PlacementApi, uuid: str, name: str, *, is_enabled: bool) -> 
         return True
 
     return placement.connection.retries.while_conflicting(attempt)
-
-
-def _amounts(tree: Sequence[ProviderLines]) -> dict[str, tuple[int, int]]:
-    sums: dict[str, tuple[int, int]] = {}
-    for provider in tree:
-        for resource_class, line in provider.inventories.items():
-            used, capacity = sums.get(resource_class, (0, 0))
-            sums[resource_class] = used + line.used, capacity + line.capacity
-    return dict(sorted(sums.items()))
 
 
 def _trouble(tree: Sequence[ProviderLines], node: Announced | None) -> Iterator[str]:

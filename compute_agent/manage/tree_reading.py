@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +48,31 @@ class ProviderLines:
     note: str = ""
 
 
+def inventory_lines(
+    records: Mapping[str, Mapping[str, Any]], used: Mapping[str, int]
+) -> dict[str, InventoryLine]:
+    """Return the inventories of one provider, with what is used of each."""
+    return {
+        resource_class: InventoryLine(
+            total=int(record["total"]),
+            reserved=int(record["reserved"]),
+            allocation_ratio=record["allocation_ratio"],
+            used=used.get(resource_class, 0),
+        )
+        for resource_class, record in records.items()
+    }
+
+
+def used_and_capacity(providers: Iterable[ProviderLines]) -> dict[str, tuple[int, int]]:
+    """Return used amount and capacity by resource class, summed over some providers."""
+    sums: dict[str, tuple[int, int]] = {}
+    for provider in providers:
+        for name, line in provider.inventories.items():
+            used, capacity = sums.get(name, (0, 0))
+            sums[name] = used + line.used, capacity + line.capacity
+    return dict(sorted(sums.items()))
+
+
 def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
     """Return the providers of a tree, the root first, the others by name; none if it is gone.
 
@@ -63,25 +88,16 @@ def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
     for provider in providers.in_tree(root):
         uuid, name = provider["uuid"], provider["name"]
         used = _usages(connection, uuid, name)
-        inventories: Mapping[str, Any] = providers.inventories(uuid, name).content
         lines.append(
             ProviderLines(
                 uuid,
                 name,
                 provider["parent_provider_uuid"],
-                {
-                    resource_class: InventoryLine(
-                        total=record["total"],
-                        reserved=record["reserved"],
-                        allocation_ratio=record["allocation_ratio"],
-                        used=used.get(resource_class, 0),
-                    )
-                    for resource_class, record in inventories.items()
-                },
+                inventory_lines(providers.inventories(uuid, name).content, used),
                 tuple(sorted(providers.traits(uuid, name).content)),
             )
         )
-    return tuple(sorted(lines, key=lambda line: (line.parent is not None, line.name)))
+    return _root_first(lines)
 
 
 def existing_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
@@ -115,20 +131,16 @@ def _read_at_once(connection: Connection, root: str) -> tuple[ProviderLines, ...
             provider["uuid"],
             provider["name"],
             provider["parent_provider_uuid"],
-            {
-                name: InventoryLine(
-                    total=record["total"],
-                    reserved=record["reserved"],
-                    allocation_ratio=record["allocation_ratio"],
-                    used=provider["usages"].get(name, 0),
-                )
-                for name, record in provider["inventories"].items()
-            },
+            inventory_lines(provider["inventories"], provider["usages"]),
             tuple(sorted(provider["traits"])),
             tuple(provider["aggregates"]),
         )
         for provider in body["providers"]
     ]
+    return _root_first(lines)
+
+
+def _root_first(lines: Iterable[ProviderLines]) -> tuple[ProviderLines, ...]:
     return tuple(sorted(lines, key=lambda line: (line.parent is not None, line.name)))
 
 

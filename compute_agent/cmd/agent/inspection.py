@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.cmd.agent.exit_status import Exit
+from compute_agent.cmd.console import new_console
 from compute_agent.report.operations import KeepProvider, describe
 from compute_agent.report.usage import usage_of
 from compute_agent.tracker.remedies import as_one
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.provider_tree.provider import ProviderData
     from compute_agent.tracker.node_pass import Proposal
-
-WIDE = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +190,10 @@ def _print_tree(
     ages: Ages,
     view: View,
 ) -> None:
-    from rich.console import Console
-
     from compute_agent.cmd.trees.full_view import provider_tree
     from compute_agent.cmd.trees.view import short_tree
 
-    # a pipe has no width: lines are not broken for it
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+    console = new_console()
     for root in sorted(tree.roots, key=lambda data: data.uuid != root_uuid):
         members = map(tree.data, tree.get_provider_uuids(root.uuid))
         lines = [_lines(member, usages, ages) for member in members]
@@ -219,21 +214,13 @@ def _print_tree(
 def _lines(
     provider: ProviderData, usages: Mapping[str, Mapping[str, int]], ages: Ages
 ) -> ProviderLines:
-    from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
+    from compute_agent.manage.tree_reading import ProviderLines, inventory_lines
 
     return ProviderLines(
         uuid=provider.uuid,
         name=provider.name,
         parent=provider.parent_uuid,
-        inventories={
-            resource_class: InventoryLine(
-                total=int(record["total"]),
-                reserved=int(record["reserved"]),
-                allocation_ratio=record["allocation_ratio"],
-                used=usages.get(provider.uuid, {}).get(resource_class, 0),
-            )
-            for resource_class, record in provider.inventory.items()
-        },
+        inventories=inventory_lines(provider.inventory, usages.get(provider.uuid, {})),
         traits=tuple(sorted(provider.traits)),
         aggregates=tuple(sorted(provider.aggregates)),
         note=_age(ages.get(provider.uuid)),

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from compute_agent import errors
+from compute_agent.cmd.console import new_console
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.manage.options import (
     Exit,
@@ -143,7 +144,7 @@ def _list(namespace: argparse.Namespace) -> int:
     if namespace.json:
         print(json.dumps([_document(host) for host in shown], indent=2))
     else:
-        _print(_table(shown, namespace.resource_class))
+        new_console().print(_table(shown, namespace.resource_class))
     return Exit.DONE
 
 
@@ -167,9 +168,10 @@ def _show(namespace: argparse.Namespace) -> int:
         }
         print(json.dumps(document, indent=2))
         return Exit.DONE
-    _print(_summary(host))
-    _print(short_tree(tree))
-    _print(_consumer_table(consumers, tree))
+    console = new_console()
+    console.print(_summary(host))
+    console.print(short_tree(tree))
+    console.print(_consumer_table(consumers, tree))
     return Exit.DONE
 
 
@@ -321,13 +323,6 @@ def _consumer_table(
         ]
         table.add_row(consumer, "; ".join(parts))
     return table
-
-
-def _print(content: object) -> None:
-    from rich.console import Console
-
-    # a pipe has no width: lines are not broken for it
-    Console(highlight=False, width=None if sys.stdout.isatty() else 4000).print(content)
 
 
 def _share(host: FleetHost) -> float:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from compute_agent.cmd.console import new_console
 from compute_agent.cmd.placement.exit_status import BadInput
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-_WIDE: Final = 1000
 FORMATS: Final = ("table", "json", "value")
 
 
@@ -66,13 +62,6 @@ def show_rows(
     for row in listed:
         table.add_row(*(Text(cell) for cell in row))
     new_console().print(table)
-
-
-def new_console() -> Console:
-    """Return a console of the standard output; one that is no terminal has room for every line."""
-    from rich.console import Console
-
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 
 
 def show_record(namespace: argparse.Namespace, document: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Final
 
-from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
+from compute_agent.manage.tree_reading import InventoryLine, ProviderLines, used_and_capacity
 
 _CELL: Final = "HW_NUMA_ROOT"
 
@@ -42,12 +42,10 @@ class Branch:
 
 def free_and_capacity(providers: Sequence[ProviderLines]) -> dict[str, tuple[int, int]]:
     """Return free amount and capacity by resource class, summed over some providers."""
-    sums: dict[str, tuple[int, int]] = {}
-    for provider in providers:
-        for name, line in provider.inventories.items():
-            free, capacity = sums.get(name, (0, 0))
-            sums[name] = free + line.free, capacity + line.capacity
-    return dict(sorted(sums.items()))
+    return {
+        name: (capacity - used, capacity)
+        for name, (used, capacity) in used_and_capacity(providers).items()
+    }
 
 
 def fold(

@@ -28,7 +28,7 @@ ANNOUNCEMENTS_WAITED_FOR = 3.0
 
 
 Nodes = Mapping[str, Mapping[str, Any]]
-"""What a host announces of its nodes, by the uuid of their root providers."""
+"""The announcements of a host's nodes, by the uuid of their root providers."""
 
 
 class AgentRefused(errors.ComputeAgentError):
@@ -69,11 +69,7 @@ class AgentsOnBus:
 
         Ends as soon as every one of `wanted` was announced.
         """
-        heard = self._heard.collect(
-            lambda heard: frozenset(wanted).issubset(frozenset().union(*heard.values())),
-            self._patience,
-        )
-        return {host: frozenset(nodes) for host, nodes in heard.items()}
+        return {host: frozenset(nodes) for host, nodes in self._reporting(wanted).items()}
 
     def announced(self, hosts: Collection[str]) -> Mapping[str, frozenset[str]]:
         """As :meth:`hosts`; ends as soon as every one of these hosts announced itself."""
@@ -85,15 +81,18 @@ class AgentsOnBus:
 
         Ends as soon as every root of `wanted` was announced.
         """
-        heard = self._heard.collect(
-            lambda heard: frozenset(wanted).issubset(frozenset().union(*heard.values())),
-            self._patience,
-        )
         return {
             root: {**node, "service": host}
-            for host, nodes in heard.items()
+            for host, nodes in self._reporting(wanted).items()
             for root, node in nodes.items()
         }
+
+    def _reporting(self, roots: Collection[str]) -> dict[str, Nodes]:
+        """Listen until every one of these root providers was announced, or patience is over."""
+        return self._heard.collect(
+            lambda heard: frozenset(roots).issubset(frozenset().union(*heard.values())),
+            self._patience,
+        )
 
     def ask(self, host: str, method: str, **arguments: object) -> Any:
         """Call a method of the agent of a host, and return its answer.

@@ -15,8 +15,6 @@ from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request, Response
 from compute_agent.tracker.resource_tracker import PassResult
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
-from placement_server.app import build_app
-from placement_server.conf import new_config as new_server_config
 
 SMALL = MachineSize(cells=1, gpus=0, nics=0)
 
@@ -112,15 +110,3 @@ class Node:
         self.transport.honest()
         self.driver.misbehave()
         return self.run().completed and self.has_a_gpu() and not self.is_starting
-
-
-def placement_app(directory: Path) -> Any:
-    """A placement server on a SQLite file in `directory`."""
-    conf = new_server_config(config_files=[])
-    for name, value in {
-        "connection": f"sqlite:///{directory}/placement.db",
-        "sync_on_startup": True,
-        "sqlite_synchronous": False,
-    }.items():
-        conf.set_override(name, value, group="placement_database")
-    return build_app(conf, auth_strategy="noauth2")

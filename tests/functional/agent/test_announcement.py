@@ -16,7 +16,8 @@ from compute_agent.request.guest_numa import GuestNode
 from compute_agent.scheduler.filters.numa_topology import assignments, networks_reached
 from compute_agent.scheduler.fleet.announcements import Announcements
 from compute_agent.state.claim import Claim
-from tests.functional.agent.in_process import Node, placement_app
+from tests.functional.agent.in_process import Node
+from tests.functional.either_placement import ours
 
 EXTRA = (
     "cpu_dedicated_set = 0-1,16-17\ncpu_shared_set = 2-7,18-23\n"
@@ -55,7 +56,7 @@ class Agent:
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory):
-    return placement_app(tmp_path_factory.mktemp("announcement"))
+    return ours(tmp_path_factory.mktemp("announcement"))
 
 
 @pytest.fixture

@@ -22,12 +22,13 @@ from compute_agent.tracker.decisions import ExitCode
 from compute_agent.virt.fake.topology import fake_topology
 from compute_agent.virt.fake.topology_drivers import Misdeed
 from tests.functional.agent.answers import ANSWERS
-from tests.functional.agent.in_process import SMALL, Node, placement_app
+from tests.functional.agent.in_process import SMALL, Node
+from tests.functional.either_placement import ours
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return placement_app(tmp_path_factory.mktemp("rows"))
+    return ours(tmp_path_factory.mktemp("rows"))
 
 
 @pytest.fixture

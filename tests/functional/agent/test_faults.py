@@ -14,7 +14,8 @@ from compute_agent.agent.commands import AgentCommands
 from compute_agent.placement.transports.transport import Request
 from compute_agent.tracker.device_faults import UNKNOWN_BOOT, boot_id
 from compute_agent.virt.layout.application import UNHEALTHY
-from tests.functional.agent.in_process import Node, placement_app
+from tests.functional.agent.in_process import Node
+from tests.functional.either_placement import ours
 
 WHOLE = (
     '[pci]\nreport_in_placement = true\ndevice_spec = {"vendor_id": "10de", '
@@ -95,7 +96,7 @@ class Host:
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return placement_app(tmp_path_factory.mktemp("faults"))
+    return ours(tmp_path_factory.mktemp("faults"))
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import uuid
 import pytest
 
 from compute_agent.tracker.decisions import ExitCode
-from tests.functional.agent.in_process import Node, placement_app
+from tests.functional.agent.in_process import Node
 from tests.functional.agent.processes import claim, running
+from tests.functional.either_placement import ours
 
 
 def test_a_renamed_host_keeps_its_providers_under_new_names(placement, new_agent, node):
@@ -170,7 +171,7 @@ def test_an_identity_file_that_names_a_root_of_another_name_is_a_host_that_was_r
 
 @pytest.fixture
 def host(tmp_path):
-    made = Node(placement_app(tmp_path), tmp_path)
+    made = Node(ours(tmp_path), tmp_path)
     yield made
     made.parts.close()
 

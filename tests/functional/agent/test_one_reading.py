@@ -17,7 +17,8 @@ from compute_agent.virt.driver import ComputeDriver
 from compute_agent.virt.host import HostDriver
 from compute_agent.virt.settings import disk_source
 from tests.data.machine_builder import MachineBuilder
-from tests.functional.agent.in_process import Node, placement_app
+from tests.functional.agent.in_process import Node
+from tests.functional.either_placement import ours
 
 
 class CountingHost(HostDriver):
@@ -83,7 +84,7 @@ class Started:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._app = placement_app(directory)
+        self._app = ours(directory)
         self._last: Node | None = None
         machine().write(directory / "machine")
 

@@ -22,7 +22,8 @@ from compute_agent.tracker.decisions import ExitCode
 from compute_agent.tracker.resource_tracker import PassResult
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from tests.functional.agent.answers import ANSWERS, refusal, silence
-from tests.functional.agent.in_process import Node, placement_app
+from tests.functional.agent.in_process import Node
+from tests.functional.either_placement import ours
 
 SIZE = MachineSize(cells=2, gpus=1, nics=0)
 GUESTS = ({"VCPU": 2, "MEMORY_MB": 4096, "DISK_GB": 10}, {"VCPU": 20, "MEMORY_MB": 90_000})
@@ -147,7 +148,7 @@ class Reshaping:
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return placement_app(tmp_path_factory.mktemp("reshapes"))
+    return ours(tmp_path_factory.mktemp("reshapes"))
 
 
 @pytest.fixture(params=[False, True], ids=["by provider", "whole tree"])

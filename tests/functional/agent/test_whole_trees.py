@@ -17,14 +17,15 @@ from compute_agent.report.operations import describe
 from compute_agent.tracker.decisions import ExitCode
 from compute_agent.virt.fake.topology_drivers import Misdeed
 from tests.functional.agent.answers import ANSWERS
-from tests.functional.agent.in_process import Node, placement_app
+from tests.functional.agent.in_process import Node
+from tests.functional.either_placement import ours
 
 READ, WRITE = "GET /provider_trees", "PUT /provider_trees"
 
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return placement_app(tmp_path_factory.mktemp("whole_trees"))
+    return ours(tmp_path_factory.mktemp("whole_trees"))
 
 
 @pytest.fixture

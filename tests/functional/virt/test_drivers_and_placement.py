@@ -23,8 +23,7 @@ from compute_agent.virt.driver import ComputeDriver, InstanceDevices
 from compute_agent.virt.layout.device_spec import parse_device_specs
 from compute_agent.virt.layout.options import PciOptions
 from compute_agent.virt.loading import load_driver
-from placement_server.app import build_app
-from placement_server.conf import new_config as new_server_config
+from tests.functional.either_placement import ours
 
 DRIVERS = ["host.HostDriver", *(f"fake.{name}" for name in fake.__all__)]
 CAPTURED = """[host]
@@ -45,15 +44,7 @@ EXTRA = {
 @pytest.fixture(scope="session")
 def placement(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """One server per test process; tests keep apart by names and uuids of their own."""
-    conf = new_server_config(config_files=[])
-    url = f"sqlite:///{tmp_path_factory.mktemp('virt')}/placement.db"
-    for name, value in {
-        "connection": url,
-        "sync_on_startup": True,
-        "sqlite_synchronous": False,
-    }.items():
-        conf.set_override(name, value, group="placement_database")
-    return build_app(conf, auth_strategy="noauth2")
+    return ours(tmp_path_factory.mktemp("virt"))
 
 
 class Node:

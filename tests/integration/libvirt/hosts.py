@@ -15,7 +15,8 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from tests.fixtures.libvirt_guests import guest_xml
 from tests.fixtures.libvirtd import Libvirtd, running_libvirtd
-from tests.functional.agent.in_process import Node, placement_app
+from tests.functional.agent.in_process import Node
+from tests.functional.either_placement import ours
 
 Amounts = Mapping[str, Mapping[str, int]]
 """By name of the provider and class."""
@@ -37,7 +38,7 @@ class Host:
         self.daemon = daemon
         self.libvirt = libvirt.open(daemon.uri)
         self._directory = directory
-        self._app = placement_app(directory)
+        self._app = ours(directory)
         self.client = ReportClient(InProcessTransport(self._app))
         self.client.connect()
         self._agent: Node | None = None

@@ -23,7 +23,7 @@ from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
 from tests.data import machines
 from tests.fixtures.libvirtd import running_libvirtd
-from tests.functional.agent.in_process import placement_app
+from tests.functional.either_placement import ours
 from tests.functional.scheduler.moving import World
 from tests.unit.scheduler.specs import spec
 
@@ -101,7 +101,7 @@ def host(libvirt_run_directory: Path, tmp_path_factory: pytest.TempPathFactory) 
             "physnet_mappings = physnet0:ens1f0np0,physnet1:ens1f1np1,"
             "physnet0:ens2f0np0,physnet1:ens2f1np1\n"
         )
-        transport = InProcessTransport(placement_app(directory))
+        transport = InProcessTransport(ours(directory))
         conf = new_config([f"--config-file={config}"], default_config_dirs=[])
         parts = assembly.build(conf, transport=transport)
         tracker = parts.tracker(is_enabled=lambda: True, wait=lambda _seconds: False)
