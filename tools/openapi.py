@@ -1,11 +1,11 @@
-"""The OpenAPI document docs/openapi.json, written from the routes and schemas of the server."""
+"""The OpenAPI document docs/reference/openapi.json, from the routes and schemas of the server."""
 
 import json
 from pathlib import Path
 
 from placement_server import openapi
 
-TARGET = Path(__file__).parent.parent / "docs" / "openapi.json"
+TARGET = Path(__file__).parent.parent / "docs" / "reference" / "openapi.json"
 
 
 def text() -> str:

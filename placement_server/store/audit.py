@@ -1,7 +1,7 @@
 """The audit of the invariants of the data, and the repair of derived data.
 
-Each check is a query for rows that contradict an invariant (docs/database.md lists them). Only
-derived data is repaired; what would need a guess is reported and left alone.
+Each check is a query for rows that contradict an invariant (docs/reference/database.md lists
+them). Only derived data is repaired; what would need a guess is reported and left alone.
 """
 
 from __future__ import annotations

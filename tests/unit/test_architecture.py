@@ -1,4 +1,4 @@
-"""The drawing of folders in docs/architecture.md, compared with the code."""
+"""The drawing of folders in docs/understand/architecture.md, compared with the code."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ LINE = re.compile(r"^(?P<indent> {4,})(?P<name>\w+)/(\s|$)")
 
 def drawn_folders() -> set[str]:
     """Return the folders of the drawing, as paths below the repository."""
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = (ROOT / "docs" / "understand" / "architecture.md").read_text()
     section = text.split("## Folders")[1].split("Imports go down")[0]
     folders, path = set(), []
     for line in section.splitlines():

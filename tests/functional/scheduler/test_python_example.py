@@ -13,7 +13,7 @@ from tests.functional.scheduler.conftest import Cloud
 
 pytest.importorskip("libvirt")
 
-PAGE = Path(__file__).parents[3] / "docs" / "scheduler-python.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "scheduler-python.md"
 NODE = "<node><domain type='test'><name>other</name><memory>1</memory><os><type>hvm</type></os>"
 
 

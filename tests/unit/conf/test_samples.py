@@ -236,6 +236,6 @@ def test_systemd_finds_no_fault_in_the_unit(program: str, tmp_path: Path):
 
 
 def test_every_exit_status_is_documented():
-    text = (ETC.parent / "docs" / "compute-agent.md").read_text()
+    text = (ETC.parent / "docs" / "reference" / "compute-agent.md").read_text()
     for status in (0, 1, 2, 3, 4, 5, 6, 7, 127, 255):
         assert re.search(rf"^\| {status} \|", text, re.MULTILINE), status
