@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from compute_agent import errors
-from compute_agent.placement import response_schemas
+from compute_agent.placement import provider_trees, response_schemas
 from compute_agent.placement.connection import NEWEST, Connection
 from compute_agent.placement.providers import NOT_FOUND, Providers
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,12 @@ def read_tree(connection: Connection, root: str) -> tuple[ProviderLines, ...]:
     :raises PlacementError: placement cannot be asked.
     """
     offered = connection.known_versions
-    if offered is not None and offered.extensions is not None and offered.extensions >= (1, 1):
-        return _read_at_once(connection, root)
+    extensions = offered.extensions if offered is not None else None
+    if extensions is not None and extensions >= provider_trees.SINCE:
+        try:
+            return _read_at_once(connection, root)
+        except errors.PlacementTooOld as error:
+            LOG.info("Placement has no whole trees any more; reading one by one. %s", error)
     providers = Providers(connection)
     lines = []
     for provider in providers.in_tree(root):
@@ -121,7 +128,7 @@ def _read_at_once(connection: Connection, root: str) -> tuple[ProviderLines, ...
             response_schemas.USED_TREE,
             errors.ResourceProviderRetrievalFailed,
             version=NEWEST,
-            extensions="1.1",
+            extensions=provider_trees.SINCE,
             refusals=NOT_FOUND,
         )
     except errors.ResourceProviderNotFound:

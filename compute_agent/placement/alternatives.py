@@ -127,7 +127,7 @@ class Alternatives:
 
         def post() -> Response:
             # the generation makes that it happens once, however often it is sent
-            return self._connection.call_extension(
+            return self._connection.call(
                 "POST",
                 _PATH,
                 doing,

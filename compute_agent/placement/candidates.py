@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
@@ -12,6 +13,8 @@ from compute_agent.placement import response_schemas
 from compute_agent.placement.connection import CONSUMER_TYPE, NEWEST, Connection
 from compute_agent.placement.transports.transport import Microversion
 from compute_agent.state.shapes import Shape
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ class Candidates:
         parameters: Iterable[tuple[str, str]],
         version: Microversion | None = None,
         *,
-        extensions: str | None = None,
+        extensions: Microversion | None = None,
     ) -> CandidateAnswer:
         """Ask for candidates.
 
@@ -128,18 +131,12 @@ class Candidates:
         """
         if not self._connection.understands_extensions():
             return None
-        extensions = "1.1" if self._connection.understands_extensions(CLOSEST) else "1.0"
+        extensions = CLOSEST if self._connection.understands_extensions(CLOSEST) else (1, 0)
         asked = [(name, value) for name, value in parameters if name != "limit"]
         path = "/candidate_explanation?" + urlencode([*asked, ("limit", str(most))], safe=":,!")
-        body = self._connection.get(
-            path,
-            "Asking why there are few allocation candidates or none",
-            response_schemas.EXPLANATION,
-            errors.AllocationCandidateRetrievalFailed,
-            version=version or self._connection.newest(NEWEST),
-            extensions=extensions,
-        )
-        return Explanation(**_known(Explanation, body))
+        doing = "Asking why there are few allocation candidates or none"
+        body = self._extended(path, doing, response_schemas.EXPLANATION, version, extensions)
+        return None if body is None else Explanation(**_known(Explanation, body))
 
     def capacity(
         self, parameters: Iterable[tuple[str, str]], version: Microversion | None = None
@@ -182,14 +179,29 @@ class Candidates:
     ) -> dict[str, Any] | None:
         if not self._connection.understands_extensions(CAPACITY):
             return None
-        body: dict[str, Any] = self._connection.get(
-            f"{path}?{urlencode(list(parameters), safe=':,!')}",
-            doing,
-            shape,
-            errors.AllocationCandidateRetrievalFailed,
-            version=version or self._connection.newest(NEWEST),
-            extensions="1.1",
-        )
+        path = f"{path}?{urlencode(list(parameters), safe=':,!')}"
+        return self._extended(path, doing, shape, version, CAPACITY)
+
+    def _extended(
+        self,
+        path: str,
+        doing: str,
+        shape: Shape,
+        version: Microversion | None,
+        extensions: Microversion,
+    ) -> dict[str, Any] | None:
+        try:
+            body: dict[str, Any] = self._connection.get(
+                path,
+                doing,
+                shape,
+                errors.AllocationCandidateRetrievalFailed,
+                version=version or self._connection.newest(NEWEST),
+                extensions=extensions,
+            )
+        except errors.PlacementTooOld as error:
+            LOG.info("Placement does not have this extension any more. %s", error)
+            return None
         return body
 
     def get_usages(

@@ -56,7 +56,7 @@ class ChangeFeed:
         doing = "Asking for changes"
         timeout: Timeout = (_CONNECT_SECONDS, wait + _MARGIN_SECONDS)
         try:
-            response = self._connection.call_extension(
+            response = self._connection.call(
                 "GET", path, doing, version=BASE, extensions=SINCE, timeout=timeout, repeat=False
             )
         except errors.PlacementTooOld as refusal:

@@ -50,6 +50,9 @@ REPARENT: Final[Microversion] = (1, 37)
 CONSUMER_TYPE: Final[Microversion] = (1, 38)
 NEWEST: Final[Microversion] = (1, 39)
 
+_UNKNOWN_STATUSES: Final = (400, 404)
+"""Answers of a placement without extensions to their parameters and their paths."""
+
 RESHAPE_TIMEOUT: Final[Timeout] = (10.0, 300.0)
 
 
@@ -149,16 +152,18 @@ class Connection:
         json: object = None,
         timeout: Timeout | None = None,
         repeat: bool | None = None,
-        extensions: str | None = None,
+        extensions: Microversion | None = None,
         conditions: Mapping[str, str] = NO_CONDITIONS,
     ) -> Response:
         """Ask, and return an answer below 500 that is placement's own.
 
         :param doing: what this is for, as the beginning of a sentence.
-        :param extensions: the version of the extensions to ask for, which placement announced.
+        :param extensions: the version of the extensions that this needs, which placement announced.
         :param conditions: headers such as ``If-Match``.
         :param repeat: whether the same request may simply be sent again when placement cannot
             answer; None: unless it is a POST, which may have happened though its answer was lost.
+        :raises errors.PlacementTooOld: the version is not offered, or the extensions not any more,
+            as after a return to an older version; then the next question about versions asks again.
         :raises errors.PlacementError: as :func:`answers.raise_unless_answered`.
         """
         request = Request(
@@ -167,54 +172,20 @@ class Connection:
             version,
             json,
             timeout=timeout,
-            extensions=extensions,
+            extensions=version_text(extensions) if extensions else None,
             conditions=conditions,
         )
-
-        def attempt() -> Response:
-            return self._once(request, doing)
-
         if repeat is None:
             repeat = method != "POST"
-        return self.retries.while_unavailable(attempt) if repeat else attempt()
-
-    def call_extension(
-        self,
-        method: str,
-        path: str,
-        doing: str,
-        *,
-        version: Microversion,
-        extensions: Microversion,
-        json: object = None,
-        timeout: Timeout | None = None,
-        repeat: bool | None = None,
-        conditions: Mapping[str, str] = NO_CONDITIONS,
-    ) -> Response:
-        """As :meth:`call`, for a path that only an extension has.
-
-        :param extensions: the version that brought it, which placement announced.
-        :raises errors.PlacementTooOld: placement does not have it any more, as after a return to an
-            older version; the next question about versions asks it again.
-        """
+        if extensions is None:
+            return self._sent(request, doing, repeat=repeat)
         try:
-            response = self.call(
-                method,
-                path,
-                doing,
-                version=version,
-                json=json,
-                timeout=timeout,
-                repeat=repeat,
-                extensions=version_text(extensions),
-                conditions=conditions,
-            )
+            response = self._sent(request, doing, repeat=repeat)
+            if response.status in _UNKNOWN_STATUSES and not _knows_extensions(response):
+                raise responses.failure(errors.PlacementTooOld, doing, method, path, response)
         except errors.PlacementTooOld:
             self.forget_versions()
             raise
-        if response.status == 404 and not _knows_extensions(response):
-            self.forget_versions()
-            raise responses.failure(errors.PlacementTooOld, doing, method, path, response)
         return response
 
     def read(
@@ -225,7 +196,7 @@ class Connection:
         error: Refused,
         *,
         version: Microversion = BASE,
-        extensions: str | None = None,
+        extensions: Microversion | None = None,
         refusals: Refusals = NO_REFUSALS,
     ) -> Response:
         """Ask for something that must be there, and return the answer, a 200 of this shape.
@@ -247,7 +218,7 @@ class Connection:
         error: Refused,
         *,
         version: Microversion = BASE,
-        extensions: str | None = None,
+        extensions: Microversion | None = None,
         refusals: Refusals = NO_REFUSALS,
     ) -> Any:
         """As :meth:`read`, and return the body."""
@@ -301,6 +272,12 @@ class Connection:
         if code := responses.code_of(response):
             refused = refusals.get(code, refused)
         raise responses.failure(refused, doing, method, path, response)
+
+    def _sent(self, request: Request, doing: str, *, repeat: bool) -> Response:
+        def attempt() -> Response:
+            return self._once(request, doing)
+
+        return self.retries.while_unavailable(attempt) if repeat else attempt()
 
     def _once(self, request: Request, doing: str) -> Response:
         method, path = request.method, request.path
@@ -364,7 +341,8 @@ class Connection:
     def _discover(self, *, repeat: bool = True) -> OfferedVersions:
         doing = "Asking placement for its versions"
         asked = "latest" if self._use_extensions else None
-        response = self.call("GET", "/", doing, version=(1, 0), extensions=asked, repeat=repeat)
+        request = Request("GET", "/", (1, 0), extensions=asked)
+        response = self._sent(request, doing, repeat=repeat)
         try:
             document = response.json["versions"][0]
             offered = OfferedVersions(
@@ -393,7 +371,7 @@ class Connection:
 
 
 def _knows_extensions(response: Response) -> bool:
-    """Whether placement knew the extensions: their paths are unknown to another one."""
+    """Whether placement knew the extensions that it was asked for."""
     return EXTENSIONS in response.headers.get(VERSION_HEADER.lower(), "")
 
 

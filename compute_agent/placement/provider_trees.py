@@ -109,7 +109,7 @@ class ProviderTrees:
         json: object = None,
         repeat: bool = True,
     ) -> Response:
-        return self._connection.call_extension(
+        return self._connection.call(
             method,
             path,
             doing,

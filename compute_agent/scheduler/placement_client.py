@@ -98,7 +98,7 @@ class PlacementClient:
             )
         try:
             answer = self._placement.candidates.get_allocation_candidates(
-                parameters, version, extensions="1.0" if extended else None
+                parameters, version, extensions=(1, 0) if extended else None
             )
         except errors.AllocationCandidateRetrievalFailed as error:
             if _names_the_unknown(error):
@@ -221,7 +221,7 @@ class PlacementClient:
         path = f"/provider_trees/{root}?include=allocations"
         doing = f"Reading what consumers hold on host {root}"
         kind = errors.ResourceProviderRetrievalFailed
-        response = self._connection.call_extension(
+        response = self._connection.call(
             "GET",
             path,
             doing,

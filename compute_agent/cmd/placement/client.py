@@ -49,7 +49,7 @@ class Client:
             version=connection.newest(),
             json=body,
             timeout=timeout,
-            extensions="1.1" if self.has_extensions else None,
+            extensions=EXTENSIONS if self.has_extensions else None,
         )
         if response.status < 400:
             return response.json

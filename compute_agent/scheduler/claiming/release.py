@@ -1,12 +1,8 @@
 """Return of claims that a request cannot use, at once or as soon as placement answers.
 
-operation   written                                              until
-give_back   when a claim could not be given back                 it is
-claims      by versions that claimed for several instances one   what their process left is
-            after the other, before each claim                   given back
-
-A claim with alternatives is written with all of them: a consumer that holds one of them holds it
-through that claim, unless it was written since, as when a repeated claim was told to its caller.
+A claim that could not be given back is in the journal until it is. One with alternatives is written
+with all of them: a consumer that holds one of them holds it through that claim, unless it was
+written since, as when a repeated claim was told to its caller.
 """
 
 from __future__ import annotations
@@ -30,15 +26,6 @@ ENTRY = Shape(
     object_of(
         {"consumer": TEXT, "allocations": map_of(AMOUNTS)},
         {"alternatives": list_of(map_of(AMOUNTS))},
-    ),
-)
-
-UNFINISHED_OP = "claims"
-UNFINISHED_ENTRY = Shape(
-    "claims of one request",
-    object_of(
-        {"claims": map_of(map_of(AMOUNTS))},
-        {"alternatives": map_of(list_of(map_of(AMOUNTS)))},
     ),
 )
 
@@ -106,29 +93,6 @@ class GiveBack:
                 continue
             LOG.info("Gave back the claim of %s, which was in the journal", consumer)
             self._journal.close(identity)
-        for identity in self._journal.entries_of(UNFINISHED_OP, UNFINISHED_ENTRY):
-            with self._journal.taken_over(identity, UNFINISHED_ENTRY) as unfinished:
-                if unfinished is not None:
-                    claims = {i: [amounts] for i, amounts in unfinished["claims"].items()}
-                    claims |= unfinished.get("alternatives", {})
-                    self._end_unfinished(identity, claims)
-
-    def _end_unfinished(self, identity: str, claims: Mapping[str, Sequence[Amounts]]) -> None:
-        try:
-            for consumer, alternatives in claims.items():
-                self._if_still_held(consumer, alternatives)
-        except PlacementError as error:
-            LOG.warning(
-                "The claims of a request whose scheduler died stay in the journal and are given "
-                "back later: %s",
-                error,
-            )
-            return
-        LOG.info(
-            "Gave back what a request had claimed whose scheduler died: %s",
-            ", ".join(claims) or "nothing",
-        )
-        self._journal.close(identity)
 
     def _if_still_held(self, consumer: str, alternatives: Sequence[Amounts]) -> None:
         holding = self._placement.holding(consumer)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from compute_agent.errors import PlacementTooOld
 from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
@@ -251,6 +252,17 @@ class Search:
         return passed, dropped
 
     def _ask(
+        self, spec: RequestSpec, request: CandidateRequest
+    ) -> tuple[Answer, Questions, Microversion]:
+        try:
+            return self._ask_once(spec, request)
+        except PlacementTooOld as error:
+            if self._placement.understands_extensions():
+                raise
+            LOG.info("Placement has no extensions any more; asking in the plain API. %s", error)
+            return self._ask_once(spec, request)
+
+    def _ask_once(
         self, spec: RequestSpec, request: CandidateRequest
     ) -> tuple[Answer, Questions, Microversion]:
         request = self._for_placement(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.testing import RecordingTransport
-from compute_agent.placement.transports.transport import Transport
+from compute_agent.placement.transports.transport import Request, Response, Transport
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.fleet.aggregate_source import FixedAggregates
@@ -80,6 +81,22 @@ class Hosts:
 
     def asked(self, **extra: str) -> RequestSpec:
         return spec({"root_required": self.trait, **extra}, vcpus=4, memory_mb=0, root_gb=0)
+
+
+class RolledBack:
+    """Placement that has extensions until it is replaced by one that has none."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.back = False
+
+    def send(self, request: Request) -> Response:
+        if not self.back:
+            return self._transport.send(request)
+        response = self._transport.send(replace(request, extensions=None))
+        if isinstance(response.json, dict):
+            response.json.pop("extensions", None)
+        return response
 
 
 @pytest.fixture
@@ -168,3 +185,18 @@ def test_a_placement_that_announces_none_is_asked_in_the_plain_api(
     found, questions = hosts.found(published, zoned, use=True)
     assert found == {("a0",)}
     assert not any("root_member_of" in one for one in questions)
+
+
+def test_a_placement_that_was_rolled_back_is_asked_in_the_plain_api(
+    hosts: Hosts, extended: InProcessTransport
+) -> None:
+    hosts.nested("a", 4, 1)
+    placement = RolledBack(extended)
+    client = PlacementClient(placement)
+    asked = hosts.asked(**FAR_CARD)
+    search = Search(client, SearchOptions())
+    [before] = search.find(asked).hosts
+    placement.back = True
+    [after] = search.find(asked).hosts
+    assert after.candidates == before.candidates
+    assert not client.understands_extensions()

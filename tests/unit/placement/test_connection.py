@@ -1,5 +1,6 @@
 """One conversation with placement, over a transport that cannot reach it."""
 
+import json
 import random
 from dataclasses import dataclass, field
 
@@ -7,6 +8,7 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.placement.connection import Connection
+from compute_agent.placement.response_schemas import CAPACITY
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.transport import make_response
 
@@ -36,6 +38,30 @@ class Line:
         if self.cut:
             raise errors.PlacementAPIConnectFailure("refused", path=request.path)
         return make_response(200, [("Content-Type", "application/json")], DOCUMENT)
+
+
+class Replaced:
+    """Placement with extensions that is replaced by another one, whose answers are given.
+
+    :ivar versions: how many times its versions were asked for.
+    """
+
+    def __init__(self, status: int, **headers: str) -> None:
+        self._status, self._headers = status, headers
+        self.versions = 0
+
+    def send(self, request):
+        if request.path == "/":
+            self.versions += 1
+            extended = json.loads(DOCUMENT) | {
+                "extensions": [{"id": "placement-ext", "max_version": "1.1"}]
+            }
+            return make_response(200, [("Content-Type", "application/json")], json.dumps(extended))
+        entry = {"status": self._status, "title": "", "detail": "no", "request_id": "req-1"}
+        if self._status == 406:
+            entry |= {"min_version": "1.0", "max_version": "1.39"}
+        headers = [("Content-Type", "application/json"), *self._headers.items()]
+        return make_response(self._status, headers, json.dumps({"errors": [entry]}))
 
 
 @pytest.fixture
@@ -77,3 +103,33 @@ def test_whether_an_outage_is_over_is_asked_once_without_a_wait(connection, line
     line.cut = False
     assert connection.ask_again().maximum == (1, 39)
     assert line.asked == 2
+
+
+PLAIN = {"OpenStack-API-Version": "placement 1.39"}
+EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
+
+
+@pytest.mark.parametrize(("status", "headers"), [(406, EXTENDED), (404, PLAIN), (400, PLAIN)])
+def test_a_placement_that_lost_an_extension_is_asked_again_what_it_offers(status, headers):
+    replaced = Replaced(status, **headers)
+    connection = Connection(replaced, use_extensions=True)
+    assert connection.understands_extensions((1, 1))
+    with pytest.raises(errors.PlacementTooOld):
+        connection.get(
+            "/capacity", "Counting", CAPACITY, errors.UsageRetrievalFailed, extensions=(1, 1)
+        )
+    connection.understands_extensions((1, 1))
+    assert replaced.versions == 2
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_what_a_placement_refuses_although_it_has_the_extension_is_no_lost_extension(status):
+    replaced = Replaced(status, **EXTENDED)
+    connection = Connection(replaced, use_extensions=True)
+    connection.versions()
+    with pytest.raises(errors.UsageRetrievalFailed):
+        connection.get(
+            "/capacity", "Counting", CAPACITY, errors.UsageRetrievalFailed, extensions=(1, 1)
+        )
+    connection.versions()
+    assert replaced.versions == 1

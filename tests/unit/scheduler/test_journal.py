@@ -64,9 +64,9 @@ def test_a_journal_that_is_not_there_has_no_entries(tmp_path: Path) -> None:
 
 def test_an_entry_that_was_closed_meanwhile_leaves_no_lock_behind(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
-    identity = journal.open({"op": "claims", "claims": {}})
+    identity = journal.open(ENTRIES["move"][1])
     journal.close(identity)
-    with journal.taken_over(identity, release.UNFINISHED_ENTRY) as entry:
+    with journal.taken_over(identity, claims.ENTRY) as entry:
         assert entry is None
     assert [path.name for path in tmp_path.iterdir()] == ["journal"]
 
@@ -86,10 +86,6 @@ ENTRIES: dict[str, tuple[Shape, dict[str, Any]]] = {
     "give_back": (
         release.ENTRY,
         {"op": "give_back", "consumer": IDENTITY, "allocations": {IDENTITY: {"VCPU": 1}}},
-    ),
-    "claims": (
-        release.UNFINISHED_ENTRY,
-        {"op": "claims", "claims": {IDENTITY: {IDENTITY: {"VCPU": 1}}}},
     ),
 }
 

@@ -213,19 +213,6 @@ def test_several_instances_are_claimed_just_when_they_fit_whatever_others_took_m
     assert all(bank.left(name, "VCPU") >= 0 for name in free)
 
 
-def test_what_a_request_of_a_scheduler_that_died_had_claimed_is_given_back_by_the_next(
-    journal: Path,
-) -> None:
-    bank = flat_hosts(a=8, b=8)
-    entry = {"op": "claims", "claims": {"i1": {"a": {"VCPU": 2}}, "i2": {"b": {"VCPU": 2}}}}
-    Journal(journal).open(entry)
-    bank.held["i1"] = {"a": {"VCPU": 2}}
-    bank.held["i2"] = {"a": {"VCPU": 4}}
-    GiveBack(bank, Journal(journal)).process_journal()
-    assert bank.held == {"i2": {"a": {"VCPU": 4}}}, "one that was claimed again is left alone"
-    assert Journal(journal).entries() == {}
-
-
 def test_without_a_journal_several_instances_are_not_begun(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     bank = flat_hosts(a=8)
@@ -271,19 +258,6 @@ def test_a_claim_whose_answer_was_lost_is_given_back_whichever_candidate_it_got(
     bank.down, bank.after_claim = False, lambda _consumer: None
     GiveBack(bank, Journal(journal)).process_journal()
     assert set(bank.held) == {"neighbour"}
-    assert Journal(journal).entries() == {}
-
-
-def test_of_a_claim_with_alternatives_that_a_scheduler_left_the_chosen_one_is_given_back(
-    journal: Path,
-) -> None:
-    bank = flat_hosts(a=8, b=8, c=8)
-    alternatives = {name: [{"a": {"VCPU": 2}}, {"b": {"VCPU": 2}}] for name in ("i2", "i3")}
-    entry = {"op": "claims", "claims": {"i1": {"a": {"VCPU": 2}}}, "alternatives": alternatives}
-    Journal(journal).open(entry)
-    bank.held = {"i1": {"a": {"VCPU": 2}}, "i2": {"b": {"VCPU": 2}}, "i3": {"c": {"VCPU": 2}}}
-    GiveBack(bank, Journal(journal)).process_journal()
-    assert bank.held == {"i3": {"c": {"VCPU": 2}}}, "one that was claimed again is left alone"
     assert Journal(journal).entries() == {}
 
 
