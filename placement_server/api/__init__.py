@@ -1,1 +1,1 @@
-"""Resources of the HTTP API, one module each."""
+"""The HTTP API: routes, requests and responses, and the handlers behind them."""

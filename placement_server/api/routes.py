@@ -10,7 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from placement_server.api import (
+from placement_server.api.extensions import (
+    candidate_explanation,
+    capacity,
+    changes,
+    claims,
+    provider_trees,
+    what_if,
+)
+from placement_server.api.request import Request
+from placement_server.api.resources import (
     aggregates,
     allocation_candidates,
     allocations,
@@ -23,15 +32,6 @@ from placement_server.api import (
     usages,
     version_document,
 )
-from placement_server.api.extensions import (
-    candidate_explanation,
-    capacity,
-    changes,
-    claims,
-    provider_trees,
-    what_if,
-)
-from placement_server.api.request import Request
 from placement_server.api.response import Response
 from placement_server.microversion import Microversion
 

@@ -1,1 +1,1 @@
-"""Routes that OpenStack's API does not have: one module per route, as those beside this folder."""
+"""Routes that OpenStack's API does not have: one module per route, as in `resources`."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from placement_server.api import allocation_candidates
 from placement_server.api.request import Request
+from placement_server.api.resources import allocation_candidates
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.candidates.closest.report import Report, Short
 from placement_server.candidates.explain import Explanation, Step

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from placement_server import limits
-from placement_server.api import allocation_candidates
 from placement_server.api.request import Request, check_query
+from placement_server.api.resources import allocation_candidates
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.candidates.capacity.capacity import Capacity
 from placement_server.candidates.capacity.fragmentation import ClassUse, ShapeFit

@@ -11,13 +11,13 @@ import uuid
 from typing import Any
 
 from placement_server import errors, metrics
-from placement_server.api.allocations import (
+from placement_server.api.request import Request
+from placement_server.api.resources.allocations import (
     check_names,
     claim_conflict,
     consumer_write,
     counted_claim,
 )
-from placement_server.api.request import Request
 from placement_server.api.response import Response, json_response, uncached
 from placement_server.policies import operations
 from placement_server.schemas import allocation as schemas

@@ -14,7 +14,7 @@ from webob.etag import AnyETag, ETagMatcher
 from placement_server import errors
 from placement_server.api.extensions.provider_tree_body import tree_write
 from placement_server.api.request import Request, check_query
-from placement_server.api.resource_providers import no_such_provider
+from placement_server.api.resources.resource_providers import no_such_provider
 from placement_server.api.response import Headers, Response, empty_response, json_response
 from placement_server.policies import operations
 from placement_server.schemas import provider_tree as schemas

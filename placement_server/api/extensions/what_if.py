@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from placement_server import errors
-from placement_server.api import allocation_candidates
 from placement_server.api.extensions import candidate_explanation, capacity
-from placement_server.api.inventories import inventory_record
 from placement_server.api.request import REQUEST_ID_KEY, Request
+from placement_server.api.resources import allocation_candidates
+from placement_server.api.resources.inventories import inventory_record
 from placement_server.api.response import Chunks, Response, cache_headers, encoded, encoded_response
 from placement_server.candidates.errors import SearchGaveUp
 from placement_server.candidates.supposed_fleet import SupposedFleet

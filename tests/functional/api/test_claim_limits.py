@@ -5,7 +5,7 @@ import logging
 import pytest
 from oslo_context import context
 
-from placement_server.api.allocations import claim_conflict
+from placement_server.api.resources.allocations import claim_conflict
 from placement_server.store.errors import ConcurrentUpdate
 
 from .one_host import EMPTY, RP, UNKNOWN, A, B, C, entry, held, new_host
@@ -73,7 +73,7 @@ def test_the_log_says_what_was_asked_and_free_and_for_which_request(
             requests.append(current.request_id)
             return True
 
-    logger = logging.getLogger("placement_server.api.allocations")
+    logger = logging.getLogger("placement_server.api.resources.allocations")
     watch = Watch()
     logger.addFilter(watch)
     try:

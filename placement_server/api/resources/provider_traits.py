@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from placement_server import errors
-from placement_server.api.aggregates import generation_changed
 from placement_server.api.request import Request
-from placement_server.api.resource_providers import no_such_provider, no_such_provider_for
+from placement_server.api.resources.aggregates import generation_changed
+from placement_server.api.resources.resource_providers import no_such_provider, no_such_provider_for
 from placement_server.api.response import Response, cache_headers, empty_response, json_response
 from placement_server.policies import operations
 from placement_server.schemas import trait as schemas

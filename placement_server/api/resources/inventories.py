@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from placement_server import errors
 from placement_server.api.request import Request
-from placement_server.api.resource_providers import (
+from placement_server.api.resources.resource_providers import (
     look_up,
     no_such_provider,
     no_such_provider_for,

@@ -7,7 +7,7 @@ from typing import Any
 
 from placement_server import errors
 from placement_server.api.request import Request
-from placement_server.api.resource_providers import look_up, no_such_provider
+from placement_server.api.resources.resource_providers import look_up, no_such_provider
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.policies import operations
 from placement_server.schemas import aggregate as schemas

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from placement_server.api.request import Request
-from placement_server.api.resource_providers import no_such_provider_for
+from placement_server.api.resources.resource_providers import no_such_provider_for
 from placement_server.api.response import Response, cache_headers, json_response
 from placement_server.policies import operations
 from placement_server.schemas import usage as schemas

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from placement_server import errors
-from placement_server.api.allocations import (
+from placement_server.api.request import Request
+from placement_server.api.resources.allocations import (
     check_names,
     claim_conflict,
     consumer_writes,
     no_such_provider_to_allocate_from,
 )
-from placement_server.api.inventories import inventory_records
-from placement_server.api.request import Request
+from placement_server.api.resources.inventories import inventory_records
 from placement_server.api.response import Response, empty_response
 from placement_server.policies import operations
 from placement_server.schemas import reshaper as schemas

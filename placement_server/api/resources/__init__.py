@@ -1,0 +1,1 @@
+"""Handlers of the resources of the Placement API, one module each."""
