@@ -43,7 +43,7 @@ from compute_agent.claims.host_cells import HostCell, cells_of, cells_of_guest
 from compute_agent.claims.legacy_allocation import Allocated, SelfClaim
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import PCPU, chosen, holdings, units_of
-from compute_agent.placement.amounts import Amounts, of_record
+from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from compute_agent.state.claim import AssignedUnit, ClaimedCell
 
 if TYPE_CHECKING:
     from compute_agent.claims.request import ClaimRequest
-    from compute_agent.placement.amounts import Amounts
+    from compute_agent.placement.allocations.amounts import Amounts
     from compute_agent.provider_tree import ProviderTree
 
 _CELL = re.compile(r"_NUMA(\d+)$")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
-from compute_agent.placement.amounts import Amounts, of_record, shortfalls
+from compute_agent.placement.allocations.amounts import Amounts, of_record, shortfalls
 from compute_agent.state.claim import Claim
 from compute_agent.virt.layout.application import MISSING as DEVICE_MISSING
 

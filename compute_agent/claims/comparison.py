@@ -8,7 +8,7 @@ from typing import Final
 
 from compute_agent.claims.cell_choice import cell_providers
 from compute_agent.claims.units import holdings, is_visible, units_of
-from compute_agent.placement.amounts import Amounts, shortfalls
+from compute_agent.placement.allocations.amounts import Amounts, shortfalls
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.claim import AssignedUnit, Claim
 from compute_agent.virt.driver import InstanceDevices

@@ -13,8 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from compute_agent import errors
-from compute_agent.placement.allocations import AlreadyClaimed, NoCapacity
-from compute_agent.placement.amounts import Amounts, MutableAmounts, as_request, of_record
+from compute_agent.placement.allocations.allocations import AlreadyClaimed, NoCapacity
+from compute_agent.placement.allocations.amounts import (
+    Amounts,
+    MutableAmounts,
+    as_request,
+    of_record,
+)
 from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 

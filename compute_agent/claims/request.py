@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compute_agent.placement.amounts import Amounts
+from compute_agent.placement.allocations.amounts import Amounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from compute_agent.report.usage import holders_in_tree
 if TYPE_CHECKING:
     from compute_agent.claims.book import ClaimBook
     from compute_agent.claims.comparison import Holders
-    from compute_agent.placement.allocations import ConsumerNature
+    from compute_agent.placement.allocations.allocations import ConsumerNature
     from compute_agent.report.client import ReportClient
     from compute_agent.tracker.status import StatusBoard
     from compute_agent.virt.driver import ComputeDriver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from compute_agent.placement.amounts import Amounts
+from compute_agent.placement.allocations.amounts import Amounts
 
 
 def counted(number: int, noun: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from compute_agent.placement.allocation_writes import Exchange
-from compute_agent.placement.allocations import Allocations
-from compute_agent.placement.alternatives import Alternatives
+from compute_agent.placement.allocations.allocations import Allocations
+from compute_agent.placement.allocations.alternatives import Alternatives
+from compute_agent.placement.allocations.writes import Exchange
 from compute_agent.placement.candidates import Candidates
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.provider_trees import ProviderTrees

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from compute_agent import errors
-from compute_agent.placement.allocations import NoCapacity
-from compute_agent.placement.amounts import Amounts, of_record
+from compute_agent.placement.allocations.allocations import NoCapacity
+from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.responses import age_of

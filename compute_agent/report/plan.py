@@ -19,7 +19,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from compute_agent.placement.amounts import of_record
+from compute_agent.placement.allocations.amounts import of_record
 from compute_agent.provider_tree import MAX_NAME, ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord
 from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED

@@ -9,7 +9,7 @@ from typing import Any
 
 from compute_agent import errors
 from compute_agent.placement import responses
-from compute_agent.placement.amounts import as_request, of_entries
+from compute_agent.placement.allocations.amounts import as_request, of_entries
 from compute_agent.placement.connection import RESHAPE_TIMEOUT, Connection
 from compute_agent.placement.providers import Providers, inventory_body
 from compute_agent.placement.transports.request_pool import Workers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from compute_agent.placement.amounts import of_record
+from compute_agent.placement.allocations.amounts import of_record
 from compute_agent.report.client import ReportClient
 
 

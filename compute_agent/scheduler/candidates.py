@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from compute_agent.placement.amounts import Amounts, as_request
+from compute_agent.placement.allocations.amounts import Amounts, as_request
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.scheduler.errors import AnswerMalformed
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from compute_agent.placement.amounts import Amounts
+from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.placement.candidates import Explanation
 
 Microversion = tuple[int, int]

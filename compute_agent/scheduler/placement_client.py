@@ -12,11 +12,11 @@ from urllib.parse import quote, urlencode
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
-from compute_agent.placement.allocations import (
+from compute_agent.placement.allocations.allocations import (
     AlreadyClaimed,
     NoCapacity,
 )
-from compute_agent.placement.amounts import as_request, of_record
+from compute_agent.placement.allocations.amounts import as_request, of_record
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.candidates import Explanation
 from compute_agent.placement.connection import NEWEST, Connection, version_text

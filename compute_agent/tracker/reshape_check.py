@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
 from compute_agent import errors
-from compute_agent.placement.amounts import Amounts, of_record
+from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import capacity, equal_inventories
 from compute_agent.provider_tree.provider import SHARING_TRAIT

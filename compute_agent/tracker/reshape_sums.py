@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from compute_agent.placement.amounts import Amounts
+from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import other_spelling
 from compute_agent.provider_tree.trait_names import CUSTOM_PREFIX

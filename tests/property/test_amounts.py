@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_agent.placement.amounts import (
+from compute_agent.placement.allocations.amounts import (
     MutableAmounts,
     add,
     as_request,

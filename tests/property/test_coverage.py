@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent.drift.healing.coverage import cover
-from compute_agent.placement.amounts import Amounts, add, without_zeros
+from compute_agent.placement.allocations.amounts import Amounts, add, without_zeros
 from compute_agent.request.candidate_request import RequestGroup
 from tests.unit.manage.needs import need
 

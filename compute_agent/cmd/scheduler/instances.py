@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compute_agent.cmd.scheduler.exit_status import Exit
 
 if TYPE_CHECKING:
-    from compute_agent.placement.amounts import MutableAmounts
+    from compute_agent.placement.allocations.amounts import MutableAmounts
     from compute_agent.scheduler.operations.claim import Claim
     from compute_agent.scheduler.operations.life_cycle import LifeCycle
     from compute_agent.scheduler.placement_client import PlacementClient

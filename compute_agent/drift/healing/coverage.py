@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from compute_agent.placement.amounts import (
+from compute_agent.placement.allocations.amounts import (
     Amounts,
     MutableAmounts,
     copy_of,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compute_agent.placement.amounts import Amounts, MutableAmounts
+from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.layout import names
 

@@ -19,8 +19,14 @@ from compute_agent.drift.instances.instance import (
     Ports,
     PortsUnreadable,
 )
-from compute_agent.placement.allocations import UNTYPED, NoCapacity
-from compute_agent.placement.amounts import Amounts, add, as_request, of_record, without_zeros
+from compute_agent.placement.allocations.allocations import UNTYPED, NoCapacity
+from compute_agent.placement.allocations.amounts import (
+    Amounts,
+    add,
+    as_request,
+    of_record,
+    without_zeros,
+)
 from compute_agent.request import flavor
 from compute_agent.request.errors import SchedulerError
 from compute_agent.request.ports import binding_allocation

@@ -11,7 +11,7 @@ from compute_agent.drift.healing.coverage import Coverage
 from compute_agent.drift.healing.guest_devices import CPU_CLASSES, GuestFacts
 from compute_agent.drift.healing.shortage import HostProvider, Roomiest, roomiest
 from compute_agent.drift.wording import resources
-from compute_agent.placement.amounts import Amounts, add, without_zeros
+from compute_agent.placement.allocations.amounts import Amounts, add, without_zeros
 from compute_agent.placement.connection import CONSUMER_TYPE
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.report.usage import usage_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from compute_agent.placement.amounts import Amounts, add
+from compute_agent.placement.allocations.amounts import Amounts, add
 from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compute_agent.errors import PlacementError, PlacementUnavailable
-from compute_agent.placement.amounts import Amounts, copy_of
+from compute_agent.placement.allocations.amounts import Amounts, copy_of
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.claiming.journal import Journal, JournalUnusable
 from compute_agent.scheduler.placement import Placement

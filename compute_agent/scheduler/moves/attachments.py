@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed
-from compute_agent.placement.amounts import (
+from compute_agent.placement.allocations.amounts import (
     Amounts,
     add,
     copy_of,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed
-from compute_agent.placement.amounts import Amounts
+from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.claiming.claims import answer_about_one

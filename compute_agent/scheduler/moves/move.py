@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from compute_agent.placement.amounts import Amounts, MutableAmounts, add, copy_of
+from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, add, copy_of
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.state.shapes import AMOUNTS, TEXT, list_of, map_of, word_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from compute_agent.placement.amounts import Amounts, MutableAmounts, copy_of
+from compute_agent.placement.allocations.amounts import Amounts, MutableAmounts, copy_of
 from compute_agent.scheduler.errors import MoveRefused
 from compute_agent.scheduler.moves.move import Move, MoveKind
 from compute_agent.scheduler.placement import Holding, Placement

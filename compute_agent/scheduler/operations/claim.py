@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compute_agent.placement.amounts import Amounts, copy_of, of_record
+from compute_agent.placement.allocations.amounts import Amounts, copy_of, of_record
 from compute_agent.scheduler.selection import Selection
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from compute_agent.placement.amounts import Amounts
+from compute_agent.placement.allocations.amounts import Amounts
 from compute_agent.placement.consumers import Consumer, Consumers
 from compute_agent.request.errors import InvalidRequest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from compute_agent.placement.amounts import (
+from compute_agent.placement.allocations.amounts import (
     Amounts,
     MutableAmounts,
     copy_of,

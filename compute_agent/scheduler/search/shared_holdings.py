@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from compute_agent.placement.amounts import Amounts, copy_of
+from compute_agent.placement.allocations.amounts import Amounts, copy_of
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.scheduler.candidates import Answer, Candidate, ProviderSummary

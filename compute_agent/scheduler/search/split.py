@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from compute_agent.placement.amounts import MutableAmounts, add, subtract
+from compute_agent.placement.allocations.amounts import MutableAmounts, add, subtract
 from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest, RequestGroup
 from compute_agent.request.guest_numa import GuestNode

@@ -134,7 +134,7 @@ def test_the_looks_are_half_the_minimum_age_apart(
     offline.placement.claim({root: {"VCPU": 1}})
     waits: list[float] = []
     monkeypatch.setattr(ProgressBars, "wait", lambda _bars, seconds: waits.append(seconds))
-    monkeypatch.setattr("compute_agent.placement.allocations.age_of", lambda *_: 600.0)
+    monkeypatch.setattr("compute_agent.placement.allocations.allocations.age_of", lambda *_: 600.0)
     assert offline.run("audit", listed(offline), "--min-age=600", "--delete").status == 4
     assert waits == [300]
 

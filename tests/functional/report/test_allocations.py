@@ -6,7 +6,7 @@ import uuid as uuidlib
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.allocations import AlreadyClaimed, Claimed, NoCapacity
+from compute_agent.placement.allocations.allocations import AlreadyClaimed, Claimed, NoCapacity
 from tests.functional.report.claims import claim
 from tests.functional.report.interference import before_next
 from tests.functional.report.layouts import small

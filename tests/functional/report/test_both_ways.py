@@ -15,7 +15,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from compute_agent import errors
-from compute_agent.placement.allocations import Claimed
+from compute_agent.placement.allocations.allocations import Claimed
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import capacity

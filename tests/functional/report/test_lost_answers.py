@@ -3,7 +3,7 @@
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.allocations import AlreadyClaimed, Claimed
+from compute_agent.placement.allocations.allocations import AlreadyClaimed, Claimed
 from tests.functional.report.claims import claim
 from tests.functional.report.failing_answers import OURS_ALONE, lost_after
 from tests.functional.report.layouts import large, small

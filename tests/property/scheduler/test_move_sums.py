@@ -7,7 +7,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compute_agent.placement.amounts import covers
+from compute_agent.placement.allocations.amounts import covers
 from compute_agent.request.guest_numa import GuestNode
 from compute_agent.scheduler.filters.numa_topology import assignments
 from compute_agent.scheduler.moves.move import both_places, left_on_source

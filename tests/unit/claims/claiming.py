@@ -14,7 +14,7 @@ from compute_agent.claims.cell_choice import CellPolicy
 from compute_agent.claims.legacy_allocation import SelfClaim
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.discovery.facts import HugePages
-from compute_agent.placement.allocations import Claimed, NoCapacity
+from compute_agent.placement.allocations.allocations import Claimed, NoCapacity
 from compute_agent.placement.connection import OfferedVersions
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from compute_agent.drift.audit import Auditor, Drift, DriftAudit
-from compute_agent.placement.allocations import ConsumerNature
+from compute_agent.placement.allocations.allocations import ConsumerNature
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.tracker.status import StatusBoard
 

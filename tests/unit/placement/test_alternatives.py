@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.allocations import AlreadyClaimed
-from compute_agent.placement.alternatives import AlternativeAnswer, LostAlternative
+from compute_agent.placement.allocations.allocations import AlreadyClaimed
+from compute_agent.placement.allocations.alternatives import AlternativeAnswer, LostAlternative
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.transport import Request, Response

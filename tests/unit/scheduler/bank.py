@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from compute_agent.errors import AllocationMoveFailed, AllocationUpdateFailed, PlacementUnavailable
-from compute_agent.placement.amounts import as_request
+from compute_agent.placement.allocations.amounts import as_request
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 from compute_agent.scheduler.placement import (
     ClaimAnswer,

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
-from compute_agent.placement.allocation_races import repeating_races
-from compute_agent.placement.allocations import Allocations, AlreadyClaimed, NoCapacity
-from compute_agent.placement.amounts import as_request, of_record
+from compute_agent.placement.allocations.allocations import Allocations, AlreadyClaimed, NoCapacity
+from compute_agent.placement.allocations.amounts import as_request, of_record
+from compute_agent.placement.allocations.races import repeating_races
 from compute_agent.placement.connection import NEWEST, Connection
 from compute_agent.placement.transports.transport import Microversion, Response
 from compute_agent.state.shapes import Shape

@@ -7,8 +7,7 @@ from typing import Any
 
 from compute_agent import errors
 from compute_agent.placement import responses
-from compute_agent.placement.allocation_races import repeating_races
-from compute_agent.placement.allocations import (
+from compute_agent.placement.allocations.allocations import (
     MAPPINGS,
     UNTYPED,
     Allocations,
@@ -16,7 +15,8 @@ from compute_agent.placement.allocations import (
     Record,
     no_capacity,
 )
-from compute_agent.placement.amounts import as_request, of_entries, of_record
+from compute_agent.placement.allocations.amounts import as_request, of_entries, of_record
+from compute_agent.placement.allocations.races import repeating_races
 from compute_agent.placement.connection import BASE, CONSUMER_TYPE, Connection
 from compute_agent.placement.transports.transport import Microversion, Response
 

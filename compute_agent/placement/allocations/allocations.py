@@ -10,8 +10,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from compute_agent import errors
 from compute_agent.placement import response_schemas, responses
-from compute_agent.placement.allocation_races import repeating_races
-from compute_agent.placement.amounts import (
+from compute_agent.placement.allocations.amounts import (
     Amounts,
     add,
     as_request,
@@ -20,6 +19,7 @@ from compute_agent.placement.amounts import (
     shortfalls,
     subtract,
 )
+from compute_agent.placement.allocations.races import repeating_races
 from compute_agent.placement.connection import (
     BASE,
     CONSUMER_TYPE,

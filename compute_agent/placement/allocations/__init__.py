@@ -1,0 +1,1 @@
+"""Allocations in placement: claims, moves and removals, and the amounts that they name."""
