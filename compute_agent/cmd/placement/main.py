@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from compute_agent import __version__, errors
 from compute_agent.cmd import program
 from compute_agent.cmd.exit_table import exit_table
-from compute_agent.cmd.placement import (
+from compute_agent.cmd.placement.commands import (
     allocations,
     candidates,
     changes,
@@ -35,8 +35,8 @@ from compute_agent.cmd.placement import (
     providers,
     questions,
 )
-from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import STATUS, exit_of
+from compute_agent.cmd.placement.parser import Commands
 
 if TYPE_CHECKING:
     from compute_agent.placement.transports.transport import Transport

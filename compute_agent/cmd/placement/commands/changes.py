@@ -9,9 +9,9 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_rows, text_of
+from compute_agent.cmd.placement.parser import Commands
 
 _WAIT: Final = 30
 _COLUMNS: Final = ("id", "at", "root_provider_uuid", "kinds")

@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 from compute_agent.cmd.console import new_console
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_record, show_rows
+from compute_agent.cmd.placement.parser import Commands
 from compute_agent.placement.connection import CONSUMER_TYPE
 
 _COLUMNS: Final = (

@@ -10,9 +10,9 @@ from urllib.parse import urlencode
 
 from compute_agent.cmd.placement.arguments import amounts, parameters
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import Exit, Missing
 from compute_agent.cmd.placement.output import show_rows
+from compute_agent.cmd.placement.parser import Commands
 
 _SHORT: Final = ("name", "group", "resource_class", "asked", "free", "capacity", "held_by")
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from compute_agent.cmd.placement.client import Client, connect, quoted
-from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_rows
+from compute_agent.cmd.placement.parser import Commands
 
 
 def add_commands(commands: Commands) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import Exit
+from compute_agent.cmd.placement.parser import Commands
 
 _SCRIPT: Final = """\
 _placement() {{

@@ -8,11 +8,11 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from compute_agent.cmd.placement.arguments import amounts
-from compute_agent.cmd.placement.candidates import add_query, query_of
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.commands import Commands
+from compute_agent.cmd.placement.commands.candidates import add_query, query_of
 from compute_agent.cmd.placement.exit_status import BadInput, Exit
 from compute_agent.cmd.placement.output import show_rows
+from compute_agent.cmd.placement.parser import Commands
 
 _COUNTS: Final = ("at_least", "at_most", "exact", "limited_by")
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from compute_agent.cmd.placement.arguments import amounts
 from compute_agent.cmd.placement.client import connect, part_path, quoted
-from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import BadInput, Exit
 from compute_agent.cmd.placement.output import show_rows
+from compute_agent.cmd.placement.parser import Commands
 
 FIELDS: Final = (
     "total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio",

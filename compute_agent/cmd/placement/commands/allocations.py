@@ -7,9 +7,9 @@ from typing import Any
 
 from compute_agent.cmd.placement.arguments import amounts
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.commands import Commands
 from compute_agent.cmd.placement.exit_status import BadInput, Exit, Missing
 from compute_agent.cmd.placement.output import show_rows
+from compute_agent.cmd.placement.parser import Commands
 from compute_agent.placement.connection import CONSUMER_TYPE
 
 

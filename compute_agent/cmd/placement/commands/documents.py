@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from compute_agent.cmd.placement.allocations import read
 from compute_agent.cmd.placement.client import Client, connect
-from compute_agent.cmd.placement.commands import Commands
+from compute_agent.cmd.placement.commands.allocations import read
 from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_defaults
 from compute_agent.cmd.placement.exit_status import BadInput, Exit, Missing
+from compute_agent.cmd.placement.parser import Commands
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
 
 _STRINGS: Final = {"type": "array", "items": {"type": "string"}}
