@@ -25,8 +25,8 @@ from compute_agent.provider_config.merger import ProviderConfigMerger
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.report.client import ReportClient
 from compute_agent.state.ledger import Ledger
-from compute_agent.tracker.device_faults import UNKNOWN_BOOT, DeviceFaults
-from compute_agent.tracker.node_pass import NodePass
+from compute_agent.tracker.passes.device_faults import UNKNOWN_BOOT, DeviceFaults
+from compute_agent.tracker.passes.node_pass import NodePass
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.status import StatusBoard
 from compute_agent.virt.driver import Allocations, ComputeDriver

@@ -30,10 +30,10 @@ from compute_agent.state import files as state_files
 from compute_agent.state import identity
 from compute_agent.state.files import AgentLock
 from compute_agent.state.ledger import Ledger
-from compute_agent.tracker import device_faults
 from compute_agent.tracker.node_identity import NodeSetup
-from compute_agent.tracker.node_pass import NodePass
 from compute_agent.tracker.pass_schedule import NEVER
+from compute_agent.tracker.passes import device_faults
+from compute_agent.tracker.passes.node_pass import NodePass
 from compute_agent.tracker.removed_nodes import Departures
 from compute_agent.tracker.resource_tracker import ResourceTracker, TrackerOptions
 from compute_agent.tracker.shared_disk import SharedDisk

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.placement.retries import Clock, Retries, SystemClock
 from compute_agent.report.operations import KeepProvider, describe
-from compute_agent.tracker.node_pass import ReshapeNeededAgain
+from compute_agent.tracker.passes.node_pass import ReshapeNeededAgain
 from compute_agent.tracker.remedies import as_one
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from compute_agent import errors
 from compute_agent.tracker import decisions
 from compute_agent.tracker.decisions import EventKind
-from compute_agent.tracker.node_pass import ReshapeNeededAgain
+from compute_agent.tracker.passes.node_pass import ReshapeNeededAgain
 
 REMEDIES = {
     EventKind.RESHAPE_NEEDED: "Nothing was changed for this node. Restart the agent to move its "

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.provider import ProviderData
-from compute_agent.tracker import agent_traits
+from compute_agent.tracker.passes import agent_traits
 
 if TYPE_CHECKING:
     from compute_agent.report.client import ReportClient

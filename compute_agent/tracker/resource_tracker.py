@@ -22,8 +22,8 @@ from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
 from compute_agent.tracker.node_lock import FairLock, InOrder, Lent
-from compute_agent.tracker.node_pass import NodePass, Proposal, Target
 from compute_agent.tracker.pass_schedule import NEVER
+from compute_agent.tracker.passes.node_pass import NodePass, Proposal, Target
 from compute_agent.tracker.remedies import REMEDIES, as_one, kind_of, subject_of
 from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
 

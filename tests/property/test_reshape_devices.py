@@ -20,7 +20,7 @@ from compute_agent import errors
 from compute_agent.discovery.facts import GpuVf, HostTopology, MdevType, MemoryEncryption
 from compute_agent.discovery.facts import pci_address as address_of
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.tracker import reshape_check
+from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import InstanceDevices, MdevUse
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions

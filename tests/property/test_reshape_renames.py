@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compute_agent import errors
-from compute_agent.tracker import reshape_check
+from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.fake.topology import MDEV_TYPE, MachineSize, fake_topology
 from compute_agent.virt.layout import LayoutOptions

@@ -12,7 +12,7 @@ import pytest
 from compute_agent import errors
 from compute_agent.agent.commands import AgentCommands
 from compute_agent.placement.transports.transport import Request
-from compute_agent.tracker.device_faults import UNKNOWN_BOOT, boot_id
+from compute_agent.tracker.passes.device_faults import UNKNOWN_BOOT, boot_id
 from compute_agent.virt.layout.application import UNHEALTHY
 from tests.functional.agent.in_process import Node
 from tests.functional.either_placement import ours

@@ -20,7 +20,7 @@ from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.report.client import ReportClient
-from compute_agent.tracker.normalise import normalise
+from compute_agent.tracker.passes.normalise import normalise
 from tests.functional.either_placement import ours
 from tests.functional.report.conftest import FakeClock
 from tests.property.tree_pairs import CLASSES, ROOT, pairs

@@ -12,8 +12,8 @@ from compute_agent.agent.local_socket import AgentNotRunning, LocalServer
 from compute_agent.daemon.metrics_server import MetricsServer
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.ledger import Ledger, ServiceState
-from compute_agent.tracker.agent_traits import synchronise
-from compute_agent.tracker.normalise import Correction, normalise
+from compute_agent.tracker.passes.agent_traits import synchronise
+from compute_agent.tracker.passes.normalise import Correction, normalise
 from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
 
 UUID = "00000000-0000-4000-8000-000000000001"

@@ -19,7 +19,7 @@ from compute_agent.report.cache import CacheFile
 from compute_agent.state import documents, identity
 from compute_agent.state.files import AgentLock, StateUnusable
 from compute_agent.state.ledger import Ledger, ServiceState
-from compute_agent.tracker.device_faults import UNKNOWN_BOOT, boot_id
+from compute_agent.tracker.passes.device_faults import UNKNOWN_BOOT, boot_id
 from tests.unit.tracker.damaged_documents import (
     CACHE,
     CHILD,

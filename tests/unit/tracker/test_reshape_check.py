@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.tracker import reshape_check
+from compute_agent.tracker.passes import reshape_check
 
 ROOT = "00000000-0000-4000-8000-000000000001"
 GPU0 = "00000000-0000-4000-8000-000000000002"

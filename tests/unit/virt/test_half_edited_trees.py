@@ -21,7 +21,7 @@ from compute_agent.discovery.facts import (
     PciAddress,
 )
 from compute_agent.provider_tree import ProviderTree, child_uuid
-from compute_agent.tracker import reshape_check
+from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import CellUse, InstanceDevices, MdevUse
 from compute_agent.virt.fake.topology import MDEV_TYPE
 from compute_agent.virt.layout import LayoutOptions

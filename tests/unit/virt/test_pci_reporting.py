@@ -14,7 +14,7 @@ from compute_agent import conf as agent_conf
 from compute_agent import errors
 from compute_agent.discovery.facts import PciAddress
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.tracker import reshape_check
+from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.fake.topology import MachineSize, fake_topology
 from compute_agent.virt.fake.topology_drivers import FakeNumaDriver

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from compute_agent import errors
-from compute_agent.tracker import reshape_check
+from compute_agent.tracker.passes import reshape_check
 from compute_agent.virt.cpu_sets import CpuSets
 from compute_agent.virt.driver import InstanceDevices
 from compute_agent.virt.fake.topology import MachineSize, fake_topology

@@ -20,8 +20,8 @@ from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.report.operations import KeepProvider, Operation
 from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts
-from compute_agent.tracker import agent_traits, reshape_check
-from compute_agent.tracker.normalise import Correction, normalise
+from compute_agent.tracker.passes import agent_traits, reshape_check
+from compute_agent.tracker.passes.normalise import Correction, normalise
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from compute_agent.provider_config.merger import Merged, ProviderConfigMerger
     from compute_agent.report.client import ReportClient
     from compute_agent.state.ledger import Ledger
-    from compute_agent.tracker.device_faults import DeviceFaults
+    from compute_agent.tracker.passes.device_faults import DeviceFaults
     from compute_agent.virt.driver import ComputeDriver
 
 LOG = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from compute_agent.placement.allocations.amounts import Amounts, of_record
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import capacity, equal_inventories
 from compute_agent.provider_tree.provider import SHARING_TRAIT
-from compute_agent.tracker.reshape_sums import Exchanges, Units
+from compute_agent.tracker.passes.reshape_sums import Exchanges, Units
 from compute_agent.virt.layout.pci import MANAGED
 
 Allocations: TypeAlias = dict[str, dict[str, Any]]

@@ -1,0 +1,1 @@
+"""One pass over one node, from what the driver sees to what placement holds."""
