@@ -11,8 +11,8 @@ from __future__ import annotations
 from compute_agent.conf import new_config
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.request.spec_reader import read_spec
-from compute_agent.scheduler import running_scheduler
 from compute_agent.scheduler.assembly import parts_of
+from compute_agent.scheduler.bus import running_scheduler
 from compute_agent.scheduler.errors import MoveRefused, NoValidHost
 from compute_agent.scheduler.moves.attachments import Attached
 from compute_agent.scheduler.moves.move import Move, MoveKind

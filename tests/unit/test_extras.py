@@ -8,9 +8,9 @@ from tests.fixtures.plain_installation import plain_distributions
 
 NEED_A_BUS = {
     "compute_agent.cmd.dev.bus",
-    "compute_agent.scheduler.rpc",
-    "compute_agent.scheduler.rpc_calls",
-    "compute_agent.scheduler.rpc_life_cycle",
+    "compute_agent.scheduler.bus.rpc",
+    "compute_agent.scheduler.bus.rpc_calls",
+    "compute_agent.scheduler.bus.rpc_life_cycle",
     "compute_agent.scheduler.service.life",
 }
 OF_THE_SERVER = {"numpy", "sqlalchemy", "alembic", "gunicorn", "oslo-messaging", "eventlet"}

@@ -10,8 +10,8 @@ from pathlib import Path
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
 from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.scheduler.bus.rpc import SchedulerClient, SchedulerService
 from compute_agent.scheduler.placement_client import PlacementClient
-from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService
 
 _IN_MEMORY = "fake://"
 

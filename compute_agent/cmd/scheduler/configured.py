@@ -74,7 +74,7 @@ def assembled_parts(namespace: argparse.Namespace, *, chooses: bool = False) -> 
 
 def _announcements(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Announcements | None:
     """Return the announcements a running scheduler has; `None`, with a note, without one."""
-    from compute_agent.scheduler import running_scheduler
+    from compute_agent.scheduler.bus import running_scheduler
     from compute_agent.scheduler.errors import NoSchedulerAnswers
 
     try:

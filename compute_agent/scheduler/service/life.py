@@ -19,7 +19,7 @@ from compute_agent.daemon.systemd import ServiceManager
 from compute_agent.errors import ComputeAgentError, PlacementError, PlacementUnavailable
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.scheduler import assembly
-from compute_agent.scheduler.rpc import TOPIC, SchedulerService
+from compute_agent.scheduler.bus.rpc import TOPIC, SchedulerService
 from compute_agent.scheduler.service.calls import Calls, WatchedTransport
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from compute_agent import conf as agent_conf
 from compute_agent.cmd.scheduler import main as command
 from compute_agent.daemon import message_bus
 from compute_agent.placement.transports.keystone import KeystoneTransport
-from compute_agent.scheduler import running_scheduler
+from compute_agent.scheduler.bus import running_scheduler
+from compute_agent.scheduler.bus.rpc import SchedulerService
 from compute_agent.scheduler.fleet.announcements import Announcements
-from compute_agent.scheduler.rpc import SchedulerService
 from tests.functional.scheduler.conftest import Cloud, Command
 
 UNKNOWN = "It is unknown which hosts are alive"

@@ -22,8 +22,8 @@ from compute_agent.placement.transports.transport import Response
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler import assembly
+from compute_agent.scheduler.bus.rpc import SchedulerClient, SchedulerService
 from compute_agent.scheduler.errors import NoValidHost
-from compute_agent.scheduler.rpc import SchedulerClient, SchedulerService
 from tests.functional.scheduler.conftest import Cloud
 from tests.functional.scheduler.schedulers import candidates_of, new_uuid, scheduler
 

@@ -16,8 +16,8 @@ from typing import Any
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
 from compute_agent.scheduler import errors
+from compute_agent.scheduler.bus.rpc import SchedulerClient
 from compute_agent.scheduler.causes import Causes
-from compute_agent.scheduler.rpc import SchedulerClient
 from tests.integration.burst.shapes import Shape
 
 _ANSWER_SECONDS = 15.0

@@ -195,7 +195,7 @@ class Fleet:
 
     def all_heard(self) -> None:
         """Wait until every agent is known to a scheduler, as the commands ask it."""
-        from compute_agent.scheduler.rpc import SchedulerClient
+        from compute_agent.scheduler.bus.rpc import SchedulerClient
         from tests.integration.burst.claims import bus_of
 
         with bus_of(self.schedulers[0]) as bus:

@@ -196,14 +196,14 @@ def test_the_scheduler_hears_an_agent_and_gives_nothing_to_one_that_fell_silent(
         )
     try:
         eventually(lambda: "Serving topic scheduler" in log.read_text(), log.read_text())
-        from compute_agent.scheduler.errors import NoValidHost
-        from compute_agent.scheduler.fleet.announcements import Announcements
-        from compute_agent.scheduler.rpc import (
+        from compute_agent.scheduler.bus.rpc import (
             STATE_TOPIC,
             SchedulerClient,
             StateEndpoint,
             oslo_messaging,
         )
+        from compute_agent.scheduler.errors import NoValidHost
+        from compute_agent.scheduler.fleet.announcements import Announcements
 
         transport = message_bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
         # a scheduler that never heard of an agent does not miss it: the kill comes after that

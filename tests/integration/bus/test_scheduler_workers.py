@@ -83,7 +83,7 @@ def announce(config: Path) -> Iterator[Callable[..., None]]:
 
 @pytest.fixture
 def call(config: Path) -> Iterator[Callable[..., Any]]:
-    from compute_agent.scheduler.rpc import SchedulerClient
+    from compute_agent.scheduler.bus.rpc import SchedulerClient
 
     transport = message_bus.open_transport(agent_conf.new_config([f"--config-file={config}"]))
     yield SchedulerClient(transport).call

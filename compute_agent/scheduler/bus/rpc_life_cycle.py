@@ -24,16 +24,16 @@ from compute_agent.placement.allocations.amounts import MutableAmounts
 from compute_agent.request.extra_specs import uuid_text
 from compute_agent.request.fields import Fields
 from compute_agent.scheduler.assembly import SchedulerParts
-from compute_agent.scheduler.moves.move import move_kind, move_of
-from compute_agent.scheduler.observer import Observer
-from compute_agent.scheduler.operations.life_cycle import LifeCycle
-from compute_agent.scheduler.rpc_calls import (
+from compute_agent.scheduler.bus.rpc_calls import (
     answered,
     answering,
     is_wrapped,
     spec_of,
     target_of,
 )
+from compute_agent.scheduler.moves.move import move_kind, move_of
+from compute_agent.scheduler.observer import Observer
+from compute_agent.scheduler.operations.life_cycle import LifeCycle
 
 
 class LifeCycleEndpoint:

@@ -45,7 +45,7 @@ def _asked(conf: cfg.ConfigOpts, method: str, timeout: float) -> Any:
     message_bus.use_threads()
     import oslo_messaging
 
-    from compute_agent.scheduler.rpc import SchedulerClient
+    from compute_agent.scheduler.bus.rpc import SchedulerClient
 
     bus = message_bus.open_transport(conf)
     try:

@@ -24,16 +24,16 @@ from compute_agent.placement.transports.transport import Transport
 from compute_agent.request import spec_reader
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.assembly import SchedulerParts
-from compute_agent.scheduler.fleet.announcements import Announcements
-from compute_agent.scheduler.observer import Observer
-from compute_agent.scheduler.rpc_calls import (
+from compute_agent.scheduler.bus.rpc_calls import (
     answered,
     answering,
     is_wrapped,
     request_id_of,
     spec_of,
 )
-from compute_agent.scheduler.rpc_life_cycle import LifeCycleEndpoint
+from compute_agent.scheduler.bus.rpc_life_cycle import LifeCycleEndpoint
+from compute_agent.scheduler.fleet.announcements import Announcements
+from compute_agent.scheduler.observer import Observer
 
 # before the library is imported: it would settle on eventlet
 message_bus.use_threads()
