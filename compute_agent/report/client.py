@@ -26,7 +26,8 @@ from compute_agent.placement.transports.transport import Transport
 from compute_agent.provider_tree import SHARING_TRAIT, PlacementProvider, ProviderData, ProviderTree
 from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.report.diff import diff
-from compute_agent.report.flush import FlushReport
+from compute_agent.report.flushing.flush import FlushReport
+from compute_agent.report.flushing.tree_writer import TreeWriter
 from compute_agent.report.operations import (
     CreateProvider,
     DeleteProvider,
@@ -35,7 +36,6 @@ from compute_agent.report.operations import (
 from compute_agent.report.plan import plan
 from compute_agent.report.tree_caches import TreeCaches
 from compute_agent.report.tree_reader import TreeReader
-from compute_agent.report.tree_writer import TreeWriter
 
 LOG = logging.getLogger(__name__)
 

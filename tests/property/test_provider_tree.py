@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from compute_agent.provider_tree import ProviderTree, child_uuid
 from compute_agent.report.diff import diff
+from compute_agent.report.flushing.tree_body import tree_change
 from compute_agent.report.inventory_order import order_inventories
 from compute_agent.report.operations import PutProvider, SetInventory, carry_out, describe
 from compute_agent.report.plan import apply, plan, stages
-from compute_agent.report.tree_body import tree_change
 from tests.property.tree_pairs import CLASSES, ROOT, content, full, inventories, pairs
 
 

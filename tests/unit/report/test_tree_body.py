@@ -4,9 +4,9 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.provider_tree import ProviderTree, child_uuid
+from compute_agent.report.flushing.tree_body import HAS_CHILDREN, AcceptedNames, tree_change
 from compute_agent.report.operations import Reshape
 from compute_agent.report.plan import plan
-from compute_agent.report.tree_body import HAS_CHILDREN, AcceptedNames, tree_change
 
 ROOT = "aaaaaaaa-0000-4000-8000-000000000001"
 FOREIGN = child_uuid(ROOT, "foreign")

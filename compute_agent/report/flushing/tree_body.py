@@ -15,7 +15,8 @@ from compute_agent import errors
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory
 from compute_agent.report.diff import Difference, diff
-from compute_agent.report.merge import merge_inventory, merge_set
+from compute_agent.report.flushing.merge import merge_inventory, merge_set
+from compute_agent.report.flushing.reshape import consumer_body
 from compute_agent.report.operations import (
     CreateProvider,
     DeleteProvider,
@@ -30,7 +31,6 @@ from compute_agent.report.operations import (
     SetInventory,
     SetTraits,
 )
-from compute_agent.report.reshape import consumer_body
 
 HAS_CHILDREN = "it has children that are not this agent's to delete"
 

@@ -19,6 +19,8 @@ from compute_agent.placement.providers import Providers
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.placement.transports.request_pool import Workers
 from compute_agent.provider_tree import ProviderTree
+from compute_agent.report.flushing.provider_writes import ProviderWrites
+from compute_agent.report.flushing.reshape import Reshaper
 from compute_agent.report.inventory_order import order_inventories
 from compute_agent.report.operations import (
     CreateProvider,
@@ -35,8 +37,6 @@ from compute_agent.report.operations import (
     SetTraits,
 )
 from compute_agent.report.plan import stages
-from compute_agent.report.provider_writes import ProviderWrites
-from compute_agent.report.reshape import Reshaper
 
 NO_SUCH_CLASS: Final = re.compile(r"No such resource class ([A-Z0-9_]+(?:, [A-Z0-9_]+)*)")
 

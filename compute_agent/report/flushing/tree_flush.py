@@ -21,10 +21,10 @@ from compute_agent.placement.retries import Retries
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.provider_tree.trait_names import CUSTOM_PREFIX
 from compute_agent.report.cache import TreeCache
-from compute_agent.report.flush import FlushReport, Kept
+from compute_agent.report.flushing.flush import FlushReport, Kept
+from compute_agent.report.flushing.reshape import not_reshaped
+from compute_agent.report.flushing.tree_body import AcceptedNames, TreeChange, tree_change
 from compute_agent.report.operations import CreateProvider, Operation, Reshape
-from compute_agent.report.reshape import not_reshaped
-from compute_agent.report.tree_body import AcceptedNames, TreeChange, tree_change
 from compute_agent.report.tree_reader import TreeReader
 
 LOG = logging.getLogger(__name__)

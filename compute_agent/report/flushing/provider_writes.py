@@ -13,7 +13,7 @@ from compute_agent.placement.retries import Retries
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.provider_tree import ProviderData, ProviderTree
 from compute_agent.provider_tree.inventory import FrozenRecord, Inventory, equal_inventories
-from compute_agent.report.merge import merge_inventory, merge_set
+from compute_agent.report.flushing.merge import merge_inventory, merge_set
 from compute_agent.report.operations import SetAggregates, SetInventory, SetTraits
 from compute_agent.report.tree_reader import TreeReader
 

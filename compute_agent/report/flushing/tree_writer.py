@@ -10,11 +10,11 @@ from compute_agent.placement.retries import Retries
 from compute_agent.placement.traits_and_classes import Names
 from compute_agent.placement.transports.request_pool import Workers
 from compute_agent.report.cache import TreeCache
-from compute_agent.report.flush import Flush, FlushReport
+from compute_agent.report.flushing.flush import Flush, FlushReport
+from compute_agent.report.flushing.provider_writes import ProviderWrites
+from compute_agent.report.flushing.reshape import Reshaper
+from compute_agent.report.flushing.tree_flush import TreeFlush
 from compute_agent.report.operations import KeepProvider, Operation, Reshape, SetAggregates
-from compute_agent.report.provider_writes import ProviderWrites
-from compute_agent.report.reshape import Reshaper
-from compute_agent.report.tree_flush import TreeFlush
 from compute_agent.report.tree_reader import TreeReader
 
 
