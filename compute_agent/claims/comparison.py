@@ -12,7 +12,7 @@ from compute_agent.placement.allocations.amounts import Amounts, shortfalls
 from compute_agent.provider_tree import ProviderTree
 from compute_agent.state.claim import AssignedUnit, Claim
 from compute_agent.virt.driver import InstanceDevices
-from compute_agent.virt.layout.nics import VF_CLASS
+from compute_agent.virt.layout.devices.nics import VF_CLASS
 
 Holders = Mapping[str, Amounts]
 """Provider uuid to what each consumer holds of it, by consumer and class."""

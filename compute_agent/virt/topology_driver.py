@@ -26,8 +26,8 @@ from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
 from compute_agent.virt.layout.cells import cell_facts, host_memory_mib
-from compute_agent.virt.layout.gpus import gpu_facts
-from compute_agent.virt.layout.pci import has_remote_managed
+from compute_agent.virt.layout.devices.gpus import gpu_facts
+from compute_agent.virt.layout.devices.pci import has_remote_managed
 from compute_agent.virt.reshape.moves import Situation, held_by_provider
 from compute_agent.virt.reshape.pci import no_longer_reported
 from compute_agent.virt.settings import layout_options

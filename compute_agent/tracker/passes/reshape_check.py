@@ -17,7 +17,7 @@ from compute_agent.provider_tree import ProviderTree
 from compute_agent.provider_tree.inventory import capacity, equal_inventories
 from compute_agent.provider_tree.provider import SHARING_TRAIT
 from compute_agent.tracker.passes.reshape_sums import Exchanges, Units
-from compute_agent.virt.layout.pci import MANAGED
+from compute_agent.virt.layout.devices.pci import MANAGED
 
 Allocations: TypeAlias = dict[str, dict[str, Any]]
 """Consumer uuid to its record: ``allocations`` (provider uuid to ``resources``), ``project_id``,

@@ -36,19 +36,19 @@ from compute_agent.virt.layout.compute_resources import (
     clamp,
     root_provider,
 )
-from compute_agent.virt.layout.gpus import lay_out_gpus
-from compute_agent.virt.layout.memory_encryption import lay_out_memory_encryption
-from compute_agent.virt.layout.nics import lay_out_nics, reports_nics
-from compute_agent.virt.layout.options import LayoutOptions
-from compute_agent.virt.layout.parents import DeviceParents
-from compute_agent.virt.layout.pci import (
+from compute_agent.virt.layout.devices.gpus import lay_out_gpus
+from compute_agent.virt.layout.devices.nics import lay_out_nics, reports_nics
+from compute_agent.virt.layout.devices.parents import DeviceParents
+from compute_agent.virt.layout.devices.pci import (
     claimed_devices,
     lay_out_pci,
     merge_pci,
     physical_networks,
 )
+from compute_agent.virt.layout.devices.root_ports import below_root_ports
+from compute_agent.virt.layout.memory_encryption import lay_out_memory_encryption
+from compute_agent.virt.layout.options import LayoutOptions
 from compute_agent.virt.layout.pmem import lay_out_pmem
-from compute_agent.virt.layout.root_ports import below_root_ports
 from compute_agent.virt.layout.wanted import HostLayout, WantedProvider
 
 __all__ = ["HostLayout", "LayoutOptions", "WantedProvider", "lay_out"]

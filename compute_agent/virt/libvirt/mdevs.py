@@ -29,8 +29,8 @@ from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.discovery.libvirt.connection import Connection
 from compute_agent.discovery.libvirt.facts import Guest, MdevNodeDevice
 from compute_agent.discovery.libvirt.node_devices import name_of
+from compute_agent.virt.layout.devices.vgpus import makers, type_for
 from compute_agent.virt.layout.options import MdevTypeOptions
-from compute_agent.virt.layout.vgpus import makers, type_for
 
 if TYPE_CHECKING:
     import libvirt

@@ -18,7 +18,7 @@ from compute_agent.discovery.facts import PciAddress, PhysicalGpu
 from compute_agent.provider_tree import ProviderData, child_uuid
 from compute_agent.virt.driver import Allocations
 from compute_agent.virt.layout import names
-from compute_agent.virt.layout.gpus import MIG_CLASS_PREFIX, gpu_keys, vf_key
+from compute_agent.virt.layout.devices.gpus import MIG_CLASS_PREFIX, gpu_keys, vf_key
 from compute_agent.virt.layout.wanted import WantedProvider
 from compute_agent.virt.reshape.moves import (
     DevicesOf,

@@ -13,7 +13,7 @@ from oslo_log import log
 
 from compute_agent.provider_tree import ProviderData
 from compute_agent.virt.driver import Allocations, InstanceDevices
-from compute_agent.virt.layout.pci import MANAGED
+from compute_agent.virt.layout.devices.pci import MANAGED
 from compute_agent.virt.reshape.moves import Situation, Unit, held
 
 LOG = log.getLogger(__name__)

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from compute_agent.discovery.facts import HostTopology, NicCard, NicPort, NicVf, PciAddress
 from compute_agent.virt.cpu_traits import standard_traits
 from compute_agent.virt.layout import names
+from compute_agent.virt.layout.devices.parents import DeviceParents
+from compute_agent.virt.layout.devices.pci import MANAGED, PciClaim
 from compute_agent.virt.layout.options import NicOptions
-from compute_agent.virt.layout.parents import DeviceParents
-from compute_agent.virt.layout.pci import MANAGED, PciClaim
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
 
 NIC_ROOT = "HW_NIC_ROOT"

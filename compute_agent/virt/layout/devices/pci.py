@@ -13,8 +13,8 @@ from compute_agent.discovery.facts import HostTopology, PciAddress, PciDevice
 from compute_agent.virt.cpu_traits import usable
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.device_spec import DeviceSpec
+from compute_agent.virt.layout.devices.parents import DeviceParents
 from compute_agent.virt.layout.options import PciOptions
-from compute_agent.virt.layout.parents import DeviceParents
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
 
 MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"

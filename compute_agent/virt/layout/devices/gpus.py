@@ -27,13 +27,14 @@ from compute_agent.discovery.facts import (
     PhysicalGpu,
 )
 from compute_agent.virt.cpu_traits import standard_traits
-from compute_agent.virt.layout import names, vgpus
+from compute_agent.virt.layout import names
 from compute_agent.virt.layout.application import UNHEALTHY
 from compute_agent.virt.layout.device_spec import custom_name
+from compute_agent.virt.layout.devices import vgpus
+from compute_agent.virt.layout.devices.parents import DeviceParents
+from compute_agent.virt.layout.devices.pci import MANAGED
+from compute_agent.virt.layout.devices.vgpus import Offer
 from compute_agent.virt.layout.options import GpuOptions, MdevTypeOptions
-from compute_agent.virt.layout.parents import DeviceParents
-from compute_agent.virt.layout.pci import MANAGED
-from compute_agent.virt.layout.vgpus import Offer
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord, slots
 
 MDEV_TYPE_PREFIX = "CUSTOM_MDEV_"

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.virt.layout import names
-from compute_agent.virt.layout.nics import CARD_KEY
+from compute_agent.virt.layout.devices.nics import CARD_KEY
 from compute_agent.virt.layout.wanted import WantedProvider
 
 PCIE_ROOT = "CUSTOM_PCIE_ROOT"
