@@ -7,7 +7,7 @@ nothing is counted twice.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily
@@ -33,11 +33,13 @@ class InventoryCollector(Collector):
     """Collects capacity, reserved, used and free amounts by resource class.
 
     :param by_host: collect them by host, too.
+    :param zones: aggregates by which to collect them, too: their uuids, by the names to show.
     """
 
-    def __init__(self, store: Store, *, by_host: bool) -> None:
+    def __init__(self, store: Store, *, by_host: bool, zones: Mapping[str, str]) -> None:
         self._store = store
         self._by_host = by_host
+        self._zones = {name: uuid.lower() for name, uuid in zones.items()}
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics; only that they could not be read where that is so."""
@@ -60,6 +62,15 @@ class InventoryCollector(Collector):
         if self._by_host:
             sums = self._store.read_single(inventory_sums.by_host)
             metrics += _families("placement_host_inventory", ("resource_class", "host"), sums)
+        if self._zones:
+            sums = self._store.read_single(inventory_sums.by_aggregate, set(self._zones.values()))
+            named = [
+                each._replace(part=name)
+                for name, uuid in self._zones.items()
+                for each in sums
+                if each.part == uuid
+            ]
+            metrics += _families("placement_zone_inventory", ("resource_class", "zone"), named)
         return metrics
 
 
@@ -68,7 +79,7 @@ def _families(prefix: str, labels: Sequence[str], sums: Sequence[InventorySum]) 
     for name, help_text in _AMOUNTS.items():
         family = GaugeMetricFamily(f"{prefix}_{name}", help_text, labels=labels)
         for each in sums:
-            values = [each.resource_class, each.host][: len(labels)]
+            values = [each.resource_class, each.part][: len(labels)]
             family.add_metric(values, getattr(each, name))
         families.append(family)
     return families

@@ -256,6 +256,7 @@ def build(
         device_faults.DeviceFaults(ledger, boot),
         read_only=read_only,
         on_facts=shared_disk.measured if shared_disk else lambda _node, _facts: None,
+        stage=board.stage,
         identity_file=setup.identity_file,
     )
     return AgentParts(

@@ -28,7 +28,11 @@ class BoardCollector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        from prometheus_client.core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            SummaryMetricFamily,
+        )
 
         counters = self._board.counters()
         passes = CounterMetricFamily(f"{PREFIX}_passes", "Passes by outcome.", labels=["outcome"])
@@ -46,6 +50,15 @@ class BoardCollector:
         yield CounterMetricFamily(
             f"{PREFIX}_pass_seconds", "Time spent in passes.", value=counters.pass_seconds
         )
+        stages = SummaryMetricFamily(
+            f"{PREFIX}_pass_stage_seconds",
+            "Time spent in a stage of passes: discover (the machine), read (placement), layout, "
+            "plan or flush.",
+            labels=["stage"],
+        )
+        for stage, times in sorted(counters.stages.items()):
+            stages.add_metric([stage], times, counters.stage_seconds[stage])
+        yield stages
         yield CounterMetricFamily(
             f"{PREFIX}_conflicts", "Conflicts with other writers.", value=counters.conflicts
         )
@@ -93,6 +106,7 @@ class BoardCollector:
             "node_reshape_pending": "1 if a reshape waits for a restart.",
             "node_in_trouble": "1 if the last pass of the node did not complete.",
             "node_enabled": "1 if the node may be scheduled to.",
+            "node_faulty_providers": "Providers of devices that are marked as broken.",
         }
         families = {
             name: gauge(f"{PREFIX}_{name}", text, labels=["node"]) for name, text in texts.items()
@@ -102,6 +116,17 @@ class BoardCollector:
             "Consumers whose allocations and instances disagree.",
             labels=["node", "kind"],
         )
+        capacity = gauge(
+            f"{PREFIX}_node_inventory_capacity",
+            "What the node reports that it gives out: total less reserved, times the allocation "
+            "ratio.",
+            labels=["node", "resource_class"],
+        )
+        reserved = gauge(
+            f"{PREFIX}_node_inventory_reserved",
+            "What the node reports that it keeps back.",
+            labels=["node", "resource_class"],
+        )
         for node in self._board.nodes():
             values = {
                 "node_providers": node.last_pass.providers if node.last_pass else 0,
@@ -109,13 +134,16 @@ class BoardCollector:
                 "node_reshape_pending": int(node.reshape_pending),
                 "node_in_trouble": int(node.trouble is not None),
                 "node_enabled": int(node.enabled),
+                "node_faulty_providers": len(node.faulty),
             }
             for name, value in values.items():
                 families[name].add_metric([node.name], value)
             for kind, consumers in sorted(node.drift.items()):
                 drift.add_metric([node.name, kind], len(consumers))
-        yield from families.values()
-        yield drift
+            for resource_class, inventory in node.inventories.items():
+                capacity.add_metric([node.name, resource_class], inventory.capacity)
+                reserved.add_metric([node.name, resource_class], inventory.reserved)
+        yield from (*families.values(), drift, capacity, reserved)
 
 
 def registry(board: StatusBoard) -> CollectorRegistry:

@@ -25,7 +25,13 @@ from compute_agent.tracker.node_lock import FairLock, InOrder, Lent
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.node_pass import NodePass, Proposal, Target
 from compute_agent.tracker.remedies import REMEDIES, as_one, kind_of, subject_of
-from compute_agent.tracker.status import PassOutcome, StatusBoard, Trouble
+from compute_agent.tracker.status import (
+    PassOutcome,
+    StatusBoard,
+    Trouble,
+    faulty_in,
+    inventories_of,
+)
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
@@ -88,9 +94,8 @@ class _Attempt:
     writes: int = 0
     global_request_id: str = ""
     problems: list[Exception] = field(default_factory=list)
-    caveats: tuple[str, ...] | None = None
-    """Of the driver; None: it was not asked."""
-    gpus: Sequence[Mapping[str, Any]] = ()
+    shown: dict[str, object] = field(default_factory=dict)
+    """What the status shows of the tree; empty: the driver was not asked."""
 
 
 class ResourceTracker:
@@ -304,7 +309,12 @@ class ResourceTracker:
         if proposal.problems and node.state.startup:
             raise as_one(proposal.problems)
         attempt.problems.extend(proposal.problems)
-        attempt.caveats, attempt.gpus = proposal.caveats, proposal.facts.get("gpus", ())
+        attempt.shown = {
+            "caveats": proposal.caveats,
+            "gpus": proposal.facts.get("gpus", ()),
+            "inventories": inventories_of(proposal.wanted, node.uuid),
+            "faulty": faulty_in(proposal.wanted, node.uuid),
+        }
         attempt.providers = len(proposal.wanted.get_provider_uuids(node.uuid))
         done = self._pass.flush(proposal)
         attempt.changes = len(done)
@@ -372,8 +382,7 @@ class ResourceTracker:
         }
         if completed:
             changes["last_success"] = now
-        if attempt.caveats is not None:
-            changes.update(caveats=attempt.caveats, gpus=attempt.gpus)
+        changes.update(attempt.shown)
         if self._nodes.get(node.name) is not node:
             return  # dropped meanwhile: the board has forgotten it, and must not know it again
         self._board.set_node(node.name, node.uuid, **changes)

@@ -6,16 +6,20 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__
+from compute_agent.provider_tree.inventory import capacity
+from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
     from compute_agent.discovery.bounded_calls import HungCall
+    from compute_agent.provider_tree import ProviderTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,14 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
+class InventoryStatus:
+    """The inventories of one resource class: what they give out, and what is kept back."""
+
+    capacity: int = 0
+    reserved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class NodeStatus:
     """One node as the status document shows it."""
 
@@ -64,6 +76,10 @@ class NodeStatus:
     """What of the report is not what it should be, by the driver."""
     gpus: Sequence[Mapping[str, Any]] = ()
     """Facts about GPUs that are no inventory, by the driver."""
+    inventories: Mapping[str, InventoryStatus] = field(default_factory=dict)
+    """What the node reports, by resource class: the sums over its tree."""
+    faulty: Sequence[str] = ()
+    """The names of providers of devices that are marked as broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +126,9 @@ class Counters:
     conflicts: int = 0
     retries: int = 0
     pass_seconds: float = 0.0
+    stages: Counter[str] = field(default_factory=Counter)
+    """How often a stage of a pass was gone through."""
+    stage_seconds: dict[str, float] = field(default_factory=dict)
 
 
 class StatusBoard:
@@ -188,6 +207,19 @@ class StatusBoard:
             self._counters.passes[outcome] += 1
             self._counters.pass_seconds += seconds
 
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Measure a stage of a pass, also one that fails."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = time.monotonic() - began
+            with self._mutex:
+                self._counters.stages[name] += 1
+                spent = self._counters.stage_seconds
+                spent[name] = spent.get(name, 0.0) + seconds
+
     def count_request(self, method: str, status: int | None) -> None:
         """Count a request to placement; `status` None: there was no answer."""
         with self._mutex:
@@ -207,6 +239,8 @@ class StatusBoard:
                 self._counters,
                 passes=Counter(self._counters.passes),
                 requests=Counter(self._counters.requests),
+                stages=Counter(self._counters.stages),
+                stage_seconds=dict(self._counters.stage_seconds),
             )
 
     def nodes(self) -> list[NodeStatus]:
@@ -242,6 +276,10 @@ class StatusBoard:
                 },
                 "conflicts": counters.conflicts,
                 "retries": counters.retries,
+                "stages": {
+                    name: {"times": times, "seconds": round(counters.stage_seconds[name], 3)}
+                    for name, times in sorted(counters.stages.items())
+                },
             },
         }
 
@@ -254,6 +292,25 @@ class StatusBoard:
         if troubles:
             return f"{len(troubles)} of {len(nodes)} node(s) in trouble: {troubles[0].what}"
         return f"{len(nodes)} node(s) reported"
+
+
+def inventories_of(tree: ProviderTree, root_uuid: str) -> dict[str, InventoryStatus]:
+    """Return the sums of a tree by resource class."""
+    sums: dict[str, InventoryStatus] = {}
+    for uuid in tree.get_provider_uuids(root_uuid):
+        for resource_class, record in tree.data(uuid).inventory.items():
+            known = sums.get(resource_class, InventoryStatus())
+            sums[resource_class] = InventoryStatus(
+                known.capacity + max(int(capacity(record)), 0),
+                known.reserved + int(record["reserved"]),
+            )
+    return dict(sorted(sums.items()))
+
+
+def faulty_in(tree: ProviderTree, root_uuid: str) -> tuple[str, ...]:
+    """Return the names of a tree's providers whose devices are marked as broken."""
+    providers = [tree.data(uuid) for uuid in tree.get_provider_uuids(root_uuid)]
+    return tuple(sorted(each.name for each in providers if UNHEALTHY in each.traits))
 
 
 def _nothing() -> None:

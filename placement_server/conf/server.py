@@ -1,8 +1,10 @@
 """Options of group ``placement_server``: those that OpenStack Placement does not have."""
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 GROUP = "placement_server"
+
+UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 OPTS = [
     cfg.StrOpt(
@@ -29,6 +31,19 @@ reads them from the database.
 
 With `hosts`, 10,000 hosts of three classes are 120,000 series, which Prometheus must keep: choose
 it for small fleets, or scrape seldom.
+""",
+    ),
+    cfg.Opt(
+        "zone_aggregates",
+        type=types.Dict(value_type=types.String(regex=UUID, ignore_case=True)),
+        default={},
+        help="""
+Show the metrics of inventories by zone as well: the name of each zone, as it is to be in the
+metrics, and the aggregate with its hosts. For example
+`az1:5e08ea53-c4c6-448e-9334-ac4953de3cfa,az2:42896e0d-205d-4fe3-bd1e-100924931787`.
+
+A host is in a zone when its root provider is in the aggregate, and then all of its tree is.
+Storage that hosts of several zones share is in each of which its provider is a member.
 """,
     ),
     cfg.StrOpt(

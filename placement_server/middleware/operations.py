@@ -88,7 +88,11 @@ def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WS
     """Put the paths that ``[placement_server]`` names in front of the application."""
     options = conf.placement_server
     if options.metrics_path:
-        inventories = InventoryCollector(store, by_host=options.inventory_metrics == "hosts")
+        inventories = InventoryCollector(
+            store,
+            by_host=options.inventory_metrics == "hosts",
+            zones=options.zone_aggregates,
+        )
         observe_pools(store)
         application = AtPath(application, options.metrics_path, Metrics(inventories))
     if options.healthcheck_path:

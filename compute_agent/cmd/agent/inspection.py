@@ -265,6 +265,8 @@ def _print_node_status(node: Mapping[str, Any]) -> None:
     # an older agent has none
     for caveat in node.get("caveats", ()):
         print(f"  warning: {caveat}")
+    if faulty := node.get("faulty"):
+        print(f"  marked as broken: {', '.join(faulty)}; see compute-agent clear-fault")
     for gpu in node.get("gpus", ()):
         _print_slices(gpu)
     for kind, consumers in sorted(node["drift"].items()):

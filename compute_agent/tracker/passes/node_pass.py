@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +89,7 @@ class NodePass:
     :param faults: the marks on broken devices.
     :param read_only: a root that placement lacks is proposed and not created.
     :param on_facts: called with the name of a node and the driver's facts about it.
+    :param stage: covers a stage of a pass: discover, read, layout, plan or flush.
     :param identity_file: returns the file that the uuid of a node comes from; None: the driver.
     """
 
@@ -102,9 +103,11 @@ class NodePass:
         *,
         read_only: bool = False,
         on_facts: Callable[[str, Mapping[str, Any]], None] = lambda _node, _facts: None,
+        stage: Callable[[str], AbstractContextManager[None]] = lambda _name: nullcontext(),
         identity_file: Callable[[], Path | None] = lambda: None,
     ) -> None:
         self._on_facts = on_facts
+        self._stage = stage
         self._identity_file = identity_file
         self._driver = driver
         self._report = report
@@ -143,7 +146,7 @@ class NodePass:
             if newer is None:
                 raise
         else:
-            if believed is None or changes(self.operations(proposal)):
+            if believed is None or self._has_changes(proposal):
                 return proposal
             newer = self._report.newer_tree(believed, target.uuid)
             if newer is None:
@@ -163,7 +166,8 @@ class NodePass:
     def _proposal(
         self, target: Target, read: Callable[[], ProviderTree], *, reshape: bool = False
     ) -> Proposal:
-        facts = self._driver.get_available_resource(target.name)
+        with self._stage("discover"):
+            facts = self._driver.get_available_resource(target.name)
         missing = [key for key in MANDATORY_FACTS if key not in facts]
         if missing:
             raise errors.InvalidInput(
@@ -172,8 +176,9 @@ class NodePass:
             )
         self._on_facts(target.name, facts)
         # once, and again after an outage: the placement that answers then may be older
-        self._report.connect()
-        base = read()
+        with self._stage("read"):
+            self._report.connect()
+            base = read()
         self._check_root(base, target)
         wanted_tree = base.snapshot()
         if not wanted_tree.exists(target.uuid):
@@ -184,10 +189,11 @@ class NodePass:
         if reshape:
             before = self._report.get_allocations_to_reshape(target.uuid)
             allocations = reshape_check.editable(before)
-        self._ask_driver(wanted_tree, target, allocations)
-        self._add_what_is_ours(base, wanted_tree, target)
-        merged = self._merger.merge(base, wanted_tree, target.uuid)
-        problems = [*merged.problems, *self._normalised(wanted_tree, target)]
+        with self._stage("layout"):
+            self._ask_driver(wanted_tree, target, allocations)
+            self._add_what_is_ours(base, wanted_tree, target)
+            merged = self._merger.merge(base, wanted_tree, target.uuid)
+            problems = [*merged.problems, *self._normalised(wanted_tree, target)]
         if before is not None and allocations is not None:
             reshape_check.check(base, wanted_tree, before, allocations, target.uuid)
         return Proposal(
@@ -215,13 +221,14 @@ class NodePass:
         self._merger.before_flush(proposal.merged)
         self._faults.before_flush(proposal.base, proposal.wanted, proposal.root_uuid)
         try:
-            done = self._report.update_from_provider_tree(
-                proposal.base,
-                proposal.wanted,
-                proposal.allocations,
-                owned=self._owner_of(proposal.base),
-                original_allocations=proposal.original_allocations,
-            )
+            with self._stage("flush"):
+                done = self._report.update_from_provider_tree(
+                    proposal.base,
+                    proposal.wanted,
+                    proposal.allocations,
+                    owned=self._owner_of(proposal.base),
+                    original_allocations=proposal.original_allocations,
+                )
         except errors.ResourceProviderSyncFailed as failed:
             self._check_root_name(proposal, failed)
             raise
@@ -240,6 +247,10 @@ class NodePass:
             owned=self._owner_of(proposal.base),
             original_allocations=proposal.original_allocations,
         )
+
+    def _has_changes(self, proposal: Proposal) -> bool:
+        with self._stage("plan"):
+            return bool(changes(self.operations(proposal)))
 
     def _owner_of(self, base: ProviderTree) -> Callable[[str], bool]:
         """Whether this agent made a provider or took it over: only then may it delete it."""

@@ -1,10 +1,11 @@
-"""Sums of inventories by resource class, for the whole fleet or by host."""
+"""Sums of inventories by resource class, for the whole fleet, by host or by aggregate."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import ColumnElement, bindparam, case, func, select
 
 from placement_server.store import tables
 from placement_server.store.transactions.transaction import ReadTransaction
@@ -12,18 +13,21 @@ from placement_server.store.transactions.transaction import ReadTransaction
 _I: Final = tables.inventories.c
 _CLASSES: Final = tables.resource_classes
 _PROVIDERS: Final = tables.resource_providers
+_MEMBERS: Final = tables.resource_provider_aggregates
+_AGGREGATES: Final = tables.placement_aggregates.c
 _ROOTS: Final = tables.resource_providers.alias("root")
 
 
 class InventorySum(NamedTuple):
     """What inventories of one class come to.
 
-    :ivar host: the name of the root of their providers; "" for all of the fleet.
+    :ivar part: the name of the root of their providers, or the uuid of an aggregate that this root
+        is in; "" for all of the fleet.
     :ivar free: of those that are used beyond their capacity, nothing.
     """
 
     resource_class: str
-    host: str
+    part: str
     capacity: int
     reserved: int
     used: int
@@ -54,6 +58,16 @@ _BY_HOST: Final = (
     .group_by(_CLASSES.c.name, _ROOTS.c.name)
     .order_by(_CLASSES.c.name, _ROOTS.c.name)
 )
+_BY_AGGREGATE: Final = (
+    select(_CLASSES.c.name, _AGGREGATES.uuid, *_SUMS)
+    .join_from(tables.inventories, _CLASSES, _CLASSES.c.id == _I.resource_class_id)
+    .join(_PROVIDERS, _PROVIDERS.c.id == _I.resource_provider_id)
+    .join(_MEMBERS, _MEMBERS.c.resource_provider_id == _PROVIDERS.c.root_provider_id)
+    .join(tables.placement_aggregates, _AGGREGATES.id == _MEMBERS.c.aggregate_id)
+    .where(_AGGREGATES.uuid.in_(bindparam("uuids", expanding=True)))
+    .group_by(_CLASSES.c.name, _AGGREGATES.uuid)
+    .order_by(_CLASSES.c.name, _AGGREGATES.uuid)
+)
 
 
 def of_fleet(tx: ReadTransaction) -> list[InventorySum]:
@@ -63,7 +77,14 @@ def of_fleet(tx: ReadTransaction) -> list[InventorySum]:
 
 def by_host(tx: ReadTransaction) -> list[InventorySum]:
     """Return the sums over the providers of each tree."""
-    return [
-        InventorySum(name, host, *map(int, amounts))
-        for name, host, *amounts in tx.execute(_BY_HOST)
-    ]
+    return [_sum(*row) for row in tx.execute(_BY_HOST)]
+
+
+def by_aggregate(tx: ReadTransaction, uuids: Collection[str]) -> list[InventorySum]:
+    """Return the sums over the trees whose roots are in each of these aggregates."""
+    return [_sum(*row) for row in tx.execute(_BY_AGGREGATE, {"uuids": sorted(uuids)})]
+
+
+def _sum(resource_class: str, part: str, *amounts: int) -> InventorySum:
+    # some databases sum up to decimal numbers
+    return InventorySum(resource_class, part, *map(int, amounts))

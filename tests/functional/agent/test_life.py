@@ -1,6 +1,7 @@
 """The life of the real process: signals, reloads, kills, and what it tells those who watch it."""
 
 import json
+import re
 import signal
 import socket
 
@@ -178,6 +179,10 @@ def test_metrics_are_served_where_configured(placement, new_agent, node):
         text = read_url(f"http://{bind}/metrics")
         assert f'compute_agent_node_providers{{node="{node}"}} 1.0' in text
         assert "compute_agent_placement_up 1.0" in text
+        stages = re.findall(r'pass_stage_seconds_count\{stage="(\w+)"\}', text)
+        assert {"discover", "read", "layout", "flush"} <= set(stages)
+        capacity = rf'node_inventory_capacity\{{node="{node}",resource_class="VCPU"\}} (\d+)'
+        assert int(re.findall(capacity, text)[0]) > 0
 
 
 def test_report_and_status_commands_ask_the_running_agent(placement, new_agent, node):

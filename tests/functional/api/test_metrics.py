@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
 
-from .candidate_world import PATH, UNKNOWN, UUID, build_world
+from compute_agent.agent import metrics as agent_metrics
+from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.service.metrics import CountedCalls, JournalCollector
+from compute_agent.tracker.status import FeedState, StatusBoard
+from placement_server.conf import InvalidConfiguration, new_config
+from tests.fixtures.promtool import needs_promtool, promtool
+
+from .candidate_world import A1, A2, PATH, UNKNOWN, UUID, build_world
 from .conftest import MakeApi
 from .wsgi_client import Answer, Client, claim_body
 
@@ -19,22 +25,6 @@ ROOT = Path(__file__).parents[3]
 ALERTS = ROOT / "etc" / "placement-alerts.yml"
 DASHBOARD = ROOT / "etc" / "placement-dashboard.json"
 ALERT_TESTS = ROOT / "tests" / "data" / "metrics" / "alerts.test.yml"
-
-needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="needs promtool, of the Debian package prometheus"
-)
-
-
-def promtool(*arguments: str, text: str = "") -> None:
-    done = subprocess.run(
-        ["promtool", *arguments],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def scrape(api: Client) -> str:
@@ -47,7 +37,9 @@ def scrape(api: Client) -> str:
 def api(make_api: MakeApi) -> Client:
     return build_world(
         make_api(
-            placement_server__metrics_path="/-/metrics", placement_server__inventory_metrics="hosts"
+            placement_server__metrics_path="/-/metrics",
+            placement_server__inventory_metrics="hosts",
+            placement_server__zone_aggregates={"az1": A1},
         )
     )
 
@@ -75,6 +67,40 @@ def test_inventories_of_nested_providers_count_for_the_class_and_for_the_host(ap
     assert amounts("host_", 'host="hostA",resource_class="VCPU"') == [16, 0, 3, 13]
     assert amounts("host_", 'host="hostB",resource_class="VCPU"') == [8, 0, 2, 6]
     assert value(text, "placement_inventory_read_failed") == 0
+
+
+def test_the_trees_of_a_zone_count_for_it_and_what_is_in_two_zones_for_both(
+    make_api: MakeApi,
+) -> None:
+    zones = {"az1": A1.upper(), "second": A2, "empty": UNKNOWN}
+    api = build_world(
+        make_api(
+            placement_server__metrics_path="/-/metrics", placement_server__zone_aggregates=zones
+        )
+    )
+    api.put(
+        f"/allocations/{UNKNOWN}",
+        claim_body({UUID["cellA0"]: {"VCPU": 3}, UUID["hostB"]: {"VCPU": 2}}),
+        version="1.39",
+    )
+    text = scrape(api)
+
+    def amounts(zone: str, resource_class: str) -> list[float | None]:
+        labels = f'resource_class="{resource_class}",zone="{zone}"'
+        names = ("capacity", "reserved", "used", "free")
+        return [value(text, f"placement_zone_inventory_{name}{{{labels}}}") for name in names]
+
+    assert amounts("az1", "VCPU") == [24, 0, 5, 19]
+    assert amounts("second", "VCPU") == [8, 0, 2, 6]
+    assert amounts("second", "DISK_GB") == [100 + 1000, 0, 0, 100 + 1000]
+    assert 'zone="empty"' not in text
+
+
+def test_a_zone_whose_aggregate_is_not_a_uuid_is_refused_at_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "placement.conf"
+    path.write_text(f"[placement_server]\nzone_aggregates = az1:{A1},az2:rack7\n")
+    with pytest.raises(InvalidConfiguration, match=r"zone_aggregates is not valid.*'rack7'"):
+        new_config(config_files=[path])
 
 
 def test_hosts_are_only_shown_where_asked_for(make_api: MakeApi) -> None:
@@ -164,9 +190,16 @@ def test_the_queries_of_the_dashboard_are_sound(tmp_path: Path) -> None:
     promtool("check", "rules", str(path))
 
 
-def test_rules_and_dashboard_name_metrics_that_there_are(api: Client) -> None:
-    known = set(re.findall(r"^# TYPE (\w+) ", scrape(api), re.MULTILINE))
-    text = ALERTS.read_text() + "".join(queries())
-    named = set(re.findall(r"placement_\w+", text)) - {"placement_database", "placement_server"}
-    assert named
-    assert {re.sub("_bucket$", "", name) for name in named} <= known
+def test_rules_and_dashboard_name_metrics_that_there_are(api: Client, tmp_path: Path) -> None:
+    board = StatusBoard("h")
+    board.feed_is(FeedState.FOLLOWING)
+    calls = CollectorRegistry()
+    CountedCalls(calls)
+    calls.register(JournalCollector(Journal(tmp_path / "journal")))
+    others = generate_latest(agent_metrics.registry(board)) + generate_latest(calls)
+    known = set(re.findall(r"^# TYPE (\w+) ", scrape(api) + others.decode(), re.MULTILINE))
+    expressions = re.findall(r"expr: (.*?)\n +(?:for|labels):", ALERTS.read_text(), re.DOTALL)
+    text = "\n".join([*expressions, *queries()])
+    named = set(re.findall(r"\b(?:placement|compute_agent|compute_scheduler)_\w+", text))
+    assert {name.split("_")[1] for name in named} >= {"claim", "agent", "scheduler"}
+    assert {re.sub("_(bucket|sum|count)$", "", name) for name in named} <= known

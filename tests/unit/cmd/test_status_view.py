@@ -59,6 +59,13 @@ def test_slices_and_the_room_for_more_are_shown_and_are_no_inventory(
     assert f"GPU {GPU}, MIG: 2 x 1g.10gb, room for 2 x 1g.10gb or 1 x 3g.40gb" in shown
 
 
+def test_broken_devices_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    board = StatusBoard("host1")
+    board.set_node("host1", "u", faulty=("host1_GPU0", "host1_GPU1"))
+    print_status(board.document(), as_json=False)
+    assert "marked as broken: host1_GPU0, host1_GPU1" in capsys.readouterr().out
+
+
 def test_a_gpu_without_slices_is_not_mentioned(capsys: pytest.CaptureFixture[str]) -> None:
     board = StatusBoard("host1")
     board.set_node("host1", "u", gpus=[{"address": GPU, "mig_devices": [], "mig_remaining": {}}])

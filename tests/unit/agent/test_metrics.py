@@ -1,0 +1,91 @@
+"""Metrics of an agent, as Prometheus scrapes them."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import generate_latest
+
+from compute_agent.agent import metrics
+from compute_agent.discovery.bounded_calls import HungCall
+from compute_agent.provider_tree import ProviderTree
+from compute_agent.tracker.status import FeedState, StatusBoard, faulty_in, inventories_of
+from compute_agent.virt.layout.application import UNHEALTHY
+from tests.fixtures.promtool import needs_promtool, promtool
+
+ROOT, CELL, GPU = (f"00000000-0000-4000-8000-00000000000{number}" for number in range(3))
+
+
+def host_tree() -> ProviderTree:
+    """A host with VCPU on the root and on a cell, and a broken GPU below it."""
+    tree = ProviderTree()
+    tree.new_root("h", ROOT, 1)
+    tree.new_child("h_NUMA0", ROOT, CELL, 1)
+    tree.new_child("h_GPU", CELL, GPU, 1)
+    inventories = {
+        ROOT: {"VCPU": {"total": 4, "allocation_ratio": 4.0}},
+        CELL: {"VCPU": {"total": 8, "reserved": 2, "allocation_ratio": 1.5}},
+        GPU: {"VGPU": {"total": 2, "reserved": 2}},
+    }
+    for uuid, inventory in inventories.items():
+        tree.update_inventory(uuid, inventory)
+    tree.add_traits(GPU, UNHEALTHY)
+    return tree
+
+
+@pytest.fixture
+def board() -> StatusBoard:
+    board, tree = StatusBoard("agent1"), host_tree()
+    board.set_node(
+        "h",
+        ROOT,
+        inventories=inventories_of(tree, ROOT),
+        faulty=faulty_in(tree, ROOT),
+        drift={"missing": ["a", "b"]},
+    )
+    board.count_request("GET", 200)
+    board.count_pass("completed", 0.5)
+    board.feed_is(FeedState.FOLLOWING, last=7, changes=2)
+    board.hung_calls = lambda: (HungCall("libvirt", "getInfo", 12.0),)
+    return board
+
+
+def value(board: StatusBoard, name: str, **labels: str) -> float | None:
+    return metrics.registry(board).get_sample_value(f"compute_agent_{name}", labels)
+
+
+def test_a_node_shows_the_sums_of_its_tree_and_its_broken_devices(board: StatusBoard) -> None:
+    def sums(resource_class: str) -> list[float | None]:
+        return [
+            value(board, f"node_inventory_{name}", node="h", resource_class=resource_class)
+            for name in ("capacity", "reserved")
+        ]
+
+    assert sums("VCPU") == [4 * 4 + (8 - 2) * 1.5, 2]
+    assert sums("VGPU") == [0, 2]
+    assert value(board, "node_faulty_providers", node="h") == 1
+    assert board.document()["nodes"][0]["faulty"] == ("h_GPU",)
+
+
+def test_stages_of_passes_are_counted_and_timed_also_where_they_fail(board: StatusBoard) -> None:
+    with board.stage("read"):
+        pass
+    with pytest.raises(OSError, match="away"), board.stage("read"):
+        raise OSError("away")
+    assert value(board, "pass_stage_seconds_count", stage="read") == 2
+    assert (value(board, "pass_stage_seconds_sum", stage="read") or 0) > 0
+    assert value(board, "pass_stage_seconds_count", stage="flush") is None
+
+
+def test_hung_calls_and_the_feed_show_since_when_and_how(board: StatusBoard) -> None:
+    start = "hung_call_start_timestamp_seconds"
+    assert value(board, start, source="libvirt", call="getInfo") == 12
+    assert value(board, "changes_followed") == 1
+    board.feed_is(FeedState.FAILING)
+    assert value(board, "changes_followed") == 0
+
+
+@needs_promtool
+def test_names_and_units_are_as_prometheus_wants_them(board: StatusBoard) -> None:
+    with board.stage("read"):
+        pass
+    promtool("check", "metrics", text=generate_latest(metrics.registry(board)).decode())
