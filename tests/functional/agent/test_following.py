@@ -64,7 +64,8 @@ def test_it_goes_on_after_an_outage_and_misses_nothing(own_placement, new_agent,
         own_placement.start()
         change_by_hand(own_placement, node)
         eventually(lambda: vcpus(own_placement, node) == 8, "the change during the outage", SOON)
-        assert state_of(agent) == "following"
+        # the pass may have been a periodic retry; the question for changes has a pace of its own
+        eventually(lambda: state_of(agent) == "following", "the end of the outage", SOON)
         assert agent.stop() == 0
 
 

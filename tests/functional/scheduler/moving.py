@@ -15,6 +15,7 @@ from compute_agent.placement.transports.testing import RecordingTransport
 from compute_agent.placement.transports.transport import Request, Response, Transport
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
+from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.manager import ClaimOptions, Scheduler
 from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.placement_client import PlacementClient
@@ -114,7 +115,11 @@ class World:
         return str(self.call("GET", f"/allocations/{consumer}").get("consumer_type"))
 
     def mover(
-        self, failing: Failing | None = None, *, use_extensions: bool = True
+        self,
+        failing: Failing | None = None,
+        *,
+        use_extensions: bool = True,
+        filters: tuple[HostFilter, ...] = (),
     ) -> tuple[Mover, RecordingTransport]:
         """A mover as a process of its own would have it, with the journal of all of them."""
         before: Callable[..., Any] | None = failing.before if failing else None
@@ -128,7 +133,7 @@ class World:
         journal = Journal(self.journal)
         scheduler = Scheduler(
             client,
-            Search(client, SearchOptions()),
+            Search(client, SearchOptions(filters=filters)),
             ClaimOptions(),
             GiveBack(client, journal),
             random.Random(1),

@@ -15,6 +15,7 @@ from compute_agent.placement.retries import CONFLICT_TRIES
 from compute_agent.placement.transports.transport import Response
 from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.filters.server_group import ServerGroupAntiAffinityFilter
 from compute_agent.scheduler.moves.move import MoveKind
 from tests.functional.scheduler.moving import Failing, World
 from tests.functional.scheduler.schedulers import candidates_of
@@ -44,7 +45,7 @@ def refusal(detail: str) -> Response:
 
 @dataclass
 class Raced(Failing):
-    """Refuses every write that names one of the providers; the rest goes through."""
+    """Refuses every write that claims one of the providers; the rest goes through."""
 
     after: int = 0
     providers: Collection[str] = ()
@@ -54,7 +55,9 @@ class Raced(Failing):
     def before(self, method: str, path: str, body: Any) -> Response | None:
         if method not in ("PUT", "POST") or not path.startswith(("/allocations", "/claims")):
             return None
-        hit = [provider for provider in self.providers if provider in json.dumps(body)]
+        # of alternatives the first fits, and is the one whose race is lost
+        claimed = candidates_of(method, path, body)[:1] if path == "/claims" else body
+        hit = [provider for provider in self.providers if provider in json.dumps(claimed)]
         self.refused += hit
         return refusal(self.detail) if hit else None
 
@@ -84,6 +87,19 @@ class Hosts:
     def asked(self) -> RequestSpec:
         extra = {"root_required": self.mark, "resources_CARD:VGPU": "1"}
         return spec(extra, vcpus=1, memory_mb=0, root_gb=0)
+
+    def claim_on(self, name: str, consumer: str) -> None:
+        """Claim one card of a host, past every scheduler."""
+        card = self.uuid_of(f"{name}-card0")
+        amounts = {self.uuid_of(name): {"VCPU": 1}, card: {"VGPU": 1}}
+        body = {
+            "allocations": {uuid: {"resources": held} for uuid, held in amounts.items()},
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+            "project_id": "p",
+            "user_id": "u",
+        }
+        self.world.call("PUT", f"/allocations/{consumer}", body)
 
     def claim(self, raced: Raced) -> set[str]:
         """The providers of a claim, by short name."""
@@ -201,13 +217,19 @@ class RolledBack(Raced):
 
     def before(self, method: str, path: str, body: Any) -> Response | None:
         self.older = self.older or path == "/claims"
-        if self.older and path.startswith(("/claims", "/provider_trees")):
-            error = {"status": 404, "title": "Not Found", "detail": "No such path."}
-            return Response(404, {}, {"errors": [error]}, json.dumps({"errors": [error]}))
-        if self.older and path == "/":
-            version = {"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}
-            return Response(200, {}, {"versions": [version]}, json.dumps({"versions": [version]}))
-        return super().before(method, path, body)
+        answer = of_older(path) if self.older else None
+        return answer or super().before(method, path, body)
+
+
+def of_older(path: str) -> Response | None:
+    """What a placement without extensions says where its answer differs."""
+    if path.startswith(("/claims", "/provider_trees")):
+        error = {"status": 404, "title": "Not Found", "detail": "No such path."}
+        return Response(404, {}, {"errors": [error]}, json.dumps({"errors": [error]}))
+    if path == "/":
+        version = {"id": "v1.0", "min_version": "1.0", "max_version": "1.39"}
+        return Response(200, {}, {"versions": [version]}, json.dumps({"versions": [version]}))
+    return None
 
 
 def test_a_claim_goes_on_one_by_one_when_placement_is_rolled_back_meanwhile(world: World) -> None:
@@ -218,15 +240,32 @@ def test_a_claim_goes_on_one_by_one_when_placement_is_rolled_back_meanwhile(worl
     assert "second" in claimed
 
 
+@dataclass
+class MemberFirst(Raced):
+    """A member of the group claims on the same host just before, and then placement is older."""
+
+    hosts: Hosts = field(kw_only=True)
+    member: str = field(kw_only=True)
+    taken: str = ""
+
+    def before(self, method: str, path: str, body: Any) -> Response | None:
+        if path == "/claims" and not self.taken:
+            first = candidates_of(method, path, body)[0]
+            [self.taken] = {self.hosts.world.names[uuid] for uuid in first} & {"first", "second"}
+            self.hosts.claim_on(self.taken, self.member)
+            return None
+        return of_older(path) if self.taken else None
+
+
 def test_members_of_a_group_are_looked_up_when_placement_is_rolled_back_meanwhile(
     world: World,
 ) -> None:
     hosts = Hosts(world, use_extensions=True)
     member, consumer = str(uuid.uuid4()), str(uuid.uuid4())
-    world.scheduler().select_destinations(hosts.asked(), [member])
-    [taken] = {"first", "second"} & set(world.held(member))
+    raced = MemberFirst(hosts=hosts, member=member)
+    mover, _ = world.mover(raced, filters=(ServerGroupAntiAffinityFilter(),))
     group = InstanceGroup(policy="anti-affinity", members=frozenset({member}))
-    mover, _ = world.mover(RolledBack(older=True))
     asked = replace(hosts.asked(), instance_group=group)
     mover._scheduler.select_destinations(asked, [consumer])
-    assert taken not in world.held(consumer)
+    assert raced.taken in world.held(member)
+    assert raced.taken not in world.held(consumer)
