@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent import errors
+from compute_agent.discovery import bounded_calls
 from compute_agent.discovery.bounded_calls import BoundedCalls
 from compute_agent.discovery.errors import CallHangs
 from compute_agent.discovery.nvml.source import NvmlSource
@@ -142,7 +143,14 @@ def test_the_function_of_nvml_that_hangs_is_named(
     never: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pynvml = pytest.importorskip("pynvml")
-    monkeypatch.setattr(pynvml, "nvmlInit", never)
-    calls = BoundedCalls("this machine", 0.01)
+    calls = BoundedCalls("this machine")
+
+    def hang() -> None:
+        # the deadline passes only once the function is called, however slow the machine is
+        calls.stop_waiting()
+        never()
+
+    monkeypatch.setattr(bounded_calls, "NOTICEABLE", 0.0)
+    monkeypatch.setattr(pynvml, "nvmlInit", hang)
     with pytest.raises(CallHangs, match="this machine: nvmlInit has not returned since"):
         calls.run("look", NvmlSource().read)
