@@ -6,7 +6,8 @@ databases are killed; agent: what one agent costs; discovery: one look at a larg
 libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_if: questions about
 supposed changes; capacity: counts of further claims; explanation: why nothing was found, with the
 closest changes; trees: whole trees beside the plain way; alternatives: schedulers that take the
-last slots; watchers: searches while requests wait for changes. When none is named: search, reads,
+last slots; watchers: searches while requests wait for changes; scheduling: claims through running
+schedulers, from a call on the bus to the claim. When none is named: search, reads,
 startup, growth and claims.
 """
 
@@ -28,6 +29,7 @@ from benchmarks import (
     explanation,
     fleet,
     growth,
+    scheduling,
     search,
     soak,
     startup,
@@ -126,6 +128,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
     "trees": lambda console, arguments: trees.show(console, arguments.quick),
     "watchers": lambda console, arguments: watchers.show(console, arguments.quick),
+    "scheduling": lambda console, arguments: scheduling.show(console, arguments.quick),
     "soak": lambda console, arguments: soak.show(console, arguments.quick),
     "fleet": lambda console, arguments: fleet.show(
         console, arguments.seed, arguments.quick, arguments.agents, arguments.steady

@@ -144,18 +144,14 @@ def published_venv() -> Path:
         print(f"installing {PUBLISHED} and uWSGI into {venv}", file=sys.stderr)
         shutil.rmtree(venv, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-        subprocess.run(
-            [
-                str(venv / "bin" / "pip"),
-                "install",
-                "--quiet",
-                PUBLISHED,
-                "psycopg2-binary",
-                "uwsgi",
-            ],
-            check=True,
-        )
+        _install(venv, PUBLISHED, "psycopg2-binary", "uwsgi")
+    if not list(venv.glob("lib/*/site-packages/pymysql")):
+        _install(venv, "PyMySQL")
     return venv
+
+
+def _install(venv: Path, *packages: str) -> None:
+    subprocess.run([str(venv / "bin" / "pip"), "install", "--quiet", *packages], check=True)
 
 
 def write_config(directory: Path, connection: str) -> Path:

@@ -9,7 +9,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.fixtures.databases import end, fresh_database, postgresql_missing, start_postgresql
+from tests.fixtures.databases import (
+    end,
+    fresh_database,
+    mariadb_missing,
+    postgresql_missing,
+    start_mariadb,
+    start_postgresql,
+)
 from tests.fixtures.rabbitmq import RabbitMq, rabbitmq_missing
 from tests.integration.burst.burst import reckon, run
 from tests.integration.burst.fleet import Fleet
@@ -23,8 +30,14 @@ def main() -> int:
     parser.add_argument("--claims", type=int, default=2000)
     parser.add_argument("--at-once", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--published",
+        action="store_true",
+        help="against the published openstack-placement, on MariaDB",
+    )
     options = parser.parse_args()
-    for missing in (postgresql_missing(), rabbitmq_missing()):
+    no_database = mariadb_missing() if options.published else postgresql_missing()
+    for missing in (no_database, rabbitmq_missing()):
         if missing:
             parser.error(missing)
     with tempfile.TemporaryDirectory() as name:
@@ -32,12 +45,13 @@ def main() -> int:
         (directory / "broker").mkdir()
         broker = RabbitMq(directory / "broker")
         # a path that the database's own user may enter
-        server = start_postgresql(Path("/tmp") / f"burst-{secrets.token_hex(4)}")
+        state = Path("/tmp") / f"burst-{secrets.token_hex(4)}"
+        server = start_mariadb(state) if options.published else start_postgresql(state)
         broker.start()
         try:
             with (
                 fresh_database(server, migrated=False) as database,
-                Fleet(directory, database, broker).running(
+                Fleet(directory, database, broker, published=options.published).running(
                     options.hosts, options.schedulers
                 ) as fleet,
             ):
