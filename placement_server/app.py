@@ -18,6 +18,8 @@ from placement_server.middleware.observation import Observation
 from placement_server.middleware.request_id import RequestId
 from placement_server.policies.enforcer import Enforcer
 from placement_server.store.store import Store
+from placement_server.web import fleet
+from placement_server.web.pages import Pages
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -38,7 +40,8 @@ def build_app(
     if store is None:
         store = Store.from_conf(conf)
     store.synchronise_standard_names()
-    api = PlacementApi(_services(conf, store))
+    web_path = conf.placement_server.web_path
+    api = PlacementApi(_services(conf, store), fleet.routes(web_path) if web_path else None)
     return _stack(api, conf, store, auth_strategy or conf.api.auth_strategy)
 
 
@@ -75,8 +78,10 @@ def _stack(
     3. The request id is outside of both, so that every answer has one, and with it the Accept
        header, by which even a 401 is rendered.
     4. The log and the metrics see what the client gets, whichever layer answers.
-    5. Health and metrics paths are outside of the log, or scrapers would fill it.
-    6. Proxy headers come first of all: they set client, host and scheme of the request.
+    5. The files of the pages need no token, and are no requests to the API: the log and the
+       metrics do not count them.
+    6. Health and metrics paths are outside of the log, or scrapers would fill it.
+    7. Proxy headers come first of all: they set client, host and scheme of the request.
 
     A profile, where the environment asks for one, is of the API with its authentication. A trace of
     osprofiler is of these and of CORS; its signature is its permission.
@@ -89,6 +94,8 @@ def _stack(
     application = tracing.wrap(application, conf, store)
     application = RequestId(application)
     application = Observation(application)
+    if web_path := conf.placement_server.web_path:
+        application = Pages(application, web_path, [fleet.NAME], auth_strategy)
     application = operations.wrap(application, conf, store)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         application = http_proxy_to_wsgi.HTTPProxyToWSGI(application, conf)

@@ -21,6 +21,8 @@ CANDIDATES: Final = 1_000
 #: Changes that one request supposes, and questions that it asks then.
 CHANGES: Final = 10_000
 QUESTIONS: Final = 100
+#: Hosts of a question of the pages for some hosts.
+ROOTS: Final = 1_000
 
 
 def too_many(field: str, count: int, what: str, most: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -31,10 +31,16 @@ _VARY: Final = ("vary", "openstack-api-version")
 
 
 class PlacementApi:
-    """The innermost WSGI application: negotiates, checks the body's headers, routes, answers."""
+    """The innermost WSGI application: negotiates, checks the body's headers, routes, answers.
 
-    def __init__(self, services: Services) -> None:
+    :param own_routes: routes of this server's own, by their whole paths, beside those of the API.
+    """
+
+    def __init__(
+        self, services: Services, own_routes: Mapping[str, routes.Route] | None = None
+    ) -> None:
         self._services = services
+        self._own_routes = own_routes or {}
 
     def __call__(self, environ: errors.Environ, start_response: StartResponse) -> Iterable[bytes]:
         version: Microversion | None = None
@@ -61,9 +67,10 @@ class PlacementApi:
         return chunks
 
     def _answer(self, environ: errors.Environ, version: Microversion) -> Response:
-        route, path_values = routes.find(
-            environ.get("PATH_INFO", ""), extensions=environ[EXTENSIONS_KEY]
-        )
+        path = environ.get("PATH_INFO", "")
+        route, path_values = routes.find(path, extensions=environ[EXTENSIONS_KEY])
+        if route is None:
+            route = self._own_routes.get(path)
         if route is None:
             raise errors.NotFound
         environ[ROUTE_KEY] = route.template

@@ -18,6 +18,7 @@ from placement_server.candidates.index.feed import Feed
 from placement_server.candidates.index.index import Index
 from placement_server.candidates.index.provider_filter import ProviderFilters, matching_ids
 from placement_server.candidates.index.summaries import SummaryCache
+from placement_server.candidates.overview import Overview, overview
 from placement_server.candidates.query.filters import Microversion
 from placement_server.candidates.query.query import CandidateQuery, RequestGroup
 from placement_server.candidates.questions import Questions, SearchOptions
@@ -184,6 +185,13 @@ class CandidateService:
         :param members: the filters on aggregates of a group, which bound what is reported on.
         """
         return self._small(on_heavy, lambda asked: asked.fragmentation(shapes, members))
+
+    def overview(self, uuids: Sequence[str] | None = None) -> Overview:
+        """Return what the trees with these roots have and use, or all trees.
+
+        :raises placement_server.store.errors.StoreError: the database cannot be read.
+        """
+        return overview(self.feed.index(), uuids)
 
     def _small(self, on_heavy: Callable[[], None], ask: Callable[[Questions], _Result]) -> _Result:
         """Return an answer that holds little."""

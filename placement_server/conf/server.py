@@ -56,6 +56,18 @@ requests; empty: nowhere. It is 503 where the database does not answer within tw
 one of the checks of `[healthcheck]` fails. No token is needed there.
 """,
     ),
+    cfg.StrOpt(
+        "web_path",
+        default="",
+        regex=r"^$|^(/[A-Za-z0-9._~-]+)+$",
+        help="""
+Serve pages that show the fleet in a browser at this path, for example `/-/web`; empty: nowhere.
+
+The pages themselves need no token and hold no data. All that they show they ask of the API, with
+the token that the person who looks gives to the page, or with none where `[api]auth_strategy` is
+`noauth2`. Choose one that is no path of the API.
+""",
+    ),
     cfg.FloatOpt(
         "search_deadline",
         default=30.0,

@@ -50,6 +50,7 @@ RESHAPE: Final = "placement:reshaper:reshape"
 TREES_SHOW: Final = "placement:provider_trees:show"
 TREES_UPDATE: Final = "placement:provider_trees:update"
 WHAT_IF: Final = "placement:what_if"
+WEB_FLEET: Final = "placement:web:fleet"
 
 
 def _rule(
@@ -161,5 +162,10 @@ RULES: Final = (
         "Ask about the fleet with changes supposed to be made (placement-ext 1.1). "
         "Each question needs the rule of the route that it is of, too.",
         "POST /what_if",
+    ),
+    _rule(
+        WEB_FLEET,
+        "Show the use of all hosts to the pages below [placement_server]web_path.",
+        "GET /{web_path}/fleet",
     ),
 )

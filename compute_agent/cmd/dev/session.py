@@ -22,7 +22,7 @@ from compute_agent.cmd.dev.errors import DevFailed, DevInterrupted
 from compute_agent.cmd.dev.next_steps import next_steps
 from compute_agent.cmd.dev.ready_socket import ReadySocket
 from compute_agent.cmd.dev.sample import sample_resources
-from compute_agent.cmd.dev.state_directory import StateDirectory
+from compute_agent.cmd.dev.state_directory import WEB_PATH, StateDirectory
 from compute_agent.cmd.trees.full_view import provider_tree
 from compute_agent.manage.tree_reading import ProviderLines, read_tree
 from compute_agent.placement.connection import Connection
@@ -77,6 +77,7 @@ class DevRun:
             providers = self._tree(connection, root)
             self._show(Text.assemble("Placement API  ", (url, "bold")))
             self._console.print(provider_tree(providers))
+            self._show(Text.assemble("Pages to look at in a browser  ", (url + WEB_PATH, "bold")))
             self._check_interrupted()
             resources = sample_resources(providers)
             self._demonstrate(connection, root, resources)

@@ -21,6 +21,8 @@ from pathlib import Path
 from compute_agent.cmd.dev.errors import DevFailed
 
 _UNUSABLE = "?$%\n"
+WEB_PATH = "/-/web"
+"""Where placement-server serves its pages."""
 LONGEST_SOCKET_PATH = 107
 """Bytes a path of a UNIX socket may have (sun_path in unix(7), less the closing null)."""
 
@@ -120,6 +122,8 @@ class StateDirectory:
             "[placement_database]\n"
             f"connection = sqlite:///{database}\n"
             "sync_on_startup = true\n"
+            "[placement_server]\n"
+            f"web_path = {WEB_PATH}\n"
             "[api]\n"
             "auth_strategy = noauth2\n"
             "[oslo_policy]\n"

@@ -50,7 +50,7 @@ def make_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ca
 
 @pytest.fixture
 def make_api(make_database: Callable[[], str], tmp_path: Path) -> Iterator[MakeApi]:
-    """Make a server: noauth2 with the legacy policy, changed by options ``group__option``."""
+    """Make a server: noauth2, the legacy policy and pages, changed by ``group__option``."""
     stores: list[Store] = []
 
     def make(policy: str | None = None, **options: Any) -> Client:
@@ -60,6 +60,7 @@ def make_api(make_database: Callable[[], str], tmp_path: Path) -> Iterator[MakeA
         options = {
             "api__auth_strategy": "noauth2",
             "oslo_policy__enforce_new_defaults": False,
+            "placement_server__web_path": "/-/web",
             **options,
         }
         if policy is not None:

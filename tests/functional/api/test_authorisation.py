@@ -64,6 +64,7 @@ OPERATIONS = [
     ("PUT", "/provider_trees/x", "placement:provider_trees:update"),
     ("GET", "/capacity", "placement:capacity:show"),
     ("GET", "/fragmentation", "placement:fragmentation:show"),
+    ("GET", "/-/web/fleet", "placement:web:fleet"),
 ]
 
 

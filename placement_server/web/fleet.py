@@ -1,0 +1,53 @@
+"""Handler of the one read that only the pages need: use, traits and aggregates of all hosts.
+
+No route of the API has them for many hosts at once. It belongs to the pages, below their path: its
+form may change with them, and nobody else should use it. The policy decides who may.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from placement_server import errors, limits
+from placement_server.api.request import Request
+from placement_server.api.response import Response, json_response
+from placement_server.api.routes import Route
+from placement_server.policies import operations
+from placement_server.store.providers import provider_rows
+
+NAME: Final = "fleet"
+
+
+def show(request: Request) -> Response:
+    """Show all hosts, or with ``root`` those of them that exist.
+
+    Each list has one entry for each host. A class has ``host``, the places in these lists of the
+    hosts that have the class, where not all do.
+    """
+    request.require_json_accepted()
+    request.authorise(operations.WEB_FLEET)
+    roots = request.all_of("root")
+    if len(roots) > limits.ROOTS:
+        raise errors.BadRequest(limits.too_many("root", len(roots), "hosts", limits.ROOTS))
+    overview = request.services.candidates.overview(roots or None)
+    names = request.store.read(provider_rows.names, overview.uuids)
+    body: dict[str, Any] = {
+        "uuids": overview.uuids,
+        "names": [names.get(uuid) for uuid in overview.uuids],
+        "providers": overview.provider_counts,
+        "traits": overview.trait_sets,
+        "trait_sets": overview.traits,
+        "aggregates": overview.aggregate_sets,
+        "aggregate_sets": overview.aggregates,
+        "classes": {
+            name: {"host": use.hosts, "capacity": use.capacity, "used": use.used}
+            for name, use in overview.classes.items()
+        },
+    }
+    return json_response(body, ("cache-control", "no-store"))
+
+
+def routes(web_path: str) -> dict[str, Route]:
+    """Return the reads of the pages at their path, by their whole paths."""
+    path = f"{web_path}/{NAME}"
+    return {path: Route("/{web_path}/fleet", {"GET": show})}

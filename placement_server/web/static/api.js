@@ -1,0 +1,71 @@
+// The Placement API, as the caller with this token. The token is in the memory of this page and nowhere else.
+
+const VERSION = "placement 1.39, placement-ext 1.1";
+
+let token = document.body.dataset.auth === "noauth2" ? "admin" : null;
+
+/** Where the API is, seen from the page. */
+const root = new URL(document.body.dataset.api, document.baseURI);
+
+/** An error that the API answered with. */
+export class ApiError extends Error {
+  constructor(status, detail, code, body) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+    this.body = body;
+  }
+}
+
+export function hasToken() {
+  return token !== null;
+}
+
+export function setToken(given) {
+  token = given;
+}
+
+/**
+ * Return the answer to GET of a path of the API.
+ * `parameters` is a query string, or pairs of names and values. Null when there is no such thing (404).
+ */
+export async function read(path, parameters = "", signal = null) {
+  return ask(new URL(path, root), parameters, signal);
+}
+
+/** Return the answer to a read that only these pages have. */
+export async function readOwn(name, parameters = "", signal = null) {
+  return ask(new URL(name, document.baseURI), parameters, signal);
+}
+
+/** Return the answer to POST of a question, which writes nothing. */
+export async function question(path, body, signal = null) {
+  return answered(await send(new URL(path, root), { method: "POST", body: JSON.stringify(body), signal }));
+}
+
+async function ask(url, parameters, signal) {
+  url.search = new URLSearchParams(parameters).toString();
+  url.hash = "";
+  const response = await send(url, { signal });
+  return response.status === 404 ? null : answered(response);
+}
+
+async function send(url, options) {
+  const headers = { Accept: "application/json", "OpenStack-API-Version": VERSION };
+  if (token !== null) headers["X-Auth-Token"] = token;
+  if (options.body) headers["Content-Type"] = "application/json";
+  return fetch(url, { ...options, headers, cache: "no-store", credentials: "omit", redirect: "error" });
+}
+
+async function answered(response) {
+  if (response.ok) return response.json();
+  const text = await response.text();
+  let body = null;
+  try {
+    body = JSON.parse(text);
+  } catch {
+    // A proxy in between answers with its own page.
+  }
+  const error = body?.errors?.[0];
+  throw new ApiError(response.status, error?.detail ?? `${response.status} ${response.statusText}`, error?.code, body);
+}

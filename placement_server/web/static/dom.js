@@ -1,0 +1,47 @@
+// Elements of the page. Texts become text nodes, so no name is ever read as markup.
+
+/**
+ * Return an element.
+ * Of `attributes`, functions listen to the event of their name, and those that are null or false are left out.
+ */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+/** Return a labelled form field. */
+export function field(label, control) {
+  return element("label", { class: "field" }, element("span", {}, label), control);
+}
+
+/** Return a link to a page of ours. */
+export function pageLink(page, text, ...path) {
+  return element("a", { href: pageAddress(page, path) }, text);
+}
+
+export function pageAddress(page, path = [], query = {}) {
+  const parameters = new URLSearchParams(Object.entries(query).filter(([, value]) => value)).toString();
+  return `#/${[page, ...path].map(encodeURIComponent).join("/")}${parameters ? `?${parameters}` : ""}`;
+}
+
+const numberFormat = new Intl.NumberFormat("en");
+
+export function number(value) {
+  return numberFormat.format(value);
+}
+
+/** Return "3 hosts", or "1 host". */
+export function count(amount, noun) {
+  return `${number(amount)} ${noun}${amount === 1 ? "" : "s"}`;
+}
+
+export function percent(share) {
+  if (share > 0 && share < 0.01) return "<1 %";
+  return `${Math.floor(share * 100)} %`;
+}

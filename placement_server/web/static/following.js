@@ -1,0 +1,60 @@
+// The feed of changes, followed for as long as a page is shown.
+
+import { ApiError, read } from "./api.js";
+
+const WAIT_SECONDS = 30;
+const AGAIN_MILLISECONDS = 2000;
+/** So many changes may come at once before they are read together. */
+const GATHER_MILLISECONDS = 300;
+
+/**
+ * Call `onChanges` with the changes as they happen, after `onStart` has read what they change.
+ *
+ * `onStart` is called again when changes were missed: what the page shows is old then.
+ */
+export async function follow({ onStart, onChanges, parameters = [], signal }) {
+  while (!signal.aborted) {
+    try {
+      let { last } = await read("changes", [], signal);
+      await onStart();
+      report("");
+      while (!signal.aborted) {
+        await shown(signal);
+        const answer = await read("changes", [["after", last], ["wait", WAIT_SECONDS], ...parameters], signal);
+        report("");
+        last = answer.last;
+        if (answer.changes.length) {
+          await onChanges(answer.changes);
+          await pause(GATHER_MILLISECONDS, signal);
+        }
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof ApiError && error.code === "placement.changes_pruned") continue;
+      if (error instanceof ApiError && error.status < 500) throw error;
+      report("No answer from the server. What is shown may be old; trying again.");
+      await pause(AGAIN_MILLISECONDS, signal);
+    }
+  }
+}
+
+function report(text) {
+  document.getElementById("connection").textContent = text;
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+  });
+}
+
+/** Wait while nobody sees the page. */
+function shown(signal) {
+  return new Promise((resolve) => {
+    const check = () => { if (!document.hidden || signal.aborted) resolve(); };
+    document.addEventListener("visibilitychange", check, { signal });
+    signal.addEventListener("abort", check, { once: true });
+    check();
+  });
+}

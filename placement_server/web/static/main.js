@@ -1,0 +1,99 @@
+// The frame of the pages: which one is shown, and the token that they use.
+
+import { ApiError, hasToken, setToken } from "./api.js";
+import { element, field } from "./dom.js";
+import { hideTip } from "./tip.js";
+import * as fleet from "./fleet/page.js";
+
+const PAGES = { fleet };
+const FIRST = "fleet";
+
+const main = document.getElementById("main");
+const forget = document.getElementById("forget-token");
+
+let leaving = new AbortController();
+let isFirst = true;
+
+/** Return the page that the address names, with the rest of its path and its query. */
+function place() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/").map(decoded);
+  return { name: Object.hasOwn(PAGES, name) ? name : FIRST, path: rest, query: new URLSearchParams(query) };
+}
+
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+async function show() {
+  if (location.hash === "#main") return;
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  hideTip();
+  const { name, path, query } = place();
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  forget.hidden = document.body.dataset.auth === "noauth2" || !hasToken();
+  if (!hasToken()) return askForToken("");
+  const section = element("div", { class: `page ${name}` });
+  main.replaceChildren(section);
+  if (!isFirst) main.focus({ preventScroll: true });
+  isFirst = false;
+  try {
+    await PAGES[name].show(section, { path, query, signal });
+  } catch (error) {
+    if (!signal.aborted) fail(section, error);
+  }
+}
+
+function fail(section, error) {
+  if (error instanceof ApiError && error.status === 401) {
+    setToken(null);
+    forget.hidden = true;
+    return askForToken("The server does not accept this token, or not any longer.");
+  }
+  section.append(element("p", { class: "failure", role: "alert" }, explained(error)));
+}
+
+function explained(error) {
+  if (error instanceof ApiError && error.status === 403) return `Your token may not read this. ${error.message}`;
+  return error.message;
+}
+
+function askForToken(reason) {
+  document.title = "Token";
+  const input = element("input", { type: "password", autocomplete: "off", required: true });
+  const form = element(
+    "form",
+    {
+      class: "token",
+      submit: (event) => {
+        event.preventDefault();
+        setToken(input.value.trim());
+        show();
+      },
+    },
+    element("h1", {}, "Token"),
+    element("p", { role: "alert" }, reason),
+    element("p", {}, "The pages ask the API with a token of Keystone, and show what its owner may read. ",
+      element("code", {}, "openstack token issue -f value -c id"), " prints one. It stays in the memory of this page."),
+    field("Token", input),
+    element("button", {}, "Use it"),
+  );
+  main.replaceChildren(form);
+  input.focus();
+}
+
+forget.addEventListener("click", () => {
+  setToken(null);
+  show();
+});
+window.addEventListener("hashchange", show);
+show();
