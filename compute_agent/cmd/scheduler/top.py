@@ -33,7 +33,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--interval", type=_seconds, default=2.0, metavar="SECONDS", help="default: %(default)s"
     )
     top.add_argument(
-        "--count", type=int, default=0, metavar="N", help="end after N pictures; default: never"
+        "--count", type=_pictures, metavar="N", help="end after N pictures; default: never"
     )
     top.set_defaults(function=_top, json=False)
 
@@ -43,6 +43,13 @@ def _seconds(text: str) -> float:
     if not 0.1 <= seconds <= 3600:
         raise argparse.ArgumentTypeError(f"{text} is not between 0.1 and 3600 seconds")
     return seconds
+
+
+def _pictures(text: str) -> int:
+    count = int(text)
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of pictures, from 1 on")
+    return count
 
 
 def _top(namespace: argparse.Namespace) -> int:
@@ -83,7 +90,7 @@ def _read(url: str) -> Reading:
 
     from compute_agent.bounded_http.session import BoundedSession
     from compute_agent.scheduler.errors import NoSchedulerAnswers
-    from compute_agent.scheduler.service.readings import reading_of
+    from compute_agent.scheduler.service.readings import NotMetrics, reading_of
 
     try:
         with BoundedSession() as session:
@@ -94,6 +101,11 @@ def _read(url: str) -> Reading:
         raise NoSchedulerAnswers(
             f"The metrics at {url} cannot be read: {error}. Check that compute-scheduler serve "
             "runs there with [compute_scheduler]metrics_bind."
+        ) from error
+    except NotMetrics as error:
+        raise NoSchedulerAnswers(
+            f"What {url} shows is not the metrics of a scheduler: {error}. Give --url the address "
+            "in [compute_scheduler]metrics_bind, with /metrics."
         ) from error
 
 

@@ -78,10 +78,23 @@ class Exchange:
         return max(BASE, newest)
 
     def _is_written(self, records: Mapping[str, Record]) -> bool:
-        for consumer, record in records.items():
-            if of_record(self._allocations.get_allocs_for_consumer(consumer)) != of_record(record):
-                return False
-        return True
+        return all(
+            _is_next(record, self._allocations.get_allocs_for_consumer(consumer))
+            for consumer, record in records.items()
+        )
+
+
+def _is_next(record: Record, current: Record) -> bool:
+    """Whether a consumer is as `record` leaves it, which nobody has written since."""
+    wanted = of_record(record)
+    if of_record(current) != wanted:
+        return False
+    # a consumer that holds nothing has no generation; each write of another counts once
+    return not wanted or current.get("consumer_generation") == _after(record)
+
+
+def _after(record: Record) -> int:
+    return int(record.get("consumer_generation") or 0) + 1
 
 
 def _written(record: Mapping[str, Any], version: Microversion) -> Record:

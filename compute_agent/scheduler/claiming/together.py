@@ -29,6 +29,9 @@ LOG = logging.getLogger(__name__)
 UNNAMED_REFUSALS = 4
 """Refusals without a provider after which a request ends: the hosts are searched for again."""
 
+ROUNDS = 100
+"""Plans that are tried, at most: each costs a request and takes the filters again."""
+
 Ordered = Callable[[RequestSpec, Sequence[HostState], str], list[HostState]]
 
 
@@ -71,7 +74,7 @@ class ClaimsTogether:
             journal and given back as soon as placement answers.
         """
         hosts, lost, unnamed = list(found_hosts.hosts), list[LostClaim](), 0
-        while True:
+        for _ in range(ROUNDS):
             placed, hosts_after = self._plan(spec, instances, hosts, found_hosts, lost)
             claimed = dict(zip(instances, placed, strict=True))
             refusal = self._claim(spec, claimed, bool(lost))
@@ -90,10 +93,11 @@ class ClaimsTogether:
                 continue
             unnamed += 1
             if unnamed == UNNAMED_REFUSALS:
-                causes = found_hosts.causes.with_claims_lost(tuple(lost))
-                raise NoValidHost(causes.sentence(), causes)
+                break
             found_hosts = self._search.find(spec)
             hosts = list(found_hosts.hosts)
+        causes = found_hosts.causes.with_claims_lost(tuple(lost))
+        raise NoValidHost(causes.sentence(), causes)
 
     def _plan(
         self,

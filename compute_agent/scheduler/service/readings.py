@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from compute_agent.scheduler.service.metrics import PREFIX
 
-_NUMBER = r"[-+]?(?:\d[\d.]*(?:[eE][-+]?\d+)?|Inf|NaN)"
-_SAMPLE = re.compile(rf"([a-zA-Z_:][\w:]*)(?:\{{(.*)\}})? ({_NUMBER})")
+_SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 Key = tuple[str, frozenset[tuple[str, str]]]
@@ -37,15 +36,38 @@ class Reading:
         return sum(found) if found else None
 
 
+class NotMetrics(ValueError):
+    """A text that is not what a scheduler shows; the message says what it has instead."""
+
+
 def reading_of(text: str, at: float) -> Reading:
-    """Return the samples in the text format of Prometheus; other lines are ignored."""
+    """Return the samples in the text format of Prometheus.
+
+    :raises NotMetrics: it has a line that is no sample, or no sample of a scheduler.
+    """
     samples: dict[Key, float] = {}
-    for line in text.splitlines():
-        match = None if line.startswith("#") else _SAMPLE.fullmatch(line.strip())
-        if match is not None:
-            name, labels, value = match.groups()
-            samples[(name, frozenset(_LABEL.findall(labels or "")))] = float(value)
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _SAMPLE.fullmatch(line.strip())
+        if match is None:
+            raise NotMetrics(f"line {number} is {line[:80]!r}, a sample was expected")
+        name, labels, value = match.groups()
+        by_name = dict(_LABEL.findall(labels or ""))
+        if not (_is_number(value) and _is_number(by_name.get("le", "0"))):
+            raise NotMetrics(f"line {number} is {line[:80]!r}, a number was expected")
+        samples[(name, frozenset(by_name.items()))] = float(value)
+    if not any(name.startswith(f"{PREFIX}_") for name, _ in samples):
+        raise NotMetrics(f"it has no metric {PREFIX}_*")
     return Reading(at, samples)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def per_second(before: Reading, after: Reading, name: str, label: str) -> dict[str, float]:

@@ -236,6 +236,50 @@ def test_a_move_back_replaces_what_the_target_holds(hosted, new_host):
     assert held_by(hosted.client, instance) == {hosted.root: {"VCPU": 2}}
 
 
+def wanting(client, consumer: str, provider: str, **resources: int) -> dict:
+    """What a consumer is to hold instead of what it holds now."""
+    record = client.placement.allocations.get_allocs_for_consumer(consumer)
+    owner = {"project_id": "p", "user_id": "u", "consumer_type": "INSTANCE"}
+    return {**owner, **record, "allocations": {provider: {"resources": resources}}}
+
+
+def lose_the_first_answer(host) -> None:
+    lost = []
+
+    def lose(method, path, _body, answer):
+        if method == "POST" and path == "/allocations" and not lost:
+            lost.append(path)
+            raise errors.PlacementAPIConnectFailure("the answer was lost")
+        return answer
+
+    host.transport.after = lose
+
+
+def test_a_write_of_several_consumers_whose_answer_was_lost_is_recognised(hosted):
+    old, new = claim(hosted.client, hosted.root, {"VCPU": 2}), new_consumer()
+    leaving = claim(hosted.client, hosted.root, {"VCPU": 1})
+    wanted = {
+        old: wanting(hosted.client, old, hosted.root, VCPU=3),
+        new: wanting(hosted.client, new, hosted.root, VCPU=1),
+        leaving: {**wanting(hosted.client, leaving, hosted.root), "allocations": {}},
+    }
+    lose_the_first_answer(hosted)
+    assert hosted.client.placement.exchange.write(wanted) is None
+    assert len([r for r in hosted.requests if r == "POST /allocations"]) == 1
+    assert held_by(hosted.client, old) == {hosted.root: {"VCPU": 3}}
+
+
+def test_what_others_wrote_meanwhile_is_not_taken_for_our_own_write(hosted, other):
+    consumer = claim(hosted.client, hosted.root, {"VCPU": 2})
+    wanted = {consumer: wanting(hosted.client, consumer, hosted.root, VCPU=3)}
+    for amount in (2, -1):
+        more = {hosted.root: {"VCPU": abs(amount)}}
+        change = "add_resources" if amount > 0 else "remove_resources"
+        getattr(other.placement.allocations, change)(consumer, more)
+    with pytest.raises(errors.AllocationMoveFailed, match="consumer generation conflict"):
+        hosted.client.placement.exchange.write(wanted)
+
+
 def test_moving_nothing_to_nobody_is_an_error(hosted):
     with pytest.raises(errors.AllocationMoveFailed, match="neither of them holds anything"):
         hosted.client.placement.allocations.move_allocations(new_consumer(), new_consumer())

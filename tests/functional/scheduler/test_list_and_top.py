@@ -133,6 +133,24 @@ def test_top_without_a_scheduler_says_where_it_looked(command: Command) -> None:
     assert "compute-scheduler serve" in away.stderr
 
 
-@pytest.mark.parametrize("interval", ["0", "x"])
-def test_top_refuses_an_interval_that_is_none(command: Command, interval: str) -> None:
-    assert command("top", "--interval", interval).returncode == 2
+@pytest.mark.parametrize(
+    ("option", "value"), [("--interval", "0"), ("--interval", "x"), ("--count", "-1")]
+)
+def test_top_refuses_an_interval_or_a_count_that_is_none(
+    command: Command, option: str, value: str
+) -> None:
+    refused = command("top", option, value)
+    assert refused.returncode == 2
+    assert value in refused.stderr
+
+
+def test_top_names_an_address_that_shows_something_else(command: Command) -> None:
+    bind = f"127.0.0.1:{free_port()}"
+    server = MetricsServer("a test", bind, CollectorRegistry())
+    server.start()
+    try:
+        ended = command("top", "--url", f"http://{bind}/metrics", "--count", "1")
+    finally:
+        server.stop()
+    assert ended.returncode == 3
+    assert "not the metrics of a scheduler" in ended.stderr

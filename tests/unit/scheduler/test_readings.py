@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from compute_agent.scheduler.observer import ClaimOutcome
 from compute_agent.scheduler.service.metrics import SECONDS_BUCKETS, CountedCalls
-from compute_agent.scheduler.service.readings import per_second, quantile, reading_of
+from compute_agent.scheduler.service.readings import NotMetrics, per_second, quantile, reading_of
 
 
 def text_of(registry: CollectorRegistry) -> str:
@@ -63,6 +63,16 @@ def test_a_quantile_is_in_the_bucket_of_the_true_one(
     assert quantile(after, after, "request_duration_seconds", part) is None
 
 
-@pytest.mark.parametrize("line", ["", "# HELP a b", "no number", "compute_scheduler_x{"])
-def test_lines_that_are_no_samples_are_ignored(line: str) -> None:
-    assert reading_of(line, 0.0).samples == {}
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "process_cpu_seconds_total 1",
+        "<html>",
+        "compute_scheduler_claims_total 1.2.3",
+        'compute_scheduler_request_duration_seconds_bucket{le="x"} 1',
+    ],
+)
+def test_what_no_scheduler_shows_is_refused(text: str) -> None:
+    with pytest.raises(NotMetrics):
+        reading_of(text, 0.0)

@@ -177,6 +177,23 @@ def test_several_instances_are_claimed_in_one_request_and_nothing_is_written_dow
     assert not journal.exists()
 
 
+def test_several_instances_are_not_claimed_for_ever_where_every_claim_is_lost(
+    journal: Path,
+) -> None:
+    bank, tries = flat_hosts(a=8), list[int]()
+
+    def short_elsewhere(_wanted: object) -> ClaimRefusal:
+        tries.append(1)
+        assert len(tries) < 1000
+        return ClaimRefusal("a provider that no host has", "VCPU")
+
+    bank.exchange = short_elsewhere  # type: ignore[method-assign]
+    with pytest.raises(NoValidHost) as caught:
+        chosen(scheduler_on(bank, journal), ONE, "i1", "i2")
+    assert len(caught.value.causes.claims_lost) == len(tries)
+    assert bank.held == {}
+
+
 def test_several_instances_of_which_one_holds_something_are_not_claimed_for(journal: Path) -> None:
     bank = flat_hosts(a=8)
     bank.held["i2"] = {"a": {"VCPU": 1}}
