@@ -10,6 +10,7 @@
       HypervisorUnavailable                # the connection to the hypervisor was lost
       InstancesUnknown                     # the driver cannot list the guests that run here
       ComputeHostNotFound                  # the driver does not know the node named
+      ComputeNodeBusy                      # a pass of the node does not end; ask again later
       ComputeResourcesUnavailable          # a claim on this host cannot be satisfied
       AssignedResourceNotFound             # a named resource given to a guest is gone
       ReshapeNeeded                        # a driver's signal, not an error of placement
@@ -93,6 +94,10 @@ class InstancesUnknown(ComputeAgentError):
 
 class ComputeHostNotFound(ComputeAgentError):
     """The driver does not know a node of this name."""
+
+
+class ComputeNodeBusy(ComputeAgentError):
+    """A pass of the node named does not end, so that nothing else can be done on it now."""
 
 
 class ComputeResourcesUnavailable(ComputeAgentError):

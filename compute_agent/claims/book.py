@@ -97,10 +97,11 @@ class ClaimBook:
         :raises ComputeHostNotFound: the node named, or the providers, are not of this agent.
         :raises ComputeResourcesUnavailable: placement does not hold it, or named units are taken.
         :raises AssignedResourceNotFound: a provider that was allocated is not on this host now.
+        :raises ComputeNodeBusy: a pass of the node does not end; ask again later.
         :raises PlacementError: placement could not be asked.
         """
         node = self._node_of(request)
-        with self._tracker.lock_of(node), self._report.tracing():
+        with self._tracker.held(node), self._report.tracing():
             tree, root = self._tracker.reported(node)
             allocated = self._held(request, tree, root)
             try:

@@ -7,6 +7,7 @@ a burst of claims a pass could wait for ever.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,15 +22,24 @@ class FairLock:
         self._held = False
         self._waiting: deque[threading.Event] = deque()
 
-    def acquire(self) -> None:
-        """Wait for the turn of this thread."""
+    def acquire(self, timeout: float | None = None) -> bool:
+        """Wait for the turn of this thread; return False if it does not come in time.
+
+        :param timeout: seconds; None: as long as it takes.
+        """
         with self._mutex:
             if not self._held and not self._waiting:
                 self._held = True
-                return
+                return True
             turn = threading.Event()
             self._waiting.append(turn)
-        turn.wait()
+        if turn.wait(timeout):
+            return True
+        with self._mutex:
+            if turn in self._waiting:
+                self._waiting.remove(turn)
+                return False
+        return True  # the turn came just now
 
     def release(self) -> None:
         """Hand the lock to the thread that has waited longest."""
@@ -57,7 +67,7 @@ class FairLock:
 class Holdable(Protocol):
     """A lock, or something that one waits for as for a lock."""
 
-    def acquire(self) -> object: ...
+    def acquire(self, *, timeout: float | None = None) -> bool: ...
 
     def release(self) -> object: ...
 
@@ -68,22 +78,23 @@ class InOrder:
     def __init__(self, *locks: Holdable) -> None:
         self._locks = locks
 
-    def acquire(self) -> None:
-        """Take them all."""
-        for lock in self._locks:
-            lock.acquire()
+    def acquire(self, *, timeout: float | None = None) -> bool:
+        """Take them all; return False, and hold none, if that takes longer than `timeout`."""
+        ends = None if timeout is None else time.monotonic() + timeout
+        for number, lock in enumerate(self._locks):
+            left = None if ends is None else max(ends - time.monotonic(), 0.0)
+            if not lock.acquire(timeout=left):
+                self._give_back(number)
+                return False
+        return True
 
     def release(self) -> None:
         """Give them all back."""
-        for lock in reversed(self._locks):
+        self._give_back(len(self._locks))
+
+    def _give_back(self, number: int) -> None:
+        for lock in reversed(self._locks[:number]):
             lock.release()
-
-    def __enter__(self) -> InOrder:
-        self.acquire()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.release()
 
 
 class Lent:

@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
 from compute_agent.placement.retries import stepping_aside
 from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
-from compute_agent.tracker.node_lock import FairLock, InOrder, Lent
+from compute_agent.tracker.node_lock import FairLock, Holdable, InOrder, Lent
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.node_pass import NodePass, Proposal, Target
 from compute_agent.tracker.remedies import REMEDIES, as_one, kind_of, subject_of
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from compute_agent.report.operations import Operation
 
 LOG = logging.getLogger(__name__)
+
+PATIENCE: Final = 30.0
+"""Seconds that an order waits for a node: callers on the bus give up after 60 by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class _Node:
     uuid: str
     state: NodeState
     lock: FairLock = field(default_factory=FairLock)
-    at_work: threading.Lock = field(default_factory=threading.Lock)
+    at_work: FairLock = field(default_factory=FairLock)
     """Keeps passes apart, also while one of them waits and has lent the lock to claims."""
     reported: ProviderTree | None = None
     """The tree as the last flush left it, with the named units of the driver."""
@@ -102,6 +105,7 @@ class ResourceTracker:
     """The nodes of this agent and their passes. Safe for several threads.
 
     :param workers: how many passes are running at once, those that wait not counted.
+    :param patience: seconds that an order waits for a node whose pass does not end.
     :param clock: seconds, monotonic.
     :param wait: waits the given seconds; True if the agent is to stop, so that nothing goes on.
     :param is_enabled: whether the host may be scheduled to.
@@ -124,6 +128,7 @@ class ResourceTracker:
         check_assigned: Callable[[str], None] = lambda _name: None,
         on_outcome: Callable[[EventKind, str], None] = lambda _kind, _message: None,
         workers: int = 1,
+        patience: float = PATIENCE,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
@@ -137,6 +142,7 @@ class ResourceTracker:
         self._check_assigned = check_assigned
         self._on_outcome = on_outcome
         self._turns = threading.Semaphore(workers)
+        self._patience = patience
         self._clock = clock
         self._rng = rng or random.Random()
         self._started_at = clock()
@@ -174,12 +180,27 @@ class ResourceTracker:
         """Return the nodes whose first pass has completed."""
         return [node.name for node in self._nodes.values() if not node.state.startup]
 
-    def lock_of(self, name: str) -> FairLock:
-        """Return the lock that passes of the node and claims on it share.
+    @contextmanager
+    def held(self, name: str) -> Iterator[None]:
+        """Hold what passes of the node and claims on it share.
 
         :raises ComputeHostNotFound: the node is not managed here any more.
+        :raises ComputeNodeBusy: a pass of it does not end.
         """
-        return self._known(name).lock
+        with self._taken(self._known(name).lock, name, self._patience):
+            yield
+
+    @contextmanager
+    def _taken(self, lock: Holdable, name: str, patience: float | None) -> Iterator[None]:
+        if not lock.acquire(timeout=patience):
+            raise errors.ComputeNodeBusy(
+                f"Node {name} is busy: a pass or another order has not ended for {patience:g} s. "
+                "`compute-agent status` says what it waits for; try again later."
+            )
+        try:
+            yield
+        finally:
+            lock.release()
 
     def reported(self, name: str) -> tuple[ProviderTree, str]:
         """Return the tree of a node as it was last brought to placement, and the root's uuid.
@@ -211,11 +232,12 @@ class ResourceTracker:
     def propose(self, name: str) -> Proposal:
         """Find out what a pass would do now, without doing it. A reshape is proposed as one.
 
+        :raises ComputeNodeBusy: a pass of the node does not end.
         :raises Exception: as a pass; nothing is decided about it.
         """
         node = self._nodes[name]
         target = self._target(node)
-        with self._pass_of(node), self._report.tracing():
+        with self._pass_of(node, self._patience), self._report.tracing():
             try:
                 return self._pass.propose(target)
             except errors.ReshapeNeeded:
@@ -261,15 +283,16 @@ class ResourceTracker:
             return self._result(decision, error)
 
     @contextmanager
-    def _pass_of(self, node: _Node) -> Iterator[None]:
+    def _pass_of(self, node: _Node, patience: float | None = None) -> Iterator[None]:
         """Hold what a pass holds; while it waits, claims on the node and other nodes go on.
 
         The machine is read once in it, also where a reshape makes a second proposal.
+
+        :param patience: seconds to wait for that; None: as long as it takes.
         """
         held_lock = InOrder(self._turns, node.lock)
         with (
-            node.at_work,
-            held_lock,
+            self._taken(InOrder(node.at_work, held_lock), node.name, patience),
             stepping_aside(Lent(held_lock)),
             self._pass.one_reading(node.name),
         ):

@@ -101,7 +101,7 @@ class Host:
             nodes=lambda: {"h": ROOT},
             started=lambda: ["h"],
             in_startup=list,
-            lock_of=lambda _name: self.lock,
+            held=lambda _name: self.lock,
             reported=lambda _name: (self.tree, ROOT),
             facts=self.driver.get_available_resource,
         )

@@ -47,7 +47,7 @@ class Bench:
 
     def _wait(self, seconds: float) -> bool:
         self.waits.append(seconds)
-        lock = self.tracker.lock_of("host1")
+        lock = self.tracker._nodes["host1"].lock
         self.locked_while_waiting.append(lock._held)
         return self.stop
 

@@ -66,7 +66,7 @@ def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() 
 
     def meanwhile() -> None:
         node = tracker._nodes["host1"]
-        seen.append((is_free(tracker.lock_of("host1")), node.at_work.locked()))
+        seen.append((is_free(node.lock), node.at_work._held))
 
     clock = Clock(meanwhile)
     retries = Retries(clock, random.Random(1))
@@ -74,7 +74,7 @@ def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() 
     class WaitingPass(ScriptedPass):
         def propose(self, target: Any, *, reshape: bool = False) -> Any:
             retries.while_conflicting(Conflicting(2))
-            assert tracker.lock_of("host1")._held, "after the wait it is the pass's again"
+            assert tracker._nodes["host1"].lock._held, "after the wait it is the pass's again"
             return super().propose(target, reshape=reshape)
 
     tracker = ResourceTracker(
@@ -88,7 +88,7 @@ def test_a_claim_gets_the_node_while_its_pass_waits_and_another_pass_does_not() 
     tracker.add_node("host1", UUID)
     assert tracker.run_pass("host1").completed
     assert seen == [(True, True)]
-    assert is_free(tracker.lock_of("host1")), "the pass is over"
+    assert is_free(tracker._nodes["host1"].lock), "the pass is over"
 
 
 def test_the_pass_of_another_node_is_made_while_one_waits_though_one_is_made_at_a_time() -> None:
@@ -178,3 +178,57 @@ def test_a_pass_that_waits_keeps_no_other_node_from_beginning_its_own() -> None:
     go.set()
     loop.stop()
     assert loop.join(30)
+
+
+def test_orders_for_a_node_whose_pass_does_not_end_are_refused_and_later_served() -> None:
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    class HangingPass(ScriptedPass):
+        def propose_at_once(self, target: Any, *, startup: bool) -> Any:
+            hangs.set()
+            goes_on.wait(10.0)
+            return super().propose_at_once(target, startup=startup)
+
+        def operations(self, _proposal: Any) -> list[Any]:
+            return []
+
+    tracker = ResourceTracker(
+        HangingPass(None),  # type: ignore[arg-type]
+        Report(),  # type: ignore[arg-type]
+        StatusBoard("agent1"),
+        TrackerOptions(),
+        is_enabled=lambda: True,
+        wait=lambda _seconds: False,
+        patience=0.01,
+    )
+    tracker.add_node("host1", UUID)
+    results: list[PassResult] = []
+    running = threading.Thread(target=lambda: results.append(tracker.run_pass("host1")))
+    running.start()
+    assert hangs.wait(10.0)
+    with pytest.raises(errors.ComputeNodeBusy, match="host1"):
+        tracker.planned("host1")
+    with pytest.raises(errors.ComputeNodeBusy, match="host1"), tracker.held("host1"):
+        pytest.fail("a pass has the node")
+    goes_on.set()
+    running.join(10.0)
+    assert [result.completed for result in results] == [True]
+    assert tracker.planned("host1") == []
+    with tracker.held("host1"):
+        assert not is_free_at_once(tracker._nodes["host1"].lock)
+
+
+def is_free_at_once(lock: FairLock) -> bool:
+    if not lock.acquire(timeout=0.0):
+        return False
+    lock.release()
+    return True
+
+
+def test_who_gave_up_waiting_for_a_lock_is_not_given_it() -> None:
+    lock = FairLock()
+    lock.acquire()
+    assert not lock.acquire(timeout=0.001)
+    assert lock.waiting() == 0
+    lock.release()
+    assert is_free_at_once(lock)
