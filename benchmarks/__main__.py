@@ -7,7 +7,8 @@ libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_
 supposed changes; capacity: counts of further claims; explanation: why nothing was found, with the
 closest changes; trees: whole trees beside the plain way; alternatives: schedulers that take the
 last slots; watchers: searches while requests wait for changes; scheduling: claims through running
-schedulers, from a call on the bus to the claim. When none is named: search, reads,
+schedulers, from a call on the bus to the claim; day: what packing and spreading make of a
+simulated day. When none is named: search, reads,
 startup, growth and claims.
 """
 
@@ -25,6 +26,7 @@ from benchmarks import (
     bank,
     capacity,
     claims,
+    day,
     discovery,
     explanation,
     fleet,
@@ -77,7 +79,7 @@ def main() -> None:
         metavar="SECONDS",
         help="fleet: how long the agents are left alone, 600 (60 when quick)",
     )
-    parser.add_argument("--seed", default="1", help="what bank and fleet draw their schedules from")
+    parser.add_argument("--seed", default="1", help="what bank, fleet and day draw from")
     arguments = parser.parse_args()
     rows = [*SEARCH, *READS]
     if not asked(rows, arguments.rows, arguments.quick):
@@ -128,6 +130,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
     "trees": lambda console, arguments: trees.show(console, arguments.quick),
     "watchers": lambda console, arguments: watchers.show(console, arguments.quick),
+    "day": lambda console, arguments: day.show(console, arguments.seed, arguments.quick),
     "scheduling": lambda console, arguments: scheduling.show(console, arguments.quick),
     "soak": lambda console, arguments: soak.show(console, arguments.quick),
     "fleet": lambda console, arguments: fleet.show(

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.servers import Server, cpu_seconds, free_port
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
-from compute_agent.scheduler.rpc import STATE_TOPIC, STATE_VERSION, SchedulerClient
+from compute_agent.scheduler.bus.rpc import STATE_TOPIC, STATE_VERSION, SchedulerClient
 from tests.fixtures.rabbitmq import RabbitMq
 
 CLIENTS: Final = 8

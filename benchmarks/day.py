@@ -1,0 +1,104 @@
+"""A simulated day with schedulers that pack and that spread: what is used, stranded and refused."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cloud_day import DAY, FLAVORS, Result, live
+
+#: The multiplier of the weighers of CPUs, memory and disk.
+POLICIES: Final = {"pack": -1.0, "spread": 1.0}
+PICTURE: Final = Path(__file__).resolve().parents[1] / "docs" / "simulated-day.png"
+_COLOURS: Final = {"pack": "#1f5fa8", "spread": "#c8601a"}
+_PANELS: Final = (
+    ("vcpus", "VCPUs in use", 100.0),
+    ("stranded", "free VCPUs that the largest flavor cannot use", 100.0),
+    ("vgpus", "VGPUs in use", 100.0),
+    ("whole_gpus", "GPUs that nobody uses", 100.0),
+    ("empty", "hosts that nobody uses", 100.0),
+    ("refused", "requests refused since midnight", 1.0),
+)
+
+
+def show(console: Console, seed: str, quick: bool) -> bool:
+    """Let the day pass with each policy, print it, and draw the picture unless it is quick."""
+    hosts = 8 if quick else 40
+    results = {}
+    for policy, multiplier in POLICIES.items():
+        with tempfile.TemporaryDirectory(prefix="day-") as name:
+            results[policy] = live(Path(name), hosts, int(seed), multiplier)
+    console.print(_figures(hosts, seed, results), _refusals(results))
+    if not quick:
+        draw(hosts, results, PICTURE)
+        console.print(f"drawn: {PICTURE}")
+    return True
+
+
+def _figures(hosts: int, seed: str, results: Mapping[str, Result]) -> Table:
+    table = Table(
+        title=f"A simulated day on {hosts} hosts, seed {seed}: means of all quarter hours"
+    )
+    table.add_column("")
+    for policy in results:
+        table.add_column(policy, justify="right")
+    for name, title, factor in _PANELS[:-1]:
+        cells = (f"{factor * result.mean(name):.1f} %" for result in results.values())
+        table.add_row(title, *cells)
+    table.add_row(
+        "VCPU hours of refused requests", *(f"{one.lost_hours:,.0f}" for one in results.values())
+    )
+    return table
+
+
+def _refusals(results: Mapping[str, Result]) -> Table:
+    table = Table(title="Requests refused")
+    for heading in ("flavor", "asked", *results):
+        table.add_column(heading, justify="left" if heading == "flavor" else "right")
+    asked = next(iter(results.values())).asked
+    for flavor in FLAVORS:
+        refused = (str(result.refused[flavor.name]) for result in results.values())
+        table.add_row(flavor.name, str(asked[flavor.name]), *refused)
+    totals = (str(result.refused.total()) for result in results.values())
+    table.add_section()
+    table.add_row("all", str(asked.total()), *totals)
+    return table
+
+
+def draw(hosts: int, results: Mapping[str, Result], picture: Path) -> None:
+    """Write a picture of the day."""
+    # here, so that the other benchmarks run without it
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(3, 2, figsize=(10, 8.5), sharex=True, layout="constrained")
+    for axes, (name, title, factor) in zip(panels.flat, _PANELS, strict=True):
+        for policy, result in results.items():
+            hours = [sample.at for sample in result.samples]
+            values = [factor * getattr(sample, name) for sample in result.samples]
+            axes.plot(hours, values, label=policy, color=_COLOURS[policy], linewidth=1.6)
+        _dress(axes, title + (", %" if factor > 1 else ""))
+    panels.flat[0].legend(loc="lower right", frameon=False)
+    for axes in panels[-1]:
+        axes.set_xlabel("hour of the day")
+    figure.suptitle(f"A simulated day on {hosts} hosts")
+    # without the version of matplotlib, so that an equal picture is an equal file
+    figure.savefig(picture, dpi=110, metadata={"Software": None})
+    pyplot.close(figure)
+
+
+def _dress(axes: Any, title: str) -> None:
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_xlim(0, DAY)
+    axes.set_xticks(range(0, int(DAY) + 1, 4))
+    axes.set_ylim(bottom=0)
+    axes.grid(color="#dddddd", linewidth=0.6)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
