@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from oslo_log import log
 
 from placement_server.app import build_app
-from placement_server.conf import PROJECT, accepted, new_config
+from placement_server.conf import PROJECT, accepted, new_config, unread_options
 from placement_server.middleware import keystone
+from placement_server.policies.enforcer import warn_of_missing_file
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -26,6 +27,8 @@ def _start() -> "WSGIApplication":
     if conf.log_options:
         conf.log_opt_values(log.getLogger(__name__), logging.DEBUG)
     accepted.warn_of_set(conf)
+    unread_options.warn(conf)
+    warn_of_missing_file(conf)
     if conf.api.auth_strategy == "keystone":
         keystone.warn_of_silence(conf)
     return build_app(conf)

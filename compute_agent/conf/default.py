@@ -51,12 +51,13 @@ Directory of the instances' disks. The size of the file system behind it is repo
     ),
     cfg.StrOpt(
         "compute_driver",
+        default="host.HostDriver",
         help="""
 Driver that describes this machine.
 
-host.HostDriver (this machine; needs nothing but Linux), fake.FakeDriver (in memory, for tests),
-the full path of a class, or a name registered under the entry point group compute_agent.drivers.
-This version has no libvirt.LibvirtDriver and refuses to start with it.
+host.HostDriver (this machine; needs nothing but Linux), libvirt.LibvirtDriver (the host of a
+hypervisor, with its guests), fake.FakeDriver (in memory, for tests), the full path of a class, or
+the name of one under the entry point group compute_agent.drivers.
 """,
     ),
     cfg.IntOpt(

@@ -28,6 +28,18 @@ def places(conf: cfg.ConfigOpts, message: str) -> str:
     return "; ".join(settings)
 
 
+def missing_files(conf: cfg.ConfigOpts) -> str:
+    """Return half a sentence with the places that were searched, if no file was found there.
+
+    Empty where a file was read, or where none was searched for.
+    """
+    if conf.config_file or conf.config_dir or not conf.project:
+        return ""
+    name = conf.project
+    searched = f"~/.{name}/{name}.conf, ~/{name}.conf, /etc/{name}/{name}.conf, /etc/{name}.conf"
+    return f"there is no configuration file: neither {searched}, nor one given with --config-file"
+
+
 @contextmanager
 def naming_places(conf: cfg.ConfigOpts) -> Iterator[None]:
     """Add the places of its options to the message of an InvalidConfiguration."""

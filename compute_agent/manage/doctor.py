@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell
 from compute_agent.conf import numa_node_override
+from compute_agent.conf.unread_options import unread_options
 from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
 from compute_agent.manage.hypervisor import examine_hypervisor
 from compute_agent.placement import provider_directory
@@ -61,6 +62,12 @@ def examine(parts: AgentParts) -> Iterator[Diagnosis]:
         yield Diagnosis(Level.FINE, "identity", f"node {name} is {uuid}")
         yield from _machine(parts, name)
         yield from _next_start(parts, name, uuid)
+
+
+def examine_options(conf: cfg.ConfigOpts) -> Iterator[Diagnosis]:
+    """Check that the configuration files set nothing that is not read, such as a misspelt name."""
+    for line in unread_options(conf):
+        yield Diagnosis(Level.WARNING, "options", f"nothing reads {line}")
 
 
 def examine_placement(connection: Connection) -> Iterator[Diagnosis]:

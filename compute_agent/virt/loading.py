@@ -23,7 +23,7 @@ def load_driver(name: str | None, conf: cfg.ConfigOpts) -> ComputeDriver:
     """
     if not name:
         raise errors.InvalidConfiguration(
-            f"[DEFAULT]compute_driver is not set. Set it to one of {_known_drivers()}."
+            f"[DEFAULT]compute_driver is empty. Set it to one of {_known_drivers()}."
         )
     driver_class = _builtin(name) or _entry_point(name) or _by_path(name)
     if not (isinstance(driver_class, type) and issubclass(driver_class, ComputeDriver)):
@@ -77,11 +77,6 @@ def _by_path(name: str) -> object:
 
 
 def _known_drivers() -> str:
-    fakes = importlib.import_module("compute_agent.virt.fake")
-    names = {
-        "libvirt.LibvirtDriver",
-        "host.HostDriver",
-        *(f"fake.{class_name}" for class_name in fakes.__all__),
-    }
-    names.update(point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS))
-    return ", ".join(sorted(names))
+    own = ["host.HostDriver", "libvirt.LibvirtDriver"]
+    registered = {point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
+    return ", ".join([*own, *sorted(registered - {*own}), "fake.CLASS for tests"])

@@ -23,10 +23,16 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement_server import __version__
-from placement_server.conf import InvalidConfiguration, accepted, parse, register_opts
+from placement_server.conf import (
+    InvalidConfiguration,
+    accepted,
+    parse,
+    register_opts,
+    unread_options,
+)
 from placement_server.http_server.server import HttpServer, Limits
 from placement_server.middleware import keystone
-from placement_server.policies.enforcer import Enforcer
+from placement_server.policies.enforcer import Enforcer, warn_of_missing_file
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 from placement_server.store.transactions.engine import is_in_memory
@@ -137,6 +143,8 @@ def _serve(arguments: argparse.Namespace) -> None:
     conf = _configuration(arguments)
     log.setup(conf, "placement")
     accepted.warn_of_set(conf)
+    unread_options.warn(conf)
+    warn_of_missing_file(conf)
     _prepare_database(conf)
     conf.set_override("sync_on_startup", False, group="placement_database")
     if conf.api.auth_strategy == "keystone":
@@ -208,6 +216,17 @@ def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
         conf.set_override("sync_on_startup", True, group="placement_database")
     if arguments.auth_strategy:
         conf.set_override("auth_strategy", arguments.auth_strategy, group="api")
+    try:
+        _check(conf, arguments)
+    except (CannotServe, InvalidConfiguration):
+        # often the cause; without a log it goes to stderr
+        unread_options.warn(conf)
+        raise
+    return conf
+
+
+def _check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> None:
+    """Check what can be checked without the database, here and not once more in every worker."""
     if not conf.placement_database.connection:
         raise CannotServe(_NO_DATABASE)
     if arguments.workers > 1 and is_in_memory(conf.placement_database.connection):
@@ -215,11 +234,9 @@ def _configuration(arguments: argparse.Namespace) -> cfg.ConfigOpts:
             f"A database in memory belongs to one process, so {arguments.workers} workers would "
             "have one each: add --workers 1, or name a file, as in sqlite:////tmp/placement.db."
         )
-    # Here, or every worker would report the same.
     Enforcer(conf)
     if conf.api.auth_strategy == "keystone":
         keystone.check_credentials(conf)
-    return conf
 
 
 def _prepare_database(conf: cfg.ConfigOpts) -> None:

@@ -21,6 +21,8 @@ from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
 from placement_server import conf as configuration
+from placement_server.conf.unread_options import unread_options
+from placement_server.policies.enforcer import missing_file
 from placement_server.store import data_migrations
 from placement_server.store.connection.availability import await_database
 from placement_server.store.connection.configuration import connection, store_options
@@ -79,7 +81,7 @@ def _check(conf: cfg.ConfigOpts) -> list[Result]:
         results = [_schema(tx, conf)]
         if revision.revision_of(tx.connection) in revision.REVISIONS:
             results += [_roots(tx), _consumers(tx)]
-        return [*results, _policy_file(conf)]
+        return [*results, _policy_file(conf), _missing_policy_file(conf), _options(conf)]
 
 
 @contextlib.contextmanager
@@ -148,6 +150,27 @@ def _policy_file(conf: cfg.ConfigOpts) -> Result:
         f"The policy file {path} is JSON, which is no longer read. Convert it with "
         "oslopolicy-convert-json-to-yaml and name the new file in [oslo_policy]policy_file.",
     )
+
+
+def _missing_policy_file(conf: cfg.ConfigOpts) -> Result:
+    check = "Policy File"
+    name = missing_file(conf)
+    if name is None:
+        return Result(check, Code.SUCCESS)
+    return Result(
+        check,
+        Code.WARNING,
+        f"The file {name} of [oslo_policy]policy_file does not exist: the default rules are in "
+        "force. Correct or remove the option.",
+    )
+
+
+def _options(conf: cfg.ConfigOpts) -> Result:
+    check = "Unknown Options"
+    unread = unread_options(conf)
+    if not unread:
+        return Result(check, Code.SUCCESS)
+    return Result(check, Code.WARNING, f"Nothing reads {'; '.join(unread)}. Correct or remove it.")
 
 
 def _is_json(path: Path) -> bool:

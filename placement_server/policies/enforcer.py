@@ -36,6 +36,25 @@ def get_enforcer() -> policy.Enforcer:
     return enforcer
 
 
+def missing_file(conf: cfg.ConfigOpts) -> str | None:
+    """Return the policy file that the configuration sets, if it does not exist."""
+    place = conf.get_location("policy_file", "oslo_policy")
+    if place is None or not place.location.is_user_controlled:
+        return None
+    name: str = conf.oslo_policy.policy_file
+    return name if name and conf.find_file(name) is None else None
+
+
+def warn_of_missing_file(conf: cfg.ConfigOpts) -> None:
+    """Log a warning if the configuration sets a policy file that does not exist."""
+    if (name := missing_file(conf)) is not None:
+        LOG.warning(
+            "The file %s of [oslo_policy]policy_file does not exist: the default rules are in "
+            "force. Correct or remove the option.",
+            name,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The sender of a request, as authenticated in front of the API."""

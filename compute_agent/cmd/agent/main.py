@@ -196,12 +196,15 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
 def _run(namespace: argparse.Namespace) -> int:
     from compute_agent.agent import assembly
     from compute_agent.cmd.agent import logging_setup
-    from compute_agent.conf import accepted
+    from compute_agent.conf import accepted, unread_options
+    from compute_agent.placement.transports.keystone import KeystoneTransport
 
     conf = _configuration(namespace)
     logging_setup.set_up_daemon(conf)
     accepted.warn_of_set(conf)
+    unread_options.warn(conf)
     try:
+        KeystoneTransport.from_conf(conf).prepare()
         parts = assembly.build(conf, adopt_asked=namespace.adopt)
         from compute_agent.agent.agent import Agent
         from compute_agent.cmd.agent import healing

@@ -178,7 +178,7 @@ def _select(namespace: argparse.Namespace) -> int:
 def _serve(namespace: argparse.Namespace) -> int:
     from oslo_log import log
 
-    from compute_agent.conf import accepted
+    from compute_agent.conf import accepted, unread_options
     from compute_agent.daemon.systemd import ServiceManager
     from compute_agent.scheduler.service import shown_metrics
     from compute_agent.scheduler.service.life import SchedulerLife, check_placement
@@ -188,6 +188,7 @@ def _serve(namespace: argparse.Namespace) -> int:
     log.setup(conf, "compute-scheduler")
     if not namespace.worker:
         accepted.warn_of_set(conf)
+        unread_options.warn(conf)
         from compute_agent.scheduler import assembly
 
         for warning in assembly.warnings(conf):

@@ -16,6 +16,7 @@ from keystoneauth1 import session as ka_session
 
 from compute_agent import errors
 from compute_agent.bounded_http.session import LONGEST_PAUSE, AnswerRefused, BoundedSession
+from compute_agent.conf.places import missing_files
 from compute_agent.placement.transports.transport import Request, Response, Timeout
 
 LOG = logging.getLogger(__name__)
@@ -103,6 +104,21 @@ class KeystoneTransport:
             return ka_adapter.Adapter(session=session, service_type="placement")
 
         return cls(load)
+
+    def prepare(self) -> None:
+        """Read the options of the connection now, which asks nobody.
+
+        :raises PlacementUnauthorized: they do not make one.
+        """
+        try:
+            self._get_adapter()
+        except (ka_exc.ClientException, OSError) as exc:
+            raise errors.PlacementUnauthorized(
+                f"Placement cannot be asked: {exc}. Check the options of [placement]",
+                status=None,
+                method="GET",
+                path="/",
+            ) from exc
 
     def send(self, request: Request) -> Response:
         arguments: dict[str, Any] = {
@@ -212,7 +228,6 @@ def _load_auth(conf: Any, group: str) -> Any:
     if auth_type == "noauth":
         return NoAuth(endpoint=conf[group].endpoint_override)
     if not auth_type and not conf[group].auth_section:
-        raise ka_exc.MissingAuthPlugin(
-            f"[{group}]auth_type is not set (password, none, http_basic, noauth, ...)"
-        )
+        unset = f"[{group}]auth_type is not set (password, none, http_basic, noauth, ...)"
+        raise ka_exc.MissingAuthPlugin("; ".join(filter(None, [unset, missing_files(conf)])))
     return ka_loading.load_auth_from_conf_options(conf, group)

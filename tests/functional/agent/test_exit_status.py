@@ -70,10 +70,10 @@ def test_an_unknown_driver_ends_with_1_and_names_those_there_are(placement, new_
     says_once(agent, "vmware.Driver", "host.HostDriver")
 
 
-def test_no_driver_ends_with_1(placement, new_agent):
-    agent = new_agent(placement.url, DEFAULT={"compute_driver": None})
+def test_an_empty_driver_ends_with_1(placement, new_agent):
+    agent = new_agent(placement.url, DEFAULT={"compute_driver": ""})
     assert failing(agent) == 1
-    says_once(agent, "compute_driver is not set")
+    says_once(agent, "compute_driver is empty")
 
 
 def test_a_bad_provider_config_file_ends_with_1_and_is_named(placement, new_agent):
@@ -223,7 +223,9 @@ def test_a_placement_that_is_too_old_ends_with_3_and_both_versions(proxy, new_ag
 
 
 def test_no_authentication_options_end_with_3(placement, new_agent):
-    agent = new_agent(placement.url, placement={"auth_type": None})
+    agent = new_agent(
+        placement.url, DEFAULT={"periodic_fuzzy_delay": 3600}, placement={"auth_type": None}
+    )
     assert failing(agent) == 3
     says_once(agent, "auth_type")
 

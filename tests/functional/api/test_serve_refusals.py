@@ -58,6 +58,16 @@ def test_without_a_database_it_says_what_to_do(told: Callable[..., str]) -> None
     assert "--database-url sqlite:///" in text
 
 
+def test_a_misspelt_group_is_named_with_what_it_made_go_wrong(
+    tmp_path: Path, told: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "test.conf"
+    file.write_text("[placement_databse]\nconnection = sqlite://\n")
+    assert "No database is configured" in told("--config-file", str(file))
+    assert "[placement_databse]" in caplog.text
+    assert "probably [placement_database] is meant" in caplog.text
+
+
 def test_a_taken_port_is_told(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

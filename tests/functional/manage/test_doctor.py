@@ -36,6 +36,13 @@ def test_a_host_without_fault_is_fine_and_nothing_is_written(
     assert not online.state.exists()
 
 
+def test_a_misspelt_option_is_a_warning(online: Operator) -> None:
+    online.configure(compute={"enable_numa_reporting_to_placment": True})
+    result = examine(online, "--json")
+    assert result.status == 1
+    assert "enable_numa_reporting_to_placement" in told(result, "warning")["options"]
+
+
 def test_the_permission_to_reshape_is_found_missing(online: Operator, proxy: LyingProxy) -> None:
     online.configure(placement={"endpoint_override": proxy.url})
     proxy.error("POST", "/reshaper", 403)

@@ -249,3 +249,18 @@ def test_a_policy_file_in_json_fails_the_upgrade_check(
     arguments = ["--config-file", str(file), "--config-dir", str(tmp_path), "upgrade", "check"]
     assert status.main(arguments) == 2
     assert "policy.json" in capsys.readouterr().out
+
+
+def test_unknown_options_and_a_missing_policy_file_are_warnings_of_the_upgrade_check(
+    sqlite_url: str, configured: Callable[[str], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = configured(sqlite_url)
+    assert manage.main([*arguments, "db", "sync"]) == 0
+    capsys.readouterr()
+    with Path(arguments[1]).open("a") as file:
+        file.write("max_retires = 3\n[oslo_policy]\npolicy_file = /nowhere/policy.yaml\n")
+    assert status.main([*arguments, "upgrade", "check", "--json"]) == 1
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    details = {check["check"]: check["details"] for check in checks if check["result"] == 1}
+    assert "/nowhere/policy.yaml" in details["Policy File"]
+    assert "probably max_retries is meant" in details["Unknown Options"]

@@ -18,7 +18,7 @@ DEFAULT_OPTIONS = {
     "my_ip": None,
     "state_path": "/var/lib/compute-agent",
     "instances_path": "$state_path/instances",
-    "compute_driver": None,
+    "compute_driver": "host.HostDriver",
     "transport_url": "",
     "report_interval": 10,
     "service_down_time": 60,

@@ -1,0 +1,113 @@
+"""Options that configuration files set and nothing reads."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from compute_agent import conf as agent_conf
+from compute_agent.conf import unread_options
+
+
+def unread(tmp_path: Path, text: str) -> list[str]:
+    file = tmp_path / "nova.conf"
+    file.write_text(text)
+    lines = unread_options.unread_options(agent_conf.new_config(default_config_files=[str(file)]))
+    return [line.replace(str(file), "FILE") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            "[compute]\nenable_numa_reporting_to_placment = true\n",
+            "[compute]enable_numa_reporting_to_placment in FILE, probably "
+            "enable_numa_reporting_to_placement is meant",
+        ),
+        (
+            "[placment]\nauth_type = none\n",
+            "group [placment] in FILE, probably [placement] is meant",
+        ),
+        (
+            "[compute_agent]\nheal_all = true\n",
+            "[compute_agent]heal_all in FILE, which is not an option of this version",
+        ),
+        (
+            "repot_interval = 3\n[libvirt]\nvirt_type = kvm\n",
+            "[DEFAULT]repot_interval in FILE, probably report_interval is meant",
+        ),
+    ],
+)
+def test_a_misspelt_option_is_named_with_what_is_probably_meant(
+    tmp_path: Path, text: str, line: str
+) -> None:
+    prefix = "" if text.startswith("[") else "[DEFAULT]\n"
+    assert unread(tmp_path, prefix + text) == [line]
+
+
+def test_options_of_other_services_and_former_names_are_not_named(tmp_path: Path) -> None:
+    text = """
+[DEFAULT]
+debug = true
+rpc_response_timeout = 60
+my_block_storage_ip = 10.0.0.1
+max_concurrent_builds = 10
+vcpu_pin_set = 0
+[placement]
+username = nova
+user_name = nova
+tenant_name = service
+os_region_name = here
+application_credential_id = 1
+[libvirt]
+live_migration_uri = qemu+ssh://%s/system
+images_rbd_glance_store_name = a
+cpu_mode = host-model
+cpu_model_extra_flags = pcid
+hw_machine_type = x86_64=q35
+[pci]
+passthrough_whitelist = {"vendor_id": "8086"}
+[compute]
+image_type_exclude_list = raw
+resource_provider_association_refresh = 300
+[neutron]
+service_metadata_proxy = true
+[cinder]
+os_region_name = here
+[cache]
+enabled = true
+[oslo_messaging_rabbit]
+rabbit_quorum_queue = true
+[keystone_authtoken]
+auth_url = http://127.0.0.1
+[devices]
+enabled_mdev_types = nvidia-35
+[mdev_nvidia-35]
+device_addresses = 0000:84:00.0
+[mdev_nvidia-36]
+max_instances = 3
+"""
+    assert unread(tmp_path, text) == []
+
+
+def test_files_of_a_directory_are_searched_too(tmp_path: Path) -> None:
+    (tmp_path / "10-site.conf").write_text("[gpu]\nnvlm = auto\n")
+    conf = agent_conf.new_config([f"--config-dir={tmp_path}"], default_config_files=[])
+    assert unread_options.unread_options(conf) == [
+        f"[gpu]nvlm in {tmp_path}/10-site.conf, which is not an option of this version"
+    ]
+
+
+def test_one_warning_has_all_of_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "agent.conf"
+    file.write_text("[gpu]\na = 1\n[nic]\nb = 1\n")
+    unread_options.warn(agent_conf.new_config(default_config_files=[str(file)]))
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "[gpu]a" in record.getMessage()
+    assert "[nic]b" in record.getMessage()
+
+
+def test_defaults_are_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    unread_options.warn(agent_conf.new_config(default_config_files=[]))
+    assert caplog.records == []
