@@ -27,8 +27,8 @@ from benchmarks.servers import Server, create_database, ours, postgresql
 from compute_agent import conf as agent_conf
 from compute_agent.cmd.scheduler.request_options import ClaimWords, spec_of
 from compute_agent.placement.transports.keystone import KeystoneTransport
-from compute_agent.placement.transports.testing import RecordingTransport
 from compute_agent.scheduler import assembly
+from compute_agent.testing.transports import RecordingTransport
 
 SCHEDULERS: Final = 8
 WORKERS: Final = 2

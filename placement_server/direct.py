@@ -17,8 +17,8 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import requests
 from oslo_config import cfg
-from requests.adapters import BaseAdapter
-from requests.structures import CaseInsensitiveDict
+from requests.adapters import BaseAdapter, HTTPAdapter
+from urllib3 import HTTPHeaderDict, HTTPResponse
 
 from placement_server.app import build_app
 from placement_server.conf import new_config
@@ -68,7 +68,7 @@ class WSGIAdapter(BaseAdapter):
             started.append((status, headers))
 
         chunks = self._application(self._environ(request), start_response)  # type: ignore[arg-type]
-        return _response(request, *started[-1], chunks)
+        return response_to(request, *started[-1], chunks)
 
     def close(self) -> None:
         """Do nothing: the store belongs to :func:`direct`."""
@@ -108,19 +108,25 @@ def _header_variables(headers: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield variable, value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _response(
+def response_to(
     request: requests.PreparedRequest,
     status: str,
     headers: list[tuple[str, str]],
     chunks: Iterable[bytes],
 ) -> requests.Response:
-    response = requests.Response()
+    """Return what a WSGI application answered, as if it had come over the network."""
     code, _, reason = status.partition(" ")
-    response.status_code, response.reason = int(code), reason
-    response.headers = CaseInsensitiveDict(headers)
-    response.url, response.request = str(request.url), request
+    answer = HTTPResponse(
+        io.BytesIO(b"".join(chunks)),
+        HTTPHeaderDict(headers),
+        int(code),
+        reason=reason,
+        request_url=request.url,
+        # requests reads the body itself, and so do sessions that bound it
+        preload_content=False,
+    )
+    response = HTTPAdapter().build_response(request, answer)
     response.encoding = "utf-8"
-    response._content = b"".join(chunks)
     return response
 
 

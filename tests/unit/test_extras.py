@@ -13,6 +13,7 @@ NEED_A_BUS = {
     "compute_agent.scheduler.bus.rpc_life_cycle",
     "compute_agent.scheduler.service.life",
 }
+NEED_FIXTURES = {"compute_agent.testing"}
 OF_THE_SERVER = {"numpy", "sqlalchemy", "alembic", "gunicorn", "oslo-messaging", "eventlet"}
 IMPORT_ALL = """
 import importlib, json, pkgutil, compute_agent
@@ -32,7 +33,7 @@ def test_an_agents_host_gets_at_most_45_packages_and_none_of_the_server():
     assert not packages & OF_THE_SERVER
 
 
-def test_without_extras_everything_but_what_serves_the_bus_can_be_imported(plain_installation):
+def test_without_extras_everything_but_the_bus_and_the_fixtures_can_be_imported(plain_installation):
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL],
         env=plain_installation,
@@ -41,5 +42,7 @@ def test_without_extras_everything_but_what_serves_the_bus_can_be_imported(plain
         check=True,
     )
     failures = json.loads(done.stdout)
-    assert set(failures) == NEED_A_BUS
-    assert all("pip install 'compute-agent[bus]'" in text for text in failures.values())
+    assert set(failures) == NEED_A_BUS | NEED_FIXTURES
+    for module, text in failures.items():
+        extra = "testing" if module in NEED_FIXTURES else "bus"
+        assert f"pip install 'compute-agent[{extra}]'" in text

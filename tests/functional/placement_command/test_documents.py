@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from compute_agent.placement.transports.testing import RecordingTransport
 from compute_agent.placement.transports.transport import Transport
+from compute_agent.testing.transports import RecordingTransport
 from tests.functional.placement_command.conftest import Ended, Run
 
 

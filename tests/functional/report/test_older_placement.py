@@ -5,8 +5,8 @@ import uuid as uuidlib
 import pytest
 
 from compute_agent import errors
-from compute_agent.placement.transports.testing import RecordingTransport
 from compute_agent.placement.transports.transport import Microversion
+from compute_agent.testing.transports import RecordingTransport
 from tests.functional.either_placement import OlderPlacement
 from tests.functional.report.claims import claim
 from tests.functional.report.gpu_move import assert_done, flat, held_by, reshape

@@ -11,7 +11,6 @@ from typing import Any
 
 from compute_agent.errors import PlacementAPIConnectFailure
 from compute_agent.placement.retries import Retries
-from compute_agent.placement.transports.testing import RecordingTransport
 from compute_agent.placement.transports.transport import Request, Response, Transport
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
@@ -20,6 +19,7 @@ from compute_agent.scheduler.manager import ClaimOptions, Scheduler
 from compute_agent.scheduler.moves.mover import Mover
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.testing.transports import RecordingTransport
 
 Held = dict[str, dict[str, int]]
 SHARING = "MISC_SHARES_VIA_AGGREGATE"

@@ -9,10 +9,10 @@ from typing import Any
 
 from compute_agent import conf as agent_conf
 from compute_agent.placement.transports.keystone import KeystoneTransport
-from compute_agent.placement.transports.testing import RecordingTransport
 from compute_agent.placement.transports.transport import Response
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.manager import Scheduler
+from compute_agent.testing.transports import RecordingTransport
 
 Before = Callable[[str, str, Any], Response | None]
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from compute_agent.placement.transports.in_process import InProcessTransport
-from compute_agent.placement.transports.testing import RecordingTransport
 from compute_agent.placement.transports.transport import Request, Response, Transport
 from compute_agent.request.flavor import RequestOptions
 from compute_agent.request.spec import RequestSpec
@@ -19,6 +18,7 @@ from compute_agent.scheduler.fleet.aggregate_source import FixedAggregates
 from compute_agent.scheduler.fleet.aggregates import Aggregate, Aggregates
 from compute_agent.scheduler.placement_client import PlacementClient
 from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.testing.transports import RecordingTransport
 from tests.functional.api.differential.reference import Reference, ReferenceMissing
 from tests.functional.either_placement import PipeTransport, ours
 from tests.functional.scheduler.moving import World

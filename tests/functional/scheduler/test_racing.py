@@ -17,13 +17,13 @@ from compute_agent.cmd.scheduler.request_options import ClaimWords, spec_of
 from compute_agent.daemon import message_bus
 from compute_agent.errors import PlacementAPIConnectFailure, PlacementUnavailable
 from compute_agent.placement.transports.keystone import KeystoneTransport
-from compute_agent.placement.transports.testing import RecordingTransport
 from compute_agent.placement.transports.transport import Response
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import InstanceGroup, RequestSpec
 from compute_agent.scheduler import assembly
 from compute_agent.scheduler.bus.rpc import SchedulerClient, SchedulerService
 from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.testing.transports import RecordingTransport
 from tests.functional.scheduler.conftest import Cloud
 from tests.functional.scheduler.schedulers import candidates_of, new_uuid, scheduler
 

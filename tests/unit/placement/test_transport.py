@@ -4,13 +4,13 @@ import pytest
 
 from compute_agent import errors
 from compute_agent.placement.transports.in_process import InProcessTransport
-from compute_agent.placement.transports.testing import RecordingTransport
 from compute_agent.placement.transports.transport import (
     ReadOnlyTransport,
     Request,
     Response,
     make_response,
 )
+from compute_agent.testing.transports import RecordingTransport
 
 
 class Echo:

@@ -1,0 +1,15 @@
+"""Agents and schedulers for the tests of other projects, and requests that fail on demand."""
+
+from importlib.util import find_spec
+
+if find_spec("fixtures") is None:
+    raise ImportError(
+        "compute_agent.testing needs fixtures, which this installation of compute-agent does not "
+        "have. Install it with: pip install 'compute-agent[testing]'"
+    )
+
+from compute_agent.testing.agent import AgentFixture
+from compute_agent.testing.scheduler import SchedulerFixture
+from compute_agent.testing.transports import Exchange, RecordingTransport
+
+__all__ = ["AgentFixture", "Exchange", "RecordingTransport", "SchedulerFixture"]
