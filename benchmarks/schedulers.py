@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import requests
-from compute_agent.scheduler.rpc import STATE_TOPIC, STATE_VERSION, SchedulerClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks.servers import Server, cpu_seconds, free_port
