@@ -1,0 +1,1 @@
+"""Tests of GET and PUT /provider_trees/{uuid}."""

@@ -1,0 +1,1 @@
+"""Tests of POST /what_if."""

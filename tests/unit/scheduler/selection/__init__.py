@@ -1,0 +1,1 @@
+"""Tests of the choice of hosts and of claims on them."""

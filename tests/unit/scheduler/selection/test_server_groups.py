@@ -1,0 +1,103 @@
+"""Members of server groups, also those claimed at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compute_agent.request.spec import InstanceGroup, RequestSpec
+from compute_agent.scheduler.errors import NoValidHost
+from tests.unit.scheduler.bank import Bank
+
+from .clouds import ONE, chosen, flat_hosts, scheduler_on
+
+
+def test_members_of_an_anti_affinity_group_go_to_different_hosts(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=8)
+    asked = replace(ONE, instance_group=InstanceGroup(policy="anti-affinity"))
+    assert chosen(scheduler_on(bank, journal), asked, "i1", "i2") == ["host-a", "host-b"]
+    with pytest.raises(NoValidHost, match="ServerGroupAntiAffinityFilter dropped the last"):
+        chosen(scheduler_on(bank, journal), asked, "i3", "i4", "i5")
+
+
+def test_members_of_an_affinity_group_go_to_one_host(journal: Path) -> None:
+    bank = flat_hosts(a=4, b=9)
+    asked = replace(
+        ONE, instance_group=InstanceGroup(policy="affinity", hosts=frozenset({"host-a"}))
+    )
+    assert chosen(scheduler_on(bank, journal), asked, "i1", "i2") == ["host-a", "host-a"]
+
+
+def test_members_are_found_where_placement_says_they_are(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=4)
+    bank.held["member"] = {"a": {"VCPU": 1}}
+    asked = replace(
+        ONE, instance_group=InstanceGroup(policy="anti-affinity", members=frozenset({"member"}))
+    )
+    assert chosen(scheduler_on(bank, journal), asked) == ["host-b"]
+
+
+def racing_group(bank: Bank, **rules: int) -> RequestSpec:
+    """A group of which another member is claimed on host a while the first one is."""
+
+    def be_claimed(consumer: str) -> None:
+        if consumer == "i1" and "i2" not in bank.held:
+            bank.held["i2"] = {"a": {"VCPU": 1}}
+
+    bank.before_claim = be_claimed
+    members = frozenset({"i1", "i2", "elsewhere"})
+    return replace(ONE, instance_group=InstanceGroup("anti-affinity", rules, members=members))
+
+
+def test_of_two_members_claimed_on_a_host_at_the_same_time_the_later_moves_on(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=9, b=4)
+    assert chosen(scheduler_on(bank, journal), racing_group(bank)) == ["host-b"]
+    assert bank.held == {"i1": {"b": {"VCPU": 2}}, "i2": {"a": {"VCPU": 1}}}
+
+
+def test_several_members_are_placed_again_when_another_was_claimed_on_one_of_their_hosts(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=9, b=8, c=4)
+    members = frozenset({"i1", "i2", "other"})
+    asked = replace(ONE, instance_group=InstanceGroup("anti-affinity", members=members))
+
+    def be_claimed(_consumer: str) -> None:
+        bank.held.setdefault("other", {"a": {"VCPU": 1}})
+
+    bank.before_claim = be_claimed
+    assert chosen(scheduler_on(bank, journal), asked, "i1", "i2") == ["host-b", "host-c"]
+    assert set(bank.held) == members
+    full = flat_hosts(a=9, b=8)
+    full.before_claim = lambda _: full.held.setdefault("other", {"a": {"VCPU": 1}}) and None
+    with pytest.raises(NoValidHost):
+        chosen(scheduler_on(full, journal), asked, "i1", "i2")
+    assert set(full.held) == {"other"}
+
+
+def test_members_that_a_host_may_have_together_stay(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=4)
+    group = racing_group(bank, max_server_per_host=2)
+    assert chosen(scheduler_on(bank, journal), group) == ["host-a"]
+
+
+def test_a_host_whose_filter_does_not_run_may_have_many_members(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=4)
+    scheduler = scheduler_on(bank, journal, filters=["ComputeFilter"])
+    assert chosen(scheduler, racing_group(bank)) == ["host-a"]
+    forced = replace(racing_group(bank), force_hosts=frozenset({"host-a"}))
+    bank.held.clear()
+    assert chosen(scheduler_on(bank, journal), forced) == ["host-a"]
+
+
+def test_when_no_other_host_is_left_to_a_member_it_is_said_and_nothing_stays_claimed(
+    journal: Path,
+) -> None:
+    bank = flat_hosts(a=9)
+    with pytest.raises(NoValidHost, match="server group were claimed there at the same time: i2"):
+        chosen(scheduler_on(bank, journal), racing_group(bank))
+    assert set(bank.held) == {"i2"}

@@ -1,0 +1,52 @@
+"""Encrypted guests in a layout."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compute_agent.discovery.facts import (
+    MemoryEncryption,
+)
+from compute_agent.virt.fake.topology import fake_topology
+from compute_agent.virt.layout import LayoutOptions, lay_out
+from compute_agent.virt.layout.wanted import WantedProvider
+
+from .hosts_with_devices import (
+    NOTHING,
+)
+
+
+class TestMemoryEncryption:
+    """Contexts for encrypted guests."""
+
+    @staticmethod
+    def providers(facts: MemoryEncryption, tdx: int | None = None) -> dict[str, WantedProvider]:
+        topology = replace(fake_topology("host1", NOTHING), memory_encryption=facts)
+        layout = lay_out("host1", topology, LayoutOptions(tdx_guests=tdx))
+        return {p.name: p for p in layout.children}
+
+    def test_each_kind_has_a_provider_with_one_context_per_guest(self) -> None:
+        found = self.providers(
+            MemoryEncryption(amd_sev=True, amd_sev_es=True, capacity=(("sev", 400), ("sev_es", 99)))
+        )
+        assert list(found) == ["host1_amd_sev", "host1_amd_sev_es"]
+        record = found["host1_amd_sev"].inventory["MEM_ENCRYPTION_CONTEXT"]
+        assert (record.total, record.max_unit) == (400, 1)
+        assert found["host1_amd_sev_es"].traits == {"HW_CPU_X86_AMD_SEV_ES"}
+
+    def test_where_snp_is_there_es_is_not_offered(self) -> None:
+        facts = MemoryEncryption(amd_sev_es=True, amd_sev_snp=True, capacity=(("sev_es", 99),))
+        assert list(self.providers(facts)) == ["host1_amd_sev_snp"]
+
+    def test_a_kind_without_contexts_has_no_provider(self) -> None:
+        assert not self.providers(MemoryEncryption(amd_sev=True))
+
+    def test_the_operators_number_of_tdx_guests_goes_before_the_kernels(self) -> None:
+        facts = MemoryEncryption(intel_tdx=True, capacity=(("tdx", 30),))
+        total = {
+            tdx: self.providers(facts, tdx)["host1_intel_tdx"]
+            .inventory["MEM_ENCRYPTION_CONTEXT"]
+            .total
+            for tdx in (None, 12)
+        }
+        assert total == {None: 30, 12: 12}

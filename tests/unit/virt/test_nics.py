@@ -1,0 +1,109 @@
+"""Network cards with SR-IOV in a layout."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compute_agent.virt.fake.topology import fake_topology
+from compute_agent.virt.layout import LayoutOptions, lay_out
+from compute_agent.virt.layout.device_spec import parse_device_specs
+from compute_agent.virt.layout.options import (
+    NicOptions,
+    PciOptions,
+)
+
+from .hosts_with_devices import (
+    NOTHING,
+    PF0,
+    devices,
+    nic_host,
+)
+from .wanted_providers import named, totals
+
+
+class TestNics:
+    """Network cards with SR-IOV."""
+
+    NESTED = LayoutOptions(nested=True)
+
+    def test_a_card_has_a_provider_and_below_it_each_port_counts_its_functions(self) -> None:
+        layout = lay_out("host1", nic_host(), self.NESTED)
+        assert devices(layout) == ["_NIC_0000:80:00.0", PF0, "_0000:80:00.1"]
+        card = named(layout, "_NIC_0000:80:00.0")
+        assert (card.inventory, card.traits, card.parent) == ({}, {"CUSTOM_NIC_ROOT"}, "numa:0")
+        assert named(layout, PF0).parent == card.key
+        assert totals(layout, PF0) == {"SRIOV_NET_VF": 8}
+        functions = tuple(vf.address for vf in nic_host().nics[0].vfs)
+        assert named(layout, PF0).units == {"SRIOV_NET_VF": functions}
+        assert {"HW_NIC_SRIOV", "CUSTOM_VNIC_TYPE_DIRECT"} <= named(layout, PF0).traits
+
+    def test_a_flat_host_has_no_cards_unless_asked_for(self) -> None:
+        assert devices(lay_out("host1", nic_host(), LayoutOptions())) == []
+        always = LayoutOptions(nic=NicOptions(report_vfs="always"))
+        layout = lay_out("host1", nic_host(), always)
+        assert named(layout, "_NIC_0000:80:00.0").parent == ""
+
+    def test_cards_can_be_left_out_of_the_nested_layout(self) -> None:
+        options = replace(self.NESTED, nic=NicOptions(report_vfs="never"))
+        assert devices(lay_out("host1", nic_host(), options)) == []
+
+    def test_functions_the_host_uses_are_reserved(self) -> None:
+        facts = nic_host()
+        port = facts.nics[0]
+        used = tuple(replace(vf, in_use_by_host=vf.index < 3) for vf in port.vfs)
+        facts = replace(facts, nics=(replace(port, vfs=used), *facts.nics[1:]))
+        provider = named(lay_out("host1", facts, self.NESTED), PF0)
+        record = provider.inventory["SRIOV_NET_VF"]
+        assert (record.total, record.reserved) == (8, 3)
+        free = tuple(vf.address for vf in port.vfs[3:])
+        assert provider.units == {"SRIOV_NET_VF": free}, "what the host has no guest gets"
+
+    def test_a_port_without_functions_is_there_for_its_traits(self) -> None:
+        layout = lay_out("host1", nic_host(vfs_per_pf=0), self.NESTED)
+        assert totals(layout, PF0) == {}
+        assert "CUSTOM_VNIC_TYPE_DIRECT" in named(layout, PF0).absent_traits
+
+    def test_the_physical_network_comes_from_the_mapping(self) -> None:
+        options = replace(self.NESTED, nic=NicOptions(physnets={"enp128s0f0": "phys-net.a"}))
+        layout = lay_out("host1", nic_host(), options)
+        assert "CUSTOM_PHYSNET_PHYS_NET_A" in named(layout, PF0).traits
+        assert named(layout, PF0).absent_prefixes == ("CUSTOM_PHYSNET_",)
+        assert named(layout, "_0000:80:00.1").absent_prefixes == ()
+
+    def test_the_physical_network_comes_else_from_the_device_specification(self) -> None:
+        specs = parse_device_specs(
+            ['{"address": "0000:80:00.0", "physical_network": "physnet1"}'], report=True
+        )
+        options = replace(self.NESTED, pci=PciOptions(True, specs))
+        layout = lay_out("host1", nic_host(), options)
+        assert "CUSTOM_PHYSNET_PHYSNET1" in named(layout, PF0).traits
+        assert totals(layout, PF0) == {"SRIOV_NET_VF": 8}
+
+    def test_bandwidth_is_a_share_of_the_links_speed(self) -> None:
+        options = LayoutOptions(nic=NicOptions(report_bandwidth=True, bandwidth_share=0.5))
+        facts = nic_host()
+        down = replace(facts.nics[1], speed_mbps=None)
+        layout = lay_out("host1", replace(facts, nics=(facts.nics[0], down)), options)
+        assert totals(layout, PF0) == {
+            "NET_BW_EGR_KILOBIT_PER_SEC": 12_500_000,
+            "NET_BW_IGR_KILOBIT_PER_SEC": 12_500_000,
+        }
+        assert totals(layout, "_0000:80:00.1") == {}
+
+    def test_offloads_nobody_told_are_neither_present_nor_absent(self) -> None:
+        facts = nic_host()
+        rdma = replace(facts.nics[0], rdma=True)
+        told = replace(facts.nics[1], features=("rx", "tx"))
+        layout = lay_out("host1", replace(facts, nics=(rdma, told)), self.NESTED)
+        first, second = named(layout, PF0), named(layout, "_0000:80:00.1")
+        assert "HW_NIC_OFFLOAD_RDMA" in first.traits
+        assert "HW_NIC_OFFLOAD_SWITCHDEV" in first.absent_traits
+        assert "HW_NIC_OFFLOAD_TSO" not in first.traits | first.absent_traits
+        assert {"HW_NIC_OFFLOAD_RX", "HW_NIC_OFFLOAD_TX"} <= second.traits
+        assert "HW_NIC_OFFLOAD_TSO" in second.absent_traits
+
+    def test_cards_that_claim_the_same_mac_have_keys_of_their_own(self) -> None:
+        facts = fake_topology("host1", replace(NOTHING, nics=2))
+        cards = tuple(replace(card, mac="02:00:00:00:00:01") for card in facts.nic_cards)
+        layout = lay_out("host1", replace(facts, nic_cards=cards), self.NESTED)
+        assert len({p.key for p in layout.providers}) == len(layout.providers)

@@ -1,0 +1,82 @@
+"""PCI devices in a layout that guests get whole."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from compute_agent.virt.layout import LayoutOptions, lay_out
+from compute_agent.virt.layout.device_spec import parse_device_specs
+from compute_agent.virt.layout.options import (
+    PciOptions,
+)
+
+from .hosts_with_devices import (
+    PF0,
+    devices,
+    nic_host,
+    pci,
+)
+from .wanted_providers import named, totals
+
+
+class TestPci:
+    """Devices that guests get whole."""
+
+    def test_functions_of_a_port_are_counted_on_the_port(self) -> None:
+        options = LayoutOptions(pci=pci(product_id="1889"))
+        layout = lay_out("host1", nic_host(vfs_per_pf=4), options)
+        assert devices(layout) == [PF0, "_0000:80:00.1"]
+        assert totals(layout, PF0) == {"CUSTOM_PCI_8086_1889": 4}
+        assert "COMPUTE_MANAGED_PCI_DEVICE" in named(layout, PF0).traits
+
+    def test_a_function_is_not_counted_as_pci_device_and_as_network_function(self) -> None:
+        options = LayoutOptions(nested=True, pci=pci(product_id="1889", address="*:80:00.[01]"))
+        layout = lay_out("host1", nic_host(vfs_per_pf=4), options)
+        counted = sum(sum(totals(layout, name).values()) for name in (PF0, "_0000:80:00.1"))
+        assert counted == 8
+
+    def test_a_port_given_whole_counts_no_functions(self) -> None:
+        options = LayoutOptions(nested=True, pci=pci(product_id="1593"))
+        layout = lay_out("host1", nic_host(), options)
+        assert totals(layout, PF0) == {"CUSTOM_PCI_8086_1593": 1}
+        assert "CUSTOM_VNIC_TYPE_DIRECT_PHYSICAL" in named(layout, PF0).traits
+
+    @pytest.mark.parametrize(
+        ("entries", "reason"),
+        [
+            ([{"vendor_id": "8086"}], "either passed whole"),
+            (
+                [
+                    {"address": "0001:80:00.0", "resource_class": "A"},
+                    {"product_id": "1889", "resource_class": "B"},
+                ],
+                "different classes",
+            ),
+            ([{"product_id": "1889", "one_time_use": "yes"}], "one_time_use"),
+        ],
+    )
+    def test_a_contradiction_is_an_error_and_leaves_the_device_out(
+        self, entries: list[dict[str, Any]], reason: str
+    ) -> None:
+        specs = parse_device_specs([json.dumps(entries)], report=True)
+        layout = lay_out("host1", nic_host(), LayoutOptions(pci=PciOptions(True, specs)))
+        assert any(reason in error for error in layout.errors)
+        assert PF0 not in devices(layout)
+
+    @pytest.mark.parametrize(
+        "entry",
+        [
+            {"product_id": "1889", "physical_network": "physnet0"},
+            {"product_id": "1889", "remote_managed": "true"},
+        ],
+    )
+    def test_devices_that_belong_to_ports_are_not_counted(self, entry: dict[str, Any]) -> None:
+        assert devices(lay_out("host1", nic_host(), LayoutOptions(pci=pci(**entry)))) == []
+
+    def test_nothing_is_counted_unless_reporting_is_on(self) -> None:
+        options = LayoutOptions(pci=replace(pci(product_id="1889"), report=False))
+        assert devices(lay_out("host1", nic_host(), options)) == []
