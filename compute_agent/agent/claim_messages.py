@@ -15,15 +15,17 @@ def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
     """Return the request in a call of `instance_claim`.
 
     :param spec: ``{"instance_uuid": UUID, "node": NAME, "migration_uuid": UUID}``, the last two
-        optional; ``flavor``, ``is_bfv``, ``project_id`` and ``user_id`` are read for an instance
-        that no scheduler claimed for. Other keys are left alone, so that a request specification
-        may be sent whole.
+        optional; ``instance_group``, ``force_hosts`` and ``force_nodes`` say from whom the instance
+        is to be kept apart; ``flavor``, ``is_bfv``, ``project_id`` and ``user_id`` are read for an
+        instance that no scheduler claimed for. Other keys are left alone, so that a request
+        specification may be sent whole.
     :param allocations: ``{PROVIDER: {"resources": {CLASS: AMOUNT}}}`` as placement gave it; empty:
         what placement holds for the instance.
     :param mappings: ``{GROUP: [PROVIDER, ...]}`` as placement gave it.
     :raises InvalidInput: names the argument that is not of this form.
     """
     fields = _mapping("spec", spec or {})
+    apart_from, together = _kept_apart(fields)
     return ClaimRequest(
         instance=_uuid("spec.instance_uuid", fields.get("instance_uuid")),
         node=_text("spec.node", fields.get("node") or ""),
@@ -39,10 +41,27 @@ def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
             for group, uuids in _mapping("mappings", mappings or {}).items()
         },
         needs=_needs(fields),
+        apart_from=apart_from,
+        together=together,
         project=_text("spec.project_id", fields.get("project_id") or ""),
         user=_text("spec.user_id", fields.get("user_id") or ""),
         spec=fields,
     )
+
+
+def _kept_apart(fields: Mapping[str, Any]) -> tuple[frozenset[str], int]:
+    """Return the members of an anti-affinity group, and how many of them a host may have."""
+    group = _mapping("spec.instance_group", fields.get("instance_group") or {})
+    forced = fields.get("force_hosts") or fields.get("force_nodes")
+    if group.get("policy") != "anti-affinity" or forced:
+        return frozenset(), 1
+    name = "spec.instance_group.members"
+    members = frozenset(_uuid(name, uuid) for uuid in _list(name, group.get("members") or []))
+    name = "spec.instance_group.rules"
+    most = _mapping(name, group.get("rules") or {}).get("max_server_per_host", 1)
+    if isinstance(most, bool) or not str(most).isdecimal() or int(most) < 1:
+        raise _unusable(f"{name}.max_server_per_host", most, "a whole number above 0")
+    return members, int(most)
 
 
 def _needs(fields: Mapping[str, Any]) -> dict[str, int]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from compute_agent.claims.cell_choice import (
     free_on_root,
 )
 from compute_agent.claims.checks import (
+    check_apart,
     check_groups,
     has_moved,
     on_node,
@@ -95,7 +96,8 @@ class ClaimBook:
         """Give an instance what was allocated for it. Asking again gives the same again.
 
         :raises ComputeHostNotFound: the node named, or the providers, are not of this agent.
-        :raises ComputeResourcesUnavailable: placement does not hold it, or named units are taken.
+        :raises ComputeResourcesUnavailable: placement does not hold it, named units are taken, or
+            others of its anti-affinity group were here first.
         :raises AssignedResourceNotFound: a provider that was allocated is not on this host now.
         :raises ComputeNodeBusy: a pass of the node does not end; ask again later.
         :raises PlacementError: placement could not be asked.
@@ -107,6 +109,7 @@ class ClaimBook:
             try:
                 amounts = on_node(request, allocated.held, tree, root)
                 check_groups(request, allocated.held, tree)
+                check_apart(request, self._staying(request, tree.get_provider_uuids(root)), node)
                 return self._assign(request, node, amounts, tree, root)
             except Exception:
                 if allocated.by_host and self._self_claim is not None:
@@ -280,6 +283,26 @@ class ClaimBook:
                 f"{', '.join(sorted(allocated.held))}. Nothing of node {tree.data(root).name} is."
             )
         return allocated
+
+    def _staying(self, request: ClaimRequest, own: Collection[str]) -> list[str]:
+        """Return who came before of those that an instance, which comes now, is kept apart from.
+
+        That is what this host knows, under the lock of the node: placement also has those who are
+        on their way, of whom each would give way to the other.
+
+        :param own: the providers of the node.
+        """
+        if not request.apart_from or request.instance in self._ledger.claims():
+            return []
+        claimed = {claim.instance for claim in self.claims() if claim.consumer == claim.instance}
+        known = claimed.union(self._driver.list_instance_uuids() or ())
+        held_by = self._report.placement.allocations.get_allocs_for_consumer
+        # one that has moved away, or is deleted, is only still to be cleared up
+        return [
+            member
+            for member in sorted(known & request.apart_from - {request.instance})
+            if not of_record(held_by(member)).keys().isdisjoint(own)
+        ]
 
     def _assign(
         self,

@@ -119,3 +119,16 @@ def check_groups(request: ClaimRequest, held: Amounts, tree: ProviderTree) -> No
             f"Request groups of {request.instance} are mapped to providers of which it holds "
             f"nothing: {', '.join(wrong)}. Schedule the instance again."
         )
+
+
+def check_apart(request: ClaimRequest, staying: Collection[str], node: str) -> None:
+    """Check that an instance meets no more members of its anti-affinity group than it may.
+
+    :param staying: those on the node.
+    """
+    if len(staying) >= request.together:
+        raise errors.ComputeResourcesUnavailable(
+            f"{request.instance} cannot be with {', '.join(staying)} on node {node}: their group "
+            f"has the policy anti-affinity, with at most {request.together} on a host. Schedule "
+            "the instance again."
+        )

@@ -18,6 +18,7 @@ class ClaimRequest:
     :param providers_of: request group to the providers that serve it.
     :param node: empty: the node that the providers belong to.
     :param migration: consumer under which what the instance has here is kept meanwhile.
+    :param apart_from: members of its anti-affinity group, of which a host may have `together`.
     :param needs: what its flavor says, by class, without extra specs; with `project`, `user` and
         the specification as it was sent, for an instance that comes without an allocation.
     """
@@ -27,6 +28,8 @@ class ClaimRequest:
     providers_of: Mapping[str, Sequence[str]] = field(default_factory=dict)
     node: str = ""
     migration: str = ""
+    apart_from: frozenset[str] = frozenset()
+    together: int = 1
     needs: Mapping[str, int] = field(default_factory=dict)
     project: str = ""
     user: str = ""
