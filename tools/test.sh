@@ -45,7 +45,7 @@ fi
 # The binding of libvirt is compiled here: there are no wheels of it.
 if ! pkg-config --exists libvirt 2>/dev/null; then
     say "libvirt's headers are missing (Debian: libvirt-dev pkg-config); its tests are skipped"
-    TEST_EXTRAS=test
+    TEST_EXTRAS="test"
     export TEST_EXTRAS
 fi
 
