@@ -14,7 +14,7 @@ from benchmarks.cloud_day import DAY, FLAVORS, Result, live
 
 #: The multiplier of the weighers of CPUs, memory and disk.
 POLICIES: Final = {"pack": -1.0, "spread": 1.0}
-PICTURE: Final = Path(__file__).resolve().parents[1] / "docs" / "simulated-day.png"
+PICTURE: Final = Path(__file__).resolve().parents[1] / "docs" / "reference" / "simulated-day.png"
 _COLOURS: Final = {"pack": "#1f5fa8", "spread": "#c8601a"}
 _PANELS: Final = (
     ("vcpus", "VCPUs in use", 100.0),

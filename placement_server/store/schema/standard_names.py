@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import os_resource_classes
 import os_traits
 from sqlalchemy import insert, select, text
 
 from placement_server.store.schema.names import FIRST_CUSTOM_CLASS_ID, STANDARD_CLASS_IDS
-from placement_server.store.tables import resource_classes, traits
+from placement_server.store.tables import changes, resource_classes, traits
 from placement_server.store.transactions.transaction import WriteTransaction
+
+_ANY_CHANGE: Final = select(changes.c.id).limit(1)
 
 
 def synchronise(tx: WriteTransaction) -> None:
     """Insert the standard classes and traits that are missing; leave all others alone.
+
+    There is a change record after it, also in a database that had none, as one of OpenStack
+    Placement: readers take the first record that they see for one without open ones below it.
 
     Of two processes that do this at the same time one fails on a unique key; it is retried and
     finds nothing missing.
@@ -36,5 +43,5 @@ def synchronise(tx: WriteTransaction) -> None:
     ]
     if new_traits:
         tx.execute(insert(traits), new_traits)
-    if new_classes or new_traits:
+    if new_classes or new_traits or not tx.execute(_ANY_CHANGE).first():
         tx.touch_names()

@@ -113,6 +113,22 @@ def test_a_later_id_is_held_back_until_the_smaller_one_is_committed(store: Store
 
 
 @pytest.mark.usefixtures("several_writers")
+def test_the_first_ids_of_a_database_that_was_taken_over_are_held_back_too(store: Store) -> None:
+    # as the migration leaves a database of OpenStack Placement
+    with store.engine.begin() as connection:
+        connection.execute(sa.delete(changes_table))
+    store.synchronise_standard_names()
+    start = Horizon(store).settle().settled
+
+    def meanwhile() -> None:
+        store.write(create)
+        assert Horizon(store).advance().settled == start
+
+    kept_open(store, meanwhile)
+    assert Horizon(store).settle().settled == start + 2
+
+
+@pytest.mark.usefixtures("several_writers")
 def test_an_id_whose_transaction_is_slow_is_waited_for(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
