@@ -40,13 +40,11 @@ class GuestNuma:
     :param asked: whether the request named NUMA nodes; otherwise there is one, which may be split.
     :param page_traits: traits of which a provider of the memory must have one; empty for memory on
         pages of the usual size.
-    :param device_affinity: whether devices must be in the subtree of the guest's first node.
     """
 
     nodes: tuple[GuestNode, ...]
     asked: bool = False
     page_traits: frozenset[str] = frozenset()
-    device_affinity: bool = False
 
 
 def guest_numa(
@@ -59,13 +57,12 @@ def guest_numa(
     :raises InvalidRequest: nodes that do not add up, or a page size that does not exist.
     """
     pages = _page_traits(spec, known_traits)
-    affinity = spec.setting("hw:pci_numa_affinity_policy") == "required"
     text = spec.setting("hw:numa_nodes")
     if spec.guest_cells and text is None:
-        return _as_given(spec, vcpu, pcpu, memory_mb, pages, affinity)
+        return _as_given(spec, vcpu, pcpu, memory_mb, pages)
     if text is None:
         whole = GuestNode(vcpu, pcpu, memory_mb)
-        return GuestNuma((whole,), bool(pages), pages, affinity)
+        return GuestNuma((whole,), bool(pages), pages)
     count = amount("hw:numa_nodes", text)
     if count < 1 or count > vcpu + pcpu:
         raise InvalidRequest(
@@ -74,7 +71,7 @@ def guest_numa(
     memory = _memory_shares(spec, count, memory_mb)
     shared, pinned = _cpu_shares(spec, count, vcpu, pcpu)
     nodes = tuple(map(GuestNode, shared, pinned, memory))
-    return GuestNuma(nodes, True, pages, affinity)
+    return GuestNuma(nodes, True, pages)
 
 
 def _as_given(
@@ -83,7 +80,6 @@ def _as_given(
     pcpu: int,
     memory_mb: int,
     pages: frozenset[str],
-    affinity: bool,
 ) -> GuestNuma:
     """Return the nodes that the caller computed, if they add up to the flavor."""
     cells = spec.guest_cells
@@ -106,7 +102,7 @@ def _as_given(
     nodes = tuple(map(GuestNode, shared, pinned, (cell.memory_mb for cell in cells)))
     sizes = {cell.page_size for cell in cells if cell.page_size > _SMALL_PAGE}
     traits = frozenset(f"{PAGE_SIZE_PREFIX}{size}" for size in sizes)
-    return GuestNuma(nodes, True, pages or traits, affinity)
+    return GuestNuma(nodes, True, pages or traits)
 
 
 def _memory_shares(spec: RequestSpec, count: int, memory_mb: int) -> list[int]:

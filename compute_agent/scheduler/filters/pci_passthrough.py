@@ -6,25 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.request.flavor import PciAlias
 from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler import device_affinity
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.host_state import HostState
 
 _POOLS = "pci_pools"
-_ANYWHERE = ("preferred", "socket")
 
 
 class PciPassthroughFilter(HostFilter):
     """Drop the candidates whose devices an alias does not allow, and hosts with none left.
 
     With ``pci_in_placement`` the devices are part of the candidates, and for a guest with NUMA
-    nodes the alias's ``numa_policy`` decides where they may be: ``required``: below a cell of the
-    guest; ``legacy``: there or below no cell; ``preferred`` and ``socket``: anywhere. Without it
+    nodes `device_affinity` says where they, and accelerators, may be. Without it
     the agent must announce ``pci_pools``, a list of ``{"resource_class", "traits", "count"}``, with
     enough free.
     """
@@ -33,40 +31,16 @@ class PciPassthroughFilter(HostFilter):
         """Yield the hosts with the candidates that the aliases allow."""
         named = flavor.device_aliases(spec)
         aliases = {suffix: self.options.pci_aliases[name] for suffix, name in named.items()}
-        if not aliases:
+        if self.options.pci_in_placement:
+            near_hosts = _with_near_devices(hosts, spec, self.options.pci_aliases)
+            yield from near_hosts if device_affinity.has_nodes(spec) else hosts
+        elif not aliases:
             yield from hosts
-        elif self.options.pci_in_placement:
-            yield from _with_near_devices(hosts, aliases if _has_numa(spec) else {})
         else:
             for host in hosts:
                 devices = list(aliases.values()) * (1 + host.claimed_here)
                 if pools_suffice(_pools(host), devices):
                     yield host
-
-
-def near(candidate: Candidate, host: HostState, aliases: Mapping[str, PciAlias]) -> bool:
-    """Whether each device is as near to the guest's cells as its alias wants.
-
-    :param aliases: alias by the suffix of the device's group.
-    """
-    cells = {
-        uuid
-        for suffix, uuids in candidate.mappings.items()
-        if GUEST_CELL_SUFFIX.fullmatch(suffix)
-        for uuid in uuids
-    }
-    if not cells:
-        # a flat host: only its agent knows which device is near
-        return True
-    for suffix, alias in aliases.items():
-        if alias.numa_policy in _ANYWHERE:
-            continue
-        for device in candidate.mappings.get(suffix, ()):
-            line = host.ancestry(device)
-            of_a_cell = any(HW_NUMA_ROOT in host.providers[provider].traits for provider in line)
-            if (of_a_cell or alias.numa_policy == "required") and cells.isdisjoint(line):
-                return False
-    return True
 
 
 def pools_suffice(pools: Sequence[Mapping[str, Any]], aliases: Sequence[PciAlias]) -> bool:
@@ -82,19 +56,26 @@ def pools_suffice(pools: Sequence[Mapping[str, Any]], aliases: Sequence[PciAlias
 
 
 def _with_near_devices(
-    hosts: Sequence[HostState], aliases: Mapping[str, PciAlias]
+    hosts: Sequence[HostState], spec: RequestSpec, aliases: Mapping[str, PciAlias]
 ) -> Iterator[HostState]:
     for host in hosts:
-        left = tuple(candidate for candidate in host.candidates if near(candidate, host, aliases))
+        left = tuple(
+            candidate for candidate in host.candidates if _is_near(candidate, host, spec, aliases)
+        )
         if left or not host.candidates:
             yield replace(host, candidates=left)
 
 
-def _has_numa(spec: RequestSpec) -> bool:
-    """Whether the guest has NUMA nodes: asked for, or since its CPUs or pages are its own."""
-    settings = ("hw:numa_nodes", "hw:cpu_policy", "hw:mem_page_size")
-    values = [spec.setting(name) for name in settings]
-    return bool(spec.guest_cells) or any(value not in (None, "shared", "small") for value in values)
+def _is_near(
+    candidate: Candidate, host: HostState, spec: RequestSpec, aliases: Mapping[str, PciAlias]
+) -> bool:
+    classes = {
+        suffix: [name for uuid in uuids for name in candidate.allocations.get(uuid, ())]
+        for suffix, uuids in candidate.mappings.items()
+        if not GUEST_CELL_SUFFIX.fullmatch(suffix)
+    }
+    policy_of = device_affinity.policies(spec, aliases, classes)
+    return device_affinity.near(candidate, host.providers, policy_of)
 
 
 def _serves(pool: Mapping[str, Any], alias: PciAlias) -> bool:

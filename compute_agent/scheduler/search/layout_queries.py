@@ -13,7 +13,8 @@ CPUs from one cell and the memory from another, or from huge pages.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from compute_agent.provider_tree.trait_names import (
     COMPUTE_NODE,
@@ -31,7 +32,9 @@ from compute_agent.request.candidate_request import (
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.flavor_settings import MEMORY_ENCRYPTION_TRAITS
 from compute_agent.request.guest_numa import GuestNode, GuestNuma
+from compute_agent.scheduler import device_affinity
 from compute_agent.scheduler.candidates import Answer, Candidate
+from compute_agent.scheduler.device_affinity import NO_POLICIES, REQUIRED, Binding
 
 CELL_CLASSES = ("VCPU", "PCPU", "MEMORY_MB")
 UNPINNED = "unpinned"
@@ -41,6 +44,7 @@ HOST_GROUP = "_HOST"
 """Group without resources that holds what the host, not a cell, must be a member of."""
 TRAIT_GROUP = "_TRAITS"
 """Group without resources for traits that may be on a cell as well as on a provider above it."""
+NOTHING_BOUND: Binding = MappingProxyType({})
 _CELL_TRAIT_PREFIXES = ("HW_CPU_", "HW_NUMA_")
 
 
@@ -51,6 +55,8 @@ class Shape:
     name: str
     request: CandidateRequest
     guest_cells: int = 0
+    required: Mapping[str, str] = field(default_factory=dict)
+    """Suffixes of devices that must be near the guest, to their policy."""
 
     def keep(self, candidate: Candidate, answer: Answer) -> bool:
         """Whether a candidate of the answer to this question may be used."""
@@ -67,12 +73,19 @@ class Shape:
             if GUEST_CELL_SUFFIX.fullmatch(suffix)
             for uuid in uuids
         ]
-        return len(cells) == len(set(cells))
+        return len(cells) == len(set(cells)) and device_affinity.near(
+            candidate, answer.providers, self.required
+        )
 
 
-def shapes(request: CandidateRequest, numa: GuestNuma) -> tuple[Shape, ...]:
+def shapes(
+    request: CandidateRequest, numa: GuestNuma, policy_of: Mapping[str, str] = NO_POLICIES
+) -> tuple[Shape, ...]:
     """Return the shapes to ask at once: flat and nested, or the request alone if it has no CPUs.
 
+    Nested for each way to bind devices to nodes of the guest that they must be near.
+
+    :param policy_of: `device_affinity.policies` of the request.
     :raises InvalidRequest: same_subtree names a guest NUMA node that there is not.
     """
     if not asks_for_cells(request):
@@ -80,9 +93,14 @@ def shapes(request: CandidateRequest, numa: GuestNuma) -> tuple[Shape, ...]:
     flat = _without_guest_nodes(request, strict=False)
     group = flat.group(UNSUFFIXED)
     flat = flat.with_group(UNSUFFIXED, group.forbidding(HW_NUMA_ROOT))
+    ways = device_affinity.bindings(request, policy_of, numa.nodes)
+    required = {suffix: policy for suffix, policy in policy_of.items() if policy == REQUIRED}
     return (
         Shape("flat", flat),
-        Shape("nested", nested_request(request, numa), guest_cells=len(numa.nodes)),
+        *(
+            Shape("nested", nested_request(request, numa, way), len(numa.nodes), required)
+            for way in ways
+        ),
     )
 
 
@@ -91,7 +109,9 @@ def asks_for_cells(request: CandidateRequest) -> bool:
     return any(name in request.group(UNSUFFIXED).resources for name in CELL_CLASSES)
 
 
-def split_shape(request: CandidateRequest, numa: GuestNuma) -> Shape | None:
+def split_shape(
+    request: CandidateRequest, numa: GuestNuma, policy_of: Mapping[str, str] = NO_POLICIES
+) -> Shape | None:
     """Return the question that finds trees with any room at all, for `split.compose`.
 
     `None` when the guest must not be laid over several cells: it has nothing of a cell, it names
@@ -101,7 +121,8 @@ def split_shape(request: CandidateRequest, numa: GuestNuma) -> Shape | None:
         return None
     whole = numa.nodes[0]
     one_of_each = GuestNode(min(whole.vcpu, 1), min(whole.pcpu, 1), min(whole.memory_mb, 1))
-    probe = nested_request(request, replace(numa, nodes=(one_of_each,)))
+    [binding] = device_affinity.bindings(request, policy_of, numa.nodes)
+    probe = nested_request(request, replace(numa, nodes=(one_of_each,)), binding)
     added_here = {frozenset((suffix, CELL_GROUP)) for suffix in (HOST_GROUP, TRAIT_GROUP)}
     relations = [*(probe.same_subtree - added_here), *(a | b for a, b in probe.apart)]
     if any(CELL_GROUP in suffixes for suffixes in relations):
@@ -128,9 +149,12 @@ def unpinned_shape(request: CandidateRequest) -> Shape | None:
     return Shape(UNPINNED, flat.with_group(UNSUFFIXED, group))
 
 
-def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateRequest:
+def nested_request(
+    request: CandidateRequest, numa: GuestNuma, binding: Binding = NOTHING_BOUND
+) -> CandidateRequest:
     """Return the request with CPUs and memory in one group per NUMA node of the guest.
 
+    :param binding: the devices that must be below the cell of a certain node.
     :raises InvalidRequest: a group of the request has a name that is needed here, or same_subtree
         names a guest NUMA node that there is not.
     """
@@ -154,13 +178,7 @@ def nested_request(request: CandidateRequest, numa: GuestNuma) -> CandidateReque
         if group.member_of or group.forbidden_aggregates:
             added[HOST_GROUP] = _host_group(group)
             subtrees.add(frozenset((HOST_GROUP, CELL_GROUP)))
-    if numa.device_affinity:
-        devices = [
-            suffix
-            for suffix, group in request.groups.items()
-            if suffix != UNSUFFIXED and group.resources
-        ]
-        subtrees |= {frozenset((suffix, CELL_GROUP)) for suffix in devices}
+    subtrees |= {frozenset((suffix, f"_NUMA{node}")) for suffix, node in binding.items()}
     for suffix in added:
         if suffix in request.groups:
             raise InvalidRequest("the suffix of a group", suffix, "a name that is not reserved")

@@ -12,7 +12,7 @@ from compute_agent.request import flavor
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.request.guest_numa import GuestNuma, guest_numa
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler import host_state
+from compute_agent.scheduler import device_affinity, host_state
 from compute_agent.scheduler.candidates import Answer, ProviderSummary
 from compute_agent.scheduler.causes import Causes, FilterCause
 from compute_agent.scheduler.errors import NoValidHost
@@ -162,7 +162,8 @@ class Search:
         :raises InvalidRequest: the request is wrong in itself.
         """
         request = flavor.request_of(spec, self._options.request)
-        for shape in layout_queries.shapes(request, self._guest_numa(spec, request)):
+        numa = self._guest_numa(spec, request)
+        for shape in layout_queries.shapes(request, numa, self._policies(spec, request)):
             yield shape.request
         yield request
 
@@ -194,7 +195,7 @@ class Search:
         answer: Answer,
         skipped: Collection[str] = frozenset(),
     ) -> tuple[list[HostState], list[FilterCause]]:
-        hosts = self._host_states(spec, answer, asked.aggregates)
+        hosts = self._host_states(spec, answer, asked)
         return run_exclusions(spec, asked.target, hosts, skipped)
 
     def host_of(self, spec: RequestSpec, instance: str) -> tuple[HostState, Holding]:
@@ -267,11 +268,13 @@ class Search:
     ) -> tuple[Answer, Questions, Microversion]:
         request = self._for_placement(request)
         numa = self._guest_numa(spec, request)
+        policy_of = self._policies(spec, request)
         questions = Questions(self._placement)
-        found_answers = self._ask_layouts(questions, layout_queries.shapes(request, numa))
+        shapes = layout_queries.shapes(request, numa, policy_of)
+        found_answers = self._ask_layouts(questions, shapes)
         found_answers += self._ask_unpinned(questions, request)
         if not any(answer.candidates for answer in found_answers):
-            probe = layout_queries.split_shape(request, numa)
+            probe = layout_queries.split_shape(request, numa, policy_of)
             if probe is not None:
                 probed = questions.ask(probe)
                 composed = split.compose(probed, numa.nodes[0], probe.request)
@@ -320,12 +323,15 @@ class Search:
             page_size_traits,
         )
 
-    def _host_states(
-        self, spec: RequestSpec, answer: Answer, aggregates: Aggregates
-    ) -> list[HostState]:
+    def _policies(self, spec: RequestSpec, request: CandidateRequest) -> dict[str, str]:
+        classes = {suffix: group.resources for suffix, group in request.groups.items()}
+        return device_affinity.policies(spec, self._options.request.pci_aliases or {}, classes)
+
+    def _host_states(self, spec: RequestSpec, answer: Answer, asked: Asked) -> list[HostState]:
         by_root = host_state.by_root(answer)
         names = self._placement.provider_names(by_root)
         living = server_groups.roots_of_named(self._placement, spec)
+        policy_of = self._policies(spec, asked.request)
         states = []
         for root, candidates in by_root.items():
             providers = {provider.uuid: provider for provider in answer.tree(root)}
@@ -338,8 +344,8 @@ class Search:
                     uuid=root,
                     name=name,
                     providers=providers,
-                    candidates=candidate_order.in_order(candidates, providers),
-                    aggregates=aggregates.of_host(name),
+                    candidates=candidate_order.in_order(candidates, providers, policy_of),
+                    aggregates=asked.aggregates.of_host(name),
                     instances=frozenset(i for i, roots in living.items() if root in roots),
                     announcement=announced,
                     alive=alive,

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from compute_agent.scheduler import device_affinity
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
+from compute_agent.scheduler.device_affinity import NO_POLICIES
 
 _SHARED_OUT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
 """Classes that are handed out in many small parts; all others are devices."""
 
 
 def in_order(
-    candidates: Sequence[Candidate], providers: Mapping[str, ProviderSummary]
+    candidates: Sequence[Candidate],
+    providers: Mapping[str, ProviderSummary],
+    policy_of: Mapping[str, str] = NO_POLICIES,
 ) -> tuple[Candidate, ...]:
     """Return the candidates with the best first; equals stay in placement's order.
 
-    Best is who breaks into the fewest untouched devices, then leaves the least of the devices it
-    touches, then takes from the fewest providers, then from the cells with the most left.
+    Best is who has the most devices near the guest, of those that shall be, then who breaks into
+    the fewest untouched devices, then leaves the least of the devices it touches, then takes from
+    the fewest providers, then from the cells with the most left.
     """
-    return tuple(sorted(candidates, key=lambda candidate: _cost(candidate, providers)))
+
+    def cost(candidate: Candidate) -> tuple[float, ...]:
+        return (
+            device_affinity.far(candidate, providers, policy_of),
+            *_cost(candidate, providers),
+        )
+
+    return tuple(sorted(candidates, key=cost))
 
 
 def _cost(

@@ -11,6 +11,7 @@ from compute_agent.request.candidate_request import CandidateRequest, RequestGro
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.guest_numa import GuestNode, GuestNuma, guest_numa
 from compute_agent.request.spec import RequestedGroup, RequestSpec
+from compute_agent.scheduler import device_affinity
 from compute_agent.scheduler.search import layout_queries, split
 from tests.unit.scheduler.specs import request_of, spec
 from tests.unit.scheduler.trees import answered, candidate, summary
@@ -34,8 +35,15 @@ def queries(one: RequestSpec, known: tuple[str, ...] = ()) -> dict[str, str]:
     request = request_of(one)
     return {
         shape.name: shape.request.query()
-        for shape in layout_queries.shapes(request, numa_of(one, request, known))
+        for shape in layout_queries.shapes(
+            request, numa_of(one, request, known), policies_of(one, request)
+        )
     }
+
+
+def policies_of(one: RequestSpec, request: CandidateRequest) -> dict[str, str]:
+    classes = {suffix: group.resources for suffix, group in request.groups.items()}
+    return device_affinity.policies(one, {}, classes)
 
 
 def test_a_request_is_asked_as_it_is_for_flat_hosts_and_by_cell_for_nested_ones() -> None:
@@ -158,6 +166,28 @@ def test_devices_with_affinity_are_below_the_guests_cell() -> None:
     assert "same_subtree" not in found["flat"]
 
 
+def test_bandwidth_and_parts_of_the_host_are_not_bound_to_a_cell() -> None:
+    bandwidth = RequestedGroup("port", {"NET_BW_EGR_KILOBIT_PER_SEC": 1})
+    one = spec(
+        {"hw:pci_numa_affinity_policy": "required", "resources_SCRATCH:DISK_GB": "1"},
+        requested_groups=(bandwidth,),
+    )
+    assert "same_subtree" not in queries(one)["nested"]
+
+
+def test_an_accelerator_is_bound_to_the_node_that_the_flavor_names_and_no_other() -> None:
+    one = spec(
+        {
+            "hw:numa_nodes": "2",
+            "hw:pci_numa_affinity_policy": "required",
+            "same_subtree_accel": "_NUMA1,device_profile_0",
+        },
+        requested_groups=(RequestedGroup("device_profile_0", {"FPGA": 1}),),
+    )
+    assert "same_subtree=_NUMA1,device_profile_0" in queries(one)["nested"]
+    assert "_NUMA0,device" not in queries(one)["nested"]
+
+
 def test_a_flavor_may_name_the_guests_node_in_same_subtree() -> None:
     one = spec({"resources_GPU:VGPU": "1", "same_subtree": "_GPU,_NUMA0"}, root_gb=0)
     found = queries(one)
@@ -225,7 +255,8 @@ def test_two_guest_nodes_on_one_cell_are_dropped() -> None:
 
 def split_of(asked: RequestSpec) -> layout_queries.Shape | None:
     request = request_of(asked)
-    return layout_queries.split_shape(request, numa_of(asked, request))
+    numa = numa_of(asked, request)
+    return layout_queries.split_shape(request, numa, policies_of(asked, request))
 
 
 def probe(**resources: int) -> CandidateRequest:

@@ -1,0 +1,177 @@
+"""Distance of devices from the NUMA nodes of a guest, as ``hw:pci_numa_affinity_policy`` wants it.
+
+    required   below the cell of one of the guest's nodes
+    legacy     there, or below no cell: it is not known where it is
+    preferred  anywhere, there first
+    socket     as preferred; which cells share a socket only the host knows, which must support it
+
+The setting is for PCI devices and accelerators; without it an alias has a policy of its own, for
+guests with NUMA nodes. What ``same_subtree`` binds to a node of the guest goes by that. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations_with_replacement, product
+from math import comb, prod
+from types import MappingProxyType
+from typing import Final
+
+from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT
+from compute_agent.request import flavor
+from compute_agent.request.candidate_request import (
+    GUEST_CELL_SUFFIX,
+    UNSUFFIXED,
+    CandidateRequest,
+)
+from compute_agent.request.flavor import PciAlias
+from compute_agent.request.guest_numa import GuestNode
+from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.candidates import Candidate, ProviderSummary, ancestry
+
+REQUIRED: Final = "required"
+SETTING: Final = "hw:pci_numa_affinity_policy"
+MOST_WAYS: Final = 8
+"""Ways to bind devices to nodes that are each asked for; where there are more, none is bound."""
+
+_TRIED_WAYS = 1000
+_ANYWHERE = ("preferred", "socket")
+_NO_DEVICES = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "MEM_ENCRYPTION_CONTEXT"))
+_OF_NETWORKS = ("NET_BW_", "NET_PACKET_RATE_")
+
+NO_POLICIES: Mapping[str, str] = MappingProxyType({})
+Binding = Mapping[str, int]
+"""Suffix of a device's group to the number of the guest's node that it must be near."""
+
+
+def is_device(resource_classes: Collection[str]) -> bool:
+    """Whether a group asks for a device: not for parts of the host, nor for bandwidth."""
+    return any(
+        name not in _NO_DEVICES and not name.startswith(_OF_NETWORKS) for name in resource_classes
+    )
+
+
+def has_nodes(spec: RequestSpec) -> bool:
+    """Whether the guest has NUMA nodes: asked for, or since its CPUs or pages are its own."""
+    settings = ("hw:numa_nodes", "hw:cpu_policy", "hw:mem_page_size")
+    values = [spec.setting(name) for name in settings]
+    return bool(spec.guest_cells) or any(value not in (None, "shared", "small") for value in values)
+
+
+def policies(
+    spec: RequestSpec,
+    aliases: Mapping[str, PciAlias],
+    classes: Mapping[str, Collection[str]],
+) -> dict[str, str]:
+    """Return the policy of each device that has one, by the suffix of its group.
+
+    :param aliases: by name.
+    :param classes: suffix to the resource classes of each group.
+    """
+    setting = spec.setting(SETTING)
+    named = flavor.device_aliases(spec) if has_nodes(spec) else {}
+    found = {}
+    for suffix in sorted(classes):
+        if suffix == UNSUFFIXED or not (suffix in named or is_device(classes[suffix])):
+            continue
+        alias = aliases.get(named.get(suffix, ""))
+        policy = setting or (alias.numa_policy if alias else None)
+        if policy is not None:
+            found[suffix] = policy
+    return found
+
+
+def bindings(
+    request: CandidateRequest, policy_of: Mapping[str, str], nodes: Sequence[GuestNode]
+) -> tuple[Binding, ...]:
+    """Return the ways to bind the devices that must be near the guest to nodes of it.
+
+    Of ways that differ in equal devices or equal nodes only, one is returned. The one way that
+    binds nothing is returned where no device must be, and where there are more than `MOST_WAYS`.
+    """
+    related = [*request.same_subtree, *(together for together, _others in request.apart)]
+    placed = set().union(
+        *(names for names in related if any(map(GUEST_CELL_SUFFIX.fullmatch, names)))
+    )
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for suffix, policy in sorted(policy_of.items()):
+        if policy == REQUIRED and suffix not in placed:
+            group = request.group(suffix)
+            key = sorted(group.resources.items()), group.required, group.forbidden, group.in_tree
+            alike.setdefault((repr(key),), []).append(suffix)
+    number = prod(comb(len(group) + len(nodes) - 1, len(group)) for group in alike.values())
+    if number > _TRIED_WAYS:
+        return ({},)
+    of_each = [
+        [dict(zip(suffixes, chosen, strict=True)) for chosen in _choices(len(suffixes), nodes)]
+        for suffixes in alike.values()
+    ]
+    ways: dict[object, Binding] = {}
+    for parts in product(*of_each):
+        way = {suffix: node for part in parts for suffix, node in part.items()}
+        ways.setdefault(_without_names(parts, nodes, placed), way)
+        if len(ways) > MOST_WAYS:
+            return ({},)
+    return tuple(ways.values())
+
+
+def near(
+    candidate: Candidate, providers: Mapping[str, ProviderSummary], policy_of: Mapping[str, str]
+) -> bool:
+    """Whether each device is as near to the guest's cells as its policy wants.
+
+    On a flat host only its agent knows which device is near: all are.
+    """
+    cells = _cells(candidate)
+    if not cells:
+        return True
+    for suffix, policy in policy_of.items():
+        if policy in _ANYWHERE:
+            continue
+        for device in candidate.mappings.get(suffix, ()):
+            line = ancestry(device, providers)
+            of_a_cell = any(HW_NUMA_ROOT in providers[provider].traits for provider in line)
+            if (of_a_cell or policy == REQUIRED) and cells.isdisjoint(line):
+                return False
+    return True
+
+
+def far(
+    candidate: Candidate, providers: Mapping[str, ProviderSummary], policy_of: Mapping[str, str]
+) -> int:
+    """Return how many devices are not below a cell of the guest, of those that have a policy."""
+    cells = _cells(candidate)
+    return sum(
+        cells.isdisjoint(ancestry(device, providers))
+        for suffix in policy_of
+        for device in candidate.mappings.get(suffix, ())
+        if cells
+    )
+
+
+def _cells(candidate: Candidate) -> frozenset[str]:
+    return frozenset(
+        uuid
+        for suffix, uuids in candidate.mappings.items()
+        if GUEST_CELL_SUFFIX.fullmatch(suffix)
+        for uuid in uuids
+    )
+
+
+def _choices(devices: int, nodes: Sequence[GuestNode]) -> list[tuple[int, ...]]:
+    return list(combinations_with_replacement(range(len(nodes)), devices))
+
+
+def _without_names(
+    parts: Sequence[Binding], nodes: Sequence[GuestNode], placed: Collection[str]
+) -> object:
+    """Return what is left of a way when equal devices, and equal nodes, have no names."""
+    loads = [
+        (
+            *(node.vcpu, node.pcpu, node.memory_mb),
+            index if f"_NUMA{index}" in placed else -1,
+            *(sum(bound == index for bound in part.values()) for part in parts),
+        )
+        for index, node in enumerate(nodes)
+    ]
+    return tuple(sorted(loads))
