@@ -12,10 +12,9 @@ from .search_storm import Outcome, storm
 # Beside what is counted: buffers of connections, and what is being put together.
 UNCOUNTED_MIB = 48
 
-
-# Nearly all of it within 64 MiB. CPython keeps each megabyte of small objects in which a single one
-# lives on (a cursor that the driver of SQLite remembers), and that differs from run to run.
-KEPT_MIB = 96
+# CPython keeps each megabyte of small objects in which a single one lives on, such as a query that
+# is remembered: up to 40.
+KEPT_MIB = 64
 
 
 @pytest.fixture(scope="module")
