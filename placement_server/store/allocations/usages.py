@@ -30,7 +30,8 @@ _OF_PROVIDER: Final = provider_rows.select_with(
     inventories.c.resource_provider_id,
     resource_classes.c.name,
     inventories.c.used,
-).order_by(inventories.c.resource_class_id)
+    order_by=inventories.c.resource_class_id,
+)
 
 
 def of_provider(tx: ReadTransaction, uuid: str) -> tuple[Provider, dict[str, int]]:

@@ -12,6 +12,7 @@ from sqlalchemy import BindParameter, Select, bindparam, or_, select
 
 from placement_server.store import tables
 from placement_server.store.dialects import chunks
+from placement_server.store.transactions import plain
 from placement_server.store.transactions.transaction import USAGE, ReadTransaction
 
 _P = tables.resource_providers.c
@@ -221,8 +222,8 @@ def news(
     )
     changes: list[ChangeRow] = []
     used: Usage = defaultdict(dict)
-    for provider_id, first, second, third in tx.connection.exec_driver_sql(
-        statement, (*parameters, last)
+    for provider_id, first, second, third in plain.rows(
+        tx.connection, statement, (*parameters, last)
     ):
         if provider_id is None:
             changes.append(ChangeRow(first, second, third))

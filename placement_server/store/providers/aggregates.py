@@ -24,7 +24,8 @@ _OF_PROVIDER: Final = provider_rows.select_with(
     _LINKS.join(placement_aggregates, _LINKS.c.aggregate_id == placement_aggregates.c.id),
     _LINKS.c.resource_provider_id,
     placement_aggregates.c.uuid,
-).order_by(placement_aggregates.c.id)
+    order_by=placement_aggregates.c.id,
+)
 _LINKED: Final = select(_LINKS.c.aggregate_id).where(
     _LINKS.c.resource_provider_id == bindparam("provider_id")
 )

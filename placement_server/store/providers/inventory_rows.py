@@ -69,7 +69,8 @@ _ALL: Final = provider_rows.select_with(
     inventories.join(resource_classes, resource_classes.c.id == _C.resource_class_id),
     _C.resource_provider_id,
     *_STORED,
-).order_by(_C.resource_class_id)
+    order_by=_C.resource_class_id,
+)
 
 _HELD_COLUMNS: Final = (
     _C.id,

@@ -11,6 +11,7 @@ from placement_server.store.dialects import chunks
 from placement_server.store.errors import ProviderNotFound
 from placement_server.store.records import Provider
 from placement_server.store.tables import resource_providers
+from placement_server.store.transactions.plain import PlainSelect
 from placement_server.store.transactions.transaction import AnyRow, ReadTransaction, aware
 
 AnySelect: TypeAlias = "Select[*tuple[Any, ...]]"
@@ -38,7 +39,7 @@ SELECT_PROVIDERS: Final = select(
 _NAMES: Final = select(resource_providers.c.uuid, resource_providers.c.name).where(
     resource_providers.c.uuid.in_(bindparam("uuids", expanding=True))
 )
-_BY_UUID: Final = SELECT_PROVIDERS.where(PROVIDER.c.uuid == bindparam("uuid"))
+_BY_UUID: Final = PlainSelect(SELECT_PROVIDERS.where(PROVIDER.c.uuid == bindparam("uuid")))
 # MySQL must find them by their ids, to lock them in that order and nothing else before.
 BY_ID: Final = "FORCE INDEX (PRIMARY)"
 HOLD_PROVIDERS: Final = (
@@ -73,10 +74,10 @@ def get(tx: ReadTransaction, uuid: str) -> Provider:
 
     :raises ProviderNotFound: it does not exist.
     """
-    row = tx.execute(_BY_UUID, {"uuid": uuid}).first()
-    if row is None:
+    rows = _BY_UUID.rows(tx.connection, {"uuid": uuid})
+    if not rows:
         raise ProviderNotFound(uuid)
-    return provider_of(row)
+    return provider_of(rows[0])
 
 
 def names(tx: ReadTransaction, uuids: Sequence[str]) -> dict[str, str]:
@@ -88,27 +89,31 @@ def names(tx: ReadTransaction, uuids: Sequence[str]) -> dict[str, str]:
 
 
 def select_with(
-    source: FromClause, link: ColumnElement[int], *columns: ColumnElement[Any]
-) -> AnySelect:
+    source: FromClause,
+    link: ColumnElement[int],
+    *columns: ColumnElement[Any],
+    order_by: ColumnElement[int],
+) -> PlainSelect:
     """Return the statement for :func:`get_with`: columns of ``source``, joined by ``link``.
 
     The first column must not be nullable.
     """
-    return (
+    return PlainSelect(
         SELECT_PROVIDERS.add_columns(*columns)
         .outerjoin(source, link == PROVIDER.c.id)
         .where(PROVIDER.c.uuid == bindparam("uuid"))
+        .order_by(order_by)
     )
 
 
 def get_with(
-    tx: ReadTransaction, statement: AnySelect, uuid: str
+    tx: ReadTransaction, statement: PlainSelect, uuid: str
 ) -> tuple[Provider, list[tuple[Any, ...]]]:
     """Return the provider and the rows that belong to it, read in one statement.
 
     :raises ProviderNotFound: it does not exist.
     """
-    rows = tx.execute(statement, {"uuid": uuid}).all()
+    rows = statement.rows(tx.connection, {"uuid": uuid})
     if not rows:
         raise ProviderNotFound(uuid)
     return provider_of(rows[0][:_WIDTH]), [row[_WIDTH:] for row in rows if row[_WIDTH] is not None]

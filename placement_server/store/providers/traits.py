@@ -38,7 +38,8 @@ _OF_PROVIDER: Final = provider_rows.select_with(
     _LINKS.join(traits, _LINKS.c.trait_id == _T.id),
     _LINKS.c.resource_provider_id,
     *_ROWS.selected_columns,
-).order_by(_T.id)
+    order_by=_T.id,
+)
 _LINKED: Final = select(_LINKS.c.trait_id).where(
     _LINKS.c.resource_provider_id == bindparam("provider_id")
 )

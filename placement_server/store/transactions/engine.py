@@ -32,6 +32,7 @@ from placement_server.store.connection.url import (
     missing_driver,
 )
 from placement_server.store.errors import StoreUnavailable
+from placement_server.store.transactions import plain
 
 LOG = logging.getLogger(__name__)
 
@@ -112,7 +113,15 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
         else:
             _prepare_mysql(engine, options, writes=engine is engines[1])
     reader, writer, *single = engines
-    return Engines(reader, writer, in_memory=False, single=single[0] if single else None)
+    return Engines(
+        reader, writer, in_memory=False, single=_for_single(single[0], options) if single else None
+    )
+
+
+def _for_single(engine: Engine, options: StoreOptions, **execution_options: object) -> Engine:
+    """Return an engine for single statements, which go past it where it has nothing to log."""
+    logs = options.connection_debug or options.connection_trace
+    return engine.execution_options(**{plain.OPTION: not logs}, **execution_options)
 
 
 def _echo(connection_debug: int) -> bool | Literal["debug"]:
@@ -153,7 +162,7 @@ def _sqlite_engines(url: URL, options: StoreOptions, settings: dict[str, Any]) -
         reader=engine,
         writer=engine.execution_options(store_begin="BEGIN IMMEDIATE"),
         in_memory=in_memory,
-        single=None if in_memory else engine.execution_options(store_begin=None),
+        single=None if in_memory else _for_single(engine, options, store_begin=None),
     )
 
 

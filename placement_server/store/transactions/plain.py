@@ -1,0 +1,91 @@
+"""Reads by the driver alone, for those that are made all the time.
+
+SQLAlchemy makes a context, a result and its description for each statement, which takes several
+times as long as the driver and a near database do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from sqlalchemy import Connection, DateTime, Dialect, Select
+
+OPTION: Final = "store_plain"
+"""The execution option of engines that may be passed by: no transaction is ever open, so a
+statement that failed can be repeated, and nothing is logged of it."""
+
+Parameters: TypeAlias = "tuple[Any, ...] | dict[str, Any]"
+
+
+def rows(connection: Connection, statement: str, parameters: Parameters) -> Sequence[Any]:
+    """Execute a SELECT in the words of the driver, and return its rows.
+
+    :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
+    """
+    if connection.get_execution_options().get(OPTION):
+        # A failure is left to SQLAlchemy, which meets it again: it knows which of them end the
+        # connection.
+        with contextlib.suppress(connection.dialect.loaded_dbapi.Error):
+            cursor = connection.connection.cursor()
+            try:
+                cursor.execute(statement, parameters)
+                return cursor.fetchall()
+            finally:
+                cursor.close()
+    return connection.exec_driver_sql(statement, parameters).all()
+
+
+class _Form(NamedTuple):
+    text: str
+    positions: Sequence[str] | None
+    conversions: Sequence[tuple[int, Callable[[Any], Any]]]
+
+
+class PlainSelect:
+    """A SELECT whose text is made once for each driver.
+
+    :param statement: all of its parameters are texts.
+    """
+
+    def __init__(self, statement: Select[*tuple[Any, ...]]) -> None:
+        self._statement = statement
+        self._forms: dict[tuple[str, str], _Form] = {}
+
+    def rows(self, connection: Connection, parameters: Mapping[str, str]) -> list[tuple[Any, ...]]:
+        """Return the rows, with the types that the columns have for SQLAlchemy."""
+        dialect = connection.dialect
+        form = self._forms.get((dialect.name, dialect.driver))
+        if form is None:
+            form = self._forms[dialect.name, dialect.driver] = self._form(dialect)
+        found = rows(
+            connection,
+            form.text,
+            dict(parameters)
+            if form.positions is None
+            else tuple(parameters[name] for name in form.positions),
+        )
+        if not form.conversions:
+            return [tuple(row) for row in found]
+        converted = []
+        for row in found:
+            values = list(row)
+            for position, convert in form.conversions:
+                values[position] = convert(values[position])
+            converted.append(tuple(values))
+        return converted
+
+    def _form(self, dialect: Dialect) -> _Form:
+        compiled = self._statement.compile(dialect=dialect)
+        # The driver of SQLite returns times as texts; all else has its type from any driver.
+        conversions = {
+            number: column.type.dialect_impl(dialect).result_processor(dialect, None)
+            for number, column in enumerate(self._statement.selected_columns)
+            if isinstance(column.type, DateTime)
+        }
+        return _Form(
+            str(compiled),
+            compiled.positiontup if compiled.positional else None,
+            [(number, convert) for number, convert in conversions.items() if convert],
+        )

@@ -1,0 +1,45 @@
+"""Reads by the driver alone return what SQLAlchemy returns, and fail as it does."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import bindparam, select
+from sqlalchemy.exc import DBAPIError
+
+from placement_server.store.providers import inventories
+from placement_server.store.store import Store
+from placement_server.store.tables import resource_providers
+from placement_server.store.transactions import plain
+from placement_server.store.transactions.plain import PlainSelect
+from placement_server.store.transactions.transaction import ReadTransaction
+from tests.integration.store.conftest import new_provider
+
+BY_UUID = select(resource_providers).where(resource_providers.c.uuid == bindparam("uuid"))
+
+
+def test_rows_and_their_types_are_those_of_sqlalchemy(store: Store) -> None:
+    uuid = {"uuid": new_provider(store)}
+    expected = store.read_single(lambda tx: tx.execute(BY_UUID, uuid).all())
+    found = store.read_single(lambda tx: PlainSelect(BY_UUID).rows(tx.connection, uuid))
+    assert found == [tuple(row) for row in expected]
+    assert [list(map(type, row)) for row in found] == [list(map(type, row)) for row in expected]
+
+
+def test_a_statement_that_fails_raises_what_sqlalchemy_raises(store: Store) -> None:
+    def read(tx: ReadTransaction) -> None:
+        with pytest.raises(DBAPIError, match="no_such_table"):
+            plain.rows(tx.connection, "SELECT id FROM no_such_table", ())
+
+    store.read_single(read)
+
+
+@pytest.mark.parametrize("module_database_url", ["postgresql"], indirect=True, scope="module")
+def test_a_read_on_a_connection_that_broke_is_repeated_on_another(store: Store) -> None:
+    uuid = new_provider(store)
+    (backend,) = store.read_single(
+        lambda tx: plain.rows(tx.connection, "SELECT pg_backend_pid()", ())[0]
+    )
+    ended = "SELECT pg_terminate_backend(%s::integer, 30000)"
+    assert store.read(lambda tx: plain.rows(tx.connection, ended, (backend,))[0][0])
+    provider, _ = store.read_single(inventories.of_provider, uuid)
+    assert provider.uuid == uuid
