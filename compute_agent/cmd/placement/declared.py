@@ -85,11 +85,18 @@ def _each_once(steps: Sequence[Step]) -> Iterator[Step]:
 
 def _children_first(providers: Sequence[Provider]) -> list[Provider]:
     parents = {provider["uuid"]: provider["parent_provider_uuid"] for provider in providers}
-
-    def depth(provider: str | None) -> int:
-        return 0 if provider not in parents else 1 + depth(parents[provider])
-
-    return sorted(providers, key=lambda provider: -depth(provider["uuid"]))
+    depths: dict[str, int] = {}
+    for provider in parents:
+        chain = []
+        above: str | None = provider
+        while above is not None and above in parents and above not in depths:
+            chain.append(above)
+            above = parents[above]
+        depth = 0 if above is None else depths.get(above, 0)
+        for link in reversed(chain):
+            depth += 1
+            depths[link] = depth
+    return sorted(providers, key=lambda provider: -depths[provider["uuid"]])
 
 
 def _present(entry: Mapping[str, Any], present: Mapping[str, Provider]) -> Provider | None:
@@ -106,14 +113,15 @@ def _parents_first(
 ) -> list[Mapping[str, Any]]:
     by_name = {name: entry for entry in declared for name in (entry["name"], entry.get("uuid"))}
     ordered: list[Mapping[str, Any]] = []
+    done = set[str]()
     for entry in declared:
-        chain: list[Mapping[str, Any]] = []
+        chain: dict[str, Mapping[str, Any]] = {}
         step: Mapping[str, Any] | None = entry
-        while step is not None and step not in ordered:
-            if step in chain:
-                names = " -> ".join(link["name"] for link in [*chain, step])
+        while step is not None and step["name"] not in done:
+            if step["name"] in chain:
+                names = " -> ".join([*chain, step["name"]])
                 raise BadInput(f"The parents of the file form a circle: {names}.")
-            chain.append(step)
+            chain[step["name"]] = step
             parent = step.get("parent")
             if parent is not None and parent not in by_name and parent not in present:
                 raise BadInput(
@@ -121,7 +129,8 @@ def _parents_first(
                     "placement."
                 )
             step = by_name.get(parent) if parent is not None else None
-        ordered += reversed(chain)
+        ordered += reversed(chain.values())
+        done.update(chain)
     return ordered
 
 

@@ -93,4 +93,8 @@ def code_of(error: BaseException) -> str | int | None:
 def reason_of(error: BaseException) -> str:
     """Return the message of the database or its driver, in one line and without the statement."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    # psycopg adds the line of the statement and the tuple to the text of PostgreSQL's message
+    primary = getattr(getattr(cause, "diag", None), "message_primary", None)
+    if primary:
+        return str(primary)
     return " ".join(str(cause).split()) or type(cause).__name__

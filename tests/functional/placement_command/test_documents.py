@@ -115,6 +115,8 @@ def test_only_what_differs_is_changed_and_what_is_left_out_stays(run: Run, file:
         ("[", "is not YAML"),
         ("[]", "the top: [] is not of type 'object'"),
         ("providers: [{uuid: 1}]", "providers/0"),
+        ("providers: [{name: a, uuid: host-a}]", "providers/0/uuid: 'host-a' does not match"),
+        ("providers: [{name: a, aggregates: [rack]}]", "providers/0/aggregates/0: 'rack'"),
         ("providers: [{name: a, inventories: {VCPU: many}}]", "providers/0/inventories/VCPU"),
         ("providers: [{name: a, inventories: {1: 2}}]", "providers/0/inventories"),
         ("providers: [{name: a}, {name: a}]", "more than once"),

@@ -90,9 +90,10 @@ def test_a_write_waits_for_a_lock_no_longer_than_its_timeout_and_once(
 
     with (
         held(store, hold_inventories, provider),
-        pytest.raises(StoreUnavailable, match=r"\[placement_database\]lock_timeout"),
+        pytest.raises(StoreUnavailable, match=r"\[placement_database\]lock_timeout") as refused,
     ):
         impatient.write(hold)
+    assert not {"FROM", "SELECT", "tuple"} & set(str(refused.value).split()), "no SQL for clients"
     assert len(tries) == 1
     impatient.write(hold)
 

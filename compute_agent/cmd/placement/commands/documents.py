@@ -17,6 +17,10 @@ from compute_agent.cmd.placement.exit_status import BadInput, Exit, Missing
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
 
+_UUID: Final = {
+    "type": "string",
+    "pattern": "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$",
+}
 _STRINGS: Final = {"type": "array", "items": {"type": "string"}}
 _RECORD: Final = {
     "type": ["integer", "object"],
@@ -40,11 +44,11 @@ _SCHEMA: Final = {
                 "required": ["name"],
                 "properties": {
                     "name": {"type": "string"},
-                    "uuid": {"type": "string"},
+                    "uuid": _UUID,
                     "parent": {"type": ["string", "null"]},
                     "inventories": _INVENTORIES,
                     "traits": _STRINGS,
-                    "aggregates": _STRINGS,
+                    "aggregates": {"type": "array", "items": _UUID},
                 },
             },
         },
