@@ -30,17 +30,14 @@ export function setToken(given) {
  * `parameters` is a query string, or pairs of names and values. Null when there is no such thing (404).
  */
 export async function read(path, parameters = "", signal = null) {
-  return ask(new URL(path, root), parameters, signal);
+  const url = new URL(path, root);
+  // A name that is a dot or two would be taken for a folder, and another path be read.
+  return url.pathname.endsWith(`/${path}`) ? ask(url, parameters, signal) : null;
 }
 
 /** Return the answer to a read that only these pages have. */
 export async function readOwn(name, parameters = "", signal = null) {
   return ask(new URL(name, document.baseURI), parameters, signal);
-}
-
-/** Return the answer to POST of a question, which writes nothing. */
-export async function question(path, body, signal = null) {
-  return answered(await send(new URL(path, root), { method: "POST", body: JSON.stringify(body), signal }));
 }
 
 async function ask(url, parameters, signal) {
@@ -53,7 +50,6 @@ async function ask(url, parameters, signal) {
 async function send(url, options) {
   const headers = { Accept: "application/json", "OpenStack-API-Version": VERSION };
   if (token !== null) headers["X-Auth-Token"] = token;
-  if (options.body) headers["Content-Type"] = "application/json";
   return fetch(url, { ...options, headers, cache: "no-store", credentials: "omit", redirect: "error" });
 }
 

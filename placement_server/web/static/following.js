@@ -4,15 +4,21 @@ import { ApiError, read } from "./api.js";
 
 const WAIT_SECONDS = 30;
 const AGAIN_MILLISECONDS = 2000;
-/** So many changes may come at once before they are read together. */
+/** For so long changes gather before they are read together. */
 const GATHER_MILLISECONDS = 300;
+
+/** Return the newest changes, which are at most so many. */
+export async function newest(most, signal) {
+  const { last, oldest } = await read("changes", [], signal);
+  return read("changes", [["after", Math.max(oldest - 1, last - most)], ["limit", most]], signal);
+}
 
 /**
  * Call `onChanges` with the changes as they happen, after `onStart` has read what they change.
  *
  * `onStart` is called again when changes were missed: what the page shows is old then.
  */
-export async function follow({ onStart, onChanges, parameters = [], signal }) {
+export async function follow({ onStart, onChanges, parameters = [], gather = GATHER_MILLISECONDS, signal }) {
   while (!signal.aborted) {
     try {
       let { last } = await read("changes", [], signal);
@@ -25,7 +31,7 @@ export async function follow({ onStart, onChanges, parameters = [], signal }) {
         last = answer.last;
         if (answer.changes.length) {
           await onChanges(answer.changes);
-          await pause(GATHER_MILLISECONDS, signal);
+          await pause(gather, signal);
         }
       }
     } catch (error) {

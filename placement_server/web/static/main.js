@@ -3,9 +3,13 @@
 import { ApiError, hasToken, setToken } from "./api.js";
 import { element, field } from "./dom.js";
 import { hideTip } from "./tip.js";
+import * as changes from "./changes/page.js";
+import * as consumer from "./consumer/page.js";
 import * as fleet from "./fleet/page.js";
+import * as host from "./host/page.js";
+import * as search from "./search/page.js";
 
-const PAGES = { fleet };
+const PAGES = { changes, consumer, fleet, host, search };
 const FIRST = "fleet";
 
 const main = document.getElementById("main");

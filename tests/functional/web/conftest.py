@@ -6,7 +6,7 @@ The browser ends when a worker leaves the folder: Playwright keeps an event loop
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,20 +43,51 @@ def site(browser: Any, run_directory: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def open_page(browser: Any, site: Site) -> Iterator[OpenPage]:
-    """Open an address of the pages. A message on the console fails the test."""
-    complaints: list[str] = []
+    """Open an address of the pages. A message on the console fails the test.
+
+    With ``complaints`` those that contain one of these texts do not. ``prepare`` gets the page
+    before it loads.
+    """
+    unexpected: list[str] = []
     contexts: list[Any] = []
 
-    def open_(address: str, *, url: str = site.pages, **options: Any) -> Any:
+    def open_(
+        address: str,
+        *,
+        complaints: Sequence[str] = (),
+        prepare: Callable[[Any], None] | None = None,
+        **options: Any,
+    ) -> Any:
+        def complain(text: str) -> None:
+            if not any(expected in text for expected in complaints):
+                unexpected.append(text)
+
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         contexts.append(context)
         page = context.new_page()
-        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.goto(f"{url}{address}")
+        page.on("console", lambda message: complain(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complain(f"error: {error}"))
+        if prepare is not None:
+            prepare(page)
+        page.goto(f"{site.pages}{address}")
         return page
 
     yield open_
     for context in contexts:
         context.close()
-    assert complaints == []
+    assert unexpected == []
+
+
+@pytest.fixture(scope="package")
+def modules(browser: Any, site: Site) -> Iterator[Callable[..., Any]]:
+    """Call a function of a module of the pages."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(site.pages)
+
+    def call(module: str, name: str, *arguments: Any) -> Any:
+        source = "async ([module, name, given]) => (await import(module))[name](...given)"
+        return page.evaluate(source, [f"{site.pages}{module}", name, list(arguments)])
+
+    yield call
+    context.close()

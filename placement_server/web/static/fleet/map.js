@@ -14,9 +14,10 @@ export function level(used) {
 }
 
 export class HostMap {
-  /** `onPoint` gets the event and the host under the pointer, or null; `onPick` the host clicked. */
-  constructor({ onPoint, onPick }) {
+  /** `height` is the part of the window that it may take. `onPoint` gets the event and the host under the pointer, or null; `onPick` the host clicked. */
+  constructor({ onPoint, onPick, height = 0.6 }) {
     this.hosts = [];
+    this.height = height;
     this.canvas = element("canvas", {
       role: "img",
       mousemove: (event) => {
@@ -52,7 +53,7 @@ export class HostMap {
 
   #paint(resourceClass, marked) {
     this.width = this.element.clientWidth;
-    const rows = Math.max(200, innerHeight * 0.6);
+    const rows = Math.max(150, innerHeight * this.height);
     const fitting = Math.floor(Math.sqrt((this.width * rows) / Math.max(1, this.hosts.length)));
     this.size = Math.max(SMALLEST, Math.min(LARGEST, fitting));
     this.columns = Math.max(1, Math.floor(this.width / this.size));
@@ -101,12 +102,12 @@ function palette(where) {
 }
 
 /** Return the explanation of the colours. */
-export function legend() {
+export function legend(hasMarks = false) {
   const shares = Array.from({ length: STEPS }, (_, step) => (
     [`use-${step}`, `${(100 / STEPS) * step} to ${(100 / STEPS) * (step + 1)} %`]
   ));
   return element("ul", { class: "legend", "aria-label": "Colours of the map, by share in use" },
-    [...shares, ["full", "full"]].map(([name, text]) => (
+    [...shares, ["full", "full"], ...(hasMarks ? [["mark", "fits"]] : [])].map(([name, text]) => (
       element("li", {}, element("span", { class: `swatch ${name}` }), text)
     )));
 }

@@ -1,0 +1,61 @@
+// Amounts of a provider: few units as squares, many as a bar, each part in the colour of who holds it.
+
+import { element, number } from "../dom.js";
+
+const MOST_SQUARES = 64;
+/** Amounts of these have no units that anybody would count. */
+const STUFF = new Set(["MEMORY_MB", "DISK_GB", "VGPU_DISPLAY_HEAD"]);
+
+/** Return the figure of one amount; `title` is its name, `colours` those of the consumers. */
+export function figure(provider, amount, title, colours) {
+  const units = Math.max(amount.capacity, amount.used) + amount.reserved;
+  const isCounted = !STUFF.has(amount.name) && units <= MOST_SQUARES;
+  const drawn = isCounted ? squares(provider, amount, colours) : bar(provider, amount, units, colours);
+  return element("div", { class: "figure" },
+    element("div", { class: "figure-title" }, element("span", {}, title), element("span", { class: "faint" }, state(provider, amount))),
+    element("div", { role: "img", "aria-label": spoken(provider, amount, title), class: isCounted ? "squares" : "long bar" }, drawn));
+}
+
+function state(provider, amount) {
+  const reserved = amount.reserved && !provider.isBroken ? `, ${number(amount.reserved)} reserved` : "";
+  const broken = provider.isBroken ? ", broken" : "";
+  return `${number(amount.used)} of ${number(amount.capacity)}${reserved}${broken}`;
+}
+
+function spoken(provider, amount, title) {
+  const held = amount.held.map(({ consumer, amount: part }) => `${number(part)} by ${consumer}`).join(", ");
+  return `${title}: ${state(provider, amount)} in use${held ? `: ${held}` : ""}`;
+}
+
+function squares(provider, amount, colours) {
+  const made = amount.held.flatMap(({ consumer, amount: part }) => (
+    Array.from({ length: part }, () => painted("square", consumer, colours))));
+  const add = (length, kind) => {
+    for (let unit = 0; unit < length; unit += 1) made.push(element("span", { class: `square ${kind}` }));
+  };
+  add(amount.used - made.length, "other");
+  add(Math.max(0, amount.capacity - amount.used), "free");
+  add(amount.reserved, provider.isBroken ? "broken" : "reserved");
+  return made;
+}
+
+function bar(provider, amount, units, colours) {
+  const part = (made, size) => {
+    made.style.width = `${units ? (100 * size) / units : 0}%`;
+    return made;
+  };
+  const held = amount.held.map((entry) => part(painted("part", entry.consumer, colours), entry.amount));
+  const known = amount.held.reduce((sum, entry) => sum + entry.amount, 0);
+  return [
+    ...held,
+    part(element("span", { class: "part other" }), amount.used - known),
+    part(element("span", { class: "part free" }), Math.max(0, amount.capacity - amount.used)),
+    part(element("span", { class: `part ${provider.isBroken ? "broken" : "reserved"}` }), amount.reserved),
+  ];
+}
+
+function painted(kind, consumer, colours) {
+  const made = element("span", { class: kind });
+  colours.paint(made, consumer);
+  return made;
+}

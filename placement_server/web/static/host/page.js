@@ -1,0 +1,105 @@
+// The page of a host: its drawing, who holds something of it, and its providers.
+
+import { read } from "../api.js";
+import { count, element, number, pageLink } from "../dom.js";
+import { follow } from "../following.js";
+import { drawing, emphasise, legend, preorder, treeOf } from "./drawing.js";
+
+export async function show(page, { path: [uuid], signal }) {
+  document.title = "Host";
+  const title = element("h1", {}, "Host");
+  const content = element("div", { class: "content" }, element("p", {}, "Reading the host …"));
+  page.append(title, content);
+  const root = (await tree(uuid, signal))?.root_provider_uuid ?? uuid;
+  await follow({
+    signal,
+    parameters: [["root", root]],
+    onStart: refresh,
+    onChanges: refresh,
+  });
+
+  async function refresh() {
+    const body = await tree(root, signal);
+    if (body === null) {
+      content.replaceChildren(element("p", { class: "failure" }, `There is no provider ${uuid}, or not any longer.`));
+      return;
+    }
+    const [first] = body.providers;
+    document.title = title.textContent = first.name;
+    const isOpen = content.querySelector("details")?.open ?? false;
+    content.replaceChildren(...parts(body, isOpen));
+  }
+}
+
+export function tree(uuid, signal) {
+  return read(`provider_trees/${encodeURIComponent(uuid)}`, [["include", "usages,allocations"]], signal);
+}
+
+function parts(body, isOpen) {
+  const root = treeOf(body);
+  const all = preorder(root);
+  const consumers = Object.entries(body.allocations);
+  const drawn = drawing(body);
+  const broken = all.filter((provider) => provider.isBroken).map((provider) => provider.label);
+  return [
+    element("p", { class: "summary" }, `${count(all.length, "provider")}, ${count(consumers.length, "consumer")}`,
+      broken.length ? element("strong", { class: "failure" }, ` · broken: ${broken.join(", ")}`) : null),
+    element("dl", { class: "facts" },
+      fact("Provider", element("code", {}, root.uuid)),
+      root.aggregates.length ? fact("Aggregates", ...root.aggregates.map((uuid) => pageLinkTo(uuid))) : null),
+    element("h2", { class: "unseen" }, "Drawing"),
+    legend(),
+    drawn,
+    element("h2", {}, "Consumers"),
+    consumerTable(consumers, all, drawn),
+    element("details", isOpen ? { open: true } : {}, element("summary", {}, "All providers, with their traits"), providerTable(all)),
+  ];
+}
+
+function fact(name, ...content) {
+  return element("div", {}, element("dt", {}, name), element("dd", {}, content));
+}
+
+function pageLinkTo(aggregate) {
+  return element("a", { href: `#/fleet?${new URLSearchParams({ aggregate })}` }, element("code", {}, aggregate));
+}
+
+function consumerTable(consumers, all, drawn) {
+  if (!consumers.length) return element("p", { class: "faint" }, "Nobody holds anything of this host.");
+  const labels = new Map(all.map((provider) => [provider.uuid, provider.label]));
+  const rows = consumers.map(([consumer, record]) => element("tr",
+    {
+      mouseenter: () => emphasise(drawn, consumer),
+      mouseleave: () => emphasise(drawn, null),
+      focusin: () => emphasise(drawn, consumer),
+      focusout: () => emphasise(drawn, null),
+    },
+    element("th", { scope: "row" }, pageLink("consumer", consumer, consumer)),
+    element("td", {}, record.consumer_type),
+    element("td", {}, record.project_id),
+    element("td", {}, holdings(record.allocations, labels))));
+  return scrolling("Consumers", ["Consumer", "Type", "Project", "Holds"], rows);
+}
+
+/** Return a list of what a consumer holds, a line for each provider. */
+export function holdings(allocations, labels) {
+  return Object.entries(allocations).map(([uuid, { resources }]) => element("div", {},
+    Object.entries(resources).map(([name, amount]) => `${name} ${number(amount)}`).join(", "),
+    element("span", { class: "faint" }, ` from ${labels.get(uuid) ?? uuid}`)));
+}
+
+function providerTable(all) {
+  const rows = all.map((provider) => element("tr", {},
+    element("th", { scope: "row" }, provider.name),
+    element("td", {}, provider.amounts.map((amount) => element("div", {},
+      `${amount.name}: ${number(amount.used)} of ${number(amount.capacity)}, ${number(amount.reserved)} of ${number(amount.total)} reserved`))),
+    element("td", { class: "traits" }, provider.traits.join(" "))));
+  return scrolling("Providers", ["Provider", "In use", "Traits"], rows);
+}
+
+export function scrolling(label, titles, rows) {
+  return element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": label },
+    element("table", {},
+      element("thead", {}, element("tr", {}, titles.map((text) => element("th", { scope: "col" }, text)))),
+      element("tbody", {}, rows)));
+}

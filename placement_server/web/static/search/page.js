@@ -1,0 +1,120 @@
+// The page that finds a place: a request, and the hosts that it fits on, or what would make it fit.
+
+import { read } from "../api.js";
+import { element, pageAddress } from "../dom.js";
+import { Fleet, selected } from "../fleet/hosts.js";
+import { HostMap, legend } from "../fleet/map.js";
+import { preorder, treeOf } from "../host/tree.js";
+import { tree } from "../host/page.js";
+import { follow } from "../following.js";
+import { hideTip, showTip } from "../tip.js";
+import { places, reasons } from "./answer.js";
+import { QueryForm } from "./form.js";
+import { classesOf } from "./query.js";
+
+const FIRST = 5;
+/** An answer takes a search, so changes gather for longer. */
+const GATHER_MILLISECONDS = 1000;
+
+export async function show(page, { query, signal }) {
+  document.title = "Find a place";
+  const fleet = new Fleet();
+  const first = element("div");
+  const rest = element("div");
+  const map = new HostMap({
+    height: 0.3,
+    onPoint: (event, host) => (host ? showTip(event, host.name) : hideTip()),
+    onPick: (host) => { location.hash = pageAddress("host", [host.uuid]); },
+  });
+  const marks = element("section", { "aria-label": "Map of the fleet", hidden: true }, legend(true), map.element);
+  const answer = element("div", { class: "answer" }, first, marks, rest);
+  const form = new QueryForm((asked) => { leave(asked); run(asked); });
+  page.append(element("h1", {}, "Find a place"),
+    element("div", { class: "search-columns" }, form.element, answer));
+  map.watch(signal);
+  let current = query.get("q") ?? "";
+  let running = new AbortController();
+  form.show(current);
+
+  function leave(asked) {
+    history.replaceState(null, "", pageAddress("search", [], { q: asked }));
+  }
+
+  function attempt(asked) {
+    form.show(asked);
+    leave(asked);
+    run(asked);
+  }
+
+  async function run(asked) {
+    current = asked;
+    running.abort();
+    running = new AbortController();
+    const own = AbortSignal.any([running.signal, signal]);
+    if (!asked) return;
+    try {
+      const capacity = await read("capacity", asked, own);
+      if (!capacity.trees.length) {
+        const explanation = await read("candidate_explanation", asked, own);
+        put(reasons(explanation, asked, (uuid) => fleet.hosts.get(uuid)?.name ?? uuid, attempt));
+      } else {
+        const found = await read("allocation_candidates", limited(asked), own);
+        put(places(capacity, await candidatesOf(found, own)));
+      }
+      draw(asked, new Set(capacity.trees.map((tree) => tree.root)));
+    } catch (error) {
+      if (own.aborted) return;
+      put({ first: [element("p", { class: "failure", role: "alert" }, error.message)], rest: [] });
+      marks.hidden = true;
+    }
+  }
+
+  /** Show an answer. What had the focus keeps it: answers come again as the fleet changes. */
+  function put(parts) {
+    const text = document.activeElement?.textContent;
+    const hadFocus = answer.contains(document.activeElement);
+    const isOpen = answer.querySelector("details")?.open;
+    first.replaceChildren(...parts.first);
+    rest.replaceChildren(...parts.rest);
+    if (isOpen) answer.querySelector("details")?.setAttribute("open", "");
+    if (hadFocus) [...answer.querySelectorAll("a, button, summary")].find((made) => made.textContent === text)?.focus();
+  }
+
+  function draw(asked, roots) {
+    marks.hidden = false;
+    const [resourceClass] = classesOf(asked);
+    const hosts = selected(fleet, { resourceClass: "", text: "", trait: "", aggregate: "", order: "name" });
+    map.draw(hosts, resourceClass, `Map of the fleet: ${roots.size} of ${hosts.length} hosts fit. The tables have them.`, roots);
+  }
+
+  await follow({
+    signal,
+    gather: GATHER_MILLISECONDS,
+    onStart: async () => { await fleet.load(signal); await run(current); },
+    onChanges: async (changes) => { await fleet.refresh(changes, signal); await run(current); },
+  });
+}
+
+function limited(query) {
+  return [...new URLSearchParams(query)].filter(([name]) => name !== "limit").concat([["limit", FIRST]]);
+}
+
+/** Return the candidates with the hosts that they are on, and what they take from which provider. */
+async function candidatesOf({ allocation_requests: requests, provider_summaries: summaries }, signal) {
+  const roots = new Set(Object.values(summaries).map((provider) => provider.root_provider_uuid));
+  const trees = await Promise.all([...roots].map((uuid) => tree(uuid, signal)));
+  const providers = new Map(trees.filter(Boolean).flatMap((body) => preorder(treeOf(body))).map((provider) => [provider.uuid, provider]));
+  const isSharing = (uuid) => summaries[uuid].traits.includes("MISC_SHARES_VIA_AGGREGATE");
+  return requests.map(({ allocations }) => {
+    const uuids = Object.keys(allocations);
+    const { root_provider_uuid: root } = summaries[uuids.find((uuid) => !isSharing(uuid)) ?? uuids[0]];
+    return {
+      root,
+      name: providers.get(root)?.name ?? root,
+      takes: uuids.map((uuid) => {
+        const amounts = Object.entries(allocations[uuid].resources).map(([name, amount]) => `${name} ${amount}`).join(", ");
+        return `${amounts} from ${providers.get(uuid)?.label ?? uuid}`;
+      }),
+    };
+  });
+}

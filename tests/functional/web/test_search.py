@@ -1,0 +1,109 @@
+"""The page that finds a place: where a request fits, or what would make it fit."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from .accessibility import violations
+from .conftest import OpenPage
+from .site import Site
+
+
+def ask(page: Any, query: str) -> None:
+    page.get_by_label("Query, or a URL with one").fill(query)
+    page.get_by_role("button", name="Find a place").click()
+
+
+def fits(capacity: Any) -> str:
+    least, most = capacity["at_least"], capacity["at_most"]
+    return f"Fits {most} more times" if least == most else f"Fits {least} to {most} more times"
+
+
+def test_a_pasted_query_fills_the_form_and_marks_the_hosts_it_fits_on(
+    open_page: OpenPage, site: Site
+) -> None:
+    query = "resources=VCPU:8,MEMORY_MB:8192&resources_GPU=VGPU:2&required_GPU=CUSTOM_GPU_TESLA_T4"
+    page = open_page("#/search")
+    ask(page, f"{site.url}/allocation_candidates?{query}")
+    capacity = site("GET", f"/capacity?{query}")
+    page.get_by_text(f"{fits(capacity)}, on {len(capacity['trees'])} hosts.").wait_for()
+    assert (
+        page.locator("canvas")
+        .get_attribute("aria-label")
+        .startswith(f"Map of the fleet: {len(capacity['trees'])} of ")
+    )
+    group = page.get_by_role("group", name="Group _GPU")
+    assert group.get_by_label("Resources").input_value() == "VGPU:2"
+    candidates = page.get_by_role("group", name="First candidates")
+    assert "VGPU 2 from GPU 0000:17:00.0" in candidates.inner_text()
+
+    group.get_by_label("Resources").fill("VGPU:12")
+    assert "resources_GPU=VGPU:12&required_GPU" in page.get_by_label("Query,").input_value()
+    page.get_by_role("button", name="Find a place").click()
+    fewer = site("GET", f"/capacity?{query.replace('VGPU:2', 'VGPU:12')}")
+    page.get_by_text(fits(fewer)).wait_for()
+    assert fits(fewer) != fits(capacity)
+    page.reload()
+    page.get_by_text(fits(fewer)).wait_for()
+    assert violations(page) == []
+
+
+def test_what_fits_nowhere_is_explained_with_buttons_that_try_what_would(
+    open_page: OpenPage,
+) -> None:
+    query = "resources=DISK_GB:2100&required=!COMPUTE_NODE"
+    page = open_page(f"#/search?q={quote(query, safe='')}")
+    page.get_by_text("Fits on none of 1,0").wait_for()
+    assert violations(page) == []
+    page.get_by_role("button", name="allow trait COMPUTE_NODE").first.click()
+    page.get_by_text("more time").first.wait_for()
+    assert re.fullmatch(r"resources=DISK_GB:\d+", page.get_by_label("Query,").input_value())
+
+
+def test_what_the_api_refuses_is_shown(open_page: OpenPage) -> None:
+    page = open_page("#/search", complaints=["400"])
+    ask(page, "resources=NO_SUCH_CLASS:1")
+    assert "NO_SUCH_CLASS" in page.get_by_role("alert").inner_text()
+
+
+UUID = "5a3f0e3e-4b5c-4a8b-9d8f-0123456789ab"
+OTHER = "6b3f0e3e-4b5c-4a8b-9d8f-0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("query", "change", "expected"),
+    [
+        (
+            "resources=VCPU:9,DISK_GB:1&resources_A=VCPU:9",
+            {"group": "_A", "resource_class": "VCPU", "from": 9, "to": 4},
+            "resources=VCPU:9,DISK_GB:1&resources_A=VCPU:4",
+        ),
+        ("required=A,B", {"group": "", "drop_trait": "A"}, "required=B"),
+        ("required=A&required_X=A", {"group": "_X", "drop_trait": "A"}, "required=A"),
+        ("required=in:B,A&required=A", {"group": "", "drop_trait": "in:A,B"}, "required=A"),
+        ("required=A,!B", {"group": "", "allow_trait": "B"}, "required=A"),
+        (f"member_of={UUID}&limit=1", {"group": "", "drop_aggregate": UUID}, "limit=1"),
+        (f"root_member_of={UUID}&a=1", {"group": None, "drop_aggregate": UUID}, "a=1"),
+        (
+            f"member_of=!in:{UUID},{OTHER}",
+            {"group": "", "allow_aggregate": UUID},
+            f"member_of=!{OTHER}",
+        ),
+        (f"in_tree_B={UUID}&limit=1", {"group": "_B", "drop_in_tree": UUID}, "limit=1"),
+        (
+            "same_subtree=_A,_B&same_subtree=_A,_C",
+            {"group": None, "drop_same_subtree": "_B,_A"},
+            "same_subtree=_A,_C",
+        ),
+        ("group_policy=isolate&a=1", {"group": None, "drop_group_policy": "isolate"}, "a=1"),
+        ("root_required=A,!B&a=1", {"group": None, "drop_root_required": "A,!B"}, "a=1"),
+    ],
+)
+def test_every_change_that_an_explanation_proposes_can_be_made(
+    modules: Any, query: str, change: dict[str, Any], expected: str
+) -> None:
+    assert modules("search/query.js", "changed", query, [change]) == expected

@@ -1,0 +1,63 @@
+"""The token of a person who looks: asked for, sent to the API, and kept nowhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .accessibility import violations
+from .conftest import OpenPage
+from .site import Site
+
+
+def with_tokens(site: Site, sent: list[str]) -> Any:
+    """Let the page believe that callers are known by Keystone, which says 401 to one of them."""
+
+    def prepare(page: Any) -> None:
+        def document(route: Any) -> None:
+            answer = route.fetch()
+            body = answer.text().replace('data-auth="noauth2"', 'data-auth="keystone"')
+            route.fulfill(response=answer, body=body)
+
+        def api(route: Any) -> None:
+            token = route.request.headers.get("x-auth-token", "")
+            sent.append(token)
+            if token == "expired":
+                route.fulfill(status=401, json={})
+            else:
+                route.continue_()
+
+        page.route(site.pages, document)
+        page.route("**/changes*", api)
+
+    return prepare
+
+
+def test_a_token_is_asked_for_and_is_neither_stored_nor_in_an_address(
+    open_page: OpenPage, site: Site
+) -> None:
+    sent: list[str] = []
+    page = open_page("#/fleet", prepare=with_tokens(site, sent), complaints=["401", "403"])
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.get_by_label("Token").wait_for()
+    assert violations(page) == []
+    assert sent == []
+
+    def use(token: str) -> None:
+        page.get_by_label("Token").fill(token)
+        page.get_by_role("button", name="Use it").click()
+
+    use("expired")
+    page.get_by_text("The server does not accept this token").wait_for()
+    use("nobody")
+    page.get_by_text("Your token may not read this.").wait_for()
+    page.get_by_role("button", name="Forget token").click()
+    use("admin")
+    page.locator(".summary", has_text="VCPU in use").wait_for()
+    assert sent[:3] == ["expired", "nobody", "admin"]
+    assert not any("admin" in url for url in [*requests, page.url])
+    kept = page.evaluate("[document.cookie, localStorage.length, sessionStorage.length]")
+    assert kept == ["", 0, 0]
+    page.reload()
+    page.get_by_label("Token").wait_for()
+    assert page.get_by_label("Token").input_value() == ""
