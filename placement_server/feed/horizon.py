@@ -60,17 +60,19 @@ class Horizon:
         self._voiding = threading.Lock()
         self._position: Position | None = None
 
-    def settle(self) -> Position:
+    def settle(self, begin_wait: Callable[[], None] = lambda: None) -> Position:
         """Return how far the feed is final, with all that is committed before this call.
 
         Less only where a transaction holds a smaller id for longer than :data:`PATIENCE`.
 
+        :param begin_wait: is called before it waits for one, perhaps more than once.
         :raises placement_server.store.errors.StoreUnavailable: the database failed.
         """
         until = self._clock() + PATIENCE
         position = self.advance()
         newest = position.last
         while position.settled < newest and self._clock() < until:
+            begin_wait()
             self._sleep(_PAUSE)
             position = self.advance()
         return position

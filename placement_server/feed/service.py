@@ -53,13 +53,20 @@ class ChangeFeed:
         self._horizon = Horizon(store)
         self._watchers = Watchers(store, self._horizon, max_watchers)
 
-    def read(self, after: int | None, selection: Selection) -> Answer:
+    def read(
+        self,
+        after: int | None,
+        selection: Selection,
+        begin_wait: Callable[[], None] = lambda: None,
+    ) -> Answer:
         """Return the changes behind an id; none for None, which stands for the newest.
 
+        :param begin_wait: is called before it waits for a transaction that may still commit a
+            smaller id, perhaps more than once.
         :raises ChangesPruned: not all of them are there.
         :raises placement_server.store.errors.StoreUnavailable: the database failed.
         """
-        return self._store.read(_answer, self._horizon.settle(), after, selection)
+        return self._store.read(_answer, self._horizon.settle(begin_wait), after, selection)
 
     def await_changes(
         self,
@@ -72,13 +79,13 @@ class ChangeFeed:
     ) -> Answer:
         """Return the changes behind an id, once there are some or the time is over.
 
-        :param begin: is called before it waits.
+        :param begin: is called before it waits, perhaps more than once.
         :param wait: how to wait; None to do so in this thread.
         :raises ChangesPruned: not all of them are there.
         :raises placement_server.feed.watchers.TooManyWatchers: it would have to wait, but may not.
         :raises placement_server.store.errors.StoreUnavailable: the database failed.
         """
-        answer = self.read(after, selection)
+        answer = self.read(after, selection, begin)
         if answer.changes or not seconds:
             return answer
         with self._watchers.joined(selection, answer.last) as watcher:

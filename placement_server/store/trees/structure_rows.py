@@ -27,6 +27,11 @@ _COLUMNS: Final = (
     ("parent_provider_id", "int"),
     ("root_provider_id", "int"),
 )
+#: Levels of new providers that are inserted one by one, each with the ids of the one above. What is
+#: deeper is inserted at once and then given its parents: a chain of thousands has as many levels.
+_LEVELS: Final = 8
+_ADOPTED_AT_ONCE: Final = 1000
+
 _IDS: Final = select(_P.uuid, _P.id).where(_P.uuid.in_(bindparam("uuids", expanding=True)))
 _NAMED: Final = select(_P.uuid, _P.name).where(_P.name.in_(bindparam("names", expanding=True)))
 _BY_ID: Final = sa.update(resource_providers).where(_P.id == bindparam("the_id"))
@@ -91,26 +96,40 @@ def create(
     :param levels: from the root down.
     :param ids: the ids of all providers by uuid; those of the new ones are added.
     """
-    for level in levels:
-        rows = [
-            (
-                target.uuid,
-                target.name,
-                0,
-                None if target.parent_uuid is None else ids[target.parent_uuid],
-                root_id,
-            )
-            for target in level
-        ]
-        insertion = Insertion("resource_providers", _COLUMNS, rows)
-        tx.batches.insert(tx.connection, [insertion], tx.now)
-        ids.update(tx.execute_among(_IDS, "uuids", [target.uuid for target in level]))
+    for level in levels[:_LEVELS]:
+        _insert(tx, level, root_id, ids)
         if root_id is None:
             (root,) = level
             root_id = ids[root.uuid]
             tx.execute(_REROOT, {"ids": [root_id], "root_id": root_id, "now": tx.now})
     assert root_id is not None, "a tree has a root"
+    deeper = [target for level in levels[_LEVELS:] for target in level]
+    if deeper:
+        _insert(tx, deeper, root_id, ids)
+        for targets in chunks(deeper, _ADOPTED_AT_ONCE):
+            parents = {ids[target.uuid]: ids[target.parent_uuid or ""] for target in targets}
+            tx.execute(
+                sa.update(resource_providers)
+                .where(_P.id.in_(sorted(parents)))
+                .values(parent_provider_id=sa.case(parents, value=_P.id))
+            )
     return root_id
+
+
+def _insert(
+    tx: WriteTransaction,
+    targets: Sequence[ProviderWrite],
+    root_id: int | None,
+    ids: dict[str, int],
+) -> None:
+    """Insert providers, with their parents as far as those are known."""
+    rows = [
+        (target.uuid, target.name, 0, ids.get(target.parent_uuid or ""), root_id)
+        for target in targets
+    ]
+    insertion = Insertion("resource_providers", _COLUMNS, rows)
+    tx.batches.insert(tx.connection, [insertion], tx.now)
+    ids.update(tx.execute_among(_IDS, "uuids", [target.uuid for target in targets]))
 
 
 def change(

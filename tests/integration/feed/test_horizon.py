@@ -170,7 +170,9 @@ def test_a_request_waits_for_ids_that_were_rolled_back(store: Store) -> None:
     with pytest.raises(RolledBackError):
         kept_open(store, lambda: (_ for _ in ()).throw(RolledBackError))
     store.write(create)
-    assert Horizon(store).settle().settled == start + 2
+    begun = threading.Event()
+    assert Horizon(store).settle(begun.set).settled == start + 2
+    assert begun.is_set()
 
 
 def test_a_writer_whose_id_was_voided_begins_again(store: Store) -> None:

@@ -14,6 +14,8 @@ from placement_server.store.errors import (
 from placement_server.store.providers import aggregates, filters, traits
 from placement_server.store.records import ConsumerWrite
 from placement_server.store.store import Store
+from placement_server.store.trees import replacement
+from placement_server.store.trees.tree_write import ProviderWrite, TreeWrite
 from tests.integration.store.conftest import generation_of, new_provider, new_uuid, set_of, use_of
 
 MANY = 70_000
@@ -110,3 +112,15 @@ def test_consumers_that_have_new_owners_each_get_them_and_change_them(store: Sto
             assert (record.project_id, record.user_id) == (f"{owner}-{uuid}", f"{owner}-{uuid}")
             assert store.read(usages.of_project, f"{owner}-{uuid}") == {"VCPU": 1}
         assert record.generation == (expected or 0) + 1
+
+
+def test_a_tree_may_be_as_deep_as_it_has_providers(store: Store) -> None:
+    chain = [new_uuid() for _ in range(30)]
+    parents = dict(zip(chain, [None, *chain], strict=False))
+    providers = {uuid: ProviderWrite(uuid, uuid, parent) for uuid, parent in parents.items()}
+    tree = store.write(
+        replacement.apply, TreeWrite(chain[0], providers, absent=(), holdings={}, tags=None)
+    )
+    assert tree is not None
+    shown = tree.parent_uuids()
+    assert {provider.uuid: shown[provider.id] for provider in tree.providers} == parents
