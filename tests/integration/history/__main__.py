@@ -1,0 +1,92 @@
+"""The command line of long histories."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import secrets
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.fixtures.databases import end, fresh_database, migrate, start_mariadb, start_postgresql
+from tests.integration.bank.service import Service
+from tests.integration.history.clients import TOTAL, Recorder, act_together
+from tests.integration.history.model import contradictions
+
+_STARTERS = {"postgresql": start_postgresql, "mariadb": start_mariadb}
+_SECONDS_BETWEEN_KILLS = 2.0
+
+
+def main() -> int:
+    """Record one history and check it; 1 when no order explains it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--database", choices=["sqlite", *_STARTERS], default="postgresql")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--clients", type=int, default=6)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--kill", action="store_true", help="kill a worker every two seconds")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory() as name,
+        _database(options.database, Path(name)) as url,
+    ):
+        migrate(url)
+        service = Service(Path(name), url, workers=3, threads=2)
+        recorder = Recorder(service.start())
+        try:
+            recorder.make_world()
+            kills = _run(recorder, service, options)
+        finally:
+            service.stop()
+    begun = time.monotonic()
+    wrong = list(contradictions(recorder.operations, dict.fromkeys(recorder.providers, TOTAL)))
+    counts = Counter(f"{one.kind} {one.result}" for one in recorder.operations)
+    sys.stdout.write(
+        f"{len(recorder.operations)} operations in {options.seconds:.0f} s, {kills} kills: "
+        f"{dict(sorted(counts.items()))}; checked in {time.monotonic() - begun:.0f} s\n"
+    )
+    sys.stdout.write("".join(f"wrong: {text}\n" for text in wrong) or "an order explains it\n")
+    return bool(wrong)
+
+
+def _run(recorder: Recorder, service: Service, options: argparse.Namespace) -> int:
+    """Let the clients act for the time that was asked for; return how many workers were killed."""
+    dice, over, kills = random.Random(options.seed), threading.Event(), 0
+    clients = threading.Thread(
+        target=act_together,
+        args=(recorder, options.clients, options.seed, lambda: not over.is_set()),
+    )
+    clients.start()
+    ends = time.monotonic() + options.seconds
+    while time.monotonic() < ends and clients.is_alive():
+        clients.join(_SECONDS_BETWEEN_KILLS)
+        if options.kill:
+            service.kill_worker(dice)
+            kills += 1
+    over.set()
+    clients.join()
+    return kills
+
+
+@contextmanager
+def _database(kind: str, directory: Path) -> Iterator[str]:
+    if kind == "sqlite":
+        yield f"sqlite:///{directory}/placement.db"
+        return
+    # a path that the database's own user may enter
+    server = _STARTERS[kind](Path("/tmp") / f"history-{secrets.token_hex(4)}")
+    try:
+        with fresh_database(server, migrated=False) as url:
+            yield url
+    finally:
+        end(server)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
