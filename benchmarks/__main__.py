@@ -8,7 +8,7 @@ supposed changes; capacity: counts of further claims; explanation: why nothing w
 closest changes; trees: whole trees beside the plain way; alternatives: schedulers that take the
 last slots; watchers: searches while requests wait for changes; scheduling: claims through running
 schedulers, from a call on the bus to the claim; day: what packing and spreading make of a
-simulated day. When none is named: search, reads,
+simulated day; pages: the fleet in a browser. When none is named: search, reads,
 startup, growth and claims.
 """
 
@@ -31,6 +31,7 @@ from benchmarks import (
     explanation,
     fleet,
     growth,
+    pages,
     scheduling,
     search,
     soak,
@@ -128,6 +129,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "explanation": lambda console, arguments: explanation.run(console, arguments.quick),
     "alternatives": lambda console, arguments: alternatives.run(console, arguments.quick),
     "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
+    "pages": lambda console, arguments: pages.show(console, arguments.quick),
     "trees": lambda console, arguments: trees.show(console, arguments.quick),
     "watchers": lambda console, arguments: watchers.show(console, arguments.quick),
     "day": lambda console, arguments: day.show(console, arguments.seed, arguments.quick),
