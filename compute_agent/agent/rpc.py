@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from compute_agent import errors
 from compute_agent.daemon import message_bus
+from compute_agent.daemon.bus_server import BROKER_SECONDS, BusServer
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -115,11 +116,8 @@ class RpcServer:
         self._foreseen = (oslo_messaging.MessagingException, errors.ComputeAgentError)
         self._commands = commands
         self._interval = float(conf.report_interval)
-        self._server = oslo_messaging.get_rpc_server(
-            self._transport,
-            oslo_messaging.Target(topic=TOPIC, server=conf.DEFAULT.host, version=VERSION),
-            [AgentEndpoint(commands)],
-            executor="threading",
+        self._server = BusServer(
+            self._transport, TOPIC, conf.DEFAULT.host, [AgentEndpoint(commands)]
         )
         self._client = oslo_messaging.get_rpc_client(
             self._transport,
@@ -137,15 +135,13 @@ class RpcServer:
             self._thread.start()
 
     def stop(self) -> None:
-        """Finish what is being answered, and leave the bus."""
+        """Finish what is being answered, and leave the bus; one whose broker is gone as it is."""
         self._stopping.set()
         if self._thread.ident is None:
             return
-        self._thread.join(timeout=5.0)
-        if not self._thread.is_alive():
-            self._server.stop()
-            self._server.wait()
-        self._transport.cleanup()
+        self._thread.join(0.0 if self._unheard else BROKER_SECONDS)
+        if not self._thread.is_alive() and self._server.stop():
+            self._transport.cleanup()
 
     def _run(self) -> None:
         self._server.start()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
 from compute_agent.daemon import message_bus
+from compute_agent.daemon.bus_server import BusServer
 from compute_agent.drift.instances.source import Answers
 
 if TYPE_CHECKING:
@@ -50,9 +51,10 @@ class AgentsOnBus:
         self._patience = ANNOUNCEMENTS_WAITED_FOR * float(conf.report_interval)
         self._heard = _Heard()
         self._check_bus()
-        self._server = oslo_messaging.get_rpc_server(
+        self._server = BusServer(
             self._transport,
-            oslo_messaging.Target(topic=STATE_TOPIC, server=f"compute-manage-{uuidlib.uuid4()}"),
+            STATE_TOPIC,
+            f"compute-manage-{uuidlib.uuid4()}",
             [_StateEndpoint(self._heard, oslo_messaging.Target(version=VERSION))],
         )
         self._server.start()
@@ -130,9 +132,8 @@ class AgentsOnBus:
 
     def close(self) -> None:
         """Leave the bus."""
-        self._server.stop()
-        self._server.wait()
-        self._transport.cleanup()
+        if self._server.stop():
+            self._transport.cleanup()
 
     def _instances_of(self, host: str) -> frozenset[str] | str | None:
         """Text: why the agent does not list them. None: it did not answer, or not with a list."""

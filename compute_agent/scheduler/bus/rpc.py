@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compute_agent.daemon import message_bus
+from compute_agent.daemon.bus_server import BusServer, stop_together
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.request import spec_reader
 from compute_agent.scheduler import assembly
@@ -174,9 +175,7 @@ class SchedulerService:
         )
         life_cycle = LifeCycleEndpoint(lambda: self.parts, observer, VERSION)
         self._servers = [
-            oslo_messaging.get_rpc_server(
-                bus, oslo_messaging.Target(topic=topic, server=host), endpoints
-            )
+            BusServer(bus, topic, host, endpoints)
             for topic, endpoints in (
                 (TOPIC, [self._endpoint, life_cycle]),
                 (STATE_TOPIC, [StateEndpoint(announcements)]),
@@ -197,11 +196,9 @@ class SchedulerService:
         for server in self._servers:
             server.start()
 
-    def stop(self) -> None:
-        """Finish what is being answered, and end."""
-        for server in self._servers:
-            server.stop()
-            server.wait()
+    def stop(self) -> bool:
+        """Finish what is being answered, and end; return False when the broker is gone."""
+        return stop_together(self._servers)
 
 
 class SchedulerClient:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ LOG = logging.getLogger(__name__)
 BUS_SECONDS = 10.0
 """How long the start waits for the message bus before it counts as away."""
 UPKEEP_SECONDS = 10.0
+IDLE_POLL_SECONDS = 0.05
 STOP_SECONDS = 50.0
 """How long calls in progress may take after the scheduler was asked to stop."""
 
@@ -215,7 +217,10 @@ class SchedulerLife:
         bound = threading.Timer(STOP_SECONDS, self._abandon)
         bound.daemon = True
         bound.start()
-        self._service.stop()
+        if not self._service.stop():
+            # no answer arrives any more, but what was begun is finished
+            while self._calls.in_progress():
+                time.sleep(IDLE_POLL_SECONDS)
         bound.cancel()
 
     def _abandon(self) -> None:

@@ -1,0 +1,100 @@
+"""Servers on the message bus that stop at once when they are idle.
+
+Two parts of the library wait in their own time. A listener looks for its end between two waits for
+messages, which grow to seconds: a message of the server to itself ends the wait. Idle threads of the
+library's executor look once a second, those of Python's at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from compute_agent.daemon.message_bus import use_threads
+
+LOG = logging.getLogger(__name__)
+
+BROKER_SECONDS: Final = 0.5
+"""A broker that does not take a message for so long is taken for gone."""
+
+_NAMESPACE: Final = "stopping"
+
+
+class BusServer:
+    """One server of a topic.
+
+    :param bus: as `message_bus.open_transport` returns it.
+    :param name: the server's own name within the topic.
+    """
+
+    def __init__(self, bus: Any, topic: str, name: str, endpoints: Sequence[object]) -> None:
+        use_threads()
+        import oslo_messaging
+
+        self._failures = oslo_messaging.MessagingException
+        waker = _Waker(oslo_messaging.Target(namespace=_NAMESPACE, version="1.0"))
+        self._server = oslo_messaging.get_rpc_server(
+            bus,
+            oslo_messaging.Target(topic=topic, server=name),
+            [*endpoints, waker],
+        )
+        # there is no option for it
+        self._server._executor_cls = ThreadPoolExecutor
+        target = oslo_messaging.Target(
+            topic=topic, server=name, namespace=_NAMESPACE, version="1.0"
+        )
+        self._to_itself = oslo_messaging.get_rpc_client(bus, target, retry=0)
+
+    def start(self) -> None:
+        """Begin to answer; wait for a broker that is away."""
+        self._server.start()
+
+    def stop(self) -> bool:
+        """Finish what is being answered, and leave the bus.
+
+        :returns: False when the broker is gone: nothing is waited for, as no answer would arrive.
+        """
+        woken = threading.Event()
+        waking = threading.Thread(target=self._wake, args=(woken,), name="wake", daemon=True)
+        waking.start()
+        waking.join(BROKER_SECONDS)
+        if not woken.is_set():
+            return False
+        self._server.stop()
+        self._server.wait()
+        return True
+
+    def _wake(self, woken: threading.Event) -> None:
+        try:
+            self._to_itself.cast({}, "wake")
+        except Exception as error:  # noqa: BLE001 - also those of the libraries below
+            LOG.debug("The broker takes no message, so the bus is left as it is: %s", error)
+        else:
+            woken.set()
+
+
+def stop_together(servers: Sequence[BusServer]) -> bool:
+    """Stop servers side by side; return False when the broker is gone."""
+    results: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda each=server: results.append(each.stop()), daemon=True)
+        for server in servers
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return all(results)
+
+
+class _Waker:
+    """The endpoint of the message to oneself."""
+
+    def __init__(self, target: Any) -> None:
+        self.target = target
+
+    def wake(self, _ctxt: Mapping[str, Any]) -> None:
+        """Do nothing: that the message came is all."""
