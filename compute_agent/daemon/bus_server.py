@@ -1,8 +1,8 @@
 """Servers on the message bus that stop at once when they are idle.
 
 Two parts of the library wait in their own time. A listener looks for its end between two waits for
-messages, which grow to seconds: a message of the server to itself ends the wait. Idle threads of the
-library's executor look once a second, those of Python's at once.
+messages, which grow to seconds: a message of the server to itself ends the wait. Idle threads of
+its executor look once a second, those of Python's at once.
 """
 
 from __future__ import annotations
