@@ -1,0 +1,92 @@
+"""The options that the pages of docs/ name, compared with those that are registered."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from keystoneauth1 import loading
+from oslo_config import cfg
+
+from compute_agent import conf as agent_conf
+from compute_agent.virt.fake import topology_drivers as fakes
+from placement_server import conf as server_conf
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+OPTION = re.compile(r"\[([a-z_]+|DEFAULT)\](?!\()([a-z][a-z0-9_]*)\b")
+SECTION = re.compile(r"\[([\w-]+|(?:mdev|neutron_physnet)_<[a-z]+>)\]")
+ASSIGNMENT = re.compile(r"#?([a-z][a-z0-9_]*) ?= ?")
+OTHER_SOFTWARE = {"local", "test", "Service", "Unit"}
+"""Sections of files that are not ours."""
+
+
+def registered() -> dict[str, set[str]]:
+    """The names of all options by group, old names too."""
+    names: dict[str, set[str]] = {}
+
+    def add(group: str, option: cfg.Opt) -> None:
+        names.setdefault(group, set()).add(option.dest)
+        for old in option.deprecated_opts:
+            names.setdefault(old.group or group, set()).add(
+                (old.name or option.name).replace("-", "_")
+            )
+
+    ours = agent_conf.new_config([], default_config_files=[], default_config_dirs=[])
+    for conf in (ours, server_conf.new_config(config_files=[])):
+        for info in conf._opts.values():
+            add("DEFAULT", info["opt"])
+        for group in conf._groups.values():
+            for info in group._opts.values():
+                add(group.name, info["opt"])
+    for named, options in agent_conf.list_opts():
+        # groups that exist for each type or network that other options name
+        if (name := getattr(named, "name", named)) and "<" in name:
+            names[name.partition("<")[0]] = {option.dest for option in options}
+    for option in (*fakes.size_opts, *fakes.behaviour_opts):
+        add(fakes.GROUP, option)
+    of_ways_to_authenticate = {
+        option.dest
+        for name in ("password", "v3password", "http_basic", "none", "v3applicationcredential")
+        for option in loading.get_auth_plugin_conf_options(name)
+    }
+    for group in ("placement", "keystone_authtoken", "nova", "neutron", "glance"):
+        names[group] |= of_ways_to_authenticate | {"endpoint_override", "region_name"}
+    return names
+
+
+def named_options(text: str) -> Iterator[tuple[str, str]]:
+    """The options of a page, in its sentences and in its blocks of configuration."""
+    yield from OPTION.findall(text)
+    group, fenced = None, False
+    for line in text.splitlines():
+        if line.strip().startswith("```"):
+            group, fenced = None, not fenced
+        elif not fenced and line and not line.startswith("    "):
+            group = None
+        elif section := SECTION.fullmatch(line.strip()):
+            group = re.sub(r"^(mdev_|neutron_physnet_).*", r"\1", section[1])
+        elif group and (assigned := ASSIGNMENT.match(line.strip())):
+            yield group, assigned[1]
+
+
+@pytest.fixture(scope="module")
+def names() -> dict[str, set[str]]:
+    return registered()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_every_option_that_a_page_names_exists(page, names):
+    unknown = {
+        f"[{group}]{name}"
+        for group, name in named_options(page.read_text())
+        if group not in OTHER_SOFTWARE and name not in names.get(group, set())
+    }
+    assert unknown == set()
+
+
+def test_an_unknown_option_is_seen_in_a_sentence_and_in_a_block(names):
+    text = "Set `[placement]timeouts`.\n\n    [DEFAULT]\n    compute_drivers = x\n"
+    assert [name in names[group] for group, name in named_options(text)] == [False, False]
+    known = "`[placement]timeout`\n\n    [DEFAULT]\n    compute_driver = x\n"
+    assert [name in names[group] for group, name in named_options(known)] == [True, True]
