@@ -3,7 +3,7 @@
     placement-server serve --config-file /etc/placement/placement.conf --host :: --port 8778
 
 The HTTP server is gunicorn with worker processes of several threads each;
-docs/reference/placement-server.md gives the reasons. The configuration and the database are checked
+docs/understand/http-server.md gives the reasons. The configuration and the database are checked
 before any worker starts, and what is wrong is reported in one sentence.
 """
 

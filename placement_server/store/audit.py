@@ -1,6 +1,6 @@
 """The audit of the invariants of the data, and the repair of derived data.
 
-Each check is a query for rows that contradict an invariant (docs/reference/database.md lists
+Each check is a query for rows that contradict an invariant (docs/understand/database.md lists
 them). Only derived data is repaired; what would need a guess is reported and left alone.
 """
 

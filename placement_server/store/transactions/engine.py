@@ -1,6 +1,6 @@
 """Engines of one database: one for reads, one for writes.
 
-Isolation levels (docs/reference/database.md says why):
+Isolation levels (docs/understand/database.md says why):
 
     =========== ======================== =================
     database    reads                    writes

@@ -20,7 +20,7 @@ from .conftest import MakeApi
 from .short_fleet import QUERY, UUID, build_fleet, guest, hold, path_of
 from .wsgi_client import Client
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "extensions.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "questions.md"
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from .conftest import MakeApi
 from .extended_searches import ask
 from .wsgi_client import Client
 
-PAGE = Path(__file__).parents[3] / "docs" / "understand" / "candidates.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "candidate-searches.md"
 ZONE = "f3f3a5b4-4a3c-4f0a-9e2b-3f4d0c9a7e51"
 
 
