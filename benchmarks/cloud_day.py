@@ -78,17 +78,17 @@ class Flavor:
 
 
 FLAVORS: Final = (
-    Flavor("small", 24, 1, 2048),
+    Flavor("small", 31, 1, 2048),
     Flavor("medium", 20, 2, 8192),
     Flavor("large", 14, 4, 16_384),
     Flavor("memory", 8, 2, 32_768),
     Flavor("xlarge", 8, 16, 65_536),
     Flavor("two nodes", 6, 16, 32_768, {"hw:numa_nodes": "2"}),
-    Flavor("vgpu", 8, 4, 16_384, {"resources1:VGPU": "1"}),
-    Flavor("whole GPU", 3, 8, 32_768, {"resources1:VGPU": "4"}),
+    Flavor("vgpu", 4, 4, 16_384, {"resources1:VGPU": "1"}),
+    Flavor("whole GPU", 2, 8, 32_768, {"resources1:VGPU": "4"}),
     Flavor(
         "fast port",
-        6,
+        4,
         4,
         8192,
         {"resources1:SRIOV_NET_VF": "1", "resources1:NET_BW_EGR_KILOBIT_PER_SEC": "4000000"},
@@ -170,8 +170,8 @@ class Result:
 class Fleet:
     """Hosts in a placement of this process, and what is used of them.
 
-    Half of the hosts have two GPUs of four VGPUs, the others two ports of 10 Gbit/s with eight
-    virtual functions each, one of them on each cell.
+    Of four hosts one has two GPUs of four VGPUs, and one two ports of 10 Gbit/s with eight virtual
+    functions each, one of them on each cell.
     """
 
     def __init__(self, directory: Path, hosts: int) -> None:
@@ -187,15 +187,15 @@ class Fleet:
         self.host_of: dict[str, str] = {}
         self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for number in range(hosts):
-            self._add_host(f"host{number:03}", gpus=number % 2 == 0)
+            self._add_host(f"host{number:03}", number % 4)
 
-    def _add_host(self, name: str, *, gpus: bool) -> None:
+    def _add_host(self, name: str, kind: int) -> None:
         root = self._add(name, None, name, {"DISK_GB": 10_000}, "COMPUTE_NODE", "OWNER_NOVA")
         for cell in range(CELLS):
             numa = self._add(f"{name}_NUMA{cell}", root, name, CELL, "HW_NUMA_ROOT")
-            if gpus:
+            if kind == 0:
                 self._add(f"{name}_GPU{cell}", numa, name, {"VGPU": 4})
-            else:
+            elif kind == 1:
                 port = {"SRIOV_NET_VF": 8, "NET_BW_EGR_KILOBIT_PER_SEC": 10_000_000}
                 self._add(f"{name}_PF{cell}", numa, name, port)
 
@@ -267,13 +267,13 @@ class Fleet:
         return sum(self._used[provider][name] for provider in providers) / total
 
 
-def live(directory: Path, hosts: int, seed: int, multiplier: float) -> Result:
+def live(directory: Path, hosts: int, seed: int, multipliers: Mapping[str, float]) -> Result:
     """Let a day pass.
 
-    :param multiplier: of the weighers of CPUs, memory and disk: 1 spreads, -1 packs.
+    :param multipliers: of weighers, by name.
     """
     fleet, result = Fleet(directory, hosts), Result()
-    life_cycle = LifeCycle(parts_of(_conf(directory, multiplier), fleet.transport))
+    life_cycle = LifeCycle(parts_of(_conf(directory, multipliers), fleet.transport))
     ends: list[tuple[float, int, str, Mapping[str, Mapping[str, int]]]] = []
     order = itertools.count()
     samples = (number * STEP for number in range(int(DAY / STEP) + 1))
@@ -328,15 +328,14 @@ def _claim(
     return claims
 
 
-def _conf(directory: Path, multiplier: float) -> Any:
+def _conf(directory: Path, multipliers: Mapping[str, float]) -> Any:
     config = directory / "scheduler.conf"
-    weighers = ("cpu", "ram", "disk")
     config.write_text(
         f"[DEFAULT]\nstate_path = {directory}\n"
         f"[compute_scheduler]\njournal_path = {directory}/journal\n"
         # who is refused here asks nobody why
         "explain_no_valid_host = false\n"
         "[filter_scheduler]\n"
-        + "".join(f"{name}_weight_multiplier = {multiplier}\n" for name in weighers)
+        + "".join(f"{name}_weight_multiplier = {value}\n" for name, value in multipliers.items())
     )
     return agent_conf.new_config([f"--config-file={config}"])

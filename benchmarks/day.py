@@ -1,9 +1,11 @@
-"""A simulated day with schedulers that pack and that spread: what is used, stranded and refused."""
+"""A simulated day with schedulers that spread and that pack: what is used, stranded and refused."""
 
 from __future__ import annotations
 
+import multiprocessing
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,10 +14,14 @@ from rich.table import Table
 
 from benchmarks.cloud_day import DAY, FLAVORS, Result, live
 
-#: The multiplier of the weighers of CPUs, memory and disk.
-POLICIES: Final = {"pack": -1.0, "spread": 1.0}
+#: Multipliers of weighers; those that are not named are 1.
+POLICIES: Final[Mapping[str, Mapping[str, float]]] = {
+    "spread": {},
+    "pack": {"cpu": -1.0, "ram": -1.0, "disk": -1.0},
+    "pack, keep devices": {"cpu": -1.0, "ram": -1.0, "disk": -1.0, "pci": 4.0},
+}
 PICTURE: Final = Path(__file__).resolve().parents[1] / "docs" / "reference" / "simulated-day.png"
-_COLOURS: Final = {"pack": "#1f5fa8", "spread": "#c8601a"}
+_COLOURS: Final = ("#c8601a", "#1f5fa8", "#2a8a4a")
 _PANELS: Final = (
     ("vcpus", "VCPUs in use", 100.0),
     ("stranded", "free VCPUs that the largest flavor cannot use", 100.0),
@@ -28,16 +34,20 @@ _PANELS: Final = (
 
 def show(console: Console, seed: str, quick: bool) -> bool:
     """Let the day pass with each policy, print it, and draw the picture unless it is quick."""
-    hosts = 8 if quick else 40
-    results = {}
-    for policy, multiplier in POLICIES.items():
-        with tempfile.TemporaryDirectory(prefix="day-") as name:
-            results[policy] = live(Path(name), hosts, int(seed), multiplier)
+    hosts = 8 if quick else 24
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        days = {policy: pool.submit(_day, hosts, seed, policy) for policy in POLICIES}
+        results = {policy: day.result() for policy, day in days.items()}
     console.print(_figures(hosts, seed, results), _refusals(results))
     if not quick:
         draw(hosts, results, PICTURE)
         console.print(f"drawn: {PICTURE}")
     return True
+
+
+def _day(hosts: int, seed: str, policy: str) -> Result:
+    with tempfile.TemporaryDirectory(prefix="day-") as name:
+        return live(Path(name), hosts, int(seed), POLICIES[policy])
 
 
 def _figures(hosts: int, seed: str, results: Mapping[str, Result]) -> Table:
@@ -80,10 +90,10 @@ def draw(hosts: int, results: Mapping[str, Result], picture: Path) -> None:
 
     figure, panels = pyplot.subplots(3, 2, figsize=(10, 8.5), sharex=True, layout="constrained")
     for axes, (name, title, factor) in zip(panels.flat, _PANELS, strict=True):
-        for policy, result in results.items():
+        for colour, (policy, result) in zip(_COLOURS, results.items(), strict=True):
             hours = [sample.at for sample in result.samples]
             values = [factor * getattr(sample, name) for sample in result.samples]
-            axes.plot(hours, values, label=policy, color=_COLOURS[policy], linewidth=1.6)
+            axes.plot(hours, values, label=policy, color=colour, linewidth=1.6)
         _dress(axes, title + (", %" if factor > 1 else ""))
     panels.flat[0].legend(loc="lower right", frameon=False)
     for axes in panels[-1]:

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from compute_agent.scheduler import device_affinity
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.device_affinity import NO_POLICIES
-
-_SHARED_OUT = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
-"""Classes that are handed out in many small parts; all others are devices."""
+from compute_agent.scheduler.weighers.devices import is_device
 
 
 def in_order(
@@ -42,9 +40,9 @@ def _cost(
         provider = providers[uuid]
         for name, amount in resources.items():
             remainder = provider.free(name) - amount
-            if name in _SHARED_OUT:
-                emptiest = min(emptiest, remainder / max(provider.capacity.get(name, 0), 1))
-            else:
+            if is_device(name):
                 untouched += provider.used.get(name, 0) == 0
                 left_over += remainder
+            else:
+                emptiest = min(emptiest, remainder / max(provider.capacity.get(name, 0), 1))
     return untouched, left_over, len(candidate.allocations), -emptiest

@@ -9,8 +9,7 @@ from typing import Self
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.host_state import HostState
-
-_NOT_DEVICES = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB"))
+from compute_agent.scheduler.weighers.devices import is_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +114,12 @@ class PCIWeigher(HostWeigher):
             return 0.0
         wanted_classes = {
             name for amounts in host.candidates[0].allocations.values() for name in amounts
-        } - _NOT_DEVICES
-        if wanted_classes:
-            return float(sum(host.free(name) for name in wanted_classes))
-        devices = {name for provider in host.tree for name in provider.capacity} - _NOT_DEVICES
-        return -float(sum(host.free(name) for name in devices))
+        }
+        wanted_devices = set(filter(is_device, wanted_classes))
+        if wanted_devices:
+            return float(sum(host.free(name) for name in wanted_devices))
+        classes = {name for provider in host.tree for name in provider.capacity}
+        return -float(sum(host.free(name) for name in filter(is_device, classes)))
 
 
 class ServerGroupSoftAffinityWeigher(HostWeigher):

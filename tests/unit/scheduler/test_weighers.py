@@ -60,6 +60,18 @@ def test_a_negative_multiplier_packs() -> None:
     assert ordered(hosts, multipliers={"ram": -1.0}) == ["b", "a"]
 
 
+def test_bandwidth_is_not_a_device_that_others_are_kept_away_from() -> None:
+    hosts = [
+        host("gpus", {"": {"VCPU": 4}, "g": {"VGPU": 8}}, {"": {"VCPU": 1}}),
+        host(
+            "ports",
+            {"": {"VCPU": 4}, "p": {"NET_BW_EGR_KILOBIT_PER_SEC": 10_000_000}},
+            {"": {"VCPU": 1}},
+        ),
+    ]
+    assert ordered(hosts) == ["ports", "gpus"]
+
+
 def test_an_aggregates_multiplier_counts_for_its_hosts_and_of_several_the_smallest() -> None:
     def in_aggregates(name: str, *values: str) -> HostState:
         aggregates = tuple(
