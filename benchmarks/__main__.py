@@ -8,7 +8,8 @@ supposed changes; capacity: counts of further claims; explanation: why nothing w
 closest changes; trees: whole trees beside the plain way; alternatives: schedulers that take the
 last slots; watchers: searches while requests wait for changes; scheduling: claims through running
 schedulers, from a call on the bus to the claim; day: what packing and spreading make of a
-simulated day; pages: the fleet in a browser. When none is named: search, reads,
+simulated day; pages: the fleet in a browser; tracing: requests with traces and without. When none
+is named: search, reads,
 startup, growth and claims.
 """
 
@@ -36,6 +37,7 @@ from benchmarks import (
     search,
     soak,
     startup,
+    tracing,
     trees,
     watchers,
     what_if,
@@ -131,6 +133,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "what_if": lambda console, arguments: what_if.run(console, arguments.quick),
     "pages": lambda console, arguments: pages.show(console, arguments.quick),
     "trees": lambda console, arguments: trees.show(console, arguments.quick),
+    "tracing": lambda console, arguments: tracing.show(console, arguments.quick),
     "watchers": lambda console, arguments: watchers.show(console, arguments.quick),
     "day": lambda console, arguments: day.show(console, arguments.seed, arguments.quick),
     "scheduling": lambda console, arguments: scheduling.show(console, arguments.quick),

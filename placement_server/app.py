@@ -13,7 +13,7 @@ from placement_server.candidates.bounds.heavy import HeavySearches
 from placement_server.candidates.bounds.memory import MIB, SearchMemory
 from placement_server.candidates.service import CandidateService
 from placement_server.feed.service import ChangeFeed
-from placement_server.middleware import authentication, operations, profiling, tracing
+from placement_server.middleware import authentication, operations, profiling, telemetry, tracing
 from placement_server.middleware.observation import Observation
 from placement_server.middleware.request_id import RequestId
 from placement_server.policies.enforcer import Enforcer
@@ -83,8 +83,8 @@ def _stack(
     6. Health and metrics paths are outside of the log, or scrapers would fill it.
     7. Proxy headers come first of all: they set client, host and scheme of the request.
 
-    A profile, where the environment asks for one, is of the API with its authentication. A trace of
-    osprofiler is of these and of CORS; its signature is its permission.
+    A profile, where the environment asks for one, is of the API with its authentication. A trace is
+    of these and of CORS; the signature of one of osprofiler is its permission.
     The fault barrier and the microversion are the API's own first steps: see
     :class:`PlacementApi`.
     """
@@ -92,6 +92,7 @@ def _stack(
     if conf.cors.allowed_origin:
         application = cors.CORS(application, conf)
     application = tracing.wrap(application, conf, store)
+    application = telemetry.wrap(application, conf, store)
     application = RequestId(application)
     application = Observation(application)
     if web_path := conf.placement_server.web_path:

@@ -13,9 +13,8 @@ from placement_server.store.store import Store
 
 def observe_pools(store: Store) -> None:
     """Count the connections of a store from now on."""
-    # Engines for reads and for writes may have one pool.
-    for pool in {id(engine.pool): engine.pool for engine in store.all_engines()}.values():
-        _observe(pool)
+    for engine in store.all_engines():
+        _observe(engine.pool)
 
 
 def _observe(pool: Pool) -> None:

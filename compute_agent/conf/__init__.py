@@ -30,6 +30,7 @@ MODULES = (
     "placement",
     "scheduler",
     "upgrade_levels",
+    "tracing",
     "openstack",
     "networks",
 )

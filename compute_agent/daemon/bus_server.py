@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from compute_agent.daemon.message_bus import use_threads
+from compute_agent.daemon.tracing import traced_endpoint
 
 LOG = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class BusServer:
         self._server = oslo_messaging.get_rpc_server(
             bus,
             oslo_messaging.Target(topic=topic, server=name),
-            [*endpoints, waker],
+            [*map(traced_endpoint, endpoints), waker],
         )
         # there is no option for it
         self._server._executor_cls = ThreadPoolExecutor

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from compute_agent import errors
+from compute_agent.daemon import tracing
 from compute_agent.placement import responses
 from compute_agent.placement.retries import Retries, stepping_aside
 from compute_agent.placement.transports.transport import (
@@ -285,7 +286,7 @@ class Connection:
         global_id = tally.global_request_id if tally else new_global_request_id()
         status = None
         try:
-            response = self.transport.send(replace(request, global_request_id=global_id))
+            response = self._send(replace(request, global_request_id=global_id))
             status = response.status
         except errors.PlacementUnavailable:
             # The next answer may come from another placement.
@@ -300,6 +301,20 @@ class Connection:
         LOG.debug("%s -> %s [%s] global [%s]", request, status, response.request_id, global_id)
         responses.raise_unless_answered(doing, method, path, request.microversion, response)
         return response
+
+    def _send(self, request: Request) -> Response:
+        if not tracing.is_on():
+            return self.transport.send(request)
+        with tracing.span(
+            f"{request.method} {_shape(request.path)}",
+            "CLIENT",
+            http__request__method=request.method,
+            openstack__global_request_id=request.global_request_id or "",
+        ) as span:
+            response = self.transport.send(replace(request, trace=tracing.carried()))
+            span.set_attribute("http.response.status_code", response.status)
+            span.set_attribute("openstack.request_id", response.request_id or "")
+            return response
 
     @property
     def known_versions(self) -> OfferedVersions | None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
+from compute_agent.daemon import tracing
 from compute_agent.placement.retries import stepping_aside
 from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
@@ -263,7 +264,13 @@ class ResourceTracker:
         while True:
             attempt = _Attempt(began=self._clock())
             error: Exception | None = None
-            with self._pass_of(node), self._report.tracing() as tally:
+            with (
+                self._pass_of(node),
+                self._report.tracing() as tally,
+                tracing.span(
+                    "pass", node=name, openstack__global_request_id=tally.global_request_id
+                ),
+            ):
                 try:
                     turn = None if asked_for else self._turn_after_outage(node)
                     if turn is not None:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import __version__
+from compute_agent.daemon import tracing
 from compute_agent.provider_tree.inventory import capacity
 from compute_agent.virt.layout.application import UNHEALTHY
 
@@ -212,7 +213,8 @@ class StatusBoard:
         """Measure a stage of a pass, also one that fails."""
         began = time.monotonic()
         try:
-            yield
+            with tracing.span(name):
+                yield
         finally:
             seconds = time.monotonic() - began
             with self._mutex:

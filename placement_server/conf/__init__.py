@@ -20,7 +20,16 @@ from oslo_middleware.healthcheck import opts as healthcheck_opts
 from oslo_policy import opts as policy_opts
 
 from placement_server import __version__
-from placement_server.conf import api, database, paths, placement, profiler, server, workarounds
+from placement_server.conf import (
+    api,
+    database,
+    paths,
+    placement,
+    profiler,
+    server,
+    tracing,
+    workarounds,
+)
 
 PROJECT: Final = "placement"
 
@@ -29,7 +38,7 @@ CONFIG_DIR_VARIABLE: Final = "OS_PLACEMENT_CONFIG_DIR"
 
 _LOCATION: Final = re.compile(r"from LocationInfo\(location=<[^>]*>, detail='([^']*)'\)")
 
-_GROUPS: Final = (api, placement, workarounds, server)
+_GROUPS: Final = (api, placement, workarounds, server, tracing)
 
 _CORS_METHODS: Final = ["GET", "PUT", "POST", "DELETE", "PATCH"]
 _CORS_ALLOW_HEADERS: Final = [

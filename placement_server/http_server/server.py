@@ -87,6 +87,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
             "on_starting": _end_by_interrupt_as_by_term,
             "post_fork": begin_life,
             "post_worker_init": lambda worker: when_ready() if worker.age == 1 else None,
+            "worker_exit": _send_spans,
             "child_exit": _forget_worker,
             **tls,
         }
@@ -151,6 +152,13 @@ def _allow_open_files() -> None:
 def _end_by_interrupt_as_by_term(parent: Any) -> None:
     # A second Ctrl-C ends requests in progress too: the parent listens for one while it waits.
     parent.handle_int = parent.handle_term
+
+
+def _send_spans(_parent: Any, _worker: Any) -> None:
+    # Imported by the application, if it ever came so far.
+    telemetry = sys.modules.get("placement_server.middleware.telemetry")
+    if telemetry is not None:
+        telemetry.send_all()
 
 
 def _forget_worker(_parent: Any, worker: Any) -> None:

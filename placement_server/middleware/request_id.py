@@ -41,7 +41,7 @@ class RequestId:
         environ[REQUEST_ID_KEY] = request_id
         if environ.get("HTTP_ACCEPT", "") in ("", "*/*"):
             environ["HTTP_ACCEPT"] = "application/json"
-        context.RequestContext(request_id=request_id, global_request_id=_global_request_id(environ))
+        context.RequestContext(request_id=request_id, global_request_id=global_request_id(environ))
 
         def start_identified(
             status: str, headers: list[tuple[str, str]], exc_info: Any = None
@@ -64,6 +64,7 @@ class RequestId:
             return [body]
 
 
-def _global_request_id(environ: errors.Environ) -> str | None:
+def global_request_id(environ: errors.Environ) -> str | None:
+    """Return the id that the client sent, if it has the form of one."""
     inbound = environ.get("HTTP_X_OPENSTACK_REQUEST_ID")
     return inbound if inbound and _REQUEST_ID.fullmatch(inbound) else None

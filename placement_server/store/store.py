@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.pool import Pool
 
 from placement_server.store.changes import changes
 from placement_server.store.connection import configuration
@@ -19,7 +20,7 @@ from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreError, StoreUnavailable
 from placement_server.store.schema import revision, standard_names
 from placement_server.store.schema.names import Names
-from placement_server.store.transactions import outcome, retry
+from placement_server.store.transactions import outcome, plain, retry
 from placement_server.store.transactions.engine import Engines, create_engines
 from placement_server.store.transactions.known_owners import KnownOwners
 from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
@@ -121,9 +122,19 @@ class Store:
         return store
 
     def all_engines(self) -> tuple[Engine, ...]:
-        """Return the engines, for listeners to their events."""
-        engines = self._engines
-        return (engines.reader,) if engines.in_memory else (engines.reader, engines.writer)
+        """Return the engines that have connections of their own, for listeners to their events."""
+        # Those of SQLite are one engine with several options: all of them raise its events.
+        engines: dict[Pool, Engine] = {}
+        for engine in (self._engines.reader, self._engines.writer, self._engines.single):
+            if engine is not None:
+                engines.setdefault(engine.pool, engine)
+        return tuple(engines.values())
+
+    def observed_engines(self) -> tuple[Engine, ...]:
+        """Return the same engines, whose events show every statement from now on."""
+        if self._engines.single is not None:
+            self._engines.single.update_execution_options(**{plain.OPTION: False})
+        return self.all_engines()
 
     @classmethod
     def from_conf(cls, conf: ConfigOpts, *, maintenance: bool = False) -> Store:

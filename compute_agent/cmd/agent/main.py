@@ -197,6 +197,7 @@ def _run(namespace: argparse.Namespace) -> int:
     from compute_agent.agent import assembly
     from compute_agent.cmd.agent import logging_setup
     from compute_agent.conf import accepted, unread_options
+    from compute_agent.daemon import tracing
     from compute_agent.placement.transports.keystone import KeystoneTransport
 
     conf = _configuration(namespace)
@@ -205,6 +206,7 @@ def _run(namespace: argparse.Namespace) -> int:
     unread_options.warn(conf)
     try:
         KeystoneTransport.from_conf(conf).prepare()
+        tracing.start(conf, PROGRAM)
         parts = assembly.build(conf, adopt_asked=namespace.adopt)
         from compute_agent.agent.agent import Agent
         from compute_agent.cmd.agent import healing

@@ -179,6 +179,7 @@ def _serve(namespace: argparse.Namespace) -> int:
     from oslo_log import log
 
     from compute_agent.conf import accepted, unread_options
+    from compute_agent.daemon import tracing
     from compute_agent.daemon.systemd import ServiceManager
     from compute_agent.scheduler.service import shown_metrics
     from compute_agent.scheduler.service.life import SchedulerLife, check_placement
@@ -193,6 +194,8 @@ def _serve(namespace: argparse.Namespace) -> int:
 
         for warning in assembly.warnings(conf):
             LOG.warning(warning)
+    if namespace.worker or conf.scheduler.workers <= 1:
+        tracing.start(conf, PROGRAM)
     manager = ServiceManager()
     if namespace.worker:
         calls = shown_metrics.counted_calls(conf)

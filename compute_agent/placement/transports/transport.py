@@ -35,6 +35,7 @@ class Request:
     :ivar extensions: the version of this project's extensions of the API to ask for beside the
         microversion, such as ``1.1`` or ``latest``; a placement that has none ignores that.
     :ivar conditions: headers that say under which condition it is to be carried out, by name.
+    :ivar trace: headers that make placement go on with a trace.
     """
 
     method: str
@@ -45,6 +46,7 @@ class Request:
     timeout: Timeout | None = None
     extensions: str | None = None
     conditions: Mapping[str, str] = field(default_factory=dict)
+    trace: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -67,7 +69,7 @@ class Request:
         }
         if self.global_request_id:
             headers[GLOBAL_ID_HEADER] = self.global_request_id
-        return {**headers, **self.conditions}
+        return {**headers, **self.conditions, **self.trace}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compute_agent.daemon import message_bus
+from compute_agent.daemon import message_bus, tracing
 from compute_agent.daemon.bus_server import BusServer, stop_together
 from compute_agent.placement.transports.transport import Transport
 from compute_agent.request import spec_reader
@@ -225,10 +225,13 @@ class SchedulerClient:
     ) -> list[list[dict[str, Any]]]:
         """Return the selections for `spec`; raises what the bus makes of the scheduler's error."""
         selections: list[list[dict[str, Any]]] = self._client.call(
-            {}, "select_destinations", spec_obj=dict(spec), instance_uuids=list(instances)
+            tracing.carried(),
+            "select_destinations",
+            spec_obj=dict(spec),
+            instance_uuids=list(instances),
         )
         return selections
 
     def call(self, method: str, **arguments: Any) -> Any:
         """Return what any other method of the scheduler answers, as plain values."""
-        return self._client.call({}, method, **arguments)
+        return self._client.call(tracing.carried(), method, **arguments)

@@ -54,6 +54,8 @@ class PlacementProcess:
     directory: Path
     port: int = field(default_factory=free_port)
     process: programs.Process | None = None
+    more: str = ""
+    """More groups of its configuration."""
 
     @property
     def url(self) -> str:
@@ -64,7 +66,7 @@ class PlacementProcess:
         config.write_text(
             f"[placement_database]\nconnection = sqlite:///{self.directory}/placement.db\n"
             "sync_on_startup = true\n[api]\nauth_strategy = noauth2\n"
-            "[oslo_policy]\nenforce_new_defaults = false\n"
+            f"[oslo_policy]\nenforce_new_defaults = false\n{self.more}"
         )
         log = self.directory / "placement.log"
         with log.open("ab") as output:

@@ -16,6 +16,7 @@ print(json.dumps({{
 }}))
 """
 NEVER = {"numpy", "sqlalchemy", "placement_server", "oslo_messaging", "eventlet", "libvirt", "rich"}
+NEVER |= {"opentelemetry"}
 
 
 def probed(module: str) -> dict:
