@@ -20,7 +20,7 @@ POLICIES: Final[Mapping[str, Mapping[str, float]]] = {
     "pack": {"cpu": -1.0, "ram": -1.0, "disk": -1.0},
     "pack, keep devices": {"cpu": -1.0, "ram": -1.0, "disk": -1.0, "pci": 4.0},
 }
-PICTURE: Final = Path(__file__).resolve().parents[1] / "docs" / "reference" / "simulated-day.png"
+PICTURE: Final = Path(__file__).resolve().parents[1] / "docs" / "images" / "simulated-day.png"
 _COLOURS: Final = ("#c8601a", "#1f5fa8", "#2a8a4a")
 _PANELS: Final = (
     ("vcpus", "VCPUs in use", 100.0),
@@ -35,7 +35,8 @@ _PANELS: Final = (
 def show(console: Console, seed: str, quick: bool) -> bool:
     """Let the day pass with each policy, print it, and draw the picture unless it is quick."""
     hosts = 8 if quick else 24
-    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(POLICIES), context) as pool:
         days = {policy: pool.submit(_day, hosts, seed, policy) for policy in POLICIES}
         results = {policy: day.result() for policy, day in days.items()}
     console.print(_figures(hosts, seed, results), _refusals(results))

@@ -25,6 +25,7 @@ from tests.fixtures.rabbitmq import RabbitMq
 
 CLIENTS: Final = 8
 _START_SECONDS: Final = 120.0
+_STOP_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 120.0
 _RETRIES: Final = "compute_scheduler_claim_retries_total"
 _SPEC: Final[dict[str, Any]] = {
@@ -103,9 +104,9 @@ class Schedulers:
             yield self
         finally:
             for process in self._processes.values():
-                process.kill()
+                process.terminate()
             for process in self._processes.values():
-                process.wait()
+                process.wait(_STOP_SECONDS)
 
     def measure(self, seconds: float) -> Round:
         """Claim for so long, several clients at once, each the next when it has an answer."""

@@ -52,7 +52,7 @@ def show(console: Console, quick: bool) -> bool:
         if missing:
             console.print(f"scheduling: {missing}")
             return False
-    seconds, counts = (2.0, (1, 2)) if quick else (10.0, (1, 2, 4))
+    seconds, counts = (2.0, (1, 2)) if quick else (5.0, (1, 2, 4))
     table = Table(
         title=f"Claims of {CLIENTS} clients on the bus, {ROUNDS} rounds of {seconds:.0f} s each by "
         f"turns; placement of {WORKERS} workers on MariaDB"
@@ -67,9 +67,12 @@ def show(console: Console, quick: bool) -> bool:
         database = start_mariadb(directory / "mariadb")
         stack.callback(end, database)
         brokers = {kind: stack.enter_context(_broker(directory, kind)) for kind in KINDS}
-        for world in WORLDS:
-            _rows(table, world, quick, directory, database, brokers, counts, seconds)
-    console.print(table)
+        try:
+            for world in WORLDS:
+                _rows(table, world, quick, directory, database, brokers, counts, seconds)
+        finally:
+            # also what was measured before it was interrupted
+            console.print(table)
     return True
 
 
