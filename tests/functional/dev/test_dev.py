@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import requests
 
 from tests.functional.dev.conftest import UP, Start
 
@@ -57,6 +58,9 @@ def test_what_it_says_to_type_works_and_ctrl_c_ends_everything(start: Start) -> 
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         if " claim " in line:
             consumer = done.stdout.split()[1]
+    pages = re.search(r"in a browser  (http\S+)", dev.output)
+    assert pages
+    assert "text/html" in requests.get(pages[1], timeout=60).headers["content-type"]
     children = dev.children()
     assert len(children) >= 2
     assert dev.interrupt() == 0, dev.stderr
