@@ -75,6 +75,10 @@ class Pages:
         values = {"@API@": "../" * path.count("/"), "@AUTH@": auth_strategy}
         for placeholder, value in values.items():
             page = page.replace(placeholder, escape(value))
+        # All modules are asked for at once, and not each when the one that imports it has come.
+        modules = sorted(name for name in self._files if name.endswith(".js"))
+        preloads = "".join(f'<link rel="modulepreload" href="{name}">' for name in modules)
+        page = page.replace("</head>", f"{preloads}</head>")
         self._files[""] = _File.of(_INDEX, page.encode())
         del self._files[_INDEX]
 

@@ -30,6 +30,11 @@ export function pageAddress(page, path = [], query = {}) {
   return `#/${[page, ...path].map(encodeURIComponent).join("/")}${parameters ? `?${parameters}` : ""}`;
 }
 
+/** Return an element that is not seen; a screen reader says what is written into it. */
+export function announcer() {
+  return element("p", { class: "unseen", role: "status" });
+}
+
 const numberFormat = new Intl.NumberFormat("en");
 
 export function number(value) {

@@ -50,17 +50,22 @@ function report(text) {
 
 function pause(milliseconds, signal) {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, milliseconds);
+    signal.addEventListener("abort", end);
   });
 }
 
 /** Wait while nobody sees the page. */
-function shown(signal) {
-  return new Promise((resolve) => {
-    const check = () => { if (!document.hidden || signal.aborted) resolve(); };
-    document.addEventListener("visibilitychange", check, { signal });
-    signal.addEventListener("abort", check, { once: true });
-    check();
-  });
+async function shown(signal) {
+  while (document.hidden && !signal.aborted) {
+    await new Promise((resolve) => {
+      document.addEventListener("visibilitychange", resolve, { once: true });
+      signal.addEventListener("abort", resolve, { once: true });
+    });
+  }
 }

@@ -34,7 +34,6 @@ function decoded(text) {
 }
 
 async function show() {
-  if (location.hash === "#main") return;
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
@@ -98,6 +97,11 @@ function askForToken(reason) {
 forget.addEventListener("click", () => {
   setToken(null);
   show();
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  // The address names the page that is shown, so it cannot lead to a place within it.
+  event.preventDefault();
+  main.focus();
 });
 window.addEventListener("hashchange", show);
 show();

@@ -30,7 +30,9 @@ def test_a_pasted_query_fills_the_form_and_marks_the_hosts_it_fits_on(
     page = open_page("#/search")
     ask(page, f"{site.url}/allocation_candidates?{query}")
     capacity = site("GET", f"/capacity?{query}")
-    page.get_by_text(f"{fits(capacity)}, on {len(capacity['trees'])} hosts.").wait_for()
+    page.locator(
+        ".summary", has_text=f"{fits(capacity)}, on {len(capacity['trees'])} hosts."
+    ).wait_for()
     assert (
         page.locator("canvas")
         .get_attribute("aria-label")
@@ -45,10 +47,10 @@ def test_a_pasted_query_fills_the_form_and_marks_the_hosts_it_fits_on(
     assert "resources_GPU=VGPU:12&required_GPU" in page.get_by_label("Query,").input_value()
     page.get_by_role("button", name="Find a place").click()
     fewer = site("GET", f"/capacity?{query.replace('VGPU:2', 'VGPU:12')}")
-    page.get_by_text(fits(fewer)).wait_for()
+    page.locator(".summary", has_text=fits(fewer)).wait_for()
     assert fits(fewer) != fits(capacity)
     page.reload()
-    page.get_by_text(fits(fewer)).wait_for()
+    page.locator(".summary", has_text=fits(fewer)).wait_for()
     assert violations(page) == []
 
 

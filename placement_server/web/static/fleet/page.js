@@ -1,6 +1,6 @@
 // The page of the fleet: every host as a cell, and beside it as a row.
 
-import { count, element, field, number, pageAddress, percent } from "../dom.js";
+import { announcer, count, element, field, number, pageAddress, percent } from "../dom.js";
 import { follow } from "../following.js";
 import { hideTip, showTip } from "../tip.js";
 import { Fleet, selected, share } from "./hosts.js";
@@ -11,14 +11,20 @@ const ORDERS = [["name", "Name"], ["use", "Most in use"], ["free", "Most free"],
 
 export async function show(page, { query, signal }) {
   document.title = "Fleet";
-  const filters = new Filters(query, () => { table.rewind(); draw(); });
-  const summary = element("p", { class: "summary", role: "status" }, "Reading the fleet …");
+  const filters = new Filters(query, () => {
+    table.rewind();
+    draw();
+    // Only what somebody asked for is said aloud, not every change of the fleet.
+    said.textContent = summary.textContent;
+  });
+  const said = announcer();
+  const summary = element("p", { class: "summary" }, "Reading the fleet …");
   const map = new HostMap({
     onPoint: (event, host) => (host ? showTip(event, ...described(host, filters.values.resourceClass)) : hideTip()),
     onPick: (host) => { location.hash = pageAddress("host", [host.uuid]); },
   });
   const table = new HostTable();
-  page.append(element("h1", {}, "Fleet"), filters.element, summary, legend(), map.element, table.element);
+  page.append(element("h1", {}, "Fleet"), filters.element, summary, said, legend(), map.element, table.element);
   map.watch(signal);
 
   const fleet = new Fleet();

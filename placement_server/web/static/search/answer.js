@@ -15,7 +15,7 @@ export function places(capacity, candidates) {
   const often = least === most ? count(most, "more time") : `${number(least)} to ${count(most, "more time")}`;
   const limits = Object.entries(capacity.limited_by).map(([name, hosts]) => `${name} on ${count(hosts, "host")}`).join(", ");
   const first = [
-    element("p", { class: "summary", role: "status" }, `Fits ${often}, on ${count(trees.length, "host")}.`,
+    element("p", { class: "summary" }, `Fits ${often}, on ${count(trees.length, "host")}.`,
       limits ? element("span", { class: "faint" }, ` What runs out first: ${limits}.`) : null),
   ];
   const rest = element("div", { class: "tables" }, element("section", {}, element("h2", {}, "Most room"), scrolling("Hosts with the most room", ["Host", "Times"], trees.slice(0, MOST).map((tree) => element("tr", {},
@@ -32,7 +32,7 @@ export function places(capacity, candidates) {
 export function reasons(explanation, query, nameOf, onTry) {
   const { closest, short, sentences, complete } = explanation;
   const first = [
-    element("p", { class: "summary failure", role: "status" }, `Fits on none of ${count(explanation.trees, "host")}.`),
+    element("p", { class: "summary failure" }, `Fits on none of ${count(explanation.trees, "host")}.`),
     element("h2", {}, "What would fit"),
     closest.length
       ? element("ul", { class: "changes" }, closest.map((entry) => element("li", {},

@@ -1,7 +1,7 @@
 // The page that finds a place: a request, and the hosts that it fits on, or what would make it fit.
 
 import { read } from "../api.js";
-import { element, pageAddress } from "../dom.js";
+import { announcer, element, pageAddress } from "../dom.js";
 import { Fleet, selected } from "../fleet/hosts.js";
 import { HostMap, legend } from "../fleet/map.js";
 import { preorder, treeOf } from "../host/tree.js";
@@ -19,6 +19,7 @@ const GATHER_MILLISECONDS = 1000;
 export async function show(page, { query, signal }) {
   document.title = "Find a place";
   const fleet = new Fleet();
+  const said = announcer();
   const first = element("div");
   const rest = element("div");
   const map = new HostMap({
@@ -27,8 +28,8 @@ export async function show(page, { query, signal }) {
     onPick: (host) => { location.hash = pageAddress("host", [host.uuid]); },
   });
   const marks = element("section", { "aria-label": "Map of the fleet", hidden: true }, legend(true), map.element);
-  const answer = element("div", { class: "answer" }, first, marks, rest);
-  const form = new QueryForm((asked) => { leave(asked); run(asked); });
+  const answer = element("div", { class: "answer" }, said, first, marks, rest);
+  const form = new QueryForm(find);
   page.append(element("h1", {}, "Find a place"),
     element("div", { class: "search-columns" }, form.element, answer));
   map.watch(signal);
@@ -36,14 +37,16 @@ export async function show(page, { query, signal }) {
   let running = new AbortController();
   form.show(current);
 
-  function leave(asked) {
+  /** Find a place for what somebody asks, and say aloud what was found. */
+  async function find(asked) {
     history.replaceState(null, "", pageAddress("search", [], { q: asked }));
+    await run(asked);
+    said.textContent = first.firstElementChild?.textContent ?? "";
   }
 
   function attempt(asked) {
     form.show(asked);
-    leave(asked);
-    run(asked);
+    return find(asked);
   }
 
   async function run(asked) {
