@@ -9,6 +9,9 @@ from typing import Any
 from compute_agent import errors
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.provider_tree.provider import canonical
+from compute_agent.provider_tree.tree import ProviderTree
+from compute_agent.state.claim import Claim
+from compute_agent.virt.layout.wanted import UNMANAGED
 
 
 def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
@@ -47,6 +50,21 @@ def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
         user=_text("spec.user_id", fields.get("user_id") or ""),
         spec=fields,
     )
+
+
+def answer_of(claim: Claim, tree: ProviderTree) -> dict[str, Any]:
+    """Return the answer to `instance_claim`.
+
+    A function that the hypervisor must not take from its driver has ``"managed": false``.
+
+    :param tree: of the node, with its named units.
+    """
+    document = claim.document()
+    for unit in document["units"]:
+        resources = tree.data(unit["provider_uuid"]).resources.get(unit["resource_class"], ())
+        if any(r.identifier == unit["name"] and r.metadata == UNMANAGED for r in resources):
+            unit["managed"] = False
+    return document
 
 
 def _kept_apart(fields: Mapping[str, Any]) -> tuple[frozenset[str], int]:

@@ -146,12 +146,12 @@ class AgentCommands:
     ) -> dict[str, Any]:
         """Give an instance what was allocated for it on this host; see `request_from`.
 
-        :returns: the claim, with the named units that the instance gets.
+        :returns: the claim, with the named units that the instance gets; see `answer_of`.
         :raises ComputeAgentError: as `ClaimBook.claim`, or an argument cannot be read.
         """
         claim = self._claims.claim(claim_messages.request_from(spec, allocations, mappings))
         self._ask_for_a_pass("claim", claim.node)
-        return claim.document()
+        return claim_messages.answer_of(claim, self._tracker.reported(claim.node)[0])
 
     def drop_claim(self, instance: str, error: str = "", image: str = "") -> bool:
         """Forget what an instance, or a migration, holds here.

@@ -17,7 +17,8 @@ the first that matches a device counts.
 
 Match by vendor_id, product_id, and address (a string with globs such as *:0a:00.*, or a dict of
 regular expressions domain, bus, slot, function) or devname. Tags: physical_network, trusted,
-remote_managed, managed, live_migratable, one_time_use, resource_class, traits.
+remote_managed, managed (no: the hypervisor leaves the device with its driver), live_migratable,
+one_time_use, resource_class, traits.
 """,
     ),
     cfg.MultiStrOpt(
@@ -25,7 +26,9 @@ remote_managed, managed, live_migratable, one_time_use, resource_class, traits.
         default=[],
         help="""
 Name under which a flavor asks for a kind of PCI device, as JSON: name, vendor_id, product_id,
-device_type, numa_policy, resource_class, traits, live_migratable.
+device_type (type-PCI, type-PF, type-VF, type-VDPA; by default any but a PF, which must be named),
+numa_policy (legacy, preferred, required, socket), resource_class, traits, live_migratable (yes: only
+devices that can migrate with a running guest; no: only others).
 """,
     ),
     cfg.BoolOpt(

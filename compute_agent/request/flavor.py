@@ -27,6 +27,7 @@ _ALIAS_NAMESPACE = uuid.UUID("6f2ad0f5-4c54-4b8f-9b5c-0a4bb2b9f0c1")
 class PciAlias:
     """The meaning of an alias: one device of this class with these traits.
 
+    ``device_types``: those of which it is, as agents mark them: PCI, PF, VF or VDPA.
     ``numa_policy``: its distance from a guest that has NUMA nodes: required, legacy,
     preferred or socket.
     """
@@ -34,6 +35,8 @@ class PciAlias:
     resource_class: str
     traits: frozenset[str] = frozenset()
     numa_policy: str = "legacy"
+    forbidden: frozenset[str] = frozenset()
+    device_types: frozenset[str] = frozenset(("PCI", "VF"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +150,8 @@ def _device_groups(spec: RequestSpec, options: RequestOptions) -> list[tuple[str
                 request.alias_name,
                 f"an alias of option [pci]alias: {', '.join(sorted(aliases)) or 'there is none'}",
             )
-        group = RequestGroup({alias.resource_class: 1}).requiring(*alias.traits)
+        group = RequestGroup({alias.resource_class: 1}, forbidden=alias.forbidden)
+        group = group.requiring(*alias.traits)
         groups += [(suffix, group) for suffix in _suffixes_of(request)]
     return groups
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import os_resource_classes
 import os_traits
+from oslo_utils import strutils
 
 from compute_agent.errors import InvalidConfiguration
 from compute_agent.placement.transports.transport import Transport
+from compute_agent.provider_tree.trait_names import HW_PCI_LIVE_MIGRATABLE
 from compute_agent.request.flavor import PciAlias, RequestOptions
 from compute_agent.scheduler.claiming.claims import (
     Claims,
@@ -40,6 +42,16 @@ from compute_agent.scheduler.weighers.host_weigher import WeigherOptions
 
 if TYPE_CHECKING:
     from oslo_config import cfg
+
+_NUMA_POLICIES = ("legacy", "preferred", "required", "socket")
+_DEVICE_TYPES = {
+    # a PF takes all VFs of its port with it, and a vDPA function is for ports of its own kind
+    "": frozenset(("PCI", "VF")),
+    "type-PCI": frozenset(("PCI",)),
+    "type-PF": frozenset(("PF",)),
+    "type-VF": frozenset(("VF",)),
+    "type-VDPA": frozenset(("VDPA",)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,11 +309,27 @@ def _alias(body: dict[str, Any]) -> PciAlias:
     )
     names = body.get("traits", "")
     listed = names.split(",") if isinstance(names, str) else names
+    traits = {_normalised(name, os_traits.get_traits()) for name in listed if name.strip()}
+    forbidden = set[str]()
+    migratable = body.get("live_migratable")
+    if migratable is not None:
+        wanted = strutils.bool_from_string(migratable, strict=True)
+        (traits if wanted else forbidden).add(HW_PCI_LIVE_MIGRATABLE)
     return PciAlias(
         _normalised(str(resource_class), os_resource_classes.STANDARDS),
-        frozenset(_normalised(name, os_traits.get_traits()) for name in listed if name.strip()),
-        str(body.get("numa_policy", "legacy")),
+        frozenset(traits),
+        _one_of(body, "numa_policy", _NUMA_POLICIES, "legacy"),
+        frozenset(forbidden),
+        _DEVICE_TYPES[_one_of(body, "device_type", _DEVICE_TYPES, "")],
     )
+
+
+def _one_of(body: dict[str, Any], key: str, choices: Collection[str], default: str) -> str:
+    value = str(body.get(key, default))
+    if value not in choices:
+        expected = ", ".join(choice for choice in choices if choice)
+        raise ValueError(f"{key} is {value!r}, one of {expected} was expected")
+    return value
 
 
 def _normalised(name: str, standard: Collection[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import GUEST_CELL_SUFFIX
 from compute_agent.request.flavor import PciAlias
@@ -79,9 +80,12 @@ def _is_near(
 
 
 def _serves(pool: Mapping[str, Any], alias: PciAlias) -> bool:
-    return pool.get("resource_class") == alias.resource_class and alias.traits <= set(
-        pool.get("traits", ())
-    )
+    traits = set(pool.get("traits", ()))
+    others = {t for t in traits if t.startswith(DEVICE_TYPE_PREFIX)} - {
+        f"{DEVICE_TYPE_PREFIX}{kind}" for kind in alias.device_types
+    }
+    has_class = pool.get("resource_class") == alias.resource_class
+    return has_class and alias.traits <= traits and not alias.forbidden & traits and not others
 
 
 def _pools(host: HostState) -> Sequence[Mapping[str, Any]]:

@@ -6,15 +6,20 @@ narrowed. They run in the order of `PREFILTERS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from oslo_utils import strutils
 
-from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED, OWNER_NOVA
+from compute_agent.provider_tree.trait_names import (
+    COMPUTE_STATUS_DISABLED,
+    DEVICE_TYPE_PREFIX,
+    OWNER_NOVA,
+)
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.errors import InvalidRequest
+from compute_agent.request.flavor import PciAlias
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.causes import Causes
 from compute_agent.scheduler.errors import NoValidHost
@@ -37,6 +42,7 @@ class PrefilterContext:
     """Options and facts that prefilters look at.
 
     ``owners``: every agent is new enough to mark what is its own.
+    ``device_type_traits``: those of PCI devices that placement knows.
     ``known_traits`` are the standard traits, to leave out image properties that have none.
     """
 
@@ -48,6 +54,8 @@ class PrefilterContext:
     image_metadata: bool = False
     routed_networks: bool = False
     owners: bool = False
+    pci_aliases: Mapping[str, PciAlias] = field(default_factory=dict)
+    device_type_traits: frozenset[str] = frozenset()
     known_traits: frozenset[str] = frozenset()
 
 
@@ -183,6 +191,23 @@ def owners(
     return request
 
 
+def device_types(
+    spec: RequestSpec, request: CandidateRequest, context: PrefilterContext
+) -> CandidateRequest:
+    """Keep off devices of other types than their alias means.
+
+    Devices whose agents do not mark them are left to these agents.
+    """
+    for suffix, name in flavor.device_aliases(spec).items():
+        alias = context.pci_aliases.get(name)
+        if alias is None or suffix not in request.groups:
+            continue
+        wanted = {f"{DEVICE_TYPE_PREFIX}{kind}" for kind in alias.device_types}
+        others = context.device_type_traits - wanted
+        request = request.with_group(suffix, request.group(suffix).forbidding(*others))
+    return request
+
+
 PREFILTERS: tuple[Prefilter, ...] = (
     tenant,
     availability_zone,
@@ -194,6 +219,7 @@ PREFILTERS: tuple[Prefilter, ...] = (
     abilities,
     routed_networks,
     owners,
+    device_types,
 )
 
 

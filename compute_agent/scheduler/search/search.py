@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from compute_agent.errors import PlacementTooOld
-from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
+from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX, PAGE_SIZE_PREFIX
 from compute_agent.request import flavor
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.request.guest_numa import GuestNuma, guest_numa
@@ -152,6 +152,10 @@ class Search:
             aggregates=aggregates,
             owners=self._fleet.supports(OWNERS),
         )
+        aliases = self._options.request.pci_aliases
+        if aliases and flavor.device_aliases(spec):
+            known = frozenset(self._placement.traits_beginning(DEVICE_TYPE_PREFIX))
+            context = replace(context, pci_aliases=aliases, device_type_traits=known)
         request = prefilters.apply(spec, request, context)
         target = target_of(spec, self._placement, self._announcements)
         return Asked(_targeted(spec, request, target), request, target, aggregates)

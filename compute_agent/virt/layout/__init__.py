@@ -43,7 +43,7 @@ from compute_agent.virt.layout.devices.pci import (
     claimed_devices,
     lay_out_pci,
     merge_pci,
-    physical_networks,
+    network_functions,
 )
 from compute_agent.virt.layout.devices.root_ports import below_root_ports
 from compute_agent.virt.layout.memory_encryption import lay_out_memory_encryption
@@ -109,7 +109,7 @@ def lay_out(
                 parents,
                 nested=options.nested,
                 claims=claims,
-                pci_physnets=physical_networks(topology, options.pci),
+                network_functions=network_functions(topology, options.pci),
             )
         )
     pci = lay_out_pci(root_name, topology, claims, parents, overrides)

@@ -17,7 +17,7 @@ from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.virt.layout.adoption import Identities, descendants, is_owned
 from compute_agent.virt.layout.options import Ratio
 from compute_agent.virt.layout.pmem import CLASS_PREFIX as PMEM_CLASSES
-from compute_agent.virt.layout.wanted import HostLayout, WantedProvider, WantedRecord
+from compute_agent.virt.layout.wanted import UNMANAGED, HostLayout, WantedProvider, WantedRecord
 
 MISSING = "CUSTOM_DEVICE_MISSING"
 """On a provider that is no longer there and stays only for those who hold something of it."""
@@ -156,7 +156,14 @@ def _write(
     leftover = _held_records(gone, held(uuid)) if gone else {}
     tree.update_inventory(uuid, {**inventory, **leftover})
     tree.update_resources(
-        uuid, {rc: [Resource(uuid, rc, name) for name in names] for rc, names in units.items()}
+        uuid,
+        {
+            rc: [
+                Resource(uuid, rc, name, UNMANAGED if name in wanted.unmanaged else None)
+                for name in names
+            ]
+            for rc, names in units.items()
+        },
     )
     absent = {*wanted.absent_traits, MISSING} - wanted.traits
     absent.update(

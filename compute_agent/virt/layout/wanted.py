@@ -13,6 +13,8 @@ from typing import Final
 from compute_agent.discovery.facts import PciAddress
 
 ROOT: Final = ""
+UNMANAGED: Final = "unmanaged"
+"""Metadata of a named unit of a device with ``managed: no``."""
 MAX_TOTAL: Final = 2147483647
 
 
@@ -59,6 +61,8 @@ class WantedProvider:
     units: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Class -> names of its units, where a guest gets certain ones: CPU numbers, PCI
     addresses of functions, `slots` for mediated devices."""
+    unmanaged: frozenset[str] = frozenset()
+    """Units that the hypervisor must not take from their driver and give back: `UNMANAGED`."""
 
     @property
     def is_root(self) -> bool:

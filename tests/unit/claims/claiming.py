@@ -72,16 +72,21 @@ class Host:
     """One node of 2 cells with 4 dedicated CPUs each, a GPU of 2 vGPUs, and 4 VFs of one port.
 
     :param flat: CPUs and memory are on the root, not on the cells.
+    :param tags: more of the specification of its functions.
     """
 
-    def __init__(self, tmp_path, *, flat: bool = False, policy: CellPolicy | None = None) -> None:
+    def __init__(
+        self, tmp_path, *, flat: bool = False, policy: CellPolicy | None = None, tags: str = ""
+    ) -> None:
         path = tmp_path / "agent.conf"
         path.write_text(
             "[DEFAULT]\nhost = h\n[compute]\ncpu_dedicated_set = 4-7,20-23\n"
             "cpu_shared_set = 0-3,16-19\n[fake]\ngpus = 1\nvgpus_per_gpu = 2\nnics = 1\n"
             "pfs_per_nic = 1\nvfs_per_pf = 4\n"
             '[pci]\nreport_in_placement = true\ndevice_spec = {"address": "*:*:*.*", '
-            '"vendor_id": "8086", "product_id": "1889", "resource_class": "CUSTOM_VF"}\n'
+            '"vendor_id": "8086", "product_id": "1889", "resource_class": "CUSTOM_VF"'
+            + tags
+            + "}\n"
         )
         self.conf = agent_conf.new_config([f"--config-file={path}"])
         self.driver = FakeNumaDriver(self.conf)

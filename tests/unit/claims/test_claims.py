@@ -444,3 +444,15 @@ def test_a_member_that_changes_on_its_host_is_not_sent_away(host):
 def test_a_group_that_cannot_be_read_is_named(group):
     with pytest.raises(errors.InvalidInput, match=r"spec\.instance_group"):
         claim_messages.request_from({"instance_uuid": ONE, "instance_group": group}, {}, {})
+
+
+@pytest.mark.parametrize(("tags", "managed"), [(', "managed": "no"', False), ("", None)])
+def test_whoever_starts_the_guest_is_told_which_functions_keep_their_driver(
+    tmp_path, tags, managed
+):
+    host = Host(tmp_path, tags=tags)
+    host.allocate(ONE, CUSTOM_VF=1, PCPU=1)
+    claim = host.book.claim(ClaimRequest(ONE))
+    answer = claim_messages.answer_of(claim, host.tree)
+    told = {unit["resource_class"]: unit.get("managed") for unit in answer["units"]}
+    assert told == {"CUSTOM_VF": managed, "PCPU": None}

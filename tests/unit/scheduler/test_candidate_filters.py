@@ -14,8 +14,10 @@ from compute_agent.scheduler.assembly import pci_aliases, ratios
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
+from compute_agent.scheduler.filters.pci_passthrough import pools_suffice
 from compute_agent.scheduler.fleet.announcements import Announcement
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.search.prefilters import PrefilterContext, device_types
 from tests.unit.scheduler.specs import request_of, spec
 
 NUMA = "HW_NUMA_ROOT"
@@ -207,6 +209,64 @@ def test_an_alias_that_a_filter_counts_is_not_asked_of_placement() -> None:
 def test_the_policy_of_an_alias_is_read() -> None:
     found = pci_aliases(['{"name": "a", "resource_class": "PGPU", "numa_policy": "required"}'])
     assert found["a"].numa_policy == "required"
+
+
+CARD = '"name": "a", "resource_class": "PGPU"'
+
+
+@pytest.mark.parametrize(
+    ("key", "required", "forbidden"),
+    [
+        ('"live_migratable": "yes"', {"HW_PCI_LIVE_MIGRATABLE"}, set()),
+        ('"live_migratable": "false"', set(), {"HW_PCI_LIVE_MIGRATABLE"}),
+        ('"traits": ""', set(), set()),
+    ],
+)
+def test_an_alias_wants_devices_that_can_migrate_live_or_cannot_or_any(
+    key: str, required: set[str], forbidden: set[str]
+) -> None:
+    aliases = pci_aliases([f"{{{CARD}, {key}}}"])
+    asked = spec({"pci_passthrough:alias": "a:1"})
+    [group] = [g for s, g in request_of(asked, pci_aliases=aliases).groups.items() if s]
+    assert group.required == {frozenset((trait,)) for trait in required}
+    assert group.forbidden == forbidden
+
+
+@pytest.mark.parametrize(
+    "key",
+    ['"live_migratable": "maybe"', '"device_type": "type-X"', '"numa_policy": "near"'],
+)
+def test_a_key_of_an_alias_that_means_nothing_is_refused(key: str) -> None:
+    with pytest.raises(InvalidConfiguration, match=key.split('"')[3]):
+        pci_aliases([f"{{{CARD}, {key}}}"])
+
+
+@pytest.mark.parametrize(
+    ("key", "types"),
+    [
+        ('"device_type": "type-PF"', {"PF"}),
+        ('"device_type": "type-VF"', {"VF"}),
+        ('"device_type": "type-PCI"', {"PCI", None}),
+        ('"traits": ""', {"PCI", "VF", None}),
+    ],
+)
+def test_an_alias_means_devices_of_its_type_and_a_pf_only_by_name(
+    key: str, types: set[str | None]
+) -> None:
+    aliases = pci_aliases([f"{{{CARD}, {key}}}"])
+    asked = spec({"pci_passthrough:alias": "a:1"})
+    marks = {kind: f"CUSTOM_PCI_TYPE_{kind}" for kind in ("PCI", "PF", "VF")}
+    context = PrefilterContext(pci_aliases=aliases, device_type_traits=frozenset(marks.values()))
+    request = device_types(asked, request_of(asked, pci_aliases=aliases), context)
+    [group] = [g for s, g in request.groups.items() if s]
+    asked_of_placement = {kind for kind, mark in marks.items() if mark not in group.forbidden}
+    assert asked_of_placement == types - {None}
+    counted = {
+        kind
+        for kind, mark in [*marks.items(), *([(None, "")] if None in types else [])]
+        if pools_suffice([pool("PGPU", 1, *filter(None, [mark]))], [aliases["a"]])
+    }
+    assert counted == types
 
 
 @pytest.mark.parametrize(

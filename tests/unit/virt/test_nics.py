@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+
+import pytest
 
 from compute_agent.virt.fake.topology import fake_topology
 from compute_agent.virt.layout import LayoutOptions, lay_out
@@ -67,8 +70,8 @@ class TestNics:
         options = replace(self.NESTED, nic=NicOptions(physnets={"enp128s0f0": "phys-net.a"}))
         layout = lay_out("host1", nic_host(), options)
         assert "CUSTOM_PHYSNET_PHYS_NET_A" in named(layout, PF0).traits
-        assert named(layout, PF0).absent_prefixes == ("CUSTOM_PHYSNET_",)
-        assert named(layout, "_0000:80:00.1").absent_prefixes == ()
+        assert named(layout, PF0).absent_prefixes == ("CUSTOM_PCI_TYPE_", "CUSTOM_PHYSNET_")
+        assert named(layout, "_0000:80:00.1").absent_prefixes == ("CUSTOM_PCI_TYPE_",)
 
     def test_the_physical_network_comes_else_from_the_device_specification(self) -> None:
         specs = parse_device_specs(
@@ -78,6 +81,21 @@ class TestNics:
         layout = lay_out("host1", nic_host(), options)
         assert "CUSTOM_PHYSNET_PHYSNET1" in named(layout, PF0).traits
         assert totals(layout, PF0) == {"SRIOV_NET_VF": 8}
+
+    @pytest.mark.parametrize(("trusted", "has"), [("true", True), ("false", False), (None, False)])
+    def test_a_port_of_trusted_functions_says_so(self, trusted: str | None, has: bool) -> None:
+        tags = {"physical_network": "net", "managed": "no"} | (
+            {"trusted": trusted} if trusted else {}
+        )
+        specs = parse_device_specs([json.dumps({"address": "0000:80:00.0", **tags})], report=True)
+        layout = lay_out("host1", nic_host(), replace(self.NESTED, pci=PciOptions(True, specs)))
+        port = named(layout, PF0)
+        assert ("HW_NIC_SRIOV_TRUSTED" in port.traits) is has
+        assert ("HW_NIC_SRIOV_TRUSTED" in port.absent_traits) is not has
+        assert port.unmanaged >= set(port.units["SRIOV_NET_VF"])
+        other = named(layout, "_0000:80:00.1")
+        assert "HW_NIC_SRIOV_TRUSTED" not in other.traits | other.absent_traits, "an operator's"
+        assert not other.unmanaged
 
     def test_bandwidth_is_a_share_of_the_links_speed(self) -> None:
         options = LayoutOptions(nic=NicOptions(report_bandwidth=True, bandwidth_share=0.5))

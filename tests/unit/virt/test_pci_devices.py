@@ -57,6 +57,13 @@ class TestPci:
                 "different classes",
             ),
             ([{"product_id": "1889", "one_time_use": "yes"}], "one_time_use"),
+            (
+                [
+                    {"address": "0001:80:00.0", "live_migratable": "yes"},
+                    {"product_id": "1889"},
+                ],
+                "HW_PCI_LIVE_MIGRATABLE",
+            ),
         ],
     )
     def test_a_contradiction_is_an_error_and_leaves_the_device_out(
@@ -80,3 +87,20 @@ class TestPci:
     def test_nothing_is_counted_unless_reporting_is_on(self) -> None:
         options = LayoutOptions(pci=replace(pci(product_id="1889"), report=False))
         assert devices(lay_out("host1", nic_host(), options)) == []
+
+    @pytest.mark.parametrize(("product", "kind"), [("1889", "VF"), ("1593", "PF")])
+    def test_a_device_says_of_which_type_it_is(self, product: str, kind: str) -> None:
+        layout = lay_out("host1", nic_host(), LayoutOptions(pci=pci(product_id=product)))
+        device = named(layout, PF0)
+        assert {t for t in device.traits if "_PCI_TYPE_" in t} == {f"CUSTOM_PCI_TYPE_{kind}"}
+        assert "CUSTOM_PCI_TYPE_" in device.absent_prefixes
+
+    def test_tags_of_functions_are_on_their_provider_and_its_units(self) -> None:
+        entry = {"product_id": "1889", "trusted": "true", "live_migratable": "yes"}
+        layout = lay_out("host1", nic_host(), LayoutOptions(pci=pci(managed="no", **entry)))
+        device = named(layout, PF0)
+        assert {"HW_NIC_SRIOV_TRUSTED", "HW_PCI_LIVE_MIGRATABLE"} <= device.traits
+        assert device.unmanaged == set(device.units["CUSTOM_PCI_8086_1889"])
+        plain = named(lay_out("host1", nic_host(), LayoutOptions(pci=pci(product_id="1889"))), PF0)
+        assert {"HW_NIC_SRIOV_TRUSTED", "HW_PCI_LIVE_MIGRATABLE"} <= plain.absent_traits
+        assert not plain.unmanaged

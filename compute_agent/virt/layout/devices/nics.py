@@ -17,10 +17,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from compute_agent.discovery.facts import HostTopology, NicCard, NicPort, NicVf, PciAddress
+from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX
 from compute_agent.virt.cpu_traits import standard_traits
 from compute_agent.virt.layout import names
+from compute_agent.virt.layout.device_spec import DeviceSpec
 from compute_agent.virt.layout.devices.parents import DeviceParents
-from compute_agent.virt.layout.devices.pci import MANAGED, PciClaim
+from compute_agent.virt.layout.devices.pci import MANAGED, TRUSTED, PciClaim
 from compute_agent.virt.layout.options import NicOptions
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
 
@@ -75,12 +77,12 @@ def lay_out_nics(
     *,
     nested: bool,
     claims: Mapping[PciAddress, PciClaim],
-    pci_physnets: Mapping[PciAddress, str],
+    network_functions: Mapping[PciAddress, DeviceSpec],
 ) -> Iterator[WantedProvider]:
     """Lay out every card that has a port with SR-IOV, the card before its ports.
 
     :param claims: functions that the PCI layout counts, whole ports and single VFs.
-    :param pci_physnets: physical networks by function, from device specifications.
+    :param network_functions: functions that device specifications give to physical networks.
     """
     ports = {port.address: port for port in topology.nics}
     counts_vfs = options.report_vfs == "always" or (options.report_vfs == "auto" and nested)
@@ -100,7 +102,7 @@ def lay_out_nics(
             vfs: tuple[NicVf, ...] = ()
             if whole is None and counts_vfs:
                 vfs = tuple(vf for vf in port.vfs if vf.address not in claims)
-            yield _port(root_name, keys[card.address], port, vfs, options, whole, pci_physnets)
+            yield _port(root_name, keys[card.address], port, vfs, options, whole, network_functions)
 
 
 def _card_keys(cards: Sequence[NicCard]) -> dict[PciAddress, str]:
@@ -120,15 +122,17 @@ def _port(
     vfs: Sequence[NicVf],
     options: NicOptions,
     whole: PciClaim | None,
-    pci_physnets: Mapping[PciAddress, str],
+    network_functions: Mapping[PciAddress, DeviceSpec],
 ) -> WantedProvider:
     traits = {"HW_NIC_SRIOV": port.is_pf}
     traits |= _offloads(port)
     traits |= _vnic_types(port, passed_whole=whole is not None)
+    functions = (port.address, *(vf.address for vf in port.vfs))
+    specs = {f: network_functions[f] for f in functions if f in network_functions}
+    if specs:
+        traits[TRUSTED] = all(spec.trusted for spec in specs.values())
     networks = {options.physnets[name] for name in port.names if name in options.physnets}
-    if not networks:
-        functions = (port.address, *(vf.address for vf in port.vfs))
-        networks = {pci_physnets[f] for f in functions if f in pci_physnets}
+    networks = networks or {spec.physical_network or "" for spec in specs.values()}
     present = {trait for trait, has in traits.items() if has}
     present.update(physnet_trait(network) for network in networks)
     bandwidth = _bandwidth(port, options.bandwidth_share) if options.report_bandwidth else {}
@@ -140,9 +144,10 @@ def _port(
         traits=frozenset(present),
         absent_traits=frozenset({MANAGED, *(t for t, has in traits.items() if not has)}),
         # without a mapping an operator may have put the network there by hand
-        absent_prefixes=(PHYSNET_PREFIX,) if networks else (),
+        absent_prefixes=(DEVICE_TYPE_PREFIX, *((PHYSNET_PREFIX,) if networks else ())),
         address=port.address,
         units={VF_CLASS: tuple(vf.address for vf in vfs if not vf.in_use_by_host)} if vfs else {},
+        unmanaged=frozenset(function for function, spec in specs.items() if not spec.managed),
     )
 
 

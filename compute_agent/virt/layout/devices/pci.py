@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compute_agent.discovery.facts import HostTopology, PciAddress, PciDevice
+from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX, HW_PCI_LIVE_MIGRATABLE
 from compute_agent.virt.cpu_traits import usable
 from compute_agent.virt.layout import names
 from compute_agent.virt.layout.device_spec import DeviceSpec
@@ -18,8 +19,8 @@ from compute_agent.virt.layout.options import PciOptions
 from compute_agent.virt.layout.wanted import WantedProvider, WantedRecord
 
 MANAGED = "COMPUTE_MANAGED_PCI_DEVICE"
-LIVE_MIGRATABLE = "HW_PCI_LIVE_MIGRATABLE"
 ONE_TIME_USE = "HW_PCI_ONE_TIME_USE"
+TRUSTED = "HW_NIC_SRIOV_TRUSTED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,30 @@ class PciClaim:
     @property
     def resource_class(self) -> str:
         return self.spec.class_of(self.device)
+
+    @property
+    def type_trait(self) -> str:
+        """The trait of its type, which an alias may ask for as ``device_type``."""
+        if self.device.vdpa is not None:
+            return f"{DEVICE_TYPE_PREFIX}VDPA"
+        if self.device.is_vf:
+            return f"{DEVICE_TYPE_PREFIX}VF"
+        return f"{DEVICE_TYPE_PREFIX}{'PF' if self.device.is_pf else 'PCI'}"
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        """The traits of its tags, and whether it has them."""
+        return {
+            HW_PCI_LIVE_MIGRATABLE: bool(self.spec.live_migratable),
+            ONE_TIME_USE: self.spec.one_time_use,
+            TRUSTED: self.spec.trusted,
+        }
+
+    @property
+    def traits(self) -> tuple[str, ...]:
+        """All its own traits, sorted."""
+        flags = (trait for trait, has in self.flags.items() if has)
+        return tuple(sorted({*self.spec.traits, self.type_trait, *flags}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +80,10 @@ def claimed_devices(topology: HostTopology, options: PciOptions) -> dict[PciAddr
     return claims
 
 
-def physical_networks(topology: HostTopology, options: PciOptions) -> dict[PciAddress, str]:
-    """Return the physical networks that device specifications give to functions."""
+def network_functions(topology: HostTopology, options: PciOptions) -> dict[PciAddress, DeviceSpec]:
+    """Return the functions that device specifications give to physical networks."""
     return {
-        device.address: spec.physical_network
+        device.address: spec
         for device, spec in _matched(topology, options.device_specs)
         if spec.physical_network is not None
     }
@@ -119,6 +144,8 @@ def merge_pci(
             units={**provider.units, **same.units},
             traits=provider.traits | same.traits,
             absent_traits=(provider.absent_traits | same.absent_traits) - same.traits,
+            absent_prefixes=provider.absent_prefixes + same.absent_prefixes,
+            unmanaged=provider.unmanaged | same.unmanaged,
         )
     yield from waiting.values()
 
@@ -148,9 +175,7 @@ def _contradiction(address: PciAddress, group: Sequence[PciClaim]) -> str | None
             "either passed whole or its VFs are: narrow the specification, for example by "
             "product_id"
         )
-    kinds_of_units = sorted(
-        {(claim.resource_class, ", ".join(claim.spec.traits) or "no traits") for claim in group}
-    )
+    kinds_of_units = sorted({(claim.resource_class, ", ".join(claim.traits)) for claim in group})
     if len(kinds_of_units) > 1:
         told = "; ".join(f"{rc} with {traits}" for rc, traits in kinds_of_units)
         return (
@@ -169,24 +194,23 @@ def _contradiction(address: PciAddress, group: Sequence[PciClaim]) -> str | None
 def _provider(
     name: str, address: PciAddress, group: Sequence[PciClaim], parent: str
 ) -> WantedProvider:
-    spec = group[0].spec
-    flags = {
-        MANAGED: True,
-        LIVE_MIGRATABLE: bool(spec.live_migratable),
-        ONE_TIME_USE: spec.one_time_use,
-    }
+    first = group[0]
+    flags = {MANAGED: True, **first.flags}
     known_traits = usable(flags)
     return WantedProvider(
         address,
         name,
         parent=parent,
         inventory={
-            group[0].resource_class: WantedRecord(
-                len(group), keep_reserved=True, reserve_when_held=spec.one_time_use
+            first.resource_class: WantedRecord(
+                len(group), keep_reserved=True, reserve_when_held=first.spec.one_time_use
             )
         },
-        traits=usable(spec.traits) | frozenset(t for t in known_traits if flags[t]),
+        traits=usable([*first.spec.traits, first.type_trait])
+        | frozenset(t for t in known_traits if flags[t]),
         absent_traits=frozenset(t for t in known_traits if not flags[t]),
+        absent_prefixes=(DEVICE_TYPE_PREFIX,),
         address=address,
-        units={group[0].resource_class: tuple(sorted(claim.device.address for claim in group))},
+        units={first.resource_class: tuple(sorted(claim.device.address for claim in group))},
+        unmanaged=frozenset(claim.device.address for claim in group if not claim.spec.managed),
     )
