@@ -27,8 +27,8 @@ one_time_use, resource_class, traits.
         help="""
 Name under which a flavor asks for a kind of PCI device, as JSON: name, vendor_id, product_id,
 device_type (type-PCI, type-PF, type-VF, type-VDPA; by default any but a PF, which must be named),
-numa_policy (legacy, preferred, required, socket), resource_class, traits, live_migratable (yes: only
-devices that can migrate with a running guest; no: only others).
+numa_policy (legacy, preferred, required, socket), resource_class, traits, live_migratable (yes:
+only devices that can migrate with a running guest; no: only others).
 """,
     ),
     cfg.BoolOpt(
