@@ -41,8 +41,9 @@ def build_app(
         store = Store.from_conf(conf)
     store.synchronise_standard_names()
     web_path = conf.placement_server.web_path
-    api = PlacementApi(_services(conf, store), fleet.routes(web_path) if web_path else None)
-    return _stack(api, conf, store, auth_strategy or conf.api.auth_strategy)
+    services = _services(conf, store)
+    api = PlacementApi(services, fleet.routes(web_path) if web_path else None)
+    return _stack(api, conf, services, auth_strategy or conf.api.auth_strategy)
 
 
 def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
@@ -67,7 +68,7 @@ def _services(conf: cfg.ConfigOpts, store: Store) -> Services:
 
 
 def _stack(
-    api: WSGIApplication, conf: cfg.ConfigOpts, store: Store, auth_strategy: str
+    api: WSGIApplication, conf: cfg.ConfigOpts, services: Services, auth_strategy: str
 ) -> WSGIApplication:
     """Wrap the API in its middleware, from the inside out.
 
@@ -88,6 +89,7 @@ def _stack(
     The fault barrier and the microversion are the API's own first steps: see
     :class:`PlacementApi`.
     """
+    store = services.store
     application = profiling.wrap(authentication.wrap(api, conf, auth_strategy))
     if conf.cors.allowed_origin:
         application = cors.CORS(application, conf)
@@ -97,7 +99,7 @@ def _stack(
     application = Observation(application)
     if web_path := conf.placement_server.web_path:
         application = Pages(application, web_path, [fleet.NAME], auth_strategy)
-    application = operations.wrap(application, conf, store)
+    application = operations.wrap(application, conf, store, services.candidates.feed)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         application = http_proxy_to_wsgi.HTTPProxyToWSGI(application, conf)
     return application

@@ -52,8 +52,8 @@ Storage that hosts of several zones share is in each of which its provider is a 
         regex=r"^$|^/.+",
         help="""
 Report to load balancers at this path, for example `/-/healthy`, whether the server is to get
-requests; empty: nowhere. It is 503 where the database does not answer within two seconds, or where
-one of the checks of `[healthcheck]` fails. No token is needed there.
+requests; empty: nowhere. It is 503 where the database does not answer within two seconds, until the
+index is loaded, and where one of the checks of `[healthcheck]` fails. No token is needed there.
 """,
     ),
     cfg.StrOpt(

@@ -6,9 +6,11 @@ them, because the API itself answers every unknown path with 401 or 404.
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Iterable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from oslo_config import cfg
 from oslo_middleware import healthcheck
@@ -16,13 +18,21 @@ from oslo_middleware.healthcheck import pluginbase
 from prometheus_client.registry import Collector
 
 from placement_server import metrics
+from placement_server.candidates.index.feed import Feed
 from placement_server.inventory_metrics import InventoryCollector
 from placement_server.pool_metrics import observe_pools
+from placement_server.store.errors import StoreError
 from placement_server.store.probe import DatabaseProbe
 from placement_server.store.store import Store
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
+
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds that a check waits for an index which is being loaded.
+LOADING_SECONDS: Final = 1.0
 
 
 class AtPath:
@@ -41,28 +51,74 @@ class AtPath:
 
 
 class Health:
-    """The checks of ``[healthcheck]``, and whether the database answers."""
+    """The checks of ``[healthcheck]``, and whether the database answers and the index is loaded."""
 
-    def __init__(self, conf: cfg.ConfigOpts, probe: DatabaseProbe) -> None:
+    def __init__(self, conf: cfg.ConfigOpts, probe: DatabaseProbe, feed: Feed) -> None:
         self._probe = probe
+        self._index = _IndexLoading(feed)
         self._checks = healthcheck.Healthcheck(None, conf)
-        self._failure = healthcheck.Healthcheck(None, conf)
-        # oslo.middleware loads its checks from entry points and passes them only options.
-        failed_check = SimpleNamespace(obj=_DatabaseFailed(conf, {}))
-        self._failure._backends = [*self._failure._backends, failed_check]
+        self._database_failed = _failing(conf, "DATABASE UNAVAILABLE", "The log has the reason.")
+        self._not_loaded = _failing(conf, "INDEX LOADING", "All provider trees are being read.")
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        application = self._failure if self._probe.failure() else self._checks
+        if self._probe.failure():
+            application = self._database_failed
+        elif not self._index.done():
+            application = self._not_loaded
+        else:
+            application = self._checks
         chunks: Iterable[bytes] = application(environ, start_response)
         return chunks
 
 
-class _DatabaseFailed(pluginbase.HealthcheckBaseExtension):  # type: ignore[misc]
+class _IndexLoading:
+    """The first loading of the index, which the first check begins.
+
+    Not the start of the application, which some servers do before they fork. A search that needs
+    the index meanwhile waits for the same loading.
+    """
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def done(self) -> bool:
+        """Return whether the index is loaded, after a moment in which a small one will be."""
+        if self._feed.loaded:
+            return True
+        with self._starting:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._load, name="index", daemon=True)
+                self._thread.start()
+            thread = self._thread
+        thread.join(LOADING_SECONDS)
+        return self._feed.loaded
+
+    def _load(self) -> None:
+        try:
+            self._feed.index()
+        except StoreError as error:
+            LOG.warning("The health check reports 503, because the index is not loaded: %s", error)
+
+
+def _failing(conf: cfg.ConfigOpts, reason: str, details: str) -> healthcheck.Healthcheck:
+    """Return the checks with one that fails."""
+    checks = healthcheck.Healthcheck(None, conf)
+    # oslo.middleware loads its checks from entry points and passes them only options.
+    failed_check = SimpleNamespace(obj=_Failed(conf, {"reason": reason, "details": details}))
+    checks._backends = [*checks._backends, failed_check]
+    return checks
+
+
+class _Failed(pluginbase.HealthcheckBaseExtension):  # type: ignore[misc]
+    def __init__(self, oslo_conf: cfg.ConfigOpts, conf: dict[str, str]) -> None:
+        super().__init__(oslo_conf, conf)
+        self._result = pluginbase.HealthcheckResult(available=False, **conf)
+
     def healthcheck(self, server_port: int) -> pluginbase.HealthcheckResult:
         del server_port
-        return pluginbase.HealthcheckResult(
-            available=False, reason="DATABASE UNAVAILABLE", details="The log has the reason."
-        )
+        return self._result
 
 
 class Metrics:
@@ -84,8 +140,13 @@ class Metrics:
         return [body]
 
 
-def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WSGIApplication:
-    """Put the paths that ``[placement_server]`` names in front of the application."""
+def wrap(
+    application: WSGIApplication, conf: cfg.ConfigOpts, store: Store, feed: Feed
+) -> WSGIApplication:
+    """Put the paths that ``[placement_server]`` names in front of the application.
+
+    :param feed: what loads the index.
+    """
     options = conf.placement_server
     if options.metrics_path:
         inventories = InventoryCollector(
@@ -96,6 +157,6 @@ def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WS
         observe_pools(store)
         application = AtPath(application, options.metrics_path, Metrics(inventories))
     if options.healthcheck_path:
-        health = Health(conf, DatabaseProbe.of_store(store))
+        health = Health(conf, DatabaseProbe.of_store(store), feed)
         application = AtPath(application, options.healthcheck_path, health)
     return application

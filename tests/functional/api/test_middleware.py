@@ -3,12 +3,19 @@
 import logging
 import pstats
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from placement_server.middleware import operations
 from placement_server.middleware.profiling import Profiling
+from placement_server.store.changes import snapshot
+from placement_server.store.changes.snapshot import TreeRows
+from placement_server.store.errors import StoreUnavailable
+from placement_server.store.transactions.transaction import ReadTransaction
 
 from .conftest import MakeApi
 from .wsgi_client import Client
@@ -182,3 +189,37 @@ def test_a_request_is_one_printable_line_of_the_log(
     (record,) = [one for one in caplog.records if one.name == "placement_server.requestlog"]
     assert record.getMessage().isprintable()
     assert record.getMessage().count('"') == 2
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
+def test_health_is_red_until_the_index_is_loaded_and_survives_a_failure_to_load_it(
+    make_api: MakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = make_api(placement_server__healthcheck_path="/-/healthy")
+    monkeypatch.setattr(operations, "LOADING_SECONDS", 0.05)
+    go_on, loadings = threading.Event(), []
+
+    def slow(tx: ReadTransaction) -> list[TreeRows]:
+        loadings.append(tx)
+        if len(loadings) == 1:
+            raise StoreUnavailable("the database went away")
+        go_on.wait(60)
+        return all_trees(tx)
+
+    all_trees = snapshot.all_trees
+    monkeypatch.setattr(snapshot, "all_trees", slow)
+    # The failure ends the first loading, and a later check begins another one.
+    assert loadings == []
+    eventually(lambda: api.get("/-/healthy", token=None).status == 503 and len(loadings) == 2)
+    answer = api.get("/-/healthy", token=None, headers={"Accept": "application/json"})
+    assert answer.status == 503
+    assert answer.json["reasons"] == ["INDEX LOADING"]
+    go_on.set()
+    eventually(lambda: api.get("/-/healthy", token=None).status == 200)
+    assert len(loadings) == 2
