@@ -2,6 +2,7 @@
 
 const PAGE_SIZE = "CUSTOM_MEMORY_PAGE_SIZE_";
 const GPU_MODEL = "CUSTOM_GPU_";
+const SHARING = "MISC_SHARES_VIA_AGGREGATE";
 const UNHEALTHY = "CUSTOM_GPU_UNHEALTHY";
 /** Traits that say what a provider is, by the kind that the drawing knows. */
 const KINDS = {
@@ -55,7 +56,7 @@ function provider(entry, rootName, held) {
 /** Return a short name: without that of the host, and with what the device is. */
 function label(entry, kind, rootName) {
   const short = entry.name.startsWith(rootName) ? entry.name.slice(rootName.length).replace(/^[_\s]+/, "") : entry.name;
-  if (!short) return "Whole host";
+  if (!short) return entry.traits.includes(SHARING) ? "Shared with hosts of its aggregates" : "Whole host";
   const address = short.match(/([0-9a-f]{4,})[:_]([0-9a-f]{2})[:_]([0-9a-f]{2})[._]([0-7])$/i)?.slice(1);
   if (!address) return short.replaceAll("_", " ");
   const [domain, bus, slot, unit] = address;
