@@ -1,4 +1,7 @@
-"""Every exit status of the real process, and what it says."""
+"""Every exit status of the real process, and what it says.
+
+Each status is shown once by the console script, the others by forks of one process.
+"""
 
 import uuid
 
@@ -6,7 +9,7 @@ import pytest
 
 from tests.functional.agent.processes import PLAIN_API, claim, eventually, running
 
-pytestmark = pytest.mark.usefixtures("console_scripts")
+by_console_script = pytest.mark.usefixtures("console_scripts")
 
 
 def says_once(agent, *words: str) -> str:
@@ -23,6 +26,7 @@ def failing(agent) -> int:
     return agent.ended()
 
 
+@by_console_script
 def test_asked_to_stop_it_ends_with_0_and_lets_the_driver_go(placement, new_agent, node):
     agent = new_agent(placement.url)
     with running(agent):
@@ -57,6 +61,7 @@ def test_an_option_that_makes_no_sense_ends_with_1_and_names_file_option_and_val
     says_once(agent, f"[{group}]{option} = ", value, str(agent.config))
 
 
+@by_console_script
 def test_a_missing_file_ends_with_1(placement, new_agent):
     agent = new_agent(placement.url)
     agent.config.unlink()
@@ -190,6 +195,7 @@ def test_a_reshape_that_fails_ends_with_2_and_changes_nothing(
     assert placement.tree(node) == before
 
 
+@by_console_script
 def test_an_update_that_placement_rejects_ends_with_3_and_says_what_it_answered(
     proxy, new_agent, node
 ):
@@ -247,6 +253,7 @@ def test_a_driver_that_fails_ends_with_4_and_its_traceback_is_logged(
     assert "Traceback" in agent.logged()
 
 
+@by_console_script
 def test_facts_that_lack_something_end_with_4(placement, new_agent, node):
     agent = new_agent(placement.url)
     agent.script(nodes=[node], missing_facts=["vcpus"])
@@ -264,6 +271,7 @@ def test_a_lost_identity_ends_with_5_and_the_uuid_to_restore(placement, new_agen
     says_once(agent, own, node)
 
 
+@by_console_script
 def test_identity_files_that_disagree_end_with_5(placement, new_agent):
     agent = new_agent(placement.url)
     agent.state.mkdir()
@@ -337,6 +345,7 @@ def test_a_changed_host_name_ends_with_5_where_renaming_is_refused(placement, ne
     says_once(agent, node, f"{node}-new", "on_hostname_change")
 
 
+@by_console_script
 def test_status_and_report_end_with_7_when_no_agent_answers(placement, new_agent):
     agent = new_agent(placement.url)
     for command in ("status", "report"):
@@ -346,6 +355,7 @@ def test_status_and_report_end_with_7_when_no_agent_answers(placement, new_agent
 
 
 @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["run", "--nonsense"]])
+@by_console_script
 def test_bad_arguments_end_with_127(placement, new_agent, arguments):
     agent = new_agent(placement.url)
     assert agent.run(*arguments).returncode == 127

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
+
+from tests.fixtures import programs
 
 _LISTENING = re.compile(r"placement-server: listening on (\S+)")
 _START_SECONDS = 60
@@ -17,10 +20,21 @@ _STOP_SECONDS = 40
 
 
 class Served:
-    """``placement-server serve`` on a free port, its output kept."""
+    """``placement-server serve`` on a free port, its output kept.
+
+    :param program: text of a program to run instead, which changes something of the server.
+    :param console_script: not a fork of a process that has imported everything: metrics of several
+        workers are those of a process that sets them up before it imports what counts.
+    """
 
     def __init__(
-        self, directory: Path, *arguments: str, config: str = "", configured: bool = True
+        self,
+        directory: Path,
+        *arguments: str,
+        config: str = "",
+        configured: bool = True,
+        program: str | None = None,
+        console_script: bool = False,
     ) -> None:
         given = ["--port", "0", *arguments]
         if configured:
@@ -31,9 +45,12 @@ class Served:
                 f"[oslo_policy]\nenforce_new_defaults = false\n{config}"
             )
             given += ["--config-file", str(config_file)]
-        self.process = subprocess.Popen(
-            command(given), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        reader, writer = os.pipe()
+        self._output = open(reader)  # noqa: SIM115 - read for as long as the server lives
+        with open(writer) as output:
+            self.process: programs.Process = _start(
+                program, ["serve", *given], output, console_script
+            )
         self._lines: list[str] = []
         self._listening = threading.Event()
         self.url = ""
@@ -44,13 +61,13 @@ class Served:
             raise RuntimeError(f"the server did not start: {self.output}")
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.append(line)
-            found = _LISTENING.search(line)
-            if found:
-                self.url = found[1]
-                self._listening.set()
+        with self._output:
+            for line in self._output:
+                self._lines.append(line)
+                found = _LISTENING.search(line)
+                if found:
+                    self.url = found[1]
+                    self._listening.set()
         self._listening.set()
 
     @property
@@ -83,5 +100,11 @@ class Served:
         return status
 
 
-def command(arguments: Sequence[str]) -> list[str]:
-    return [sys.executable, "-m", "placement_server.cmd.serve", "serve", *arguments]
+def _start(
+    program: str | None, arguments: list[str], output: IO[str], console_script: bool
+) -> programs.Process:
+    if program is not None:
+        command = [sys.executable, "-c", program, *arguments]
+        return subprocess.Popen(command, stdout=output, stderr=output)
+    environment = os.environ | ({"PRELOADED": "no"} if console_script else {})
+    return programs.start("placement-server", *arguments, output=output, environment=environment)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import sys
 import threading
 from pathlib import Path
 
 import psutil
-import pytest
 
-from . import served as serving
 from .served import Served
 
 GET = b"GET /resource_providers HTTP/1.1\r\nHost: x\r\nX-Auth-Token: admin\r\n\r\n"
@@ -52,15 +49,6 @@ class Kept:
         self._socket.close()
 
 
-def start(
-    program: str, directory: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str
-) -> Served:
-    """The server, run by a program that changes something of it before."""
-    command = [sys.executable, "-c", program, "serve"]
-    monkeypatch.setattr(serving, "command", lambda given: [*command, *given])
-    return Served(directory, "--workers", "1", *arguments)
-
-
 def test_requests_that_came_together_are_answered_in_order(tmp_path: Path) -> None:
     server = Served(tmp_path, "--workers", "1")
     with contextlib.closing(Kept(server)) as kept:
@@ -78,10 +66,8 @@ serve.main()
 """
 
 
-def test_a_worker_that_is_nearly_full_keeps_no_connection_after_its_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server = start(FEW_CONNECTIONS, tmp_path, monkeypatch, "--threads", "2")
+def test_a_worker_that_is_nearly_full_keeps_no_connection_after_its_answer(tmp_path: Path) -> None:
+    server = Served(tmp_path, "--workers", "1", "--threads", "2", program=FEW_CONNECTIONS)
     with contextlib.ExitStack() as stack:
         # Of six places two are for those who come while four keep theirs.
         kept = [stack.enter_context(contextlib.closing(Kept(server))) for _ in range(4)]
@@ -105,9 +91,9 @@ serve.main()
 
 
 def test_connections_that_send_nothing_do_not_use_up_the_files_that_may_be_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    server = start(FEW_FILES, tmp_path, monkeypatch)
+    server = Served(tmp_path, "--workers", "1", program=FEW_FILES)
     with contextlib.ExitStack() as stack:
         for _ in range(300):
             stack.enter_context(socket.create_connection(server.address))
@@ -134,9 +120,9 @@ serve.main()
 
 
 def test_a_worker_that_is_told_to_quit_while_a_connection_goes_to_a_thread_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    server = start(QUIT_WHEN_A_CONNECTION_COMES, tmp_path, monkeypatch)
+    server = Served(tmp_path, "--workers", "1", program=QUIT_WHEN_A_CONNECTION_COMES)
     (worker,) = psutil.Process(server.process.pid).children()
     with socket.create_connection(server.address):
         worker.wait(timeout=20)

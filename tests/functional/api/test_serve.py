@@ -23,6 +23,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         tmp_path_factory.mktemp("served"),
         *("--workers", "2", "--threads", "4"),
         config="[placement_server]\nmetrics_path = /-/metrics\nhealthcheck_path = /-/healthy\n",
+        console_script=True,
     )
     yield server
     server.stop()
@@ -244,7 +245,8 @@ def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:
 
 
 def test_the_metrics_outlive_a_worker_that_is_told_to_end(tmp_path: Path) -> None:
-    server = Served(tmp_path, "--workers", "1", config="[placement_server]\nmetrics_path = /m\n")
+    config = "[placement_server]\nmetrics_path = /m\n"
+    server = Served(tmp_path, "--workers", "1", config=config, console_script=True)
     try:
         requests.get(f"{server.url}/usages?project_id=p", headers=ADMIN, timeout=30)
         (worker,) = psutil.Process(server.process.pid).children()
@@ -262,7 +264,8 @@ def test_nothing_is_left_of_the_metrics_when_the_server_ends(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    server = Served(tmp_path, "--workers", "2", config="[placement_server]\nmetrics_path = /m\n")
+    config = "[placement_server]\nmetrics_path = /m\n"
+    server = Served(tmp_path, "--workers", "2", config=config, console_script=True)
     kept = list(temporary.glob("placement-metrics-*"))
     assert server.stop() == 0
     assert len(kept) == 1

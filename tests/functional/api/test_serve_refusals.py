@@ -1,5 +1,6 @@
 """placement-server serve does not start, and tells why and what to do."""
 
+import contextlib
 import os
 import re
 import socket
@@ -11,15 +12,13 @@ from pathlib import Path
 import pytest
 
 from placement_server.cmd import serve
-
-from .served import command
+from tests.fixtures import programs
 
 
 def fails(tmp_path: Path, *arguments: str) -> str:
     """What a process tells when it does not start: never a traceback."""
-    done = subprocess.run(
-        command(arguments), capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False
-    )
+    with contextlib.chdir(tmp_path):
+        done = programs.run("placement-server", "serve", *arguments, timeout=60)
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     return done.stderr

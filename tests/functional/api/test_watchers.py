@@ -28,7 +28,8 @@ DEADLINE = 20.0
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Served]:
     config = f"[placement_server]\nmax_watchers = {MOST}\nmetrics_path = {METRICS}\n"
-    server = Served(tmp_path, "--workers", "1", "--threads", "1", config=config)
+    arguments = ("--workers", "1", "--threads", "1")
+    server = Served(tmp_path, *arguments, config=config, console_script=True)
     yield server
     server.stop()
     assert "Traceback" not in server.output

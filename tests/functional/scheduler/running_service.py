@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.fixtures import programs
 from tests.functional.agent.processes import eventually
 
 PROGRAM = str(Path(sys.executable).parent / "compute-scheduler")
@@ -31,11 +31,11 @@ class Service:
             **({"WATCHDOG_USEC": str(int(watchdog * 1e6))} if watchdog else {}),
         }
         with self._log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [PROGRAM, "--config-file", str(config), "serve"],
-                stdout=output,
-                stderr=output,
-                env=variables,
+            self.process = programs.start(
+                "compute-scheduler",
+                *("--config-file", str(config), "serve"),
+                output=output,
+                environment=variables,
             )
 
     def _hear(self) -> None:

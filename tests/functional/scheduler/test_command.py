@@ -7,14 +7,15 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import pytest
 
+from tests.fixtures import programs
 from tests.fixtures.placement import free_port
 from tests.functional.scheduler.conftest import Cloud, Command, write_config
 
@@ -265,11 +266,12 @@ def test_serving_goes_on_until_sigterm_also_while_placement_is_down(
     placement_url: str, tmp_path: Path, placement_is_up: bool, workers: int
 ) -> None:
     url = placement_url if placement_is_up else f"http://127.0.0.1:{free_port()}"
-    with serving(write_config(tmp_path / "serve.conf", url), workers) as process:
-        said = read_until(process, "Serving topic scheduler", times=workers)
-        process.terminate()
-        said += process.communicate(timeout=60)[0]
-        assert process.returncode == 0, said
+    with serving(write_config(tmp_path / "serve.conf", url), workers) as service:
+        said = read_until(service, "Serving topic scheduler", times=workers)
+        service.process.terminate()
+        status, rest = service.ended()
+    said += rest
+    assert status == 0, said
     assert ("Placement cannot be reached" in said) is not placement_is_up
     assert said.count("INFO compute_agent.scheduler.service.life [-] Stopping") == workers
     assert "Traceback" not in said
@@ -282,41 +284,52 @@ def test_serving_logs_debugging_where_that_is_asked_for(
 ) -> None:
     file = write_config(tmp_path / "serve.conf", placement_url)
     options = ("--debug",) if debug else ()
-    with serving(file, workers, options=options) as process:
-        said = read_until(process, "Serving topic scheduler", times=workers)
-        process.terminate()
-        said += process.communicate(timeout=60)[0]
+    with serving(file, workers, options=options) as service:
+        said = read_until(service, "Serving topic scheduler", times=workers)
+        service.process.terminate()
+        said += service.ended()[1]
     assert (" DEBUG " in said) is debug
+
+
+@dataclass
+class Serving:
+    """A scheduler that serves, and its output and errors as it writes them."""
+
+    process: programs.Process
+    output: IO[str]
+
+    def ended(self) -> tuple[int, str]:
+        """Wait until all of its processes have ended; its status and the rest of its output."""
+        rest = self.output.read()
+        return self.process.wait(60), rest
 
 
 @contextlib.contextmanager
 def serving(
     file: Path, workers: int, extra: str = "", options: Sequence[str] = ()
-) -> Iterator[subprocess.Popen[str]]:
+) -> Iterator[Serving]:
     """A scheduler that serves a bus in memory with so many workers; its output is to be read."""
     file.write_text(
         "[DEFAULT]\ntransport_url = fake://\n"
         + file.read_text()
         + f"[scheduler]\nworkers = {workers}\n{extra}"
     )
-    program = str(Path(sys.executable).parent / "compute-scheduler")
-    with subprocess.Popen(
-        [program, "--config-file", str(file), *options, "serve"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
+    reader, writer = os.pipe()
+    with open(reader) as output:
+        with open(writer) as theirs:
+            arguments = ("--config-file", str(file), *options, "serve")
+            process = programs.start("compute-scheduler", *arguments, output=theirs)
         try:
-            yield process
+            yield Serving(process, output)
         finally:
             process.terminate()
+            process.wait(60)
 
 
-def read_until(process: subprocess.Popen[str], text: str, times: int = 1) -> str:
+def read_until(service: Serving, text: str, times: int = 1) -> str:
     """The output up to the line that has `text` for the so many-th time."""
-    assert process.stdout is not None
     said = ""
-    for line in process.stdout:
+    for line in service.output:
         said += line
         if said.count(text) == times:
             return said
@@ -330,20 +343,21 @@ def worker_of(said: str) -> int:
 
 
 def test_a_worker_that_cannot_work_ends_them_all(placement_url: str, tmp_path: Path) -> None:
-    with serving(write_config(tmp_path / "serve.conf", placement_url), 2) as process:
-        said = read_until(process, "Serving topic scheduler", times=2)
+    with serving(write_config(tmp_path / "serve.conf", placement_url), 2) as service:
+        # at once: one that ends after some seconds is started again
+        said = read_until(service, "was started")
         os.kill(worker_of(said), signal.SIGKILL)
-        said += process.communicate(timeout=60)[0]
-    assert process.returncode == 255
-    assert "all workers are stopped" in said
+        status, rest = service.ended()
+    assert status == 255
+    assert "all workers are stopped" in said + rest
 
 
 def test_workers_end_with_the_process_that_started_them(placement_url: str, tmp_path: Path) -> None:
-    with serving(write_config(tmp_path / "serve.conf", placement_url), 2) as process:
-        read_until(process, "Serving topic scheduler", times=2)
-        process.kill()
+    with serving(write_config(tmp_path / "serve.conf", placement_url), 2) as service:
+        read_until(service, "Serving topic scheduler", times=2)
+        service.process.kill()
         # the pipe of the output closes when the last process that writes to it has ended
-        said = process.communicate(timeout=60)[0]
+        said = service.ended()[1]
     assert said.count("Stopping") == 2
 
 
@@ -354,17 +368,17 @@ def test_a_hangup_reads_the_aggregates_again(
     aggregates = tmp_path / "aggregates.yaml"
     aggregates.write_text("[]")
     extra = f"[compute_scheduler]\naggregate_source = {aggregates}\n"
-    with serving(write_config(tmp_path / "serve.conf", placement_url), workers, extra) as process:
-        read_until(process, "Serving topic scheduler", times=workers)
+    with serving(write_config(tmp_path / "serve.conf", placement_url), workers, extra) as service:
+        read_until(service, "Serving topic scheduler", times=workers)
         aggregates.write_text("- nothing")
-        process.send_signal(signal.SIGHUP)
-        refused = read_until(process, "Reloading failed", times=workers)
+        service.process.send_signal(signal.SIGHUP)
+        refused = read_until(service, "Reloading failed", times=workers)
         assert "aggregate 0" in refused
         aggregates.write_text("[]")
-        process.send_signal(signal.SIGHUP)
-        read_until(process, "Reloaded configuration", times=workers)
-        process.terminate()
-        assert process.wait(60) == 0
+        service.process.send_signal(signal.SIGHUP)
+        read_until(service, "Reloaded configuration", times=workers)
+        service.process.terminate()
+        assert service.process.wait(60) == 0
 
 
 def test_the_status_of_an_upgrade_needs_a_bus(command: Command) -> None:

@@ -8,18 +8,19 @@ one after it, and whoever repeats the step on another scheduler brings it to its
 from __future__ import annotations
 
 import json
-import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
 
+from tests.fixtures import programs
 from tests.functional.agent.lying_proxy import LyingProxy
 from tests.functional.agent.processes import eventually
 from tests.functional.scheduler.conftest import Cloud, Command, write_config
-from tests.functional.scheduler.running_service import PROGRAM, service
+from tests.functional.scheduler.running_service import service
 
 HELD = {"VCPU": 1, "MEMORY_MB": 64}
 
@@ -57,15 +58,20 @@ class Victim:
     def killed_at(self, method: str, path: str, *arguments: str, stdin: Any) -> None:
         """Kill it once placement has carried out the request; it never hears the answer."""
         held = self.proxy.hold(method, path)
-        command = [PROGRAM, "--config-file", str(self._own), *arguments]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as process:
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(stdin))
-            process.stdin.close()
+        with TemporaryFile("w+") as given, TemporaryFile("w+") as output:
+            json.dump(stdin, given)
+            given.seek(0)
+            process = programs.start(
+                "compute-scheduler",
+                *("--config-file", str(self._own), *arguments),
+                output=output,
+                given=given,
+            )
             try:
                 eventually(held.is_set, f"{method} {path} by {' '.join(arguments)}")
             finally:
                 process.kill()
+                process.wait(60)
 
     @property
     def journal(self) -> str:
