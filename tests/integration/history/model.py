@@ -1,4 +1,4 @@
-"""What operations mean, for one consumer and for one inventory."""
+"""The meaning of operations, for one consumer and for one inventory."""
 
 from __future__ import annotations
 
