@@ -30,6 +30,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_json_option(parser: argparse.ArgumentParser) -> None:
+    """Add the only option of output where there is no table."""
+    parser.add_argument(
+        "--json",
+        action="store_const",
+        const="json",
+        default="table",
+        dest="format",
+        help="one JSON document",
+    )
+
+
+def add_nothing(parser: argparse.ArgumentParser) -> None:
+    """Add no option, where the output has one form."""
+
+
 def show_rows(
     namespace: argparse.Namespace,
     headings: Sequence[str],

@@ -28,9 +28,16 @@ class Commands:
         """Add a group of commands about one kind of thing."""
         return Commands(self._parsers.add_parser(name, help=help, description=help), name)
 
-    def add(self, name: str, function: Function, help: str) -> argparse.ArgumentParser:
+    def add(
+        self,
+        name: str,
+        function: Function,
+        help: str,
+        add_output: Callable[[argparse.ArgumentParser], None] = output.add_options,
+    ) -> argparse.ArgumentParser:
         """Add a command.
 
+        :param add_output: adds its options of output.
         :returns: the parser of its arguments.
         """
         parser = self._parsers.add_parser(
@@ -40,7 +47,7 @@ class Commands:
             epilog=exit_table(STATUS),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        output.add_options(parser)
+        add_output(parser)
         command = f"{self._group} {name}".strip()
         parser.set_defaults(function=function, command=command, parser=parser)
         return parser

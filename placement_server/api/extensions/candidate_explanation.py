@@ -98,8 +98,9 @@ def _short(short: Short) -> dict[str, Any]:
 def _conclusions(explanation: Explanation, report: Report | None) -> Iterator[str]:
     """Yield what a reader wants to know first."""
     if report is None:
-        trees = explanation.trees_with_candidates
-        yield f"{trees} of {explanation.trees} trees {'has' if trees == 1 else 'have'} candidates."
+        trees, all_trees = explanation.trees_with_candidates, explanation.trees
+        noun = "tree" if all_trees == 1 else "trees"
+        yield f"{trees} of {all_trees} {noun} {'has' if trees == 1 else 'have'} candidates."
         return
     yield from report.lines()
     if explanation.dead_ends:

@@ -62,6 +62,8 @@ def test_a_declared_host_is_created_once_and_then_left_alone(run: Run, file: Fil
     planned = run("apply", path, "--dry-run")
     assert planned.status == 6
     assert planned.lines[0] == f"create {file.name}"
+    plan = run("apply", path, "--dry-run", "--json")
+    assert (plan.status, plan.json) == (6, {"steps": planned.lines, "dry_run": True})
     assert run("provider", "show", file.name).status == 1
     # The uuids of new providers are made for each run; the plan is the same.
     assert done(run("apply", path)).lines == planned.lines

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import select
+import shutil
 import subprocess
 import uuid
 from collections.abc import Callable
@@ -113,6 +117,15 @@ def test_a_consumer_holds_shows_and_gives_back(run: Run, host: str) -> None:
     done(run("allocation", "delete", consumer))
     assert run("allocation", "show", consumer).status == 1
     assert run("allocation", "delete", consumer).status == 1
+
+
+def test_usage_of_a_provider_and_of_a_project_are_two_questions(
+    run_on: Callable[[None], Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        run_on(None)("usage", "a-host", "--project", "p")
+    assert refused.value.code == 2
+    assert "not both" in capsys.readouterr().err
 
 
 def test_usage_of_a_project_is_shown_by_a_placement_without_consumer_types(
@@ -242,3 +255,39 @@ def test_bash_completes_commands_and_options(
         check=True,
     )
     assert set(shown.stdout.split()) == completed
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs the Debian package zsh")
+def test_zsh_completes_commands_and_options_as_they_are_typed(
+    run_on: Callable[[None], Run], tmp_path: Path
+) -> None:
+    script = tmp_path / "completion.zsh"
+    script.write_text(done(run_on(None)("completion", "zsh")).out)
+    ours, theirs = pty.openpty()
+    shell = subprocess.Popen(
+        ["zsh", "-f", "-i"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "dumb", "PS1": "> ", "HOME": str(tmp_path)},
+        start_new_session=True,
+    )
+    os.close(theirs)
+
+    def typed(keys: str, shown: str) -> None:
+        os.write(ours, keys.encode())
+        seen = ""
+        while shown not in seen:
+            assert select.select([ours], [], [], 60)[0], seen
+            seen += os.read(ours, 65536).decode(errors="replace")
+
+    try:
+        # What is typed is shown as well, so what is waited for is written in another way.
+        typed(f"autoload -U compinit && compinit -u -D; source {script}; echo re''ady\n", "ready")
+        typed("placement prov\t", "provider ")
+        typed("sho\t", "show ")
+        typed("\x15placement --url u tree h --tra\t", "--traits ")
+    finally:
+        shell.kill()
+        shell.wait()
+        os.close(ours)

@@ -8,20 +8,21 @@ from functools import partial
 from typing import Final
 
 from compute_agent.cmd.placement.exit_status import Exit
+from compute_agent.cmd.placement.output import add_nothing
 from compute_agent.cmd.placement.parser import Commands
 
 _SCRIPT: Final = """\
 _placement() {{
-    local word path= words
-    for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    local word command= words
+    for word in "${{COMP_WORDS[@]:1:$((COMP_CWORD - 1))}}"; do
         case "$word" in
             -*) ;;
             *) case " {groups} " in
-                   *" ${{path:+$path/}}$word "*) path="${{path:+$path/}}$word" ;;
+                   *" ${{command:+$command/}}$word "*) command="${{command:+$command/}}$word" ;;
                esac ;;
         esac
     done
-    case "$path" in
+    case "$command" in
 {cases}
     esac
     COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
@@ -39,7 +40,8 @@ def add_commands(commands: Commands, parser: argparse.ArgumentParser) -> None:
     group = commands.group("completion", "scripts for the completion of a shell")
     for shell, preamble in (("bash", ""), ("zsh", _ZSH)):
         printed = partial(_print, preamble, parser)
-        group.add(shell, printed, f"print it for {shell}: source <(placement completion {shell})")
+        help_ = f"print it for {shell}: source <(placement completion {shell})"
+        group.add(shell, printed, help_, add_nothing)
 
 
 def _print(preamble: str, parser: argparse.ArgumentParser, namespace: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands.allocations import read
 from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_defaults
 from compute_agent.cmd.placement.exit_status import BadInput, Exit, Missing
+from compute_agent.cmd.placement.output import add_json_option
 from compute_agent.cmd.placement.parser import Commands
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
 
@@ -95,13 +96,15 @@ _RESHAPE: Final = {
 
 def add_commands(commands: Commands) -> None:
     """Add the commands of this module."""
-    export = commands.add("export", _export, "print providers as a file that apply reads")
+    export = commands.add(
+        "export", _export, "print providers as a file that apply reads", add_json_option
+    )
     export.add_argument("providers", nargs="*", metavar="PROVIDER", help="with its tree")
     for name, function, help_ in (
         ("apply", _apply, "make providers as a file declares them, with a plan first"),
         ("reshape", _reshape, "move inventories and allocations at once, as a file says"),
     ):
-        parser = commands.add(name, function, help_)
+        parser = commands.add(name, function, help_, add_json_option)
         parser.add_argument("file", help="YAML or JSON; - for standard input")
         parser.add_argument(
             "--dry-run", action="store_true", help="show what would be done, do nothing"
@@ -152,16 +155,28 @@ def _apply(namespace: argparse.Namespace) -> int:
         if (provider := _read(client, name).get(name)) is not None
     ]
     steps = plan(declared, absent, present)
-    for step in steps:
-        print(step.text)
-    if not steps:
-        print("Placement is as the file declares it.")
-    elif namespace.dry_run:
+    _show_plan(
+        namespace,
+        [step.text for step in steps] or ["Placement is as the file declares it."],
+        {"steps": [step.text for step in steps], "dry_run": namespace.dry_run},
+    )
+    if steps and namespace.dry_run:
         return Exit.WOULD_CHANGE
     generations = {provider["uuid"]: provider["generation"] for provider in present.values()}
     for step in steps:
         _make(client, step, generations)
     return Exit.DONE
+
+
+def _show_plan(
+    namespace: argparse.Namespace, lines: Sequence[str], document: Mapping[str, Any]
+) -> None:
+    """Print what is about to be done: lines for people, or one JSON document."""
+    if namespace.format == "json":
+        print(json.dumps(document, indent=2))
+        return
+    for line in lines:
+        print(line)
 
 
 def _read(client: Client, name: str) -> dict[str, Mapping[str, Any]]:
@@ -193,6 +208,7 @@ def _reshape(namespace: argparse.Namespace) -> int:
     document = _document(namespace.file, _RESHAPE)
     client = connect(namespace)
     inventories = {}
+    lines: list[str] = []
     for name, entry in document["inventories"].items():
         provider = client.provider(name)
         present = client.part(provider, "inventories")
@@ -204,8 +220,7 @@ def _reshape(namespace: argparse.Namespace) -> int:
             else given,
             "inventories": new,
         }
-        for line in _inventory_lines(provider["name"], present["inventories"], new):
-            print(line)
+        lines += _inventory_lines(provider["name"], present["inventories"], new)
     allocations = {}
     for consumer, entry in document.get("allocations", {}).items():
         held = read(client, consumer)
@@ -221,10 +236,11 @@ def _reshape(namespace: argparse.Namespace) -> int:
         before = {uuid: part["resources"] for uuid, part in held["allocations"].items()}
         after = {uuid: part["resources"] for uuid, part in wanted.items()}
         if before != after:
-            print(f"consumer {consumer}: {json.dumps(before)} -> {json.dumps(after)}")
+            lines.append(f"consumer {consumer}: {json.dumps(before)} -> {json.dumps(after)}")
+    body = {"inventories": inventories, "allocations": allocations}
+    _show_plan(namespace, lines, {"request": body, "dry_run": namespace.dry_run})
     if namespace.dry_run:
         return Exit.WOULD_CHANGE
-    body = {"inventories": inventories, "allocations": allocations}
     client.ask("POST", "/reshaper", "Reshaping", body, timeout=RESHAPE_TIMEOUT)
     return Exit.DONE
 

@@ -169,6 +169,10 @@ def _tree_rows(namespace: argparse.Namespace, client: Client, uuid: str) -> int:
 
 
 def _usage(namespace: argparse.Namespace) -> int:
+    if namespace.provider and (namespace.project or namespace.user):
+        namespace.parser.error("name a PROVIDER or --project, not both")
+    if not namespace.provider and not namespace.project:
+        namespace.parser.error("name a PROVIDER or --project")
     client = connect(namespace)
     if namespace.provider:
         provider = client.provider(namespace.provider)
@@ -176,8 +180,6 @@ def _usage(namespace: argparse.Namespace) -> int:
         rows: list[tuple[object, ...]] = sorted(usages.items())
         show_rows(namespace, ("resource_class", "used"), rows, usages)
         return Exit.DONE
-    if not namespace.project:
-        namespace.parser.error("name a PROVIDER or --project")
     query = {"project_id": namespace.project}
     if namespace.user:
         query["user_id"] = namespace.user
