@@ -43,7 +43,8 @@ class ChangeFeed:
         """Return which trees changed otherwise than by claims, once there are some.
 
         :param after: the id behind which changes are asked for; None for none, but the present end.
-        :param roots: the roots of the trees asked for.
+        :param roots: the roots of the trees asked for; none: of all. Then the next question may
+            have more right away: an answer lists 1,000 changes at most.
         :param wait: seconds to wait for the first change.
         :raises errors.ChangesPruned: changes have been deleted since.
         :raises errors.ChangesNotOffered: this placement has no feed.

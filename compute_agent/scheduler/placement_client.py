@@ -19,10 +19,18 @@ from compute_agent.placement.allocations.allocations import (
 from compute_agent.placement.allocations.amounts import as_request, of_record
 from compute_agent.placement.api import PlacementApi
 from compute_agent.placement.candidates import Explanation
+from compute_agent.placement.changes import SINCE as FEED_SINCE
+from compute_agent.placement.changes import ChangeFeed
 from compute_agent.placement.connection import NEWEST, Connection, version_text
+from compute_agent.placement.provider_trees import ProviderTrees, WholeTree
 from compute_agent.placement.retries import Retries
 from compute_agent.placement.transports.transport import Transport
-from compute_agent.provider_tree.trait_names import HW_NUMA_ROOT, MISC_SHARES_VIA_AGGREGATE
+from compute_agent.provider_tree.trait_names import (
+    COMPUTE_NODE,
+    HW_NUMA_ROOT,
+    MISC_SHARES_VIA_AGGREGATE,
+)
+from compute_agent.scheduler.fleet.followed_roots import FollowedRoots, Layout, Roots
 from compute_agent.scheduler.placement import (
     ClaimAnswer,
     ClaimRefusal,
@@ -62,6 +70,9 @@ class PlacementClient:
         self._connection = Connection(transport, retries, use_extensions=use_extensions)
         self._placement = PlacementApi(self._connection)
         self._clock = clock
+        self._followed_roots = FollowedRoots(
+            ChangeFeed(self._connection), self._listed_roots, self._layout_of
+        )
         self._names: dict[str, tuple[float, str]] = {}
         self._lock = threading.Lock()
 
@@ -304,11 +315,24 @@ class PlacementClient:
 
     def roots_by_layout(self) -> tuple[frozenset[str], frozenset[str]]:
         """See `placement_port.Placement`."""
+        if self._connection.understands_extensions(FEED_SINCE):
+            return self._followed_roots.current()
+        return self._listed_roots()
+
+    def _listed_roots(self) -> Roots:
         hosts, cells = self._list("required=COMPUTE_NODE"), self._list(f"required={HW_NUMA_ROOT}")
         return (
             frozenset(host["root_provider_uuid"] for host in hosts),
             frozenset(cell["root_provider_uuid"] for cell in cells),
         )
+
+    def _layout_of(self, root: str) -> Layout:
+        tree = ProviderTrees(self._connection).read(root)
+        providers = tree.providers if isinstance(tree, WholeTree) else ()
+        traits = {trait for provider in providers for trait in provider["traits"]}
+        if COMPUTE_NODE not in traits:
+            return Layout.NO_HOST
+        return Layout.NESTED if HW_NUMA_ROOT in traits else Layout.FLAT
 
     def traits_beginning(self, prefix: str) -> frozenset[str]:
         """See `placement_port.Placement`."""
