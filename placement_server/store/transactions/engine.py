@@ -120,8 +120,9 @@ def create_engines(connection: str, options: StoreOptions) -> Engines:
 
 def _for_single(engine: Engine, options: StoreOptions, **execution_options: object) -> Engine:
     """Return an engine for single statements, which go past it where it has nothing to log."""
-    logs = options.connection_debug or options.connection_trace
-    return engine.execution_options(**{plain.OPTION: not logs}, **execution_options)
+    return engine.execution_options(
+        **{plain.OPTION: not _echo(options.connection_debug)}, **execution_options
+    )
 
 
 def _echo(connection_debug: int) -> bool | Literal["debug"]:

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, DateTime, Dialect, Select
 
 OPTION: Final = "store_plain"
 """The execution option of engines that may be passed by: no transaction is ever open, so a
-statement that failed can be repeated, and nothing is logged of it."""
+statement that failed can be repeated, and SQLAlchemy logs nothing of it."""
 
 Parameters: TypeAlias = "tuple[Any, ...] | dict[str, Any]"
 
@@ -24,7 +24,7 @@ def rows(connection: Connection, statement: str, parameters: Parameters) -> Sequ
 
     :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
     """
-    if connection.get_execution_options().get(OPTION):
+    if connection.get_execution_options().get(OPTION) and not _is_watched(connection):
         # A failure is left to SQLAlchemy, which meets it again: it knows which of them end the
         # connection.
         with contextlib.suppress(connection.dialect.loaded_dbapi.Error):
@@ -35,6 +35,11 @@ def rows(connection: Connection, statement: str, parameters: Parameters) -> Sequ
             finally:
                 cursor.close()
     return connection.exec_driver_sql(statement, parameters).all()
+
+
+def _is_watched(connection: Connection) -> bool:
+    """Check whether somebody, a trace for example, is to be told of each statement."""
+    return bool(connection.engine.dispatch.before_cursor_execute)
 
 
 class _Form(NamedTuple):
