@@ -9,6 +9,7 @@ answered exactly as the plain API answers; with it, the response header names it
 document lists it.
 """
 
+import functools
 from typing import Final
 
 from placement_server.microversion import (
@@ -33,6 +34,7 @@ MAX: Final = Microversion(1, len(HISTORY) - 1)
 DOCUMENT: Final = {"id": SERVICE_TYPE, "min_version": str(MIN), "max_version": str(MAX)}
 
 
+@functools.lru_cache(maxsize=512)
 def asked_for(header: str | None) -> Microversion | None:
     """Return the version of the extensions that ``OpenStack-API-Version`` asks for, if any.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
@@ -108,10 +109,13 @@ def _check_body_headers(environ: errors.Environ) -> None:
 
 
 def _version_headers(version: Microversion, environ: errors.Environ) -> Headers:
+    return [("openstack-api-version", _served(version, environ[EXTENSIONS_KEY])), _VARY]
+
+
+@functools.cache
+def _served(version: Microversion, extension: Microversion | None) -> str:
     served = f"{microversion.SERVICE_TYPE} {version}"
-    if environ[EXTENSIONS_KEY]:
-        served += f", {extensions.SERVICE_TYPE} {environ[EXTENSIONS_KEY]}"
-    return [("openstack-api-version", served), _VARY]
+    return f"{served}, {extensions.SERVICE_TYPE} {extension}" if extension else served
 
 
 def _fail(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import Counter, Histogram
 
 from placement_server import metrics
 from placement_server.api.request import ROUTE_KEY, VERSION_KEY, shown_uri
@@ -18,6 +21,15 @@ LOG = logging.getLogger("placement_server.requestlog")
 
 #: All other methods, which a client may make up, are one in the metrics.
 _METHODS: Final = frozenset({"GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"})
+
+
+# As many as there are series: to look them up takes longer than to count.
+@functools.cache
+def _series(method: str, route: str, status: str) -> tuple[Counter, Histogram]:
+    return (
+        metrics.REQUESTS.labels(method, route, status),
+        metrics.REQUEST_SECONDS.labels(method, route),
+    )
 
 
 class Observation:
@@ -49,8 +61,9 @@ class Observation:
         if method not in _METHODS:
             method = "other"
         route = environ.get(ROUTE_KEY, "none")
-        metrics.REQUESTS.labels(method, route, status[:3]).inc()
-        metrics.REQUEST_SECONDS.labels(method, route).observe(seconds)
+        requests, request_seconds = _series(method, route, status[:3])
+        requests.inc()
+        request_seconds.observe(seconds)
 
     @staticmethod
     def _log(environ: dict[str, Any], status: str, headers: list[tuple[str, str]]) -> None:
