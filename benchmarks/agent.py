@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.client import Client
-from benchmarks.servers import Server, family, keeping_bytecode, ours, published
+from benchmarks.servers import Server, keeping_bytecode, ours, published
 
 REPOSITORY = Path(__file__).parents[1]
 CONSUMERS = 50
@@ -126,15 +126,6 @@ class Footprint:
     heavy_modules: list[str]
 
 
-def exact_cpu_seconds(pid: int) -> float:
-    """User and system CPU of a process and its descendants, finer than the ticks of /proc."""
-    total = 0.0
-    for process in family(pid):
-        # The clock that counts the CPU time of another process, as clock_getcpuclockid makes it.
-        total += time.clock_gettime(~process.pid << 3 | 2)
-    return total
-
-
 class AgentUnderTest:
     """A process of ``benchmarks.agent_process`` and the host it reports."""
 
@@ -182,9 +173,9 @@ class AgentUnderTest:
 
     def measured(self, event: str, times: int = 1, **command: Any) -> tuple[Cost, dict[str, Any]]:
         """What a command costs, agent's and placement's side; per run when it has several."""
-        cpu = exact_cpu_seconds(self._server.pid)
+        cpu = self._server.cpu_seconds()
         done = self._ask(**command, **({"times": times} if times > 1 else {}))
-        cpu = exact_cpu_seconds(self._server.pid) - cpu
+        cpu = self._server.cpu_seconds() - cpu
         cost = Cost(
             event,
             done["requests"] / times,

@@ -22,7 +22,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.agent import exact_cpu_seconds
 from benchmarks.quiet_phase import LATE, QuietPhase
 from benchmarks.servers import Server, free_port, ours, postgresql
 from benchmarks.simulated_agents import PERIOD, Fleet, SimulatedAgent, Traffic
@@ -107,7 +106,7 @@ class Observer:
 
 
 def _cpu(server: Server | None) -> float:
-    return exact_cpu_seconds(server.pid) if server is not None else 0.0
+    return server.cpu_seconds() if server is not None else 0.0
 
 
 def run(directory: Path, lengths: Lengths, agents: int, seed: str) -> list[Phase]:

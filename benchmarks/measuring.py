@@ -18,8 +18,8 @@ from benchmarks.servers import Server
 TIMEOUT = 60.0
 CLIENTS = 10
 _LEAST = 3
-# CPU times come in hundredths of a second, so they are taken of batches of requests; the median of
-# the batches is what is told, because other work on the machine comes and goes.
+# CPU times are taken of batches of requests; the median of the batches is what is told, because
+# other work on the machine comes and goes.
 _BATCHES = 8
 _WARM = 6
 

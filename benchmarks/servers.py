@@ -59,10 +59,11 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def cpu_seconds(pid: int) -> float:
+    """User and system CPU of a process and its descendants, finer than the ticks of /proc."""
     total = 0.0
     for process in family(pid):
-        times = process.cpu_times()
-        total += times.user + times.system
+        # The clock that counts the CPU time of another process, as clock_getcpuclockid makes it.
+        total += time.clock_gettime(~process.pid << 3 | 2)
     return total
 
 
