@@ -3,6 +3,7 @@
 # check  static checks and unit tests in .venv, for while you edit: a minute, and seconds for a part
 #        (make check ARGS=tests/unit/report)
 # test   install what the tests need and run them all (make test ARGS="-e unit")
+# deb    build the Debian packages into dist/
 # clean  remove what run and test made in this checkout; the state of `make run` stays
 
 VENV := .venv
@@ -11,7 +12,7 @@ CHECKS_INSTALLED := $(VENV)/.installed-unit
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run check test clean
+.PHONY: help run check test deb clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -31,6 +32,9 @@ check: $(CHECKS_INSTALLED)
 
 test:
 	@exec sh tools/test.sh $(ARGS)
+
+deb:
+	@exec sh tools/deb.sh
 
 clean:
 	rm -rf $(VENV) .tox .run build dist *.egg-info
