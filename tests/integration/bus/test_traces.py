@@ -28,6 +28,21 @@ ASKED_AS = f"req-{uuid.uuid4()}"
 CONTEXT = {"traceparent": f"00-{TRACE}-{CALLER}-01", "global_request_id": ASKED_AS}
 SPEC = {"project_id": "p", "user_id": "u", "flavor": {"vcpus": 1, "memory_mb": 0, "root_gb": 0}}
 
+WAYS = [
+    [
+        "compute-scheduler: select_destinations",
+        "compute-scheduler: PUT /allocations/*",
+        "placement-server: PUT /allocations/{consumer_uuid}",
+        "placement-server: INSERT",
+    ],
+    [
+        "compute-agent: instance_claim",
+        "compute-agent: GET /allocations/*",
+        "placement-server: GET /allocations/{consumer_uuid}",
+        "placement-server: SELECT",
+    ],
+]
+
 
 @pytest.fixture
 def collected(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
@@ -98,34 +113,25 @@ def test_a_request_is_one_trace_over_scheduler_server_sql_and_agent(
     assert selection["nodename"] == "host1"
     call(config, "compute-agent", "1.0", "instance_claim", spec={"instance_uuid": instance})
 
-    def complete() -> list[Span]:
-        spans = collected.spans(TRACE)
-        # A span is sent when it ends: those around others come last.
-        ended = {span.name for span in spans if span.parent == CALLER}
-        return spans if ended == {"select_destinations", "instance_claim"} else []
-
-    spans = {span.id: span for span in eventually(complete, "the spans of both calls")}
-
-    def way(span: Span) -> list[str]:
-        """The services from the caller to a span, each with the name of its span."""
-        above = way(spans[span.parent]) if span.parent != CALLER else []
-        return [*above, f"{span.service}: {span.name}"]
-
-    ways = [way(span) for span in spans.values()]
-    assert [
-        "compute-scheduler: select_destinations",
-        "compute-scheduler: PUT /allocations/*",
-        "placement-server: PUT /allocations/{consumer_uuid}",
-        "placement-server: INSERT",
-    ] in ways
-    assert [
-        "compute-agent: instance_claim",
-        "compute-agent: GET /allocations/*",
-        "placement-server: GET /allocations/{consumer_uuid}",
-        "placement-server: SELECT",
-    ] in ways
-    entered = [span for span in spans.values() if span.name == "select_destinations"]
+    # Each program sends its spans in its own time, so parents may arrive after their children.
+    spans = eventually(lambda: complete(collected), "the ways of both calls to SQL")
+    entered = [span for span in spans if span.name == "select_destinations"]
     assert [span.attributes["openstack.request_id"] for span in entered] == [ASKED_AS]
-    asked = [span for span in spans.values() if span.name.startswith("PUT /allocations/{")]
+    asked = [span for span in spans if span.name.startswith("PUT /allocations/{")]
     assert {span.attributes["openstack.global_request_id"] for span in asked} == {ASKED_AS}
-    assert not [span for span in spans.values() if span.failed]
+    assert not [span for span in spans if span.failed]
+
+
+def complete(collected: Collector) -> list[Span]:
+    """The spans of the trace, once those of both ways are there and every span's parent is."""
+    spans = {span.id: span for span in collected.spans(TRACE)}
+    if not {span.parent for span in spans.values()} <= {*spans, CALLER}:
+        return []
+    ways = [way(span, spans) for span in spans.values()]
+    return list(spans.values()) if all(expected in ways for expected in WAYS) else []
+
+
+def way(span: Span, spans: dict[str, Span]) -> list[str]:
+    """The services from the caller to a span, each with the name of its span."""
+    above = way(spans[span.parent], spans) if span.parent != CALLER else []
+    return [*above, f"{span.service}: {span.name}"]
