@@ -20,7 +20,7 @@ from tests.integration.history.clients import TOTAL, Recorder, act_together
 from tests.integration.history.model import contradictions
 
 _STARTERS = {"postgresql": start_postgresql, "mariadb": start_mariadb}
-_SECONDS_BETWEEN_KILLS = 2.0
+_SECONDS_BETWEEN_KILLS = 5.0
 
 
 def main() -> int:
@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--seed", default="1")
-    parser.add_argument("--kill", action="store_true", help="kill a worker every two seconds")
+    parser.add_argument("--kill", action="store_true", help="kill a worker every five seconds")
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as name,

@@ -15,7 +15,7 @@ SHORT: Final = "short"
 ABSENT: Final = "absent"
 UNANSWERED: Final = "unanswered"
 
-FORGOTTEN: Final = 5.0
+FORGOTTEN: Final = 2.0
 """Seconds after which a request without an answer has happened, or never does."""
 
 
