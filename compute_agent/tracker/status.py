@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
 
 
+NODES_NAMED = 5
+"""A line of the log has no more nodes than these."""
+
+
 @dataclass(frozen=True, slots=True)
 class PassOutcome:
     """How the last pass of a node went. `at` in seconds since the epoch, `seconds` its duration."""
@@ -294,6 +298,17 @@ class StatusBoard:
         if troubles:
             return f"{len(troubles)} of {len(nodes)} node(s) in trouble: {troubles[0].what}"
         return f"{len(nodes)} node(s) reported"
+
+    def start_summary(self) -> str:
+        """Return one line with the nodes and how many providers each has."""
+        described = [
+            f"{node.name} with {node.last_pass.providers} resource provider(s)"
+            if node.last_pass
+            else f"{node.name} not reported yet"
+            for node in self.nodes()
+        ]
+        more = f" and {len(described) - NODES_NAMED} more" if len(described) > NODES_NAMED else ""
+        return f"{', '.join(described[:NODES_NAMED])}{more}" if described else "no node"
 
 
 def inventories_of(tree: ProviderTree, root_uuid: str) -> dict[str, InventoryStatus]:

@@ -33,9 +33,12 @@ from placement_server.conf import (
 from placement_server.http_server.server import HttpServer, Limits
 from placement_server.middleware import keystone
 from placement_server.policies.enforcer import Enforcer, warn_of_missing_file
+from placement_server.store.connection.url import shown_url
 from placement_server.store.errors import StoreError
 from placement_server.store.store import Store
 from placement_server.store.transactions.engine import is_in_memory
+
+LOG = log.getLogger(__name__)
 
 _DEFAULT_PORT: Final = 8778
 
@@ -142,6 +145,14 @@ def _serve(arguments: argparse.Namespace) -> None:
     tls = _tls(arguments)
     conf = _configuration(arguments)
     log.setup(conf, "placement")
+    LOG.info(
+        "placement-server %s starts: %d workers of %d threads, database %s, authentication %s",
+        __version__,
+        arguments.workers,
+        arguments.threads,
+        shown_url(conf.placement_database.connection),
+        conf.api.auth_strategy,
+    )
     accepted.warn_of_set(conf)
     unread_options.warn(conf)
     warn_of_missing_file(conf)
@@ -187,7 +198,7 @@ class _Address:
 
 def _announce(address: _Address) -> None:
     print(f"placement-server: listening on {address}", flush=True)
-    log.getLogger(__name__).info("Listening on %s", address)
+    LOG.info("Listening on %s", address)
 
 
 def _tls(arguments: argparse.Namespace) -> dict[str, str]:

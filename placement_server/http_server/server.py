@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.glogging import Logger
 
 from placement_server.http_server.worker import begin_life
 
@@ -42,6 +43,16 @@ class Limits:
     max_body_size: int
     unqueued: frozenset[str]
     metrics_path: str
+
+
+class ServerLog(Logger):  # type: ignore[misc]
+    """Gunicorn's log as part of the server's own: one place, one format."""
+
+    def setup(self, cfg: Any) -> None:
+        super().setup(cfg)
+        for handler in list(self.error_log.handlers):
+            self.error_log.removeHandler(handler)
+        self.error_log.propagate = True
 
 
 class HttpServer(BaseApplication):  # type: ignore[misc]
@@ -79,6 +90,7 @@ class HttpServer(BaseApplication):  # type: ignore[misc]
             # The worker has its own limit.
             "limit_request_line": 0,
             "limit_request_field_size": 65_536,
+            "logger_class": ServerLog,
             "proc_name": "placement-server",
             "control_socket_disable": True,
             # [oslo_middleware] reads proxy headers, if they are read at all.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,8 @@ PUBLIC: Final = ("/", "")
 
 #: Seconds that Keystone has to answer when the server starts.
 _PATIENCE: Final = 3
+
+_SYSTEM_ERROR: Final = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 
 #: The most common kind of credentials.
 _USUAL: Final = "password"
@@ -135,15 +138,20 @@ def warn_of_silence(conf: cfg.ConfigOpts) -> None:
         insecure=own.insecure,
         timeout=_PATIENCE,
     )
+    reason = ""
     try:
         session.get(url, authenticated=False)
     except exceptions.ClientException as error:
+        system_error = _SYSTEM_ERROR.search(str(error))
+        reason = system_error[1].strip() if system_error else str(error)
+    if reason:
+        # not where the error is handled: the log would add all that libraries wrap around it
         LOG.warning(
-            "Keystone does not answer at [%s]auth_url %s. Until it does, requests are answered "
-            "with 503. Check the option, and that Keystone runs: %s",
+            "Keystone does not answer at [%s]auth_url %s: %s. Until it does, requests are answered "
+            "with 503. Check the option, and that Keystone runs.",
             group,
             url,
-            error,
+            reason,
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from compute_agent import __version__
+
 if TYPE_CHECKING:
     from oslo_config import cfg
 
@@ -18,12 +20,24 @@ LIBRARIES = (
 
 def set_up_daemon(conf: cfg.ConfigOpts) -> None:
     """Log as configured."""
-    from oslo_log import log
+    from compute_agent.daemon import logs
 
-    log.setup(conf, "compute-agent")
+    logs.set_up(conf, "compute-agent")
     for library in LIBRARIES:
         # their lines about every request would hide the agent's own
         logging.getLogger(library).setLevel(logging.WARNING)
+
+
+def log_start(conf: cfg.ConfigOpts) -> None:
+    """Log what starts: the first thing that is asked for when something is wrong."""
+    LOG.info(
+        "compute-agent %s starts: host %s, driver %s, placement %s, message bus %s",
+        __version__,
+        conf.DEFAULT.host,
+        conf.compute_driver,
+        conf.placement.endpoint_override or "by the catalogue of keystone",
+        "configured" if conf.transport_url else "none",
+    )
 
 
 def set_up_command(conf: cfg.ConfigOpts, *, verbose: bool) -> None:

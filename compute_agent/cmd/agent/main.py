@@ -202,6 +202,7 @@ def _run(namespace: argparse.Namespace) -> int:
 
     conf = _configuration(namespace)
     logging_setup.set_up_daemon(conf)
+    logging_setup.log_start(conf)
     accepted.warn_of_set(conf)
     unread_options.warn(conf)
     try:

@@ -176,17 +176,15 @@ def _select(namespace: argparse.Namespace) -> int:
 
 
 def _serve(namespace: argparse.Namespace) -> int:
-    from oslo_log import log
-
     from compute_agent.conf import accepted, unread_options
-    from compute_agent.daemon import tracing
+    from compute_agent.daemon import logs, tracing
     from compute_agent.daemon.systemd import ServiceManager
     from compute_agent.scheduler.service import shown_metrics
     from compute_agent.scheduler.service.life import SchedulerLife, check_placement
     from compute_agent.scheduler.service.workers import Workers, when_abandoned
 
     conf = configuration(namespace)
-    log.setup(conf, "compute-scheduler")
+    logs.set_up(conf, "compute-scheduler")
     if not namespace.worker:
         accepted.warn_of_set(conf)
         unread_options.warn(conf)

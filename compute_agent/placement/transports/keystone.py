@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from typing import Any, Final
@@ -34,6 +35,8 @@ NOTHING_TO_ASK_WITH: Final = (
     ka_exc.CatalogException,
     ka_exc.Forbidden,
 )
+
+_SYSTEM_ERROR: Final = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 
 MISREAD: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Errors of keystoneauth1 where a token or a catalogue is JSON of an unexpected shape."""
@@ -146,7 +149,7 @@ class KeystoneTransport:
                     f"{request} got no answer that can be used: {refused}", method=method, path=path
                 ) from exc
             raise errors.PlacementAPIConnectFailure(
-                f"{request} got no answer: {exc}", method=method, path=path
+                f"{request} got no answer: {short_reason(exc)}", method=method, path=path
             ) from exc
         except ka_exc.HttpError as exc:
             # Only keystone's own answers arrive here: placement's are returned, not raised.
@@ -201,6 +204,15 @@ def refused_answer(error: ka_exc.ConnectionError) -> AnswerRefused | None:
     """Return the reason, where a request failed because its answer breaks a bound."""
     original = getattr(error, "original", None)
     return original if isinstance(original, AnswerRefused) else None
+
+
+def short_reason(error: Exception) -> str:
+    """Return why a connection failed, without what the libraries wrap around the system's words."""
+    text = str(error)
+    reason = _SYSTEM_ERROR.search(text)
+    if reason is None:
+        return text
+    return f"{text.split(': ')[0]}: {reason[1].strip()}"
 
 
 def load_adapter(conf: Any, group: str = "placement") -> Any:

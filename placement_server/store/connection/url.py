@@ -60,6 +60,14 @@ def database_url(connection: str, connection_parameters: str = "") -> URL:
     return url
 
 
+def shown_url(connection: str) -> str:
+    """Return the URL of a database for a log, without its password."""
+    try:
+        return make_url(connection).render_as_string(hide_password=True)
+    except ArgumentError:
+        return "of a URL that cannot be read"
+
+
 def _with_driver(url: URL, backend: str, driver: _Driver) -> URL:
     driver_name = url.drivername.partition("+")[2]
     if driver_name == driver.name:

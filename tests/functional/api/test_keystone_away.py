@@ -24,7 +24,7 @@ def test_the_server_starts_with_a_warning_and_answers_503(tmp_path: Path, versio
             "project_domain_id = default\n"
         ),
     )
-    assert f"Keystone does not answer at [keystone_authtoken]auth_url {url}." in server.output
+    assert f"Keystone does not answer at [keystone_authtoken]auth_url {url}: " in server.output
     assert requests.get(server.url, timeout=30).status_code == 200
     answer = requests.get(f"{server.url}/traits", headers={"X-Auth-Token": "t"}, timeout=60)
     assert answer.status_code == 503

@@ -23,6 +23,7 @@ from gunicorn.http.unreader import SocketUnreader
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from placement_server.http_server.refusals import refusal
+from placement_server.http_server.server import ServerLog
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
@@ -133,3 +134,11 @@ def test_every_error_of_gunicorn_has_an_answer_that_quotes_nothing(kind: type[Ex
     refused = refusal(error)
     assert 400 <= refused.status <= 501
     assert b"secret" not in refused.answer
+
+
+def test_lines_of_gunicorn_are_part_of_the_servers_log(caplog: pytest.LogCaptureFixture) -> None:
+    config = Config()
+    log = ServerLog(config)
+    log.info("Handling signal: %s", "term")
+    assert log.error_log.handlers == []
+    assert "Handling signal: term" in caplog.text

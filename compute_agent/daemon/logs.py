@@ -1,0 +1,102 @@
+"""Logs of long-running programs: one format, and one line per condition from the message bus.
+
+The library of the message bus logs every try of every connection: a broker that is away costs a
+line a second. Agents and schedulers log by themselves what that means for them.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from oslo_log import formatters, log
+
+from compute_agent import __version__
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+PERIOD_SECONDS: Final = 600.0
+"""A condition that lasts is logged again after this time."""
+
+_LIBRARIES: Final = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
+_CONNECTION: Final = re.compile(
+    r"unreachable|connect|publish message|heartbeat|broken pipe|reset by peer|during closing",
+    re.IGNORECASE,
+)
+_CONNECTED: Final = re.compile(r"Reconnected to")
+_MORE: Final = " (more lines of the library about this are left out)"
+
+
+def set_up(conf: cfg.ConfigOpts, program: str) -> None:
+    """Log as configured, under the name of the program."""
+    log.setup(conf, program)
+    conditions = BusConditions()
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(conditions.pass_on)
+        if type(handler.formatter) is formatters.ContextFormatter:
+            handler.setFormatter(
+                WithoutForeignErrors(
+                    project=program,
+                    version=__version__,
+                    datefmt=conf.log_date_format,
+                    config=conf,
+                )
+            )
+
+
+class WithoutForeignErrors(formatters.ContextFormatter):  # type: ignore[misc]
+    """Formats lines without the error that is being handled, unless the line asks for it.
+
+    Our messages have its text already, where it helps.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: str = super().format(record)
+        error = getattr(record, "error_summary", "")
+        return line if record.exc_info or not error else line.removesuffix(f": {error}")
+
+
+class BusConditions:
+    """A filter that passes the first line of a condition of the message bus.
+
+    :param clock: seconds that only grow.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._is_away = False
+        self._logged: dict[object, float] = {}
+
+    def pass_on(self, record: logging.LogRecord) -> bool:
+        """Return whether a record is logged; each is judged once, for all handlers."""
+        if not record.name.startswith(_LIBRARIES) or record.levelno <= logging.DEBUG:
+            return True
+        judged: bool | None = getattr(record, "is_passed_on", None)
+        if judged is None:
+            judged = record.is_passed_on = self._judge(record)
+        return judged
+
+    def _judge(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if _CONNECTED.search(text):
+            was_away, self._is_away = self._is_away, False
+            return was_away
+        if not _CONNECTION.search(text):
+            return self._is_due((record.name, str(record.msg)))
+        is_news = not self._is_away
+        if record.levelno < logging.WARNING or not self._is_due("connection", anyway=is_news):
+            return False
+        self._is_away = True
+        record.msg, record.args, record.exc_info = text + _MORE, (), None
+        return True
+
+    def _is_due(self, condition: object, *, anyway: bool = False) -> bool:
+        now = self._clock()
+        is_due = anyway or now - self._logged.get(condition, -PERIOD_SECONDS) >= PERIOD_SECONDS
+        if is_due:
+            self._logged[condition] = now
+        return is_due

@@ -1,0 +1,115 @@
+"""Lines of the message bus's library, and the format of all lines."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from oslo_config import cfg
+
+from compute_agent import conf as agent_conf
+from compute_agent.daemon.logs import PERIOD_SECONDS, BusConditions, set_up
+
+RABBIT = "oslo.messaging._drivers.impl_rabbit"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def conditions(clock: Clock) -> BusConditions:
+    return BusConditions(clock)
+
+
+def record(text: str, *args: object, level: int = logging.ERROR, name: str = RABBIT):
+    return logging.LogRecord(name, level, __file__, 1, text, args, None)
+
+
+def a_minute_without_broker() -> list[logging.LogRecord]:
+    """What two connections log while a broker is away."""
+    lines = []
+    for number in range(30):
+        connection = f"connection-{number % 2}"
+        lines += [
+            record("[%s] AMQP server on %s is unreachable: refused.", connection, "127.0.0.1:5672"),
+            record("A recoverable connection/channel error occurred", level=logging.INFO),
+            record("Unable to connect to AMQP server after %d tries", number),
+            record("basic_cancel: Received method during closing channel 1", name="amqp"),
+        ]
+    return lines
+
+
+def test_a_broker_that_is_away_is_one_line(conditions: BusConditions) -> None:
+    [line] = [each for each in a_minute_without_broker() if conditions.pass_on(each)]
+    assert "127.0.0.1:5672 is unreachable" in line.getMessage()
+
+
+def test_a_condition_that_lasts_is_logged_again(conditions: BusConditions, clock: Clock) -> None:
+    assert conditions.pass_on(record("AMQP server is unreachable"))
+    clock.now += PERIOD_SECONDS - 1
+    assert not conditions.pass_on(record("AMQP server is unreachable"))
+    clock.now += 1
+    assert conditions.pass_on(record("AMQP server is unreachable"))
+
+
+def test_its_end_is_one_line_and_the_next_one_is_logged_at_once(conditions: BusConditions) -> None:
+    def back() -> bool:
+        return conditions.pass_on(record("[%s] Reconnected to AMQP", "a", level=logging.INFO))
+
+    assert not back()
+    assert conditions.pass_on(record("AMQP server is unreachable"))
+    assert back()
+    assert not back()
+    assert conditions.pass_on(record("AMQP server is unreachable"))
+
+
+def test_other_lines_of_the_library_and_all_of_others_are_logged(conditions: BusConditions) -> None:
+    others = [
+        record("Failed to process message ... skipping it."),
+        record("Queue declared with other arguments"),
+        record("cannot connect", name="compute_agent.agent.rpc"),
+        record("cannot connect", name="compute_agent.agent.rpc"),
+        record("connected", level=logging.DEBUG),
+        record("connected", level=logging.DEBUG),
+    ]
+    assert all(conditions.pass_on(each) for each in others)
+
+
+def test_every_handler_passes_the_same_record(conditions: BusConditions) -> None:
+    line = record("AMQP server is unreachable")
+    assert conditions.pass_on(line)
+    assert conditions.pass_on(line)
+
+
+@pytest.fixture
+def conf() -> Iterator[cfg.ConfigOpts]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield agent_conf.new_config(["--nodebug"], default_config_files=[])
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_a_line_has_no_error_that_it_does_not_ask_for(
+    conf: cfg.ConfigOpts, capfd: pytest.CaptureFixture[str]
+) -> None:
+    conf.set_override("use_stderr", True)
+    set_up(conf, "test-program")
+    logger = logging.getLogger("compute_agent.test_logs")
+    try:
+        raise ValueError("HTTPConnectionPool(host='127.0.0.1')")
+    except ValueError as error:
+        logger.warning("Placement does not answer.")
+        logger.warning("A defect.", exc_info=error)
+    short, *rest = capfd.readouterr().err.splitlines()
+    assert short.endswith("Placement does not answer.")
+    assert "HTTPConnectionPool" in rest[0]

@@ -1,0 +1,23 @@
+"""Why a connection to placement failed, in few words."""
+
+import pytest
+from keystoneauth1 import exceptions
+
+from compute_agent.errors import PlacementAPIConnectFailure
+from compute_agent.placement.transports.keystone import KeystoneTransport, short_reason
+from compute_agent.placement.transports.transport import Request
+
+
+def test_a_refused_connection_is_one_short_sentence() -> None:
+    transport = KeystoneTransport.to_endpoint("http://127.0.0.1:1")
+    with pytest.raises(PlacementAPIConnectFailure) as raised:
+        transport.send(Request("GET", "/", (1, 0)))
+    assert str(raised.value) == (
+        "GET / got no answer: Unable to establish connection to http://127.0.0.1:1/: "
+        "Connection refused"
+    )
+
+
+def test_other_failures_keep_their_text() -> None:
+    error = exceptions.ConnectFailure("Request to http://a timed out")
+    assert short_reason(error) == "Request to http://a timed out"
