@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import uuid
 from typing import Any
 
 import pytest
@@ -64,19 +65,20 @@ def test_a_click_on_a_cell_or_enter_on_a_row_leads_to_the_host(open_page: OpenPa
 def test_a_claim_made_elsewhere_is_shown_within_two_seconds(
     open_page: OpenPage, site: Site
 ) -> None:
+    name = f"claimed-{uuid.uuid4()}"
     host = site.put_tree(
         {
             "providers": [
                 {
-                    "uuid": uuid_of("claimed"),
-                    "name": "claimed",
+                    "uuid": str(uuid.uuid4()),
+                    "name": name,
                     "parent_provider_uuid": None,
                     "inventories": {"VCPU": {"total": 8}},
                 }
             ]
         }
     )
-    page = open_page("#/fleet?text=claimed")
+    page = open_page(f"#/fleet?text={name}")
     assert "0 of 8 VCPU" in summary(page)
     shown_after = []
     for used in (1, 2, 3):
