@@ -1,4 +1,4 @@
-"""Why a connection to placement failed, in few words."""
+"""Short reasons for connections to placement that failed."""
 
 import pytest
 from keystoneauth1 import exceptions
