@@ -51,8 +51,8 @@ REPARENT: Final[Microversion] = (1, 37)
 CONSUMER_TYPE: Final[Microversion] = (1, 38)
 NEWEST: Final[Microversion] = (1, 39)
 
-_UNKNOWN_STATUSES: Final = (400, 404)
-"""Answers of a placement without extensions to their parameters and their paths."""
+_PLAIN_PATH_WITH_PARAMETERS: Final = "/allocation_candidates"
+"""The path of the plain API to which the extensions add parameters."""
 
 RESHAPE_TIMEOUT: Final[Timeout] = (10.0, 300.0)
 
@@ -182,7 +182,7 @@ class Connection:
             return self._sent(request, doing, repeat=repeat)
         try:
             response = self._sent(request, doing, repeat=repeat)
-            if response.status in _UNKNOWN_STATUSES and not _knows_extensions(response):
+            if _is_unknown(path, response):
                 raise responses.failure(errors.PlacementTooOld, doing, method, path, response)
         except errors.PlacementTooOld:
             self.forget_versions()
@@ -385,9 +385,11 @@ class Connection:
         return offered
 
 
-def _knows_extensions(response: Response) -> bool:
-    """Whether placement knew the extensions that it was asked for."""
-    return EXTENSIONS in response.headers.get(VERSION_HEADER.lower(), "")
+def _is_unknown(path: str, response: Response) -> bool:
+    """Whether a placement without extensions answered a request that needs them."""
+    unknown = 400 if path.startswith(_PLAIN_PATH_WITH_PARAMETERS) else 404
+    knows_extensions = EXTENSIONS in response.headers.get(VERSION_HEADER.lower(), "")
+    return response.status == unknown and not knows_extensions
 
 
 def _shape(path: str) -> str:

@@ -109,22 +109,29 @@ PLAIN = {"OpenStack-API-Version": "placement 1.39"}
 EXTENDED = {"OpenStack-API-Version": "placement 1.39, placement-ext 1.1"}
 
 
-@pytest.mark.parametrize(("status", "headers"), [(406, EXTENDED), (404, PLAIN), (400, PLAIN)])
-def test_a_placement_that_lost_an_extension_is_asked_again_what_it_offers(status, headers):
+@pytest.mark.parametrize(
+    ("path", "status", "headers"),
+    [
+        ("/capacity", 406, EXTENDED),
+        ("/capacity", 404, PLAIN),
+        ("/allocation_candidates?explain=closest", 400, PLAIN),
+    ],
+)
+def test_a_placement_that_lost_an_extension_is_asked_again_what_it_offers(path, status, headers):
     replaced = Replaced(status, **headers)
     connection = Connection(replaced, use_extensions=True)
     assert connection.understands_extensions((1, 1))
     with pytest.raises(errors.PlacementTooOld):
-        connection.get(
-            "/capacity", "Counting", CAPACITY, errors.UsageRetrievalFailed, extensions=(1, 1)
-        )
+        connection.get(path, "Counting", CAPACITY, errors.UsageRetrievalFailed, extensions=(1, 1))
     connection.understands_extensions((1, 1))
     assert replaced.versions == 2
 
 
-@pytest.mark.parametrize("status", [400, 404])
-def test_what_a_placement_refuses_although_it_has_the_extension_is_no_lost_extension(status):
-    replaced = Replaced(status, **EXTENDED)
+@pytest.mark.parametrize(("status", "headers"), [(400, EXTENDED), (404, EXTENDED), (400, PLAIN)])
+def test_what_a_placement_refuses_although_it_has_the_extension_is_no_lost_extension(
+    status, headers
+):
+    replaced = Replaced(status, **headers)
     connection = Connection(replaced, use_extensions=True)
     connection.versions()
     with pytest.raises(errors.UsageRetrievalFailed):

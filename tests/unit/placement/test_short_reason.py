@@ -1,4 +1,4 @@
-"""Short reasons for connections to placement that failed."""
+"""Short reasons of connections to placement that failed."""
 
 import pytest
 from keystoneauth1 import exceptions
