@@ -1,8 +1,12 @@
-"""The options of every program for its configuration files."""
+"""Options for configuration files, which a command takes before and after its name."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
+from typing import Final
+
+_OPTIONS: Final = ("--config-file", "--config-dir")
 
 
 def add_configuration_files(
@@ -19,3 +23,21 @@ def add_configuration_files(
     options.add_argument(
         "--config-dir", action="append", default=[], metavar="DIR", help="directory of *.conf files"
     )
+
+
+def split(program: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the options of `arguments` for configuration files, and all other arguments.
+
+    :param program: named by the error of an option without its value, which ends the program.
+    """
+    parser = argparse.ArgumentParser(prog=program, add_help=False, allow_abbrev=False)
+    for option in _OPTIONS:
+        parser.add_argument(
+            option, dest="given", action="append", default=[], type=_with_its_value(option)
+        )
+    namespace, others = parser.parse_known_args(arguments)
+    return namespace.given, others
+
+
+def _with_its_value(option: str) -> Callable[[str], str]:
+    return lambda value: f"{option}={value}"

@@ -20,6 +20,7 @@ from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
 from placement_server import conf as configuration
+from placement_server.cmd import configuration_files
 from placement_server.cmd.tables import text_table
 from placement_server.store import audit, data_migrations
 from placement_server.store.connection.availability import await_database
@@ -44,12 +45,14 @@ AUDIT_NEEDS_A_PERSON: Final = 4
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    command_line = list(sys.argv[1:] if arguments is None else arguments)
+    files, command = configuration_files.split(
+        "placement-manage", sys.argv[1:] if arguments is None else arguments
+    )
     conf = cfg.ConfigOpts()
     configuration.register_opts(conf)
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=_add_commands))
     try:
-        configuration.parse(conf, command_line)
+        configuration.parse(conf, [*files, *command])
         if conf.command.name is None:
             conf.print_help()
             return 1

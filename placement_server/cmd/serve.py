@@ -23,6 +23,7 @@ from oslo_config import cfg
 from oslo_log import log
 
 from placement_server import __version__
+from placement_server.cmd import configuration_files
 from placement_server.conf import (
     InvalidConfiguration,
     accepted,
@@ -62,7 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     :returns: the exit status: 0 after a graceful stop, 1 when the server cannot start.
     """
-    arguments = _parser().parse_args(argv)
+    files, others = configuration_files.split(
+        "placement-server", sys.argv[1:] if argv is None else argv
+    )
+    arguments = _parser().parse_args([*others, *files])
     try:
         _serve(arguments)
     except (CannotServe, InvalidConfiguration, StoreError) as error:

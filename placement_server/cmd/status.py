@@ -21,6 +21,7 @@ from oslo_log import log
 from sqlalchemy.exc import SQLAlchemyError
 
 from placement_server import conf as configuration
+from placement_server.cmd import configuration_files
 from placement_server.conf.unread_options import unread_options
 from placement_server.policies.enforcer import missing_file
 from placement_server.store import data_migrations
@@ -52,12 +53,14 @@ class Result(NamedTuple):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    command_line = list(sys.argv[1:] if arguments is None else arguments)
+    files, command = configuration_files.split(
+        "placement-status", sys.argv[1:] if arguments is None else arguments
+    )
     conf = cfg.ConfigOpts()
     configuration.register_opts(conf)
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="Command", handler=_add_commands))
     try:
-        configuration.parse(conf, command_line)
+        configuration.parse(conf, [*files, *command])
         log.setup(conf, "placement")
         results = _check(conf)
     except (StoreError, configuration.InvalidConfiguration, SQLAlchemyError) as error:

@@ -30,9 +30,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from compute_agent import __version__, errors
-from compute_agent.cmd import program
+from compute_agent.cmd import configuration_files, program
 from compute_agent.cmd.agent.exit_status import STATUS, Exit, exit_of
-from compute_agent.cmd.configuration_files import add_configuration_files
 from compute_agent.cmd.exit_table import exit_table
 
 if TYPE_CHECKING:
@@ -63,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         from compute_agent.cmd.dev import main as dev
 
         return int(dev.run(arguments[1:]))
-    namespace = _parser().parse_args(arguments)
+    files, others = configuration_files.split(PROGRAM, arguments)
+    namespace = _parser().parse_args([*others, *files])
     return program.run(PROGRAM, namespace, _failed, reader_may_leave=True)
 
 
@@ -129,7 +129,7 @@ def _command(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     parser.set_defaults(function=function)
-    add_configuration_files(parser)
+    configuration_files.add_configuration_files(parser)
     parser.add_argument("--debug", action="store_true", help="log everything")
     return parser
 

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Sequence
 
 from compute_agent import __version__, errors
-from compute_agent.cmd import program
+from compute_agent.cmd import configuration_files, program
 from compute_agent.cmd.manage import aggregates, audit, fleet, heal, hosts
 from compute_agent.cmd.manage.options import BadArgument, Exit, Parser
 
@@ -32,7 +32,8 @@ PROGRAM = "compute-manage"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command given by `argv` and return its exit status."""
-    namespace = _parser().parse_args(sys.argv[1:] if argv is None else argv)
+    files, others = configuration_files.split(PROGRAM, sys.argv[1:] if argv is None else argv)
+    namespace = _parser().parse_args([*others, *files])
     return program.run(PROGRAM, namespace, _failed)
 
 

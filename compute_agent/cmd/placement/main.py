@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compute_agent import __version__, errors
-from compute_agent.cmd import program
+from compute_agent.cmd import configuration_files, program
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.placement.commands import (
     allocations,
@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None, transport: Transport | None = None) 
 
     :param transport: the way to placement; by default the one that the options name.
     """
-    namespace = build_parser().parse_args(argv)
+    files, others = configuration_files.split(PROGRAM, sys.argv[1:] if argv is None else argv)
+    namespace = build_parser().parse_args([*files, *others])
     namespace.transport = transport
     return program.run(PROGRAM, namespace, _failed, reader_may_leave=True)
 

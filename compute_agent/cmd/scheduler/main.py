@@ -27,8 +27,7 @@ import uuid
 from collections.abc import Sequence
 
 from compute_agent import __version__, errors
-from compute_agent.cmd import program
-from compute_agent.cmd.configuration_files import add_configuration_files
+from compute_agent.cmd import configuration_files, program
 from compute_agent.cmd.exit_table import exit_table
 from compute_agent.cmd.scheduler import claim_options, explain, holdings, instances, moves, top
 from compute_agent.cmd.scheduler.configured import (
@@ -49,7 +48,8 @@ MODULE = "compute_agent.cmd.scheduler.main"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command given by `argv` and return its exit status."""
-    namespace = _parser().parse_args(argv)
+    files, others = configuration_files.split(PROGRAM, sys.argv[1:] if argv is None else argv)
+    namespace = _parser().parse_args([*files, *others])
     return program.run(PROGRAM, namespace, _failed)
 
 
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
-    add_configuration_files(parser)
+    configuration_files.add_configuration_files(parser)
     parser.add_argument("--debug", action="store_true", help="log everything, also each request")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_claim(commands)
