@@ -2,8 +2,8 @@
 
 Schedulers, a RabbitMQ and placement are processes of their own; eight clients claim as fast as they
 get answers. This project's placement and the published one are behind the same schedulers by turns,
-in rounds. Both are on one MariaDB: on PostgreSQL release 16.0.0 of the published one answers 500 to
-queries that forbid a trait, as those of the scheduler do.
+in rounds. Both are on one MariaDB: on PostgreSQL release 16.0.0 of the published one answered 500
+to the one query of the scheduler that was tried, with required=!HW_NUMA_ROOT.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class Fleet:
 
     :param database: URL of an empty database.
     :param published: whether the published openstack-placement serves in place of this project's
-        server, from a virtual environment of its own. On PostgreSQL its release 16.0.0 answers
-        500 to queries that forbid a trait.
+        server, from a virtual environment of its own. On PostgreSQL its release 16.0.0 answered
+        500 to a query of the scheduler, with required=!HW_NUMA_ROOT.
     :ivar agents: by the name of their host.
     """
 
