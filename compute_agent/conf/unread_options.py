@@ -45,20 +45,22 @@ def unread_options(conf: cfg.ConfigOpts) -> list[str]:
 
 def configuration_files(conf: cfg.ConfigOpts) -> list[Path]:
     """Return the configuration files that were read, those of directories included."""
-    directories = [Path(directory) for directory in conf.config_dir or ()]
-    in_directories = [file for directory in directories for file in directory.glob("*.conf")]
-    return [*map(Path, conf.config_file or ()), *sorted(in_directories)]
+    files = [Path(file).expanduser() for file in conf.config_file or ()]
+    directories = [Path(directory).expanduser() for directory in conf.config_dir or ()]
+    in_directories = [file for directory in directories for file in directory.glob("[!.]*.conf")]
+    return [*files, *sorted(in_directories)]
 
 
 def _unread_of(file: Path, known: Mapping[str, set[str]]) -> Iterator[str]:
     sections: dict[str, dict[str, list[str]]] = {}
     cfg.ConfigParser(str(file), sections).parse()
-    for group, options in sections.items():
+    for section, options in sections.items():
+        group = section if section == "DEFAULT" else section.lower()
         if group.startswith(_NUMBERED_GROUPS) and group not in known:
             continue
         if group not in known:
             for meant in get_close_matches(group, known, 1, _CLOSE_GROUP):
-                yield f"group [{group}] in {file}, probably [{meant}] is meant"
+                yield f"group [{section}] in {file}, probably [{meant}] is meant"
             continue
         for option in sorted(options.keys() - known[group]):
             close = get_close_matches(option, known[group], 1, _CLOSE_OPTION)

@@ -98,6 +98,32 @@ def test_files_of_a_directory_are_searched_too(tmp_path: Path) -> None:
     ]
 
 
+def test_files_are_those_that_the_library_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "agent.conf").write_text("[gpu]\na = 1\n")
+    directory = tmp_path / "agent.conf.d"
+    directory.mkdir()
+    (directory / "10.conf").write_text("[gpu]\nb = 1\n")
+    # as an editor leaves it where a file is open
+    (directory / ".#10.conf").symlink_to("nowhere")
+    for argument, option, path in (
+        ("--config-file=~/agent.conf", "a", "agent.conf"),
+        ("--config-dir=~/agent.conf.d", "b", "agent.conf.d/10.conf"),
+    ):
+        conf = agent_conf.new_config([argument], default_config_files=[], default_config_dirs=[])
+        assert unread_options.unread_options(conf) == [
+            f"[gpu]{option} in {tmp_path}/{path}, which is not an option of this version"
+        ]
+
+
+def test_groups_are_read_in_any_case(tmp_path: Path) -> None:
+    assert unread(tmp_path, "[Placement]\nauth_type = none\n[GPU]\na = 1\n") == [
+        "[gpu]a in FILE, which is not an option of this version"
+    ]
+
+
 def test_one_warning_has_all_of_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "agent.conf"
     file.write_text("[gpu]\na = 1\n[nic]\nb = 1\n")

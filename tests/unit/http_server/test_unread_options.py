@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from placement_server import conf as server_conf
 from placement_server.conf import unread_options
 
@@ -57,3 +59,17 @@ enabled = false
 region_name = here
 """
     assert unread(tmp_path, text) == []
+
+
+def test_files_are_those_that_the_library_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    directory = tmp_path / "placement.conf.d"
+    directory.mkdir()
+    (directory / "10.conf").write_text("[Placement_Database]\nb = 1\n")
+    (directory / ".#10.conf").symlink_to("nowhere")
+    conf = server_conf.new_config(["--config-dir=~/placement.conf.d"])
+    assert unread_options.unread_options(conf) == [
+        f"[placement_database]b in {directory}/10.conf, which is not an option of this version"
+    ]
