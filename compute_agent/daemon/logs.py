@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 PERIOD_SECONDS: Final = 600.0
 """A condition that lasts is logged again after this time."""
 
+CONDITIONS_KEPT: Final = 1000
+"""When there are so many, those known so far count as not logged."""
+
 _LIBRARIES: Final = ("oslo.messaging", "oslo_messaging", "amqp", "kombu")
 _CONNECTION: Final = re.compile(
     r"unreachable|connect|publish message|heartbeat|broken pipe|reset by peer|during closing",
@@ -86,7 +89,8 @@ class BusConditions:
             was_away, self._is_away = self._is_away, False
             return was_away
         if not _CONNECTION.search(text):
-            return self._is_due((record.name, str(record.msg)))
+            defect = repr(record.exc_info[1]) if record.exc_info else ""
+            return self._is_due((record.name, str(record.msg), defect))
         is_news = not self._is_away
         if record.levelno < logging.WARNING or not self._is_due("connection", anyway=is_news):
             return False
@@ -98,5 +102,7 @@ class BusConditions:
         now = self._clock()
         is_due = anyway or now - self._logged.get(condition, -PERIOD_SECONDS) >= PERIOD_SECONDS
         if is_due:
+            if len(self._logged) >= CONDITIONS_KEPT:
+                self._logged.clear()
             self._logged[condition] = now
         return is_due

@@ -84,6 +84,19 @@ def test_other_lines_of_the_library_and_all_of_others_are_logged(conditions: Bus
     assert all(conditions.pass_on(each) for each in others)
 
 
+def test_each_defect_of_a_call_is_logged(conditions: BusConditions) -> None:
+    def failed(error: Exception) -> bool:
+        name, text = "oslo_messaging.rpc.server", "Exception during message handling"
+        info = (type(error), error, None)
+        line = logging.LogRecord(name, logging.ERROR, __file__, 1, text, (), info)
+        return conditions.pass_on(line)
+
+    assert failed(KeyError("node"))
+    assert failed(KeyError("host"))
+    assert failed(TypeError("node"))
+    assert not failed(KeyError("node"))
+
+
 def test_every_handler_passes_the_same_record(conditions: BusConditions) -> None:
     line = record("AMQP server is unreachable")
     assert conditions.pass_on(line)
