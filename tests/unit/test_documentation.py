@@ -1,4 +1,4 @@
-"""The options that the pages of docs/ name, compared with those that are registered."""
+"""What the pages of docs/ name, compared with what there is: options and alerts."""
 
 import re
 from collections.abc import Iterator
@@ -90,3 +90,11 @@ def test_an_unknown_option_is_seen_in_a_sentence_and_in_a_block(names):
     assert [name in names[group] for group, name in named_options(text)] == [False, False]
     known = "`[placement]timeout`\n\n    [DEFAULT]\n    compute_driver = x\n"
     assert [name in names[group] for group, name in named_options(known)] == [True, True]
+
+
+def test_the_page_about_monitoring_has_every_alert():
+    rules = (DOCS.parent / "etc" / "placement-alerts.yml").read_text()
+    page = (DOCS / "do" / "monitoring.md").read_text()
+    assert set(re.findall(r"alert: (\w+)", rules)) == set(
+        re.findall(r"`((?:Placement|Compute)[A-Z]\w+)`", page)
+    )
