@@ -93,12 +93,11 @@ def bindings(
     placed = set().union(
         *(names for names in related if any(map(GUEST_CELL_SUFFIX.fullmatch, names)))
     )
-    alike: dict[tuple[object, ...], list[str]] = {}
+    named = placed.union(*(others for _together, others in request.apart))
+    alike: dict[object, list[str]] = {}
     for suffix, policy in sorted(policy_of.items()):
         if policy == REQUIRED and suffix not in placed:
-            group = request.group(suffix)
-            key = sorted(group.resources.items()), group.required, group.forbidden, group.in_tree
-            alike.setdefault((repr(key),), []).append(suffix)
+            alike.setdefault(_wishes(request, suffix), []).append(suffix)
     number = prod(comb(len(group) + len(nodes) - 1, len(group)) for group in alike.values())
     if number > _TRIED_WAYS:
         return ({},)
@@ -109,7 +108,7 @@ def bindings(
     ways: dict[object, Binding] = {}
     for parts in product(*of_each):
         way = {suffix: node for part in parts for suffix, node in part.items()}
-        ways.setdefault(_without_names(parts, nodes, placed), way)
+        ways.setdefault(_without_names(parts, nodes, named), way)
         if len(ways) > MOST_WAYS:
             return ({},)
     return tuple(ways.values())
@@ -162,14 +161,30 @@ def _choices(devices: int, nodes: Sequence[GuestNode]) -> list[tuple[int, ...]]:
     return list(combinations_with_replacement(range(len(nodes)), devices))
 
 
+def _wishes(request: CandidateRequest, suffix: str) -> object:
+    """Return what is asked of a device, which is the same for equal ones."""
+    group = request.group(suffix)
+    return (
+        frozenset(group.resources.items()),
+        (group.required, group.forbidden, group.in_tree),
+        (group.member_of, group.forbidden_aggregates),
+        frozenset(names - {suffix} for names in request.same_subtree if suffix in names),
+        frozenset(
+            (suffix in together, together - {suffix}, others - {suffix})
+            for together, others in request.apart
+            if suffix in together | others
+        ),
+    )
+
+
 def _without_names(
-    parts: Sequence[Binding], nodes: Sequence[GuestNode], placed: Collection[str]
+    parts: Sequence[Binding], nodes: Sequence[GuestNode], named: Collection[str]
 ) -> object:
     """Return what is left of a way when equal devices, and equal nodes, have no names."""
     loads = [
         (
             *(node.vcpu, node.pcpu, node.memory_mb),
-            index if f"_NUMA{index}" in placed else -1,
+            index if f"_NUMA{index}" in named else -1,
             *(sum(bound == index for bound in part.values()) for part in parts),
         )
         for index, node in enumerate(nodes)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations, product
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -56,6 +58,31 @@ def test_what_is_bound_by_name_stays_and_makes_its_node_another() -> None:
     nodes = [GuestNode(1, 0, 0)] * 2
     required = dict.fromkeys(request.groups, "required")
     assert bindings(request, required, nodes) == ({"_D1": 0}, {"_D1": 1})
+
+
+def test_a_node_that_something_must_be_away_from_is_another_than_its_equals() -> None:
+    away = frozenset({(frozenset({"_D0"}), frozenset({"_NUMA0"}))})
+    request = replace(request_for(["VGPU"]), apart=away)
+    nodes = [GuestNode(1, 0, 0)] * 2
+    assert bindings(request, {"_D0": "required"}, nodes) == ({"_D0": 0}, {"_D0": 1})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"groups": {"_D0": RequestGroup({"VGPU": 1}, member_of=frozenset({frozenset({"a"})}))}},
+        {"groups": {"_D0": RequestGroup({"VGPU": 1}, forbidden_aggregates=frozenset({"a"}))}},
+        {"same_subtree": frozenset({frozenset({"_D0", "_CARD"})})},
+        {"apart": frozenset({(frozenset({"_CARD"}), frozenset({"_D0"}))})},
+    ],
+)
+def test_devices_are_equal_only_if_all_that_is_asked_of_them_is(other: dict[str, Any]) -> None:
+    request = request_for(["VGPU", "VGPU"])
+    groups = {**request.groups, "_CARD": RequestGroup({"FPGA": 1}), **other.pop("groups", {})}
+    request = replace(request, groups=groups, **other)
+    required = dict.fromkeys(("_D0", "_D1"), "required")
+    ways = bindings(request, required, [GuestNode(1, 0, 0), GuestNode(2, 0, 0)])
+    assert {(way["_D0"], way["_D1"]) for way in ways} == set(product(range(2), repeat=2))
 
 
 def test_very_many_ways_are_not_tried() -> None:
