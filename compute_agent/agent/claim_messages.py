@@ -76,7 +76,9 @@ def _kept_apart(fields: Mapping[str, Any]) -> tuple[frozenset[str], int]:
     name = "spec.instance_group.members"
     members = frozenset(_uuid(name, uuid) for uuid in _list(name, group.get("members") or []))
     name = "spec.instance_group.rules"
-    most = _mapping(name, group.get("rules") or {}).get("max_server_per_host", 1)
+    most = _mapping(name, group.get("rules") or {}).get("max_server_per_host")
+    if most is None:
+        most = 1
     if isinstance(most, bool) or not str(most).isdecimal() or int(most) < 1:
         raise _unusable(f"{name}.max_server_per_host", most, "a whole number above 0")
     return members, int(most)

@@ -295,7 +295,7 @@ def pci_aliases(written: list[str]) -> dict[str, PciAlias]:
         try:
             body: dict[str, Any] = json.loads(text)
             aliases[str(body["name"])] = _alias(body)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidConfiguration(
                 f"Option [pci]alias is {text!r}: expected JSON with name, and resource_class or "
                 f"vendor_id and product_id ({type(error).__name__}: {error})."

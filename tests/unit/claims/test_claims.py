@@ -426,6 +426,13 @@ def test_members_who_may_be_together_are(host, more):
     assert len(host.book.claims()) == 2
 
 
+@pytest.mark.parametrize("rules", [None, {}, {"max_server_per_host": None}])
+def test_a_group_without_a_number_keeps_its_members_one_to_a_host(rules):
+    group = {"policy": "anti-affinity", "members": [TWO], "rules": rules}
+    spec = {"instance_uuid": ONE, "instance_group": group}
+    assert claim_messages.request_from(spec, {}, {}).together == 1
+
+
 def test_a_member_that_changes_on_its_host_is_not_sent_away(host):
     comes(host, ONE, ONE, TWO, most=2)
     comes(host, TWO, ONE, TWO, most=2)

@@ -242,6 +242,14 @@ def test_a_key_of_an_alias_that_means_nothing_is_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["[]", '"a"', "null", "{}", '{"name": "a", "resource_class": "PGPU", "traits": [1]}']
+)
+def test_an_alias_that_is_no_object_as_expected_is_refused(text: str) -> None:
+    with pytest.raises(InvalidConfiguration, match="expected JSON"):
+        pci_aliases([text])
+
+
+@pytest.mark.parametrize(
     ("key", "types"),
     [
         ('"device_type": "type-PF"', {"PF"}),
