@@ -143,17 +143,26 @@ def _device_groups(spec: RequestSpec, options: RequestOptions) -> list[tuple[str
                 "no alias while [filter_scheduler]pci_in_placement is off and PciPassthroughFilter "
                 "is not enabled",
             )
-        alias = aliases.get(request.alias_name)
-        if alias is None:
-            raise InvalidRequest(
-                _ALIAS_SPEC,
-                request.alias_name,
-                f"an alias of option [pci]alias: {', '.join(sorted(aliases)) or 'there is none'}",
-            )
+        alias = alias_named(request.alias_name, aliases)
         group = RequestGroup({alias.resource_class: 1}, forbidden=alias.forbidden)
         group = group.requiring(*alias.traits)
         groups += [(suffix, group) for suffix in _suffixes_of(request)]
     return groups
+
+
+def alias_named(name: str, aliases: Mapping[str, PciAlias]) -> PciAlias:
+    """Return an alias of `aliases`.
+
+    :raises InvalidRequest: there is none of this name.
+    """
+    alias = aliases.get(name)
+    if alias is None:
+        raise InvalidRequest(
+            _ALIAS_SPEC,
+            name,
+            f"an alias of option [pci]alias: {', '.join(sorted(aliases)) or 'there is none'}",
+        )
+    return alias
 
 
 def device_aliases(spec: RequestSpec) -> dict[str, str]:

@@ -30,30 +30,37 @@ class PciPassthroughFilter(HostFilter):
 
     def filter_all(self, hosts: Sequence[HostState], spec: RequestSpec) -> Iterator[HostState]:
         """Yield the hosts with the candidates that the aliases allow."""
-        named = flavor.device_aliases(spec)
-        aliases = {suffix: self.options.pci_aliases[name] for suffix, name in named.items()}
         if self.options.pci_in_placement:
             near_hosts = _with_near_devices(hosts, spec, self.options.pci_aliases)
             yield from near_hosts if device_affinity.has_nodes(spec) else hosts
-        elif not aliases:
-            yield from hosts
-        else:
-            for host in hosts:
-                devices = list(aliases.values()) * (1 + host.claimed_here)
-                if pools_suffice(_pools(host), devices):
-                    yield host
+            return
+        named = flavor.device_aliases(spec).values()
+        devices = [flavor.alias_named(name, self.options.pci_aliases) for name in named]
+        for host in hosts:
+            if not devices or pools_suffice(_pools(host), devices * (1 + host.claimed_here)):
+                yield host
 
 
 def pools_suffice(pools: Sequence[Mapping[str, Any]], aliases: Sequence[PciAlias]) -> bool:
     """Whether each of the devices wanted can be had from a pool, every one only once."""
-    if not aliases:
-        return True
-    for index, pool in enumerate(pools):
-        if int(pool.get("count", 0)) > 0 and _serves(pool, aliases[0]):
-            taken = {**pool, "count": int(pool["count"]) - 1}
-            if pools_suffice([*pools[:index], taken, *pools[index + 1 :]], aliases[1:]):
+    users: list[list[PciAlias]] = [[] for _ in pools]
+
+    def place(alias: PciAlias, seen: set[int]) -> bool:
+        for index, pool in enumerate(pools):
+            if index in seen or not _serves(pool, alias):
+                continue
+            seen.add(index)
+            if len(users[index]) < int(pool.get("count", 0)):
+                users[index].append(alias)
                 return True
-    return False
+            # whoever came before may do with another pool
+            for position, other in enumerate(users[index]):
+                if place(other, seen):
+                    users[index][position] = alias
+                    return True
+        return False
+
+    return all(place(alias, set()) for alias in aliases)
 
 
 def _with_near_devices(

@@ -211,6 +211,21 @@ def test_the_policy_of_an_alias_is_read() -> None:
     assert found["a"].numa_policy == "required"
 
 
+def test_devices_of_many_pools_are_counted_at_once_also_where_they_do_not_suffice() -> None:
+    pools = [pool("PGPU", 20, "CUSTOM_BIG"), pool("PGPU", 20), pool("PGPU", 20)]
+    assert pools_suffice(pools, [PciAlias("PGPU")] * 60)
+    assert not pools_suffice(pools, [PciAlias("PGPU")] * 61)
+    big = PciAlias("PGPU", frozenset({"CUSTOM_BIG"}))
+    assert pools_suffice(pools, [PciAlias("PGPU")] * 40 + [big] * 20)
+    assert not pools_suffice(pools, [PciAlias("PGPU")] * 39 + [big] * 21)
+
+
+def test_an_alias_that_no_option_means_is_refused() -> None:
+    asked = spec(pci_requests=(PciRequest("a", "any"),))
+    with pytest.raises(InvalidRequest, match="any"):
+        left("PciPassthroughFilter", nested(FLAT), asked, pci_aliases={"big": PciAlias("PGPU")})
+
+
 CARD = '"name": "a", "resource_class": "PGPU"'
 
 
