@@ -16,6 +16,9 @@ from compute_agent.placement.transports.transport import Microversion, Timeout
 SINCE: Final[Microversion] = (1, 1)
 """The version of the extensions that brought the feed."""
 
+MOST_LISTED: Final = 1000
+"""Changes that one answer lists."""
+
 _CONNECT_SECONDS: Final = 10.0
 # The answer takes this much longer than the wait at most.
 _MARGIN_SECONDS: Final = 30.0
@@ -27,10 +30,12 @@ class Changes:
 
     :ivar roots: the roots of the trees that changed.
     :ivar last: the id to ask on from.
+    :ivar more: there may be more behind it right away.
     """
 
     roots: frozenset[str]
     last: int
+    more: bool = False
 
 
 class ChangeFeed:
@@ -43,14 +48,16 @@ class ChangeFeed:
         """Return which trees changed otherwise than by claims, once there are some.
 
         :param after: the id behind which changes are asked for; None for none, but the present end.
-        :param roots: the roots of the trees asked for; none: of all. Then the next question may
-            have more right away: an answer lists 1,000 changes at most.
+        :param roots: the roots of the trees asked for; none: of all.
         :param wait: seconds to wait for the first change.
         :raises errors.ChangesPruned: changes have been deleted since.
         :raises errors.ChangesNotOffered: this placement has no feed.
         :raises errors.PlacementError: it cannot be read.
         """
-        parameters = [("root", root) for root in sorted(roots)] + [("kind", "structure")]
+        parameters = [("root", root) for root in sorted(roots)] + [
+            ("kind", "structure"),
+            ("limit", str(MOST_LISTED)),
+        ]
         if after is not None:
             parameters += [("after", str(after)), ("wait", str(wait))]
         path = f"/changes?{urlencode(parameters)}"
@@ -64,8 +71,13 @@ class ChangeFeed:
             raise errors.ChangesNotOffered(str(refusal), status=refusal.status) from refusal
         if response.status == 200:
             body = responses.body_of(response, errors.PlacementError, doing, "GET", path, CHANGES)
-            changed = (change["root_provider_uuid"] for change in body["changes"])
-            return Changes(frozenset(root for root in changed if root is not None), body["last"])
+            listed = body["changes"]
+            changed = (change["root_provider_uuid"] for change in listed)
+            return Changes(
+                frozenset(root for root in changed if root is not None),
+                body["last"],
+                more=len(listed) >= MOST_LISTED,
+            )
         error: type[errors.PlacementError] = errors.PlacementError
         if responses.code_of(response) == responses.CHANGES_PRUNED:
             error = errors.ChangesPruned

@@ -67,7 +67,7 @@ class FollowedRoots:
     def _followed(self) -> Roots:
         if self._after is not None:
             changes = self._feed.structure(self._after, (), 0)
-            if len(changes.roots) <= MOST_READ:
+            if not changes.more and len(changes.roots) <= MOST_READ:
                 self._known = self._with_read(changes.roots)
                 self._after = changes.last
                 return self._known

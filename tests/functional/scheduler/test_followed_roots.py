@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from compute_agent import errors
+from compute_agent.placement import changes
 from compute_agent.placement.changes import ChangeFeed, Changes
 from compute_agent.scheduler.fleet import followed_roots
 from compute_agent.scheduler.fleet.followed_roots import FollowedRoots, Layout
@@ -65,6 +66,17 @@ def test_when_many_trees_changed_all_are_listed(
         world.provider(name, {"VCPU": 4}, "COMPUTE_NODE")
     assert client.roots_by_layout() == listed(world)
     assert not any("provider_trees" in path for path in recorded.requests)
+
+
+def test_when_one_answer_does_not_list_all_changes_all_trees_are_listed(
+    world: World, recorded: RecordingTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "MOST_LISTED", 2)
+    client = PlacementClient(recorded)
+    client.roots_by_layout()
+    for name in ("again", "and again", "new"):
+        world.provider(name, {"VCPU": 4}, "COMPUTE_NODE")
+    assert client.roots_by_layout() == listed(world)
 
 
 class Feed(ChangeFeed):
