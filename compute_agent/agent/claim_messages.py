@@ -61,6 +61,8 @@ def answer_of(claim: Claim, tree: ProviderTree) -> dict[str, Any]:
     """
     document = claim.document()
     for unit in document["units"]:
+        if not tree.exists(unit["provider_uuid"]):
+            continue  # a pass since the claim took it out
         resources = tree.data(unit["provider_uuid"]).resources.get(unit["resource_class"], ())
         if any(r.identifier == unit["name"] and r.metadata == UNMANAGED for r in resources):
             unit["managed"] = False

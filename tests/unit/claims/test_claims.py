@@ -463,3 +463,13 @@ def test_whoever_starts_the_guest_is_told_which_functions_keep_their_driver(
     answer = claim_messages.answer_of(claim, host.tree)
     told = {unit["resource_class"]: unit.get("managed") for unit in answer["units"]}
     assert told == {"CUSTOM_VF": managed, "PCPU": None}
+
+
+def test_a_claim_is_answered_for_even_if_its_device_leaves_the_tree_at_that_moment(tmp_path):
+    host = Host(tmp_path)
+    host.allocate(ONE, CUSTOM_VF=1)
+    claim = host.book.claim(ClaimRequest(ONE))
+    [unit] = claim.units
+    tree = host.tree.snapshot()
+    tree.remove(unit.provider_uuid)
+    assert claim_messages.answer_of(claim, tree)["units"][0]["name"] == unit.name
