@@ -89,7 +89,10 @@ def _span(
     from opentelemetry.trace import SpanKind
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    context = None if carrier is None else TraceContextTextMapPropagator().extract(carrier)
+    context = None
+    if carrier is not None:
+        texts = {key: value for key, value in carrier.items() if isinstance(value, str)}
+        context = TraceContextTextMapPropagator().extract(texts)
     named = {name.replace("__", "."): value for name, value in attributes.items()}
     with tracer.start_as_current_span(name, context, SpanKind[kind], named) as opened:
         yield opened

@@ -37,3 +37,18 @@ def test_an_endpoint_without_the_library_is_refused_with_what_to_install(
     with pytest.raises(errors.InvalidConfiguration, match=r"compute-agent\[tracing\]"):
         tracing.start(conf, "compute-agent")
     assert not tracing.is_on()
+
+
+@pytest.mark.parametrize("sent", [5, None, [], ["x"], {"a": 1}, "x"])
+def test_a_trace_that_cannot_be_read_does_not_fail_the_call(
+    monkeypatch: pytest.MonkeyPatch, sent: object
+) -> None:
+    trace = pytest.importorskip("opentelemetry.sdk.trace")
+    monkeypatch.setattr(tracing, "_tracer", trace.TracerProvider().get_tracer("test"))
+
+    class Endpoint:
+        def work(self, _ctxt: object) -> str:
+            return "done"
+
+    context = {"traceparent": sent, "tracestate": sent, "global_request_id": "req-1"}
+    assert tracing.traced_endpoint(Endpoint()).work(context) == "done"
