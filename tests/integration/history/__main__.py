@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -58,19 +59,21 @@ def main() -> int:
 def _run(recorder: Recorder, service: Service, options: argparse.Namespace) -> int:
     """Let the clients act for the time that was asked for; return how many workers were killed."""
     dice, over, kills = random.Random(options.seed), threading.Event(), 0
-    clients = threading.Thread(
-        target=act_together,
-        args=(recorder, options.clients, options.seed, lambda: not over.is_set()),
-    )
-    clients.start()
     ends = time.monotonic() + options.seconds
-    while time.monotonic() < ends and clients.is_alive():
-        clients.join(_SECONDS_BETWEEN_KILLS)
-        if options.kill:
-            service.kill_worker(dice)
-            kills += 1
-    over.set()
-    clients.join()
+    with ThreadPoolExecutor(1) as pool:
+        clients = pool.submit(
+            act_together, recorder, options.clients, options.seed, lambda: not over.is_set()
+        )
+        try:
+            while time.monotonic() < ends and not clients.done():
+                wait([clients], _SECONDS_BETWEEN_KILLS)
+                if options.kill:
+                    service.kill_worker(dice)
+                    kills += 1
+        finally:
+            over.set()
+        # an answer that a client did not expect is raised here
+        clients.result()
     return kills
 
 

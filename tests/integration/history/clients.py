@@ -51,7 +51,8 @@ def send(port: int, method: str, path: str, body: object = None) -> tuple[int, A
         raise NoAnswer(str(error)) from error
     finally:
         connection.close()
-    if answer.status >= 500:
+    assert answer.status != 500, content
+    if answer.status > 500:
         raise NoAnswer(f"{answer.status} {content[:300]!r}")
     return answer.status, json.loads(content) if content else None
 
