@@ -88,7 +88,8 @@ def test_every_node_gets_a_pass_at_the_beginning_and_then_those_that_changed() -
     assert following.ask(2) == [0.0, 0.0]
     assert following.changed == ["first", "second", "second"]
     first, second, third = following.placement.asked()
-    assert first == {"root": ["uuid-1", "uuid-2"], "kind": ["structure"]}
+    asked = {"root": ["uuid-1", "uuid-2"], "kind": ["structure"], "limit": ["1000"]}
+    assert first == asked
     assert second == {**first, "after": ["4"], "wait": ["50"]}
     assert third["after"] == ["7"]
     assert {request.extensions for request in following.placement.requests} == {"1.1"}
