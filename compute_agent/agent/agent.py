@@ -193,7 +193,7 @@ class Agent:
             self._schedule.finished(node, time.monotonic() + result.next_in)
             if self._stop.is_set():
                 return
-        LOG.info("The start is over: %s.", self._parts.board.start_summary())
+        LOG.info("The start is complete: %s.", self._parts.board.start_summary())
         self._tell_ready()
 
     def _first_nodes(self) -> Any:

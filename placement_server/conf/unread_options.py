@@ -29,7 +29,7 @@ def warn(conf: cfg.ConfigOpts) -> None:
     """Log one warning that names the options that nothing reads."""
     if unread := unread_options(conf):
         LOG.warning(
-            "The configuration sets what nothing reads: %s. Correct or remove it.",
+            "Nothing reads these options: %s. Correct or remove them.",
             "; ".join(unread),
         )
 
