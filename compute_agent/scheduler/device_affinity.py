@@ -82,18 +82,23 @@ def policies(
 
 
 def bindings(
-    request: CandidateRequest, policy_of: Mapping[str, str], nodes: Sequence[GuestNode]
+    request: CandidateRequest,
+    policy_of: Mapping[str, str],
+    nodes: Sequence[GuestNode],
+    unlike: Collection[str] = (),
 ) -> tuple[Binding, ...]:
     """Return the ways to bind the devices that must be near the guest to nodes of it.
 
     Of ways that differ in equal devices or equal nodes only, one is returned. The one way that
     binds nothing is returned where no device must be, and where there are more than `MOST_WAYS`.
+
+    :param unlike: groups of nodes of which more is asked than of their equals.
     """
     related = [*request.same_subtree, *(together for together, _others in request.apart)]
     placed = set().union(
         *(names for names in related if any(map(GUEST_CELL_SUFFIX.fullmatch, names)))
     )
-    named = placed.union(*(others for _together, others in request.apart))
+    named = placed.union(unlike, *(others for _together, others in request.apart))
     alike: dict[object, list[str]] = {}
     for suffix, policy in sorted(policy_of.items()):
         if policy == REQUIRED and suffix not in placed:

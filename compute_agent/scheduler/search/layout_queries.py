@@ -93,7 +93,9 @@ def shapes(
     flat = _without_guest_nodes(request, strict=False)
     group = flat.group(UNSUFFIXED)
     flat = flat.with_group(UNSUFFIXED, group.forbidding(HW_NUMA_ROOT))
-    ways = device_affinity.bindings(request, policy_of, numa.nodes)
+    _to_cells, in_line, _kept = _sort_traits(group, _beside_cells(group))
+    unlike = (CELL_GROUP,) if in_line else ()
+    ways = device_affinity.bindings(request, policy_of, numa.nodes, unlike)
     required = {suffix: policy for suffix, policy in policy_of.items() if policy == REQUIRED}
     return (
         Shape("flat", flat),
@@ -159,7 +161,7 @@ def nested_request(
         names a guest NUMA node that there is not.
     """
     group = request.group(UNSUFFIXED)
-    rest = {name: n for name, n in group.resources.items() if name not in CELL_CLASSES}
+    rest = _beside_cells(group)
     to_cells, to_any, kept_traits = _sort_traits(group, rest)
     subtrees = set(request.same_subtree)
     added: dict[str, RequestGroup] = {}
@@ -197,6 +199,10 @@ def nested_request(
         cells = frozenset(f"_NUMA{index}" for index in range(len(numa.nodes)))
         result = replace(result, isolate=cells)
     return result
+
+
+def _beside_cells(group: RequestGroup) -> dict[str, int]:
+    return {name: n for name, n in group.resources.items() if name not in CELL_CLASSES}
 
 
 def _only_cells_could_serve(

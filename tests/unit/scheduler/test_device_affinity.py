@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from compute_agent.request.candidate_request import CandidateRequest, RequestGroup
 from compute_agent.request.flavor import PciAlias
-from compute_agent.request.guest_numa import GuestNode
+from compute_agent.request.guest_numa import GuestNode, GuestNuma
 from compute_agent.request.spec import PciRequest
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.device_affinity import MOST_WAYS, bindings, policies
+from compute_agent.scheduler.search.layout_queries import shapes
 from compute_agent.scheduler.weighers import candidates
 from tests.unit.scheduler.specs import spec
 
@@ -65,6 +66,19 @@ def test_a_node_that_something_must_be_away_from_is_another_than_its_equals() ->
     request = replace(request_for(["VGPU"]), apart=away)
     nodes = [GuestNode(1, 0, 0)] * 2
     assert bindings(request, {"_D0": "required"}, nodes) == ({"_D0": 0}, {"_D0": 1})
+
+
+def test_the_first_node_is_another_where_a_trait_must_be_in_line_with_it() -> None:
+    request = request_for(["VGPU"])
+    required = dict.fromkeys(request.groups, "required")
+    nodes = [GuestNode(1, 0, 0)] * 2
+    numa = GuestNuma(tuple(nodes), asked=True)
+    request = request.with_group("", RequestGroup({"VCPU": 2}).requiring("CUSTOM_OWN"))
+    near = [shape.request.same_subtree for shape in shapes(request, numa, required)[1:]]
+    assert [{names for names in bound if "_D0" in names} for bound in near] == [
+        {frozenset(("_D0", "_NUMA0"))},
+        {frozenset(("_D0", "_NUMA1"))},
+    ]
 
 
 @pytest.mark.parametrize(
