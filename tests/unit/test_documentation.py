@@ -17,6 +17,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 OPTION = re.compile(r"\[([a-z_]+|DEFAULT)\](?!\()([a-z][a-z0-9_]*)\b")
 SECTION = re.compile(r"\[([\w-]+|(?:mdev|neutron_physnet)_<[a-z]+>)\]")
 ASSIGNMENT = re.compile(r"#?([a-z][a-z0-9_]*) ?= ?")
+MODULE = re.compile(r"`([a-z_]+/[a-z_/]+)`")
 OTHER_SOFTWARE = {"local", "test", "Service", "Unit"}
 """Sections of files that are not ours."""
 
@@ -98,3 +99,14 @@ def test_the_page_about_monitoring_has_every_alert():
     assert set(re.findall(r"alert: (\w+)", rules)) == set(
         re.findall(r"`((?:Placement|Compute)[A-Z]\w+)`", page)
     )
+
+
+def test_every_module_that_the_page_about_the_agent_names_exists():
+    named = MODULE.findall((DOCS / "understand" / "agent.md").read_text())
+    package = DOCS.parent / "compute_agent"
+    assert "tracker/decisions" in named
+    assert [
+        name
+        for name in named
+        if not (package / name).exists() and not (package / f"{name}.py").exists()
+    ] == []
