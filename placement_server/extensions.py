@@ -30,6 +30,9 @@ HISTORY: Final = (
 MIN: Final = Microversion(1, 0)
 MAX: Final = Microversion(1, len(HISTORY) - 1)
 
+#: Characters of a version. Python refuses to read an integer of thousands of digits.
+_LONGEST: Final = 100
+
 #: The entry of the extensions in the root document.
 DOCUMENT: Final = {"id": SERVICE_TYPE, "min_version": str(MIN), "max_version": str(MAX)}
 
@@ -49,7 +52,7 @@ def asked_for(header: str | None) -> Microversion | None:
     if asked == "latest":
         return MAX
     major, _, minor = asked.partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
+    if not (major.isdecimal() and minor.isdecimal() and len(asked) <= _LONGEST):
         raise InvalidVersionString(asked, f"{SERVICE_TYPE} wants two integers, such as {MAX}")
     version = Microversion(int(major), int(minor))
     if not MIN <= version <= MAX:

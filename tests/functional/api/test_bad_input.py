@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from placement_server import extensions
+
 from .conftest import MakeApi
 from .wsgi_client import Answer, Client, claim_body
 
@@ -342,6 +344,7 @@ def test_long_identities_are_refused(stocked: Client) -> None:
         {"Accept": "a" * 50_000},
         {"OpenStack-API-Version": "," * 50_000},
         {"OpenStack-API-Version": "placement " + "9" * 5000 + ".1"},
+        {"OpenStack-API-Version": f"{extensions.SERVICE_TYPE} 1." + "9" * 5000},
         {"X-Roles": "," * 50_000},
         {"Content-Type": "\xff"},
         {"X-Auth-Token": ":" * 1000},
