@@ -89,7 +89,7 @@ def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WS
     if not conf.tracing.otlp_endpoint:
         return application
     tracer = _tracer(conf)
-    for engine in store.observed_engines():
+    for engine in store.all_engines():
         _trace_statements(engine, tracer)
     return Telemetry(application, tracer)
 

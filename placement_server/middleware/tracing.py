@@ -50,7 +50,7 @@ def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, store: Store) -> WS
     if conf.profiler.trace_sqlalchemy:
         import sqlalchemy
 
-        for engine in store.observed_engines():
+        for engine in store.all_engines():
             osprofiler.sqlalchemy.add_tracing(sqlalchemy, engine, "db")
     traced = osprofiler.web.WsgiMiddleware(
         application, hmac_keys=conf.profiler.hmac_keys, enabled=True

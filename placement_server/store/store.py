@@ -20,7 +20,7 @@ from placement_server.store.connection.options import StoreOptions
 from placement_server.store.errors import StoreError, StoreUnavailable
 from placement_server.store.schema import revision, standard_names
 from placement_server.store.schema.names import Names
-from placement_server.store.transactions import outcome, plain, retry
+from placement_server.store.transactions import outcome, retry
 from placement_server.store.transactions.engine import Engines, create_engines
 from placement_server.store.transactions.known_owners import KnownOwners
 from placement_server.store.transactions.transaction import ReadTransaction, WriteTransaction
@@ -129,12 +129,6 @@ class Store:
             if engine is not None:
                 engines.setdefault(engine.pool, engine)
         return tuple(engines.values())
-
-    def observed_engines(self) -> tuple[Engine, ...]:
-        """Return the same engines, whose events show every statement from now on."""
-        if self._engines.single is not None:
-            self._engines.single.update_execution_options(**{plain.OPTION: False})
-        return self.all_engines()
 
     @classmethod
     def from_conf(cls, conf: ConfigOpts, *, maintenance: bool = False) -> Store:

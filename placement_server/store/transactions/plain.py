@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, DateTime, Dialect, Select
+from sqlalchemy.exc import DBAPIError
 
 OPTION: Final = "store_plain"
 """The execution option of engines that may be passed by: no transaction is ever open, so a
-statement that failed can be repeated, and SQLAlchemy logs nothing of it."""
+read on a connection that broke can be repeated, and SQLAlchemy logs nothing of it."""
 
 Parameters: TypeAlias = "tuple[Any, ...] | dict[str, Any]"
 
@@ -25,15 +26,18 @@ def rows(connection: Connection, statement: str, parameters: Parameters) -> Sequ
     :raises sqlalchemy.exc.DBAPIError: as SQLAlchemy's own ways of executing do.
     """
     if connection.get_execution_options().get(OPTION) and not _is_watched(connection):
-        # A failure is left to SQLAlchemy, which meets it again: it knows which of them end the
-        # connection.
-        with contextlib.suppress(connection.dialect.loaded_dbapi.Error):
-            cursor = connection.connection.cursor()
-            try:
+        driver, pooled = connection.dialect.loaded_dbapi, connection.connection
+        try:
+            with contextlib.closing(pooled.cursor()) as cursor:
                 cursor.execute(statement, parameters)
                 return cursor.fetchall()
-            finally:
-                cursor.close()
+        except driver.Error as error:
+            # A broken connection is left to SQLAlchemy, which meets it again and discards it. What
+            # ran into a time limit would only wait once more.
+            if not connection.dialect.is_disconnect(error, pooled.driver_connection, None):
+                raise DBAPIError.instance(
+                    statement, parameters, error, driver.Error, dialect=connection.dialect
+                ) from error
     return connection.exec_driver_sql(statement, parameters).all()
 
 

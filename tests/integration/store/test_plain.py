@@ -43,3 +43,16 @@ def test_a_read_on_a_connection_that_broke_is_repeated_on_another(store: Store) 
     assert store.read(lambda tx: plain.rows(tx.connection, ended, (backend,))[0][0])
     provider, _ = store.read_single(inventories.of_provider, uuid)
     assert provider.uuid == uuid
+
+
+@pytest.mark.parametrize("module_database_url", ["postgresql"], indirect=True, scope="module")
+def test_a_statement_that_the_database_refused_is_not_executed_again(store: Store) -> None:
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("CREATE SEQUENCE executions")
+
+    def read(tx: ReadTransaction) -> list[int]:
+        with pytest.raises(DBAPIError, match="division by zero"):
+            plain.rows(tx.connection, "SELECT nextval('executions') / 0", ())
+        return [row[0] for row in plain.rows(tx.connection, "SELECT nextval('executions')", ())]
+
+    assert store.read_single(read) == [2]
