@@ -87,15 +87,18 @@ class Pages:
         if path == self._path:
             # Links of the page are relative to the folder.
             location = f"{environ.get('SCRIPT_NAME', '')}{path}/"
-            return _send("308 Permanent Redirect", [("location", location)], b"", start_response)
+            moved = [("location", location)]
+            return _send("308 Permanent Redirect", moved, b"", environ, start_response)
         if not path.startswith(f"{self._path}/") or path in self._passed:
             return self._application(environ, start_response)
         file = self._files.get(path[len(self._path) + 1 :])
         if file is None:
-            return _send("404 Not Found", [_PLAIN], b"There is no such page.\n", start_response)
+            body = b"There is no such page.\n"
+            return _send("404 Not Found", [_PLAIN], body, environ, start_response)
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             headers = [_PLAIN, ("allow", "GET, HEAD")]
-            return _send("405 Method Not Allowed", headers, b"Only GET.\n", start_response)
+            body = b"Only GET.\n"
+            return _send("405 Method Not Allowed", headers, body, environ, start_response)
         return _send_file(file, environ, start_response)
 
 
@@ -107,15 +110,18 @@ def _send_file(
     if "HTTP_IF_NONE_MATCH" in environ and file.tag in known:
         start_response("304 Not Modified", [*headers, *_GUARDS])
         return []
-    body = _send("200 OK", headers, file.body, start_response)
-    return [] if environ["REQUEST_METHOD"] == "HEAD" else body
+    return _send("200 OK", headers, file.body, environ, start_response)
 
 
 def _send(
-    status: str, headers: Headers, body: bytes, start_response: StartResponse
+    status: str,
+    headers: Headers,
+    body: bytes,
+    environ: dict[str, Any],
+    start_response: StartResponse,
 ) -> Iterable[bytes]:
     start_response(status, [*headers, *_GUARDS, ("content-length", str(len(body)))])
-    return [body]
+    return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
 
 def _packaged() -> Iterator[tuple[str, bytes]]:

@@ -50,6 +50,7 @@ def test_what_is_not_a_file_of_the_pages_is_not_found(api: Client) -> None:
     assert api.get("/-/webs", token=None).status == 401
     assert api.post("/-/web/", {}, token=None).status == 405
     assert api("HEAD", "/-/web/style.css", token=None).body == b""
+    assert api("HEAD", "/-/web/x.js", token=None).body == b""
 
 
 def test_the_page_knows_where_the_api_is_and_how_callers_are_known(make_api: MakeApi) -> None:
