@@ -30,6 +30,19 @@ export function pageAddress(page, path = [], query = {}) {
   return `#/${[page, ...path].map(encodeURIComponent).join("/")}${parameters ? `?${parameters}` : ""}`;
 }
 
+/** Replace what is within an element. The focus stays on what has the same name as before: the fleet changes all the time. */
+export function renew(where, replace) {
+  const had = where.contains(document.activeElement) ? nameOf(document.activeElement) : null;
+  replace();
+  if (had === null || where.contains(document.activeElement)) return;
+  const focusable = [...where.querySelectorAll("a, button, summary, [tabindex]")];
+  focusable.find((made) => nameOf(made) === had)?.focus({ preventScroll: true });
+}
+
+function nameOf(made) {
+  return made.getAttribute("aria-label") ?? made.textContent;
+}
+
 /** Return an element that is not seen; a screen reader says what is written into it. */
 export function announcer() {
   return element("p", { class: "unseen", role: "status" });

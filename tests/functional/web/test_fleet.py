@@ -80,6 +80,7 @@ def test_a_claim_made_elsewhere_is_shown_within_two_seconds(
     )
     page = open_page(f"#/fleet?text={name}")
     assert "0 of 8 VCPU" in summary(page)
+    page.get_by_role("link", name=name).focus()
     shown_after = []
     for used in (1, 2, 3):
         consumer = site.claim({host: {"VCPU": 1}})
@@ -90,6 +91,7 @@ def test_a_claim_made_elsewhere_is_shown_within_two_seconds(
     assert min(shown_after) < 2
     site("DELETE", f"/allocations/{consumer}")
     page.locator(".summary", has_text="2 of 8 VCPU").wait_for()
+    assert page.evaluate("document.activeElement.textContent") == name
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

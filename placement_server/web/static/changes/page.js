@@ -1,7 +1,7 @@
 // The page of what changed: the newest changes of the fleet, as they happen.
 
 import { readOwn } from "../api.js";
-import { element, pageLink } from "../dom.js";
+import { element, pageLink, renew } from "../dom.js";
 import { follow, newest } from "../following.js";
 import { scrolling } from "../host/page.js";
 
@@ -88,9 +88,9 @@ class ChangeList {
       element("td", {}, element("time", { datetime: change.at }, clock(change.at))),
       element("th", { scope: "row" }, this.#host(change.root_provider_uuid)),
       element("td", {}, change.kinds.map((kind) => MEANINGS[kind] ?? kind).join("; "))));
-    this.element.replaceChildren(rows.length
+    renew(this.element, () => this.element.replaceChildren(rows.length
       ? scrolling("Changes, the newest first", ["Time", "Host", "Of what"], rows)
-      : element("p", { class: "faint" }, "Nothing in the last ten minutes."));
+      : element("p", { class: "faint" }, "Nothing in the last ten minutes.")));
   }
 
   #host(uuid) {

@@ -1,7 +1,7 @@
 // The page of a consumer: where it sits, drawn in its hosts, and what it holds.
 
 import { read } from "../api.js";
-import { count, element, number, pageLink } from "../dom.js";
+import { count, element, number, pageLink, renew } from "../dom.js";
 import { follow } from "../following.js";
 import { drawing, legend, preorder, treeOf } from "../host/drawing.js";
 import { scrolling, tree } from "../host/page.js";
@@ -23,7 +23,7 @@ export async function show(page, { path: [consumer], signal }) {
     const record = await read(`allocations/${encodeURIComponent(consumer)}`, [], signal);
     const hosts = await hostsOf(record, signal);
     held = new Set(hosts.map((body) => body.root_provider_uuid));
-    content.replaceChildren(...parts(consumer, record, hosts));
+    renew(content, () => content.replaceChildren(...parts(consumer, record, hosts)));
   }
 }
 

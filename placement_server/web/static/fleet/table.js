@@ -1,6 +1,6 @@
 // The hosts as a table, a part at a time: the map for those who do not see it or use no pointer.
 
-import { element, number, pageLink, percent } from "../dom.js";
+import { element, number, pageLink, percent, renew } from "../dom.js";
 import { share } from "./hosts.js";
 import { level } from "./map.js";
 
@@ -47,7 +47,7 @@ export class HostTable {
     this.head.replaceChildren(element("tr", {},
       ["Host", `${name || "Class"} in use`, "Used", "Free", "Capacity", "Providers"].map((title, column) => (
         element("th", { scope: "col", class: column > 1 ? "amount" : null }, title)))));
-    this.body.replaceChildren(...this.hosts.slice(this.start, end).map((host) => row(host, name)));
+    renew(this.body, () => this.body.replaceChildren(...this.hosts.slice(this.start, end).map((host) => row(host, name))));
   }
 }
 

@@ -1,7 +1,7 @@
 // The page that finds a place: a request, and the hosts that it fits on, or what would make it fit.
 
 import { read } from "../api.js";
-import { announcer, element, pageAddress } from "../dom.js";
+import { announcer, element, pageAddress, renew } from "../dom.js";
 import { Fleet, selected } from "../fleet/hosts.js";
 import { HostMap, legend } from "../fleet/map.js";
 import { preorder, treeOf } from "../host/tree.js";
@@ -35,13 +35,15 @@ export async function show(page, { query, signal }) {
   map.watch(signal);
   let current = query.get("q") ?? "";
   let running = new AbortController();
+  /** Whether the next answer is to be said: a change of the fleet may begin the search again before it has come. */
+  let isAsked = false;
   form.show(current);
 
   /** Find a place for what somebody asks, and say aloud what was found. */
   async function find(asked) {
     history.replaceState(null, "", pageAddress("search", [], { q: asked }));
+    isAsked = true;
     await run(asked);
-    said.textContent = first.firstElementChild?.textContent ?? "";
   }
 
   function attempt(asked) {
@@ -72,15 +74,15 @@ export async function show(page, { query, signal }) {
     }
   }
 
-  /** Show an answer. What had the focus keeps it: answers come again as the fleet changes. */
   function put(parts) {
-    const text = document.activeElement?.textContent;
-    const hadFocus = answer.contains(document.activeElement);
     const isOpen = answer.querySelector("details")?.open;
-    first.replaceChildren(...parts.first);
-    rest.replaceChildren(...parts.rest);
-    if (isOpen) answer.querySelector("details")?.setAttribute("open", "");
-    if (hadFocus) [...answer.querySelectorAll("a, button, summary")].find((made) => made.textContent === text)?.focus();
+    renew(answer, () => {
+      first.replaceChildren(...parts.first);
+      rest.replaceChildren(...parts.rest);
+      if (isOpen) answer.querySelector("details")?.setAttribute("open", "");
+    });
+    if (isAsked) said.textContent = first.firstElementChild.textContent;
+    isAsked = false;
   }
 
   function draw(asked, roots) {
