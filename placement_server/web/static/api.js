@@ -17,6 +17,9 @@ export class ApiError extends Error {
   }
 }
 
+/** An error because no API answered. */
+export class NoAnswer extends Error {}
+
 export function hasToken() {
   return token !== null;
 }
@@ -43,25 +46,32 @@ export async function readOwn(name, parameters = "", signal = null) {
 async function ask(url, parameters, signal) {
   url.search = new URLSearchParams(parameters).toString();
   url.hash = "";
-  const response = await send(url, { signal });
-  return response.status === 404 ? null : answered(response);
+  const { response, text } = await send(url, signal);
+  return response.status === 404 ? null : answered(response, text);
 }
 
-async function send(url, options) {
+async function send(url, signal) {
   const headers = { Accept: "application/json", "OpenStack-API-Version": VERSION };
   if (token !== null) headers["X-Auth-Token"] = token;
-  return fetch(url, { ...options, headers, cache: "no-store", credentials: "omit", redirect: "error" });
+  const request = new Request(url, { signal, headers, cache: "no-store", credentials: "omit", redirect: "error" });
+  try {
+    const response = await fetch(request);
+    return { response, text: await response.text() };
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new NoAnswer("No answer from the server.");
+  }
 }
 
-async function answered(response) {
-  if (response.ok) return response.json();
-  const text = await response.text();
+function answered(response, text) {
   let body = null;
   try {
     body = JSON.parse(text);
   } catch {
     // A proxy in between answers with its own page.
+    if (response.ok) throw new NoAnswer(`What answers at ${response.url} is not the API.`);
   }
+  if (response.ok) return body;
   const error = body?.errors?.[0];
   throw new ApiError(response.status, error?.detail ?? `${response.status} ${response.statusText}`, error?.code, body);
 }

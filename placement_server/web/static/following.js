@@ -1,6 +1,6 @@
 // The feed of changes, followed for as long as a page is shown.
 
-import { ApiError, read } from "./api.js";
+import { ApiError, NoAnswer, read } from "./api.js";
 
 const WAIT_SECONDS = 30;
 const AGAIN_MILLISECONDS = 2000;
@@ -9,37 +9,54 @@ const GATHER_MILLISECONDS = 300;
 
 /** Return the newest changes, which are at most so many. */
 export async function newest(most, signal) {
-  const { last, oldest } = await read("changes", [], signal);
-  return read("changes", [["after", Math.max(oldest - 1, last - most)], ["limit", most]], signal);
+  const { last, oldest } = await changes([], signal);
+  return changes([["after", Math.max(oldest - 1, last - most)], ["limit", most]], signal);
+}
+
+async function changes(parameters, signal) {
+  const answer = await read("changes", parameters, signal);
+  if (answer === null) throw new ApiError(404, "There is no feed of changes where the pages ask the API.");
+  return answer;
 }
 
 /**
  * Call `onChanges` with the changes as they happen, after `onStart` has read what they change.
  *
- * `onStart` is called again when changes were missed: what the page shows is old then.
+ * `onStart` is called again when changes were missed: what the page shows is old then. `parameters` choose
+ * the changes; they are read for every request, so that either function may change them.
  */
 export async function follow({ onStart, onChanges, parameters = [], gather = GATHER_MILLISECONDS, signal }) {
+  /** Up to which change the page is; null when that is not known. */
+  let at = null;
+  /** Whether the last request failed: the next one does not wait, so that it tells at once when the server is back. */
+  let isAway = false;
   while (!signal.aborted) {
     try {
-      let { last } = await read("changes", [], signal);
-      await onStart();
-      report("");
-      while (!signal.aborted) {
-        await shown(signal);
-        const answer = await read("changes", [["after", last], ["wait", WAIT_SECONDS], ...parameters], signal);
+      if (at === null) {
+        const { last } = await changes([], signal);
+        await onStart();
         report("");
-        last = answer.last;
-        if (answer.changes.length) {
-          await onChanges(answer.changes);
-          await pause(gather, signal);
-        }
+        at = last;
       }
+      await shown(signal);
+      const answer = await changes([["after", at], ["wait", isAway ? 0 : WAIT_SECONDS], ...parameters], signal);
+      if (answer.changes.length) await onChanges(answer.changes);
+      report("");
+      at = answer.last;
+      isAway = false;
+      if (answer.changes.length) await pause(gather, signal);
     } catch (error) {
       if (signal.aborted) return;
-      if (error instanceof ApiError && error.code === "placement.changes_pruned") continue;
-      if (error instanceof ApiError && error.status < 500) throw error;
-      report("No answer from the server. What is shown may be old; trying again.");
-      await pause(AGAIN_MILLISECONDS, signal);
+      if (error instanceof ApiError && error.code === "placement.changes_pruned") {
+        at = null;
+      } else if (error instanceof NoAnswer || error.status >= 500) {
+        report(`${error.message} What is shown may be old; trying again.`);
+        isAway = true;
+        await pause(AGAIN_MILLISECONDS, signal);
+      } else {
+        report("");
+        throw error;
+      }
     }
   }
 }
@@ -64,8 +81,13 @@ function pause(milliseconds, signal) {
 async function shown(signal) {
   while (document.hidden && !signal.aborted) {
     await new Promise((resolve) => {
-      document.addEventListener("visibilitychange", resolve, { once: true });
-      signal.addEventListener("abort", resolve, { once: true });
+      const end = () => {
+        document.removeEventListener("visibilitychange", end);
+        signal.removeEventListener("abort", end);
+        resolve();
+      };
+      document.addEventListener("visibilitychange", end);
+      signal.addEventListener("abort", end);
     });
   }
 }

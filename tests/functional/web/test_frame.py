@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+from tests.fixtures.sample_fleet import uuid_of
+
 from .conftest import OpenPage
+from .site import Site
 
 
 def test_the_keyboard_leads_past_the_navigation_and_from_page_to_page(open_page: OpenPage) -> None:
@@ -23,16 +28,35 @@ def test_the_keyboard_leads_past_the_navigation_and_from_page_to_page(open_page:
 def test_an_outage_of_the_server_is_shown_and_the_page_goes_on_after_it(
     open_page: OpenPage,
 ) -> None:
-    page = open_page("#/fleet?text=gpu-01", complaints=["503"])
+    page = open_page(f"#/host/{uuid_of('gpu-11')}", complaints=["503"])
+    cell = page.locator(".cell").first
+    cell.wait_for()
+    of_api = re.compile(r"/(changes(\?|$)|provider_trees/)")
+    page.route(of_api, lambda route: route.fulfill(status=503, json={}))
+    page.reload()
+    notice = page.get_by_text("What is shown may be old; trying again.")
+    notice.wait_for()
+    assert cell.count() == 0
+    page.unroute(of_api)
+    cell.wait_for()
+    assert notice.count() == 0
+
+
+def test_a_page_that_was_shown_before_an_outage_reads_no_more_than_what_changed(
+    open_page: OpenPage, site: Site
+) -> None:
+    page = open_page("#/fleet?text=gpu-01", complaints=["ERR_FAILED"])
     summary = page.locator(".summary", has_text="1 of")
     summary.wait_for()
-    away = "**/-/web/fleet*"
-    page.route("**/changes*", lambda route: route.fulfill(status=503, json={}))
-    page.route(away, lambda route: route.fulfill(status=503, json={}))
-    page.reload()
-    notice = page.get_by_text("No answer from the server")
+    reads: list[str] = []
+    page.on("request", lambda request: reads.append(request.url))
+    waiting = re.compile(r"/changes\?after=")
+    page.route(waiting, lambda route: route.abort())
+    # the request that waits was sent before
+    consumer = site.claim({uuid_of("compute-00103"): {"DISK_GB": 1}})
+    notice = page.get_by_text("No answer from the server. What is shown may be old")
     notice.wait_for()
-    page.unroute("**/changes*")
-    page.unroute(away)
-    summary.wait_for()
-    assert notice.count() == 0
+    page.unroute(waiting)
+    notice.wait_for(state="detached")
+    site("DELETE", f"/allocations/{consumer}")
+    assert not [url for url in reads if url.endswith("/fleet")]

@@ -75,12 +75,15 @@ def test_a_claim_made_elsewhere_appears_and_goes(open_page: OpenPage, site: Site
     host = uuid_of("gpu-06")
     page = open_page(f"#/host/{host}")
     page.locator(".cell").first.wait_for()
+    summary = page.get_by_text("All providers, with their traits")
+    summary.focus()
     tree = site("GET", f"/provider_trees/{host}")
     gpu = next(each["uuid"] for each in tree["providers"] if "_84_00" in each["name"])
     consumer = site.claim({gpu: {"VGPU": 3}})
     held = page.locator(f".square.held[data-consumer='{consumer}']")
     held.nth(2).wait_for()
     assert held.count() == 3
+    assert summary.evaluate("summary => summary === document.activeElement")
     site("DELETE", f"/allocations/{consumer}")
     held.first.wait_for(state="detached")
 

@@ -1,7 +1,7 @@
 // The page of a host: its drawing, who holds something of it, and its providers.
 
 import { read } from "../api.js";
-import { count, element, number, pageLink } from "../dom.js";
+import { count, element, number, pageLink, renew } from "../dom.js";
 import { follow } from "../following.js";
 import { drawing, emphasise, legend, preorder, treeOf } from "./drawing.js";
 
@@ -10,24 +10,26 @@ export async function show(page, { path: [uuid], signal }) {
   const title = element("h1", {}, "Host");
   const content = element("div", { class: "content" }, element("p", {}, "Reading the host …"));
   page.append(title, content);
-  const root = (await tree(uuid, signal))?.root_provider_uuid ?? uuid;
+  const ofHost = ["root", uuid];
   await follow({
     signal,
-    parameters: [["root", root]],
+    parameters: [ofHost],
     onStart: refresh,
     onChanges: refresh,
   });
 
   async function refresh() {
-    const body = await tree(root, signal);
+    const body = await tree(uuid, signal);
     if (body === null) {
       content.replaceChildren(element("p", { class: "failure" }, `There is no provider ${uuid}, or not any longer.`));
       return;
     }
+    // The address may name any provider of the tree.
+    ofHost[1] = body.root_provider_uuid;
     const [first] = body.providers;
     document.title = title.textContent = first.name;
     const isOpen = content.querySelector("details")?.open ?? false;
-    content.replaceChildren(...parts(body, isOpen));
+    renew(content, () => content.replaceChildren(...parts(body, isOpen)));
   }
 }
 
