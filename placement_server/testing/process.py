@@ -38,6 +38,9 @@ class RunningProgram(Protocol):
     def terminate(self) -> None:
         """Ask it to end."""
 
+    def kill(self) -> None:
+        """End it at once."""
+
 
 Start = Callable[[list[str], IO[Any]], RunningProgram]
 """Starts placement-server with arguments; output and errors go to a file."""
@@ -61,6 +64,7 @@ def placement_process(
 
     :param options: the sections of placement.conf beside the database's.
     :raises RuntimeError: it does not serve; the text has its log.
+    :raises subprocess.TimeoutExpired: it did not end when it was asked to, and was killed.
     """
     config, log = directory / "placement.conf", directory / "log"
     config.write_text(
@@ -74,7 +78,12 @@ def placement_process(
         yield _url_of(server, log)
     finally:
         server.terminate()
-        server.wait(STOP_SECONDS)
+        try:
+            server.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+            raise
 
 
 def _url_of(server: RunningProgram, log: Path) -> str:

@@ -1,6 +1,9 @@
 """placement_server.testing, as functional tests of other projects use it."""
 
+import os
+import signal
 import socket
+import subprocess
 
 import pytest
 import requests
@@ -10,6 +13,7 @@ from oslo_config import fixture as config_fixture
 from oslo_log import log
 
 from placement_server.testing import PlacementFixture, PlacementProcessFixture
+from placement_server.testing import process as processes
 
 HOST = {"name": "a-host"}
 VERSION = "1.39"
@@ -116,3 +120,22 @@ def test_an_intercepted_placement_needs_no_network(monkeypatch):
     with PlacementFixture():
         monkeypatch.setattr(socket.socket, "connect", refuse)
         assert client_of().get("/resource_classes").ok
+
+
+def test_a_process_that_hangs_is_reported_and_does_not_stay(tmp_path, monkeypatch):
+    started = []
+
+    def start(arguments, output):
+        started.append(processes.start_program(arguments, output))
+        return started[0]
+
+    monkeypatch.setattr(processes, "STOP_SECONDS", 0.1)
+    with (
+        pytest.raises(subprocess.TimeoutExpired),
+        processes.placement_process(tmp_path, start=start),
+    ):
+        os.kill(started[0].pid, signal.SIGSTOP)
+    try:
+        assert started[0].returncode == -signal.SIGKILL
+    finally:
+        started[0].kill()
