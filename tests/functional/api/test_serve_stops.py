@@ -110,6 +110,10 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, round_number: 
     with kept(server), connect(server) as half:
         half.sendall(GET[:30])
         parent = psutil.Process(server.process.pid)
+        # The server is ready with its first worker.
+        deadline = time.monotonic() + 30
+        while len(parent.children()) < 3:
+            assert time.monotonic() < deadline
         first, *others = parent.children()
         if round_number % 2:
             # One that does not run cannot look after itself either.
@@ -119,7 +123,7 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, round_number: 
         workers = [*parent.children(), *others]
         server.process.kill()
         server.process.wait(timeout=10)
-        deadline = time.monotonic() + 2
+        deadline = time.monotonic() + 10
         # A worker that was just made in the place of the first one is not among those known here.
         while any(_lives(worker) for worker in workers) or not _is_free(server.address):
             assert time.monotonic() < deadline

@@ -34,7 +34,8 @@ class Answers:
 
 
 def _json(status: int, body: object) -> Response:
-    return make_response(status, (), json.dumps(body))
+    versions = ("OpenStack-API-Version", "placement 1.39, placement-ext 1.1")
+    return make_response(status, [versions], json.dumps(body))
 
 
 def connection_to(transport: Answers) -> Connection:
