@@ -67,6 +67,11 @@ class Site:
         self("PUT", f"/allocations/{made}", {**consumer(held), "mappings": {"": list(held)}})
         return made
 
+    def claim_often(self, held: dict[str, dict[str, int]], times: int) -> None:
+        """So many new consumers that hold these amounts each, by provider."""
+        record = {**consumer(held), "mappings": {"": list(held)}}
+        self("POST", "/allocations", {str(uuid.uuid4()): record for _ in range(times)})
+
 
 def start() -> dict[str, Any]:
     """Start a server with the fleet; as parts of a test run are described."""

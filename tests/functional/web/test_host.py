@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -99,3 +100,24 @@ def test_everyone_can_use_the_host(open_page: OpenPage, colours: str) -> None:
     page.locator(".cell").first.wait_for()
     page.get_by_text("All providers, with their traits").click()
     assert violations(page) == []
+
+
+def test_thousands_of_holders_are_drawn_and_listed_up_to_a_bound(
+    open_page: OpenPage, site: Site
+) -> None:
+    root = str(uuid.uuid4())
+    store = {
+        "uuid": root,
+        "name": f"store-{root}",
+        "parent_provider_uuid": None,
+        "inventories": {"DISK_GB": {"total": 4000}},
+    }
+    site.put_tree({"providers": [store]})
+    site.claim_often({root: {"DISK_GB": 2}}, 1000)
+    page = open_page(f"#/host/{root}")
+    page.get_by_text("and 500 more consumers").wait_for()
+    assert page.locator("table").first.locator("tbody tr").count() == 500
+    disk = figure(page, "Whole host", "DISK_GB")
+    assert disk.locator(".part.held").count() == 200
+    assert disk.locator(".part.other").evaluate("part => part.style.width") == "40%"
+    assert disk.get_attribute("aria-label").endswith("the rest by 800 more")

@@ -3,6 +3,8 @@
 import { element, number } from "../dom.js";
 
 const MOST_SQUARES = 64;
+/** A store that many hosts share has thousands of holders; the rest are one part of the bar. */
+const MOST_HOLDERS = 200;
 /** Amounts of these have no units that anybody would count. */
 const STUFF = new Set(["MEMORY_MB", "DISK_GB", "VGPU_DISPLAY_HEAD"]);
 
@@ -23,7 +25,9 @@ function state(provider, amount) {
 }
 
 function spoken(provider, amount, title) {
-  const held = amount.held.map(({ consumer, amount: part }) => `${number(part)} by ${consumer}`).join(", ");
+  const named = amount.held.slice(0, MOST_HOLDERS).map(({ consumer, amount: part }) => `${number(part)} by ${consumer}`);
+  const unnamed = amount.held.length - named.length;
+  const held = [...named, ...(unnamed ? [`the rest by ${number(unnamed)} more`] : [])].join(", ");
   return `${title}: ${state(provider, amount)} in use${held ? `: ${held}` : ""}`;
 }
 
@@ -44,8 +48,9 @@ function bar(provider, amount, units, colours) {
     made.style.width = `${units ? (100 * size) / units : 0}%`;
     return made;
   };
-  const held = amount.held.map((entry) => part(painted("part", entry.consumer, colours), entry.amount));
-  const known = amount.held.reduce((sum, entry) => sum + entry.amount, 0);
+  const drawn = amount.held.slice(0, MOST_HOLDERS);
+  const held = drawn.map((entry) => part(painted("part", entry.consumer, colours), entry.amount));
+  const known = drawn.reduce((sum, entry) => sum + entry.amount, 0);
   return [
     ...held,
     part(element("span", { class: "part other" }), amount.used - known),

@@ -5,6 +5,8 @@ import { count, element, number, pageLink, renew } from "../dom.js";
 import { follow } from "../following.js";
 import { drawing, emphasise, legend, preorder, treeOf } from "./drawing.js";
 
+const MOST_CONSUMERS = 500;
+
 export async function show(page, { path: [uuid], signal }) {
   document.title = "Host";
   const title = element("h1", {}, "Host");
@@ -69,7 +71,8 @@ function pageLinkTo(aggregate) {
 function consumerTable(consumers, all, drawn) {
   if (!consumers.length) return element("p", { class: "faint" }, "Nobody holds anything of this host.");
   const labels = new Map(all.map((provider) => [provider.uuid, provider.label]));
-  const rows = consumers.map(([consumer, record]) => element("tr",
+  const shown = consumers.slice(0, MOST_CONSUMERS);
+  const rows = shown.map(([consumer, record]) => element("tr",
     {
       mouseenter: () => emphasise(drawn, consumer),
       mouseleave: () => emphasise(drawn, null),
@@ -80,7 +83,10 @@ function consumerTable(consumers, all, drawn) {
     element("td", {}, record.consumer_type),
     element("td", {}, record.project_id),
     element("td", {}, holdings(record.allocations, labels))));
-  return scrolling("Consumers", ["Consumer", "Type", "Project", "Holds"], rows);
+  const unshown = consumers.length - shown.length;
+  return element("div", {},
+    scrolling("Consumers", ["Consumer", "Type", "Project", "Holds"], rows),
+    unshown ? element("p", { class: "faint" }, `and ${count(unshown, "more consumer")}`) : null);
 }
 
 /** Return a list of what a consumer holds, a line for each provider. */
