@@ -87,10 +87,11 @@ class UnacceptableVersion(ValueError):
         super().__init__(f"Unacceptable version header: {given}")
 
 
-#: Versions by header value. Clients send a handful of values; the bound keeps a client that sends
-#: random ones from filling the memory.
+#: Versions by header value. Clients send a handful of short values; the bounds of their number and
+#: length keep a client that sends random ones from filling the memory.
 _NEGOTIATED: dict[str, Microversion] = {}
 _NEGOTIATED_LIMIT: Final = 512
+_NEGOTIATED_LENGTH: Final = 200
 
 
 def negotiate(header: str | None) -> Microversion:
@@ -109,7 +110,7 @@ def negotiate(header: str | None) -> Microversion:
     if negotiated is not None:
         return negotiated
     version = _parse(version_asked_for(header, SERVICE_TYPE))
-    if len(_NEGOTIATED) < _NEGOTIATED_LIMIT:
+    if len(_NEGOTIATED) < _NEGOTIATED_LIMIT and len(header) <= _NEGOTIATED_LENGTH:
         _NEGOTIATED[header] = version
     return version
 

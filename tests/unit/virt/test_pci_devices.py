@@ -95,6 +95,24 @@ class TestPci:
         assert {t for t in device.traits if "_PCI_TYPE_" in t} == {f"CUSTOM_PCI_TYPE_{kind}"}
         assert "CUSTOM_PCI_TYPE_" in device.absent_prefixes
 
+    @pytest.mark.parametrize(("every", "kind"), [(True, "VDPA"), (False, "VF")])
+    def test_functions_are_of_type_vdpa_once_all_of_them_are(self, every: bool, kind: str) -> None:
+        host = nic_host()
+        functions = [device for device in host.pci_devices if device.is_vf]
+        ready = functions if every else functions[:1]
+        given = tuple(
+            replace(device, vdpa="vdpa0") if device in ready else device
+            for device in host.pci_devices
+        )
+        layout = lay_out(
+            "host1",
+            replace(host, pci_devices=given),
+            LayoutOptions(pci=pci(product_id="1889")),
+        )
+        assert not layout.errors
+        device = named(layout, PF0)
+        assert {t for t in device.traits if "_PCI_TYPE_" in t} == {f"CUSTOM_PCI_TYPE_{kind}"}
+
     def test_tags_of_functions_are_on_their_provider_and_its_units(self) -> None:
         entry = {"product_id": "1889", "trusted": "true", "live_migratable": "yes"}
         layout = lay_out("host1", nic_host(), LayoutOptions(pci=pci(managed="no", **entry)))

@@ -35,15 +35,6 @@ class PciClaim:
         return self.spec.class_of(self.device)
 
     @property
-    def type_trait(self) -> str:
-        """The trait of its type, which an alias may ask for as ``device_type``."""
-        if self.device.vdpa is not None:
-            return f"{DEVICE_TYPE_PREFIX}VDPA"
-        if self.device.is_vf:
-            return f"{DEVICE_TYPE_PREFIX}VF"
-        return f"{DEVICE_TYPE_PREFIX}{'PF' if self.device.is_pf else 'PCI'}"
-
-    @property
     def flags(self) -> dict[str, bool]:
         """The traits of its tags, and whether it has them."""
         return {
@@ -54,9 +45,9 @@ class PciClaim:
 
     @property
     def traits(self) -> tuple[str, ...]:
-        """All its own traits, sorted."""
+        """The traits that its specification gives it, sorted."""
         flags = (trait for trait, has in self.flags.items() if has)
-        return tuple(sorted({*self.spec.traits, self.type_trait, *flags}))
+        return tuple(sorted({*self.spec.traits, *flags}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +182,17 @@ def _contradiction(address: PciAddress, group: Sequence[PciClaim]) -> str | None
     return None
 
 
+def _type_trait(group: Sequence[PciClaim]) -> str:
+    """Return the trait of a provider's type, which an alias may ask for as ``device_type``."""
+    device = group[0].device
+    if all(claim.device.vdpa is not None for claim in group):
+        # A VF gets its vDPA device while the host runs; until all have one they count as VFs.
+        return f"{DEVICE_TYPE_PREFIX}VDPA"
+    if device.is_vf:
+        return f"{DEVICE_TYPE_PREFIX}VF"
+    return f"{DEVICE_TYPE_PREFIX}{'PF' if device.is_pf else 'PCI'}"
+
+
 def _provider(
     name: str, address: PciAddress, group: Sequence[PciClaim], parent: str
 ) -> WantedProvider:
@@ -206,7 +208,7 @@ def _provider(
                 len(group), keep_reserved=True, reserve_when_held=first.spec.one_time_use
             )
         },
-        traits=usable([*first.spec.traits, first.type_trait])
+        traits=usable([*first.spec.traits, _type_trait(group)])
         | frozenset(t for t in known_traits if flags[t]),
         absent_traits=frozenset(t for t in known_traits if not flags[t]),
         absent_prefixes=(DEVICE_TYPE_PREFIX,),
