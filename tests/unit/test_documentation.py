@@ -1,4 +1,4 @@
-"""What the pages of docs/ name, compared with what there is: options and alerts."""
+"""Names in the pages of docs/, compared with what there is: options and alerts."""
 
 import re
 from collections.abc import Iterator

@@ -20,7 +20,7 @@ from compute_agent.cmd.manage.options import (
     configuration,
     transport,
 )
-from compute_agent.cmd.manage.progress import ProgressBars, progress_bars
+from compute_agent.cmd.progress import ProgressBars, progress_bars
 from compute_agent.drift.wording import counted
 
 if TYPE_CHECKING:

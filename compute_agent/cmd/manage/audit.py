@@ -19,7 +19,7 @@ from compute_agent.cmd.manage.options import (
     transport,
     uuid_of,
 )
-from compute_agent.cmd.manage.progress import progress_bars
+from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
 from compute_agent.drift.wording import counted
 

@@ -21,7 +21,7 @@ from compute_agent.cmd.manage.options import (
     configuration,
     transport,
 )
-from compute_agent.cmd.manage.progress import progress_bars
+from compute_agent.cmd.progress import progress_bars
 
 if TYPE_CHECKING:
     from oslo_config import cfg

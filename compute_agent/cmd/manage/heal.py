@@ -23,7 +23,7 @@ from compute_agent.cmd.manage.options import (
     transport,
     uuid_of,
 )
-from compute_agent.cmd.manage.progress import progress_bars
+from compute_agent.cmd.progress import progress_bars
 from compute_agent.drift import wording
 
 if TYPE_CHECKING:

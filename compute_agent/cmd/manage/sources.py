@@ -15,7 +15,7 @@ from compute_agent import errors
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from compute_agent.cmd.manage.progress import ProgressBars
+    from compute_agent.cmd.progress import ProgressBars
     from compute_agent.drift.instances.agents import AgentsOnBus
     from compute_agent.drift.instances.instance import Instance, InstanceCatalogue, Ports
     from compute_agent.drift.instances.source import InstanceSource

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from compute_agent.cmd.console import new_console
+from compute_agent.cmd.console import print_paged
 from compute_agent.cmd.placement.exit_status import BadInput
 
 FORMATS: Final = ("table", "json", "value")
@@ -77,7 +77,7 @@ def show_rows(
         )
     for row in listed:
         table.add_row(*(Text(cell) for cell in row))
-    new_console().print(table)
+    print_paged(table)
 
 
 def show_record(namespace: argparse.Namespace, document: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from compute_agent.cmd.manage.progress import ProgressBars
+from compute_agent.cmd.progress import ProgressBars
 from compute_agent.placement.transports.in_process import InProcessTransport
 from compute_agent.placement.transports.transport import Request, Response
 from tests.functional.manage.conftest import Agent, Operator, PlacementView

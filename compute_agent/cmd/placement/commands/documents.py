@@ -16,6 +16,7 @@ from compute_agent.cmd.placement.declared import PARTS, Step, plan, with_default
 from compute_agent.cmd.placement.exit_status import BadInput, Exit, Missing
 from compute_agent.cmd.placement.output import add_json_option
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.cmd.progress import progress_bars
 from compute_agent.placement.connection import RESHAPE_TIMEOUT
 
 _UUID: Final = {
@@ -123,12 +124,15 @@ def _export(namespace: argparse.Namespace) -> int:
         for provider in client.get(path, "Listing resource providers")["resource_providers"]:
             listed[provider["uuid"]] = provider
     providers = []
-    for provider in listed.values():
-        parent = provider["parent_provider_uuid"]
-        shown = {"name": provider["name"], "uuid": provider["uuid"], "parent": None}
-        if parent is not None:
-            shown["parent"] = listed[parent]["name"]
-        providers.append({**shown, **{part: client.part(provider, part)[part] for part in PARTS}})
+    with progress_bars() as bars:
+        for provider in listed.values():
+            parent = provider["parent_provider_uuid"]
+            shown = {"name": provider["name"], "uuid": provider["uuid"], "parent": None}
+            if parent is not None:
+                shown["parent"] = listed[parent]["name"]
+            parts = {part: client.part(provider, part)[part] for part in PARTS}
+            providers.append({**shown, **parts})
+            bars.update("reading providers", len(providers), len(listed))
     document = {"providers": providers}
     if namespace.format == "json":
         print(json.dumps(document, indent=2))
@@ -145,10 +149,12 @@ def _apply(namespace: argparse.Namespace) -> int:
         if times > 1:
             raise BadInput(f"{namespace.file}: {name} is declared more than once.")
     present: dict[str, Mapping[str, Any]] = {}
-    for entry in declared:
-        for name in filter(None, (entry.get("uuid", entry["name"]), entry.get("parent"))):
-            if name not in present:
-                present.update(_read(client, name))
+    with progress_bars() as bars:
+        for done, entry in enumerate(declared, 1):
+            for name in filter(None, (entry.get("uuid", entry["name"]), entry.get("parent"))):
+                if name not in present:
+                    present.update(_read(client, name))
+            bars.update("reading providers", done, len(declared))
     absent = [
         provider
         for name in document.get("absent", ())
@@ -163,8 +169,10 @@ def _apply(namespace: argparse.Namespace) -> int:
     if steps and namespace.dry_run:
         return Exit.WOULD_CHANGE
     generations = {provider["uuid"]: provider["generation"] for provider in present.values()}
-    for step in steps:
-        _make(client, step, generations)
+    with progress_bars() as bars:
+        for done, step in enumerate(steps, 1):
+            _make(client, step, generations)
+            bars.update("applying the file", done, len(steps))
     return Exit.DONE
 
 

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from compute_agent.cmd.manage.progress import progress_bars
 from compute_agent.cmd.placement.arguments import parameters
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.commands.questions import ask_what_if
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.cmd.progress import progress_bars
 from compute_agent.provider_tree.trait_names import MISC_SHARES_VIA_AGGREGATE
 
 Held = Mapping[str, Mapping[str, int]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from compute_agent.cmd.console import new_console
+from compute_agent.cmd.console import print_paged
 from compute_agent.cmd.placement.client import Client, connect
 from compute_agent.cmd.placement.exit_status import Exit
 from compute_agent.cmd.placement.output import show_record, show_rows
@@ -134,11 +134,10 @@ def _tree(namespace: argparse.Namespace) -> int:
     if namespace.format != "table":
         return _tree_rows(namespace, client, uuid)
     providers = existing_tree(client.connection, uuid)
-    console = new_console()
     if namespace.full:
-        console.print(provider_tree(providers))
+        print_paged(provider_tree(providers))
         return Exit.DONE
-    console.print(
+    print_paged(
         short_tree(
             providers,
             resource_class=namespace.resource_class,
