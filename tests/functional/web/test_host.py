@@ -110,10 +110,11 @@ def test_thousands_of_holders_are_drawn_and_listed_up_to_a_bound(
         "uuid": root,
         "name": f"store-{root}",
         "parent_provider_uuid": None,
-        "inventories": {"DISK_GB": {"total": 4000}},
+        "inventories": {"DISK_GB": {"total": 2000}, "VCPU": {"total": 1}},
+        "traits": ["COMPUTE_NODE"],
     }
     site.put_tree({"providers": [store]})
-    site.claim_often({root: {"DISK_GB": 2}}, 1000)
+    site.claim_often({root: {"DISK_GB": 1}}, 1000)
     page = open_page(f"#/host/{root}")
     page.get_by_text("and 500 more consumers").wait_for()
     assert page.locator("table").first.locator("tbody tr").count() == 500
