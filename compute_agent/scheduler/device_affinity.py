@@ -28,6 +28,7 @@ from compute_agent.request.flavor import PciAlias
 from compute_agent.request.guest_numa import GuestNode
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary, ancestry
+from compute_agent.scheduler.device_classes import is_device
 
 REQUIRED: Final = "required"
 SETTING: Final = "hw:pci_numa_affinity_policy"
@@ -36,19 +37,10 @@ MOST_WAYS: Final = 8
 
 _TRIED_WAYS = 1000
 _ANYWHERE = ("preferred", "socket")
-_NO_DEVICES = frozenset(("VCPU", "PCPU", "MEMORY_MB", "DISK_GB", "MEM_ENCRYPTION_CONTEXT"))
-_OF_NETWORKS = ("NET_BW_", "NET_PACKET_RATE_")
 
 NO_POLICIES: Mapping[str, str] = MappingProxyType({})
 Binding = Mapping[str, int]
 """Suffix of a device's group to the number of the guest's node that it must be near."""
-
-
-def is_device(resource_classes: Collection[str]) -> bool:
-    """Whether a group asks for a device: not for parts of the host, nor for bandwidth."""
-    return any(
-        name not in _NO_DEVICES and not name.startswith(_OF_NETWORKS) for name in resource_classes
-    )
 
 
 def has_nodes(spec: RequestSpec) -> bool:
@@ -72,7 +64,7 @@ def policies(
     named = flavor.device_aliases(spec) if has_nodes(spec) else {}
     found = {}
     for suffix in sorted(classes):
-        if suffix == UNSUFFIXED or not (suffix in named or is_device(classes[suffix])):
+        if suffix == UNSUFFIXED or not (suffix in named or any(map(is_device, classes[suffix]))):
             continue
         alias = aliases.get(named.get(suffix, ""))
         policy = setting or (alias.numa_policy if alias else None)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from compute_agent.scheduler import device_affinity
 from compute_agent.scheduler.candidates import Candidate, ProviderSummary
 from compute_agent.scheduler.device_affinity import NO_POLICIES
-from compute_agent.scheduler.weighers.devices import is_device
+from compute_agent.scheduler.device_classes import is_special
 
 
 def in_order(
@@ -40,7 +40,7 @@ def _cost(
         provider = providers[uuid]
         for name, amount in resources.items():
             remainder = provider.free(name) - amount
-            if is_device(name):
+            if is_special(name):
                 untouched += provider.used.get(name, 0) == 0
                 left_over += remainder
             else:

@@ -8,8 +8,8 @@ from typing import Self
 
 from compute_agent.request.spec import RequestSpec
 from compute_agent.scheduler.candidates import Candidate
+from compute_agent.scheduler.device_classes import is_special
 from compute_agent.scheduler.host_state import HostState
-from compute_agent.scheduler.weighers.devices import is_device
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,11 @@ class PCIWeigher(HostWeigher):
         wanted_classes = {
             name for amounts in host.candidates[0].allocations.values() for name in amounts
         }
-        wanted_devices = set(filter(is_device, wanted_classes))
+        wanted_devices = set(filter(is_special, wanted_classes))
         if wanted_devices:
             return float(sum(host.free(name) for name in wanted_devices))
         classes = {name for provider in host.tree for name in provider.capacity}
-        return -float(sum(host.free(name) for name in filter(is_device, classes)))
+        return -float(sum(host.free(name) for name in filter(is_special, classes)))
 
 
 class ServerGroupSoftAffinityWeigher(HostWeigher):
