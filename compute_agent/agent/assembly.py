@@ -15,8 +15,8 @@ from compute_agent.claims.cell_choice import CellPolicy
 from compute_agent.claims.legacy_allocation import SelfClaim
 from compute_agent.claims.numa_fit import HostNetworks
 from compute_agent.conf.compute import provider_config_location
+from compute_agent.conf.files.places import naming_places
 from compute_agent.conf.networks import physnet_group
-from compute_agent.conf.places import naming_places
 from compute_agent.drift.audit import Auditor
 from compute_agent.drift.repair import Wanted
 from compute_agent.placement.changes import ChangeFeed

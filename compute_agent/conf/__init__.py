@@ -24,7 +24,7 @@ MODULES = (
     "gpu",
     "nic",
     "libvirt",
-    "accepted",
+    "files.accepted",
     "devices",
     "pci",
     "placement",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oslo_config import cfg
 
-from compute_agent.conf import numa_node_override
+from compute_agent.conf.files import numa_node_override
 
 GROUP = "gpu"
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from compute_agent import errors
 from compute_agent.claims.guests import cannot_tell
-from compute_agent.conf import numa_node_override
-from compute_agent.conf.unread_options import unread_options
+from compute_agent.conf.files import numa_node_override
+from compute_agent.conf.files.unread_options import unread_options
 from compute_agent.manage.diagnosis import Diagnosis, Level, Setting
 from compute_agent.manage.hypervisor import examine_hypervisor
 from compute_agent.placement import provider_directory

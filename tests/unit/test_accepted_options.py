@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.conf import accepted
+from compute_agent.conf.files import accepted
 
 
 def test_options_without_effect_are_named_where_a_file_sets_them(

@@ -196,7 +196,7 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
 def _run(namespace: argparse.Namespace) -> int:
     from compute_agent.agent import assembly
     from compute_agent.cmd.agent import logging_setup
-    from compute_agent.conf import accepted, unread_options
+    from compute_agent.conf.files import accepted, unread_options
     from compute_agent.daemon import tracing
     from compute_agent.placement.transports.keystone import KeystoneTransport
 

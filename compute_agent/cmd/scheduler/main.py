@@ -176,7 +176,7 @@ def _select(namespace: argparse.Namespace) -> int:
 
 
 def _serve(namespace: argparse.Namespace) -> int:
-    from compute_agent.conf import accepted, unread_options
+    from compute_agent.conf.files import accepted, unread_options
     from compute_agent.daemon import logs, tracing
     from compute_agent.daemon.systemd import ServiceManager
     from compute_agent.scheduler.service import shown_metrics

@@ -17,7 +17,7 @@ from keystoneauth1 import session as ka_session
 
 from compute_agent import errors
 from compute_agent.bounded_http.session import LONGEST_PAUSE, AnswerRefused, BoundedSession
-from compute_agent.conf.places import missing_files
+from compute_agent.conf.files.places import missing_files
 from compute_agent.placement.transports.transport import Request, Response, Timeout
 
 LOG = logging.getLogger(__name__)

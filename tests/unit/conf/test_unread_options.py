@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compute_agent import conf as agent_conf
-from compute_agent.conf import unread_options
+from compute_agent.conf.files import unread_options
 
 
 def unread(tmp_path: Path, text: str) -> list[str]:

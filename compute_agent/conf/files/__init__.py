@@ -1,0 +1,1 @@
+"""Configuration files: places of options, forms of values, options that nothing reads."""
