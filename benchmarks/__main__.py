@@ -21,28 +21,13 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks import (
-    agent,
-    alternatives,
-    bank,
-    capacity,
-    claims,
-    day,
-    discovery,
-    explanation,
-    fleet,
-    growth,
-    pages,
-    scheduling,
-    search,
-    soak,
-    startup,
-    tracing,
-    trees,
-    watchers,
-    what_if,
-)
-from benchmarks.rows import READS, SEARCH, Row
+from benchmarks.agent import discovery, events, fleet, soak
+from benchmarks.claims import bank, rates
+from benchmarks.in_process import capacity, explanation, tracing, what_if
+from benchmarks.reads import comparison, growth, watchers
+from benchmarks.reads.rows import READS, SEARCH, Row
+from benchmarks.scheduler import alternatives, bus_claims, day
+from benchmarks.server import pages, startup, trees
 
 
 def asked(rows: Sequence[Row], wanted: Sequence[str], quick: bool) -> list[Row]:
@@ -103,7 +88,7 @@ def run_rows(
     chosen = asked(rows, arguments.rows, arguments.quick)
     if not chosen:
         console.print(f"{title}: no row has {arguments.rows} in its name")
-    return not chosen or search.run(
+    return not chosen or comparison.run(
         console, title, chosen, quick=arguments.quick, keep=arguments.keep
     )
 
@@ -123,9 +108,9 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "reads": lambda console, arguments: run_rows(console, "Reads", READS, arguments),
     "startup": run_startup,
     "growth": run_growth,
-    "claims": lambda console, arguments: claims.show(console, arguments.quick),
+    "claims": lambda console, arguments: rates.show(console, arguments.quick),
     "bank": lambda console, arguments: bank.show(console, arguments.seed, arguments.quick),
-    "agent": lambda console, arguments: agent.show(console, arguments.quick),
+    "agent": lambda console, arguments: events.show(console, arguments.quick),
     "discovery": lambda console, arguments: discovery.show(console, arguments.quick),
     "capacity": lambda console, arguments: capacity.run(console, arguments.quick),
     "explanation": lambda console, arguments: explanation.run(console, arguments.quick),
@@ -136,7 +121,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "tracing": lambda console, arguments: tracing.show(console, arguments.quick),
     "watchers": lambda console, arguments: watchers.show(console, arguments.quick),
     "day": lambda console, arguments: day.show(console, arguments.seed, arguments.quick),
-    "scheduling": lambda console, arguments: scheduling.show(console, arguments.quick),
+    "scheduling": lambda console, arguments: bus_claims.show(console, arguments.quick),
     "soak": lambda console, arguments: soak.show(console, arguments.quick),
     "fleet": lambda console, arguments: fleet.show(
         console, arguments.seed, arguments.quick, arguments.agents, arguments.steady

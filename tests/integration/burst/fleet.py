@@ -14,7 +14,7 @@ from typing import Any
 
 import requests
 
-from benchmarks import servers
+from benchmarks.parts import servers
 from tests.fixtures import programs
 from tests.fixtures.placement import free_port, wait_for_placement
 from tests.fixtures.rabbitmq import RabbitMq

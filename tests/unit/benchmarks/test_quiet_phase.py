@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from benchmarks.fleet import FULL, QUICK
-from benchmarks.quiet_phase import LATE, QuietPhase
-from benchmarks.simulated_agents import PERIOD
+from benchmarks.agent.fleet import FULL, QUICK
+from benchmarks.agent.quiet_phase import LATE, QuietPhase
+from benchmarks.agent.simulated_agents import PERIOD
 
 AGENTS = 1000
 FORMS = pytest.mark.parametrize("seconds", [QUICK.steady, FULL.steady, 90.0])

@@ -1,0 +1,392 @@
+"""Costs of one agent: requests, time and memory of each event in its life, held against bounds.
+
+The machine has 45 providers (root, 2 NUMA cells, 8 GPUs, 2 NICs of 16 PFs). Agent and server are
+processes of their own; the server is one process on SQLite in memory-backed storage. Against this
+project's server the agent speaks the plain API first, and then reads and replaces whole trees; the
+bounds are those of the way. What the published Nova needs for the same events was measured with
+its own report client on such a tree, on a machine of two cores.
+"""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.parts.client import Client
+from benchmarks.parts.servers import Server, keeping_bytecode, ours, published
+
+REPOSITORY = Path(__file__).parents[2]
+CONSUMERS = 50
+QUIET_PASSES = 200
+MORE_IMPORTS = 5
+CHANGES = 20
+REFRESH = 1.0
+REFRESH_JITTER = 0.2
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What an event may cost at most; None: nothing is demanded. CPU in seconds.
+
+    ``nova``: requests, client CPU and placement CPU of the published Nova, where it was measured.
+    """
+
+    requests: int
+    placement_cpu: float | None = None
+    nova: tuple[int, float, float] | None = None
+
+
+FIRST_START = "first start, empty placement"
+RESTART = "restart, nothing changed, 50 consumers"
+COLD = "the same, cache file lost"
+QUIET = "periodic, nothing changed, 50 consumers"
+CHANGED = "periodic, one inventory changed"
+CONFLICT = "the same, while another claims"
+OVERWRITTEN = "the same, while another sets a trait"
+REFRESHED = "association refresh, one provider moved"
+REFRESHED_QUIET = "association refresh, nothing moved"
+RESHAPE = "start with reshape, 50 consumers"
+
+BOUNDS = {
+    FIRST_START: Bound(99, 1.47 / 3, (260, 0.31, 1.47)),
+    RESTART: Bound(20, nova=(233, 0.25, 0.99)),
+    # three for each provider, the tree, and once per process placement's versions
+    COLD: Bound(1 + 3 * 45 + 1, nova=(233, 0.25, 0.99)),
+    QUIET: Bound(1, 0.003, nova=(96, 0.10, 0.39)),
+    CHANGED: Bound(2, nova=(97, 0.10, 0.38)),
+    CONFLICT: Bound(4, nova=(332, 0.38, 1.51)),
+    OVERWRITTEN: Bound(4),
+    REFRESHED_QUIET: Bound(1, nova=(233, 0.25, 0.92)),
+    REFRESHED: Bound(4, nova=(233, 0.25, 0.92)),
+    RESHAPE: Bound(149, nova=(315, 0.38, 2.09)),
+}
+WHOLE_TREES = {
+    # on top of the tree: placement's versions, once per process, and who has the host's name
+    FIRST_START: Bound(2 + 2, 0.18 / 10),
+    RESTART: Bound(1 + 1),
+    COLD: Bound(1 + 1),
+    QUIET: Bound(1, 0.0005),
+    CHANGED: Bound(1),
+    CONFLICT: Bound(1),
+    OVERWRITTEN: Bound(3),
+    REFRESHED_QUIET: Bound(1),
+    REFRESHED: Bound(1),
+    RESHAPE: Bound(2 + 1, 0.03),
+}
+"""Bounds where placement offers whole trees."""
+
+IMPORT_CPU = 0.4
+RESIDENT_MIB = 60.0
+NOVA_IMPORT_CPU = 1.05
+NOVA_RESIDENT_MIB = 124.0
+
+
+@dataclass
+class Cost:
+    """One event: means per run; CPU and wall in seconds."""
+
+    event: str
+    requests: float
+    wall: float
+    agent_cpu: float
+    placement_cpu: float
+    calls: dict[str, int] = field(default_factory=dict)
+
+    def verdict(self, bounds: Mapping[str, Bound], *, our_server: bool) -> str:
+        """What the bounds demand, and whether it holds; CPU is demanded of our server only."""
+        bound = bounds[self.event]
+        parts = [("requests", self.requests, float(bound.requests))]
+        if our_server and bound.placement_cpu is not None:
+            parts.append(("placement CPU", self.placement_cpu, bound.placement_cpu))
+        return "; ".join(
+            f"{name} at most {limit:.3g} {'holds' if value <= limit else 'FAILS'}"
+            for name, value, limit in parts
+        )
+
+
+@dataclass
+class Footprint:
+    """Memory in MiB, CPU in seconds."""
+
+    import_cpu: float
+    import_mib: float
+    end_mib: float
+    first_start_cpu: float
+    heavy_modules: list[str]
+
+
+class AgentUnderTest:
+    """A process of ``benchmarks.agent.process`` and the host it reports."""
+
+    def __init__(self, directory: Path, server: Server, **options: str) -> None:
+        self.host = f"host-{uuid.uuid4().hex[:8]}"
+        self.state = directory / self.host
+        self.state.mkdir(parents=True)
+        self._server = server
+        self._config = self.state / "agent.conf"
+        refresh = options.pop("refresh", "0")
+        driver = options.pop("driver", "fake.FakeNumaDriver")
+        extensions = options.pop("extensions")
+        self._config.write_text(
+            f"[DEFAULT]\nhost = {self.host}\ncompute_driver = {driver}\n"
+            f"state_path = {self.state}\n"
+            f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
+            f"[compute]\nresource_provider_association_refresh = {refresh}\n"
+            f"provider_config_location = {self.state}\n"
+            f"[compute_agent]\nuse_placement_extensions = {extensions}\n"
+            "[fake]\npfs_per_nic = 16\n"
+        )
+        self._process: subprocess.Popen[str] | None = None
+        self.after_import: dict[str, Any] = {}
+
+    def start(self) -> "AgentUnderTest":
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.agent.process", str(self._config)],
+            cwd=REPOSITORY,
+            env=keeping_bytecode(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.after_import = self._answer()
+        return self
+
+    def close(self) -> None:
+        self._ask(do="close")
+        assert self._process is not None
+        self._process.communicate(timeout=60)
+
+    def forget(self) -> None:
+        """Lose the cache file."""
+        (self.state / "placement-cache.json").unlink()
+
+    def measured(self, event: str, times: int = 1, **command: Any) -> tuple[Cost, dict[str, Any]]:
+        """What a command costs, agent's and placement's side; per run when it has several."""
+        cpu = self._server.cpu_seconds()
+        done = self._ask(**command, **({"times": times} if times > 1 else {}))
+        cpu = self._server.cpu_seconds() - cpu
+        cost = Cost(
+            event,
+            done["requests"] / times,
+            done["wall"] / times,
+            done["cpu"] / times,
+            cpu / times,
+            done["calls"],
+        )
+        return cost, done
+
+    def passes(self, change: str = "") -> None:
+        """One pass that nobody measures."""
+        self._ask(do="passes", change=change)
+
+    def _ask(self, **command: Any) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the agent of {self._config} ended: {self._process.wait()}")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def tree_of(client: Client, host: str) -> dict[str, str]:
+    """The providers of a host, name to uuid."""
+    (root,) = client.must("GET", f"/resource_providers?name={host}")["resource_providers"]
+    listed = client.must("GET", f"/resource_providers?in_tree={root['uuid']}")
+    return {each["name"]: each["uuid"] for each in listed["resource_providers"]}
+
+
+def claim(client: Client, provider: str, resources: dict[str, int]) -> None:
+    client.must(
+        "PUT",
+        f"/allocations/{uuid.uuid4()}",
+        {
+            "allocations": {provider: {"resources": resources}},
+            "project_id": "p",
+            "user_id": "u",
+            "consumer_generation": None,
+            "consumer_type": "INSTANCE",
+        },
+    )
+
+
+def events(server: Server, directory: Path, extensions: str) -> tuple[list[Cost], Footprint]:
+    """Everything that happens to an agent, on one server.
+
+    :param extensions: ``auto``, or ``never`` for the plain API.
+    """
+    warm_up(server, directory, extensions)
+    client = Client(server.url)
+    agent = AgentUnderTest(directory, server, extensions=extensions).start()
+    costs = []
+    first, done = agent.measured(FIRST_START, do="start")
+    costs.append(first)
+    changed, _ = agent.measured(CHANGED, CHANGES, do="passes", change="inventory")
+    conflict, _ = agent.measured(CONFLICT, CHANGES, do="passes", change="claim")
+    overwritten, _ = agent.measured(OVERWRITTEN, CHANGES, do="passes", change="trait")
+    tree = tree_of(client, agent.host)
+    for number in range(CONSUMERS):
+        cell = tree[f"{agent.host}_NUMA{number % 2}"]
+        claim(client, cell, {"VCPU": 1, "MEMORY_MB": 256})
+    agent.passes("restored")
+    agent.passes()
+    quiet, end = agent.measured(QUIET, QUIET_PASSES, do="passes")
+    imported = [agent.after_import]
+    agent.close()
+    restart, _ = agent.start().measured(RESTART, do="start")
+    imported.append(agent.after_import)
+    agent.close()
+    agent.forget()
+    cold, _ = agent.start().measured(COLD, do="start")
+    imported.append(agent.after_import)
+    agent.close()
+    costs += [restart, cold, quiet, changed, conflict, overwritten]
+    costs += refreshes(server, directory, client, extensions)
+    costs.append(reshape(server, directory, client, extensions))
+    for _ in range(MORE_IMPORTS):
+        imported.append(agent.start().after_import)
+        agent.close()
+    footprint = Footprint(
+        # the least: other tenants of a machine only ever add to it
+        min(each["import_cpu"] for each in imported),
+        imported[0]["resident_mib"],
+        end["resident_mib"],
+        done["cpu_since_start"],
+        end["modules"],
+    )
+    return costs, footprint
+
+
+def warm_up(server: Server, directory: Path, extensions: str) -> None:
+    """An agent of another host starts first: a server's own first requests are no agent's cost."""
+    agent = AgentUnderTest(directory, server, extensions=extensions).start()
+    agent.measured(FIRST_START, do="start")
+    agent.close()
+
+
+def refreshes(server: Server, directory: Path, client: Client, extensions: str) -> Iterator[Cost]:
+    agent = AgentUnderTest(
+        directory, server, refresh=str(int(REFRESH)), extensions=extensions
+    ).start()
+    agent.measured(FIRST_START, do="start")
+    due = REFRESH * (1 + REFRESH_JITTER)
+    time.sleep(due)
+    yield agent.measured(REFRESHED_QUIET, do="passes")[0]
+    claim(client, tree_of(client, agent.host)[agent.host], {"DISK_GB": 1})
+    time.sleep(due)
+    yield agent.measured(REFRESHED, do="passes")[0]
+    agent.close()
+
+
+def reshape(server: Server, directory: Path, client: Client, extensions: str) -> Cost:
+    agent = AgentUnderTest(
+        directory, server, driver="fake.FakeReshapeDriver", extensions=extensions
+    ).start()
+    agent.measured(FIRST_START, do="start")
+    root = tree_of(client, agent.host)[agent.host]
+    for _ in range(CONSUMERS):
+        claim(client, root, {"VCPU": 1, "MEMORY_MB": 256})
+    agent.close()
+    cost, _ = agent.start().measured(RESHAPE, do="start")
+    agent.close()
+    return cost
+
+
+@contextlib.contextmanager
+def on_sqlite(start: Callable[..., Any], directory: Path) -> Iterator[Server]:
+    """A server of one process on SQLite."""
+    directory.mkdir(parents=True)
+    with start(directory, f"sqlite:///{directory}/placement.db", 1) as server:
+        yield server
+
+
+def memory_directory() -> str | None:
+    """Where files are kept in memory; None for where temporary files go."""
+    shared = Path("/dev/shm")
+    return str(shared) if os.access(shared, os.W_OK) else None
+
+
+def show(console: Console, quick: bool) -> bool:
+    """Measure and print; whether all bounds hold on this project's server.
+
+    :param quick: on this project's server only.
+    """
+    holds = True
+    with tempfile.TemporaryDirectory(prefix="agent-", dir=memory_directory()) as name:
+        ways: list[tuple[str, Callable[..., Any], str]] = [
+            ("ours, plain API", ours, "never"),
+            ("ours, whole trees", ours, "auto"),
+        ]
+        for label, start, extensions in (
+            ways if quick else [*ways, ("published", published, "auto")]
+        ):
+            bounds = WHOLE_TREES if label == "ours, whole trees" else BOUNDS
+            with on_sqlite(
+                start, Path(name) / label.replace(", ", "-").replace(" ", "-")
+            ) as server:
+                costs, footprint = events(server, Path(name) / f"{label}-agents", extensions)
+            verdicts = [cost.verdict(bounds, our_server=start is ours) for cost in costs]
+            console.print(_table(label, costs, verdicts))
+            if start is ours:
+                verdicts += footprint_lines(footprint)
+                console.print("\n".join(footprint_lines(footprint)))
+            holds = holds and "FAILS" not in " ".join(verdicts)
+    return holds
+
+
+def _table(label: str, costs: list[Cost], verdicts: list[str]) -> Table:
+    table = Table(title=f"The agent on the server: {label}; SQLite, 45 providers")
+    for heading in (
+        *("event", "requests", "wall ms", "agent CPU ms", "placement CPU ms"),
+        *("Nova: requests, CPU ms", "bound"),
+    ):
+        table.add_column(heading)
+    for cost, verdict in zip(costs, verdicts, strict=True):
+        nova = BOUNDS[cost.event].nova
+        table.add_row(
+            cost.event,
+            f"{cost.requests:g}",
+            f"{1000 * cost.wall:.1f}",
+            f"{1000 * cost.agent_cpu:.2f}",
+            f"{1000 * cost.placement_cpu:.2f}",
+            f"{nova[0]}, {1000 * nova[1]:.0f} + {1000 * nova[2]:.0f}" if nova else "",
+            verdict,
+        )
+    return table
+
+
+def footprint_lines(footprint: Footprint) -> list[str]:
+    """The memory and the imports of the agent, each with its bound."""
+
+    def held(value: float, limit: float) -> str:
+        return "holds" if value <= limit else "FAILS"
+
+    return [
+        f"import: {footprint.import_cpu:.2f} s of CPU with the interpreter's own start, at most "
+        f"{IMPORT_CPU} {held(footprint.import_cpu, IMPORT_CPU)} (Nova {NOVA_IMPORT_CPU}); "
+        f"{footprint.first_start_cpu:.2f} s when the first pass has ended",
+        f"resident: {footprint.import_mib:.1f} MiB after import, {footprint.end_mib:.1f} MiB after "
+        f"all passes, at most {RESIDENT_MIB:.0f} {held(footprint.end_mib, RESIDENT_MIB)} "
+        f"(Nova {NOVA_RESIDENT_MIB:.0f})",
+        f"loaded of numpy, sqlalchemy, placement_server: "
+        f"{', '.join(footprint.heavy_modules) or 'none'} "
+        f"{'FAILS' if footprint.heavy_modules else 'holds'}",
+    ]

@@ -1,0 +1,328 @@
+"""Claims under concurrency: rate, latency, conflicts, CPU, and whether the books stay exact.
+
+Compares the published package under uWSGI with placement-server: the same PostgreSQL, number of
+workers, and data through the API. A claim is what a scheduler does: ask for candidates among 500
+hosts, take one. Client processes share the machine with the servers, so rates are lower bounds;
+CPU seconds are the servers' own.
+"""
+
+import contextlib
+import dataclasses
+import json
+import re
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.claims.clients import (
+    OWNER,
+    Outcome,
+    Target,
+    claiming,
+    make_provider,
+    run_clients,
+    until_full,
+)
+from benchmarks.parts.client import Client
+from benchmarks.parts.servers import create_database, ours, postgresql, published
+
+WORKERS = 2
+QUERY = "/allocation_candidates?resources=VCPU:1,MEMORY_MB:512,DISK_GB:5&limit=100"
+TENFOLD = 10.0
+SHARED_AT_LEAST = 0.7
+RESHAPE_SECONDS = 0.4
+_AT_ONCE = 100
+_ALLOCATIONS = re.compile(rb'"allocations":\s*')
+_LONGEST = 1024
+_DECODER = json.JSONDecoder()
+# Ours is done with a row in seconds, in which the machine may be at its best or its worst.
+RUNS = 5
+
+
+Allocations = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much each scenario does."""
+
+    hosts: int
+    claims: int
+    capacity: int
+    reshaped: int
+    many_reshaped: int
+
+
+FULL = Size(hosts=500, claims=600, capacity=1200, reshaped=500, many_reshaped=5000)
+QUICK = Size(hosts=50, claims=64, capacity=120, reshaped=50, many_reshaped=200)
+
+
+def ask_and_claim(target: Target, name: str, clients: int, claims: int) -> Outcome:
+    """Candidates and a claim of one of them, by so many clients at once."""
+
+    def choose(client: Client, index: int, number: int) -> Allocations:
+        status, answer = client.send("GET", QUERY)
+        if status != 200:
+            raise RuntimeError(f"GET {QUERY}: {status} {answer[:500]!r}")
+        # Reading all of it would take longer than the claim.
+        starts = [found.end() for found in _ALLOCATIONS.finditer(answer)]
+        start = starts[(index * 37 + number * 13) % len(starts)]
+        chosen, _ = _DECODER.raw_decode(answer[start : start + _LONGEST].decode())
+        return {rp: entry["resources"] for rp, entry in chosen.items()}
+
+    return run_clients(
+        target,
+        f"{clients} client{'s' * (clients > 1)}, {name}",
+        [claiming(claims // clients, choose)] * clients,
+    )
+
+
+def claim_alone(target: Target, name: str, nodes: list[Allocations]) -> Outcome:
+    """Claims without a search, eight clients at once."""
+    return run_clients(
+        target,
+        f"8 clients, {name}, no search",
+        [claiming(75, lambda _c, index, number: nodes[(index * 61 + number * 17) % len(nodes)])]
+        * 8,
+    )
+
+
+def own_disks(client: Client, hosts: int) -> list[Allocations]:
+    """Every host has its own disk. Returns a claim on each."""
+    stock = {"VCPU": {"total": 6400}, "MEMORY_MB": {"total": 6553600}, "DISK_GB": {"total": 100000}}
+    wanted = {"VCPU": 1, "MEMORY_MB": 512, "DISK_GB": 5}
+    return [{make_provider(client, f"host-{number}", stock): wanted} for number in range(hosts)]
+
+
+def shared_storage(client: Client, hosts: int) -> list[Allocations]:
+    """Every claim also takes disk from the one provider that all hosts share."""
+    aggregate = str(uuid.uuid4())
+    pool = make_provider(client, "pool", {"DISK_GB": {"total": 10_000_000}})
+    client.must(
+        "PUT",
+        f"/resource_providers/{pool}/traits",
+        {"resource_provider_generation": 1, "traits": ["MISC_SHARES_VIA_AGGREGATE"]},
+    )
+    stock = {"VCPU": {"total": 6400}, "MEMORY_MB": {"total": 6553600}}
+    nodes = [make_provider(client, f"host-{number}", stock) for number in range(hosts)]
+    for provider in (pool, *nodes):
+        generation = client.must("GET", f"/resource_providers/{provider}")["generation"]
+        client.must(
+            "PUT",
+            f"/resource_providers/{provider}/aggregates",
+            {"resource_provider_generation": generation, "aggregates": [aggregate]},
+        )
+    return [{node: {"VCPU": 1, "MEMORY_MB": 512}, pool: {"DISK_GB": 5}} for node in nodes]
+
+
+OWN, SHARED = "disks of their own", "shared storage"
+WORLDS = {OWN: own_disks, SHARED: shared_storage}
+
+
+def claims(targets: dict[str, Target], size: Size, runs: int) -> Iterator[Outcome]:
+    """Claims in both worlds, by turns: the machine is not equally fast all the time."""
+    nodes = {
+        name: make(Client(targets[name].server.url), size.hosts) for name, make in WORLDS.items()
+    }
+    rows: list[tuple[tuple[str, ...], Callable[[Target, str], Outcome]]] = [
+        ((OWN,), lambda target, name: ask_and_claim(target, name, 1, size.claims)),
+        ((OWN, SHARED), lambda target, name: ask_and_claim(target, name, 8, size.claims)),
+        ((OWN, SHARED), lambda target, name: ask_and_claim(target, name, 16, size.claims)),
+        ((OWN, SHARED), lambda target, name: claim_alone(target, name, nodes[name])),
+    ]
+    for names, run in rows:
+        rounds = [[run(targets[name], name) for name in names] for _ in range(runs)]
+        yield from map(_in_the_middle, zip(*rounds, strict=True))
+
+
+def fillings(target: Target, capacity: int, runs: int) -> Outcome:
+    """One host until it is full, and another one in each run."""
+    client = Client(target.server.url)
+    outcomes, handed_out = [], 0
+    for number in range(runs):
+        host = make_provider(client, f"full-{number}", {"VCPU": {"total": capacity}})
+        scenario = f"16 clients, one host of {capacity} until full"
+        outcomes.append(run_clients(target, scenario, [until_full(host)] * 16))
+        handed_out += client.must("GET", f"/resource_providers/{host}/usages")["usages"]["VCPU"]
+    there = capacity * runs
+    verdict = "exact" if handed_out == there else f"{handed_out - there:+d} units"
+    return dataclasses.replace(
+        _in_the_middle(outcomes), note=f"{handed_out} of {there} handed out: {verdict}"
+    )
+
+
+def _in_the_middle(runs: Sequence[Outcome]) -> Outcome:
+    """The middle one by rate, with the conflicts of all."""
+    middle = sorted(runs, key=lambda run: run.rate)[len(runs) // 2]
+    return dataclasses.replace(middle, conflicts=sum(run.conflicts for run in runs))
+
+
+def reshapes(target: Target, consumers: int, children: int, classes: int) -> Iterator[Outcome]:
+    """Moves every class of every consumer from a root to its children and back, in one request
+    each."""
+    client = Client(target.server.url)
+    names = [f"CUSTOM_RESHAPE_{n}" for n in range(classes)]
+    for name in names:
+        client.must("PUT", f"/resource_classes/{name}")
+    inventory = {name: {"total": consumers * 2} for name in names}
+    root = make_provider(client, f"reshape-{consumers}", inventory)
+    kids = [
+        make_provider(client, f"child-{consumers}-{n}", {}, parent=root) for n in range(children)
+    ]
+    amounts = dict.fromkeys(names, 1)
+    everyone = [str(uuid.uuid4()) for _ in range(consumers)]
+    for start in range(0, consumers, _AT_ONCE):
+        client.must(
+            "POST",
+            "/allocations",
+            {
+                consumer: {
+                    "allocations": {root: {"resources": amounts}},
+                    "consumer_generation": None,
+                    **OWNER,
+                }
+                for consumer in everyone[start : start + _AT_ONCE]
+            },
+        )
+    moves = (
+        ("over", {root: {}, **dict.fromkeys(kids, inventory)}, kids),
+        ("back from", {root: inventory, **{kid: {} for kid in kids}}, [root]),
+    )
+    for generation, (way, inventories, to) in enumerate(moves, start=1):
+        body = {
+            "inventories": {
+                provider: {
+                    "resource_provider_generation": client.must(
+                        "GET", f"/resource_providers/{provider}"
+                    )["generation"],
+                    "inventories": wanted,
+                }
+                for provider, wanted in inventories.items()
+            },
+            "allocations": {
+                consumer: {
+                    "allocations": {to[n % len(to)]: {"resources": amounts}},
+                    "consumer_generation": generation,
+                    **OWNER,
+                }
+                for n, consumer in enumerate(everyone)
+            },
+        }
+        before, start_time = target.cpu_seconds(), time.monotonic()
+        client.must("POST", "/reshaper", body)
+        seconds = time.monotonic() - start_time
+        after = target.cpu_seconds()
+        yield Outcome(
+            f"reshape of {consumers} consumers x {classes} classes {way} {children} children",
+            target.server.label,
+            1,
+            0,
+            0,
+            seconds,
+            after[0] - before[0],
+            after[1] - before[1],
+            1000 * seconds,
+        )
+
+
+def measure(size: Size) -> dict[str, list[Outcome]]:
+    """All scenarios on each server in turn, on databases of one PostgreSQL; outcomes by label."""
+    outcomes: dict[str, list[Outcome]] = {}
+    drivers = {"published": (published, "psycopg2"), "ours": (ours, "psycopg")}
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as name, contextlib.ExitStack() as stack:
+        directory = Path(name)
+        directory.chmod(0o755)
+        cluster = stack.enter_context(postgresql(directory / "postgresql"))
+        pid = int((directory / "postgresql" / "data" / "postmaster.pid").read_text().split()[0])
+        for label, (start, driver) in drivers.items():
+            runs = RUNS if label == "ours" else 1
+            with contextlib.ExitStack() as servers:
+                targets = {}
+                for world, make in WORLDS.items():
+                    database = f"{label}_{make.__name__}"
+                    create_database(cluster, database)
+                    connection = f"postgresql+{driver}:{cluster}/{database}"
+                    server = start(directory / database, connection, WORKERS)
+                    targets[world] = Target(servers.enter_context(server), pid)
+                outcomes[label] = [
+                    *claims(targets, size, runs),
+                    fillings(targets[OWN], size.capacity, runs),
+                    *reshapes(targets[OWN], size.reshaped, 8, 16),
+                    *reshapes(targets[OWN], size.many_reshaped, 8, 2),
+                ]
+    return outcomes
+
+
+def verdict(theirs: Outcome, mine: Outcome, shared_against: Outcome | None) -> tuple[bool, str]:
+    """Whether the row is as it should be, and what it should be."""
+    if mine.scenario.startswith("reshape"):
+        wanted = ["a tenth of the CPU"]
+        held = theirs.cpu_seconds >= TENFOLD * mine.cpu_seconds
+        if "x 16 classes" in mine.scenario:
+            wanted.append(f"at most {RESHAPE_SECONDS} s of it")
+            held &= mine.cpu_seconds <= RESHAPE_SECONDS
+        return held, ", ".join(wanted)
+    wanted = ["no conflict"]
+    held = mine.conflicts == 0
+    if "no search" not in mine.scenario:
+        wanted.append(f"{TENFOLD:g}x claims/s and CPU")
+        held &= mine.rate >= TENFOLD * theirs.rate and theirs.cpu_ms >= TENFOLD * mine.cpu_ms
+    if shared_against:
+        wanted.append(f"{SHARED_AT_LEAST:.0%} of the rate without it")
+        held &= mine.rate >= SHARED_AT_LEAST * shared_against.rate
+    if "until full" in mine.scenario:
+        wanted.append("exact")
+        held &= mine.note.endswith("exact")
+    return held, ", ".join(wanted)
+
+
+def show(console: Console, quick: bool) -> bool:
+    """Measure and print; whether all rows are as they should be."""
+    outcomes = measure(QUICK if quick else FULL)
+    table = Table(
+        title=f"Claims: PostgreSQL, {WORKERS} worker processes each; one run of each row on the "
+        f"published package, on ours the middle of {RUNS} (one of a reshape)",
+    )
+    for heading in ("scenario", "", "claims/s", "conflicts", "p95 ms", "CPU ms", "database ms"):
+        table.add_column(heading)
+    table.add_column("note")
+    mine_by_name = {mine.scenario: mine for mine in outcomes["ours"]}
+    all_held = True
+    for theirs, mine in zip(outcomes["published"], outcomes["ours"], strict=True):
+        for row in (theirs, mine):
+            table.add_row(
+                row.scenario,
+                row.server,
+                f"{row.rate:.1f}",
+                str(row.conflicts),
+                f"{row.p95_ms:.1f}",
+                f"{row.cpu_ms:.2f}",
+                f"{row.database_ms:.2f}",
+                row.note,
+            )
+        own = mine.scenario.replace(SHARED, OWN)
+        held, wanted = verdict(theirs, mine, mine_by_name[own] if own != mine.scenario else None)
+        all_held &= held
+        table.add_row(
+            "",
+            "ratio",
+            ratio(mine.rate, theirs.rate),
+            "",
+            ratio(theirs.p95_ms, mine.p95_ms),
+            ratio(theirs.cpu_ms, mine.cpu_ms),
+            ratio(theirs.database_ms, mine.database_ms),
+            f"{'holds' if held else '[bold red]FAILS[/]'}: {wanted}",
+        )
+        table.add_section()
+    console.print(table)
+    return all_held
+
+
+def ratio(larger: float, smaller: float) -> str:
+    return f"{larger / smaller:.1f}x" if smaller else "-"

@@ -1,0 +1,1 @@
+"""Parts of several benchmarks: servers, a client, the data that is loaded."""

@@ -1,0 +1,1 @@
+"""Benchmarks of searches and reads over HTTP, beside the published package and a floor."""

@@ -1,0 +1,291 @@
+"""Candidate searches and reads over HTTP, both servers in one run, against their bounds.
+
+Both servers run on one PostgreSQL with the same number of workers, on data loaded through the API
+of each. `--keep` keeps the databases of a run for the next one: loading 10,000 hosts into the
+published package takes minutes.
+"""
+
+import contextlib
+import dataclasses
+import json
+import statistics
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.parts.servers import (
+    Server,
+    create_database,
+    drop_database,
+    ours,
+    postgresql,
+    published,
+)
+from benchmarks.parts.worlds import WORLDS, World
+from benchmarks.reads.floors import Floored, floors
+from benchmarks.reads.measurement import TIMEOUT, Measured, Start, measure_rows
+from benchmarks.reads.rows import MITIGATIONS, Row
+
+WORKERS = 2
+# The driver that each server is used with.
+_SCHEMES = {"published": "postgresql+psycopg2", "ours": "postgresql+psycopg"}
+# The load of a data set is a row as well: at most a third of the published package's.
+LOAD_RATIO = 3
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row as measured on both servers."""
+
+    row: Row
+    published: Measured | None
+    mitigated: Measured | None
+    ours: Measured
+    floor: Floored | None
+
+    def pace(self) -> float | None:
+        """How many times slower than where the bounds were set the published package is here."""
+        if self.row.known_ms is None or self.published is None or self.published.failed:
+            return None
+        return self.published.cpu_ms / self.row.known_ms
+
+    def bound_ms(self, pace: float | None) -> float | None:
+        """The strictest bound at this pace of the machine; None when the row has none.
+
+        With small data (no pace) only absolute bounds count.
+        """
+        bounds = [] if self.row.bound_ms is None else [self.row.bound_ms * (pace or 1.0)]
+        theirs = self.published
+        if pace and self.row.ratio and theirs and not theirs.failed:
+            bounds.append(theirs.cpu_ms / self.row.ratio)
+        return min(bounds, default=None)
+
+    def verdict(self, pace: float | None) -> str:
+        """`holds`, `FAILS` with the reason, or nothing where there is no bound."""
+        if self.ours.failed:
+            return f"FAILS: {self.ours.failed}"
+        theirs = self.published
+        if theirs and not theirs.failed and self.row.unlimited:
+            found = self.ours.candidates, theirs.candidates
+            if found[0] != found[1]:
+                return f"FAILS: {found[0]} candidates, not {found[1]}"
+        bound = self.bound_ms(pace)
+        if bound is not None and self.ours.cpu_ms > bound:
+            return "FAILS"
+        # With small data there is hardly a floor, and too little time to measure it.
+        over = self.floor.verdict(self.ours) if self.floor and pace else ""
+        return over or ("" if bound is None and not (self.floor and pace) else "holds")
+
+
+@dataclass(frozen=True)
+class Load:
+    """What loading a data set through the API cost, CPU milliseconds a request."""
+
+    requests: int
+    cpu_ms: float
+
+
+class Bench:
+    """The databases and servers of one run.
+
+    :ivar loads: what was loaded, in this run or when it was, by data set and server.
+    """
+
+    def __init__(self, cluster: str, directory: Path, quick: bool) -> None:
+        self.cluster = cluster
+        self.directory = directory
+        self.quick = quick
+        self.loads: dict[tuple[World, str], Load] = {}
+
+    @contextlib.contextmanager
+    def server(self, label: str, world: World, extra: str = "") -> Iterator[Server]:
+        """One of the two servers with a data set, which is loaded when no run has done so."""
+        database = world.database(label, self.quick)
+        done = self.directory / f"{database}.loaded"
+        if not done.exists():
+            drop_database(self.cluster, database)
+            create_database(self.cluster, database)
+        connection = f"{_SCHEMES[label]}:{self.cluster}/{database}"
+        with (
+            tempfile.TemporaryDirectory(dir=self.directory) as name,
+            published(Path(name), connection, WORKERS, extra, synchronise=not done.exists())
+            if label == "published"
+            else ours(Path(name), connection, WORKERS, extra) as server,
+        ):
+            if not done.exists():
+                load = self._load(server, world)
+                done.write_text(json.dumps(dataclasses.asdict(load)))
+            self.loads[world, label] = Load(**json.loads(done.read_text()))
+            yield server
+
+    def _load(self, server: Server, world: World) -> Load:
+        cpu = server.cpu_seconds()
+        requests = world.load(server, self.quick)
+        return Load(requests, 1000 * (server.cpu_seconds() - cpu) / requests)
+
+    def measure(self, label: str, world: World, rows: list[Row], extra: str = "") -> list[Measured]:
+        """Measure rows of one data set on one server."""
+        start: Start = lambda: self.server(label, world, extra)  # noqa: E731
+        if self.quick:
+            return measure_rows(start, rows, 0.7, 3.0)
+        return measure_rows(start, rows, 4.0, TIMEOUT)
+
+    def lines(self, world: World, rows: list[Row]) -> list[Line]:
+        """Measure rows of one data set on both servers."""
+        asked = [row for row in rows if row.published]
+        theirs = dict(zip(asked, self.measure("published", world, asked), strict=True))
+        wide = [row for row in rows if row.mitigated]
+        mitigated = dict(
+            zip(wide, self.measure("published", world, wide, MITIGATIONS), strict=True)
+        )
+        mine = self.measure("ours", world, rows)
+        connection = f"{_SCHEMES['ours']}:{self.cluster}/{world.database('ours', self.quick)}"
+        floored = floors(connection, rows, mine, 0.7 if self.quick else 4.0)
+        return [
+            Line(row, theirs.get(row), mitigated.get(row), each, floored.get(row))
+            for row, each in zip(rows, mine, strict=True)
+        ]
+
+
+def run(console: Console, title: str, rows: list[Row], *, quick: bool, keep: Path | None) -> bool:
+    """Measure rows and print them; whether all bounds hold."""
+    with contextlib.ExitStack() as stack:
+        directory = keep or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="benchmark-"))
+        )
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o755)
+        cluster = stack.enter_context(postgresql(directory / "postgresql"))
+        bench = Bench(cluster, directory, quick)
+        lines: list[Line] = []
+        for world in WORLDS:
+            wanted = [row for row in rows if row.world is world]
+            if wanted:
+                console.print(f"{world.title(quick)} ...", style="dim")
+                lines += bench.lines(world, wanted)
+                for line in lines[-len(wanted) :]:
+                    console.print("  ".join(_cells(line, None if quick else 1.0)), style="dim")
+    pace = None if quick else pace_of(lines)
+    console.print(_table(title, lines, quick, pace))
+    if pace:
+        console.print(
+            f"Absolute bounds times {pace:.2f}: so much slower is the published package here "
+            "than where they were set (median of the rows for which that is known)."
+        )
+    held = _at_once(console, lines)
+    held &= _loads(console, bench, {line.row.world: None for line in lines})
+    return held and all("FAILS" not in line.verdict(pace) for line in lines)
+
+
+def pace_of(lines: Iterable[Line]) -> float:
+    """How many times slower than where the bounds were set this machine is, 1 if unknown."""
+    known = [pace for line in lines if (pace := line.pace()) is not None]
+    return statistics.median(known) if known else 1.0
+
+
+def _cpu(measured: Measured | None) -> str:
+    if measured is None:
+        return "-"
+    return measured.failed or f"{measured.cpu_ms:,.2f}"
+
+
+def _table(title: str, lines: list[Line], quick: bool, pace: float | None) -> Table:
+    table = Table(
+        title=f"{title}: PostgreSQL, {WORKERS} worker processes each, one client; "
+        "CPU and median latency in ms a request, resident memory of the server in MiB"
+    )
+    for heading in (
+        "request",
+        "kB",
+        "published CPU",
+        "mitigated",
+        "ours CPU",
+        "encoded",
+        "floor",
+        "times, at most",
+        "latency",
+        "resident",
+        "runs",
+        "ratio",
+        "at most",
+        "",
+    ):
+        table.add_column(heading, justify="left" if heading in ("request", "") else "right")
+    world: World | None = None
+    for line in lines:
+        if line.row.world is not world:
+            world = line.row.world
+            table.add_section()
+            table.add_row(f"[bold]{world.title(quick)}")
+        table.add_row(*_cells(line, pace))
+    return table
+
+
+def _cells(line: Line, pace: float | None) -> list[str]:
+    theirs, mine = line.published, line.ours
+    both = theirs and not theirs.failed
+    bound = line.bound_ms(pace)
+    ratio = f"{theirs.cpu_ms / mine.cpu_ms:,.0f}x" if theirs and both and mine.cpu_ms else "-"
+    return [
+        f"  {line.row.name}",
+        f"{len(mine.body) / 1000:,.0f}",
+        _cpu(theirs),
+        _cpu(line.mitigated),
+        _cpu(mine),
+        f"{mine.floor_ms():.2f}" if mine.body else "-",
+        f"{line.floor.ms:.2f}" if line.floor else "-",
+        f"{mine.cpu_ms / line.floor.ms:.1f}, {line.floor.most:g}" if line.floor else "-",
+        f"{theirs.median_ms:,.1f} / {mine.median_ms:.1f}" if theirs and both
+        else f"- / {mine.median_ms:.1f}",
+        f"{theirs.resident_mib:.0f} / {mine.resident_mib:.0f}" if theirs and both
+        else f"- / {mine.resident_mib:.0f}",
+        f"{theirs.runs} / {mine.runs}" if theirs and both else f"- / {mine.runs}",
+        ratio,
+        "" if bound is None else f"{bound:.2f}",
+        line.verdict(pace),
+    ]  # fmt: skip
+
+
+def _at_once(console: Console, lines: list[Line]) -> bool:
+    """Print what ten clients get; whether it is of the order that the CPU promises."""
+    held = True
+    for line in lines:
+        theirs = line.published
+        if not line.row.at_once or not theirs or theirs.failed or line.ours.failed:
+            continue
+        ratio = line.ours.at_once / theirs.at_once
+        promised = theirs.cpu_ms / line.ours.cpu_ms
+        # The clients share the machine with what they measure.
+        holds = ratio >= promised / 3
+        held &= holds
+        console.print(
+            f"10 clients at once, {line.row.world.name} hosts, {line.row.name}: "
+            f"{theirs.at_once:,.1f} and {line.ours.at_once:,.1f} answers/s, {ratio:,.0f}x; "
+            f"a third of the ratio above: {'holds' if holds else 'FAILS'}"
+        )
+    return held
+
+
+def _loads(console: Console, bench: Bench, worlds: Iterable[World]) -> bool:
+    """Print what loading cost; whether it cost at most a third."""
+    held = True
+    for world in worlds:
+        if (world, "published") not in bench.loads:
+            # None of its rows is asked of the published package.
+            continue
+        theirs, mine = (bench.loads[world, label] for label in _SCHEMES)
+        title = world.title(bench.quick)
+        ratio = theirs.cpu_ms / mine.cpu_ms
+        few = mine.requests < 500
+        verdict = "few requests" if few else "holds" if ratio >= LOAD_RATIO else "FAILS"
+        held &= verdict != "FAILS"
+        console.print(
+            f"{title}: loaded with {mine.requests:,} requests, CPU ms a request "
+            f"{theirs.cpu_ms:.2f} and {mine.cpu_ms:.2f}, {ratio:.1f}x, "
+            f"at most {theirs.cpu_ms / LOAD_RATIO:.2f}: {verdict}"
+        )
+    return held

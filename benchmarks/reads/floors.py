@@ -1,0 +1,81 @@
+"""Floors: what the same answer costs when nothing but the unavoidable is done.
+
+They are measured in the same run as the rows that they belong to, in server CPU.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.parts.servers import Server, free_port, running
+from benchmarks.reads.measurement import TIMEOUT, Measured, measure
+from benchmarks.reads.rows import Row, get
+
+
+@dataclass(frozen=True)
+class Floored:
+    """A row's floor as measured.
+
+    :ivar ms: CPU milliseconds of a request.
+    :ivar most: how many times that the row may cost.
+    """
+
+    ms: float
+    most: float
+
+    def verdict(self, ours: Measured) -> str:
+        """`FAILS` with the ratio, or nothing."""
+        ratio = ours.cpu_ms / self.ms
+        return f"FAILS: {ratio:.1f}x its floor" if ratio > self.most else ""
+
+
+def floors(
+    database: str, rows: Sequence[Row], measured: Sequence[Measured], seconds: float
+) -> dict[Row, Floored]:
+    """Measure the floors of rows that have one and were answered.
+
+    :param database: the URL of the one that they were asked of.
+    """
+    asked = [
+        (row, ours)
+        for row, ours in zip(rows, measured, strict=True)
+        if row.floor is not None and ours.body and not ours.failed
+    ]
+    with tempfile.TemporaryDirectory(prefix="floor-") as name:
+        directory = Path(name)
+        bodies = directory / "bodies"
+        bodies.mkdir()
+        for number, (_, ours) in enumerate(asked):
+            (bodies / str(number)).write_bytes(ours.body)
+        found: dict[Row, Floored] = {}
+        if asked:
+            with _server(database, bodies, directory / "log") as server:
+                for number, (row, ours) in enumerate(asked):
+                    assert row.floor is not None
+                    ms = 0.0
+                    if row.floor.served:
+                        same = Row(row.name, row.world, get(f"/{number}"))
+                        ms += measure(server, same, seconds, TIMEOUT).cpu_ms
+                    if row.floor.encoded:
+                        ms += ours.floor_ms()
+                    found[row] = Floored(ms, row.floor.most)
+    return found
+
+
+@contextlib.contextmanager
+def _server(database: str, bodies: Path, log: Path) -> Iterator[Server]:
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.reads.floor_server",
+        database,
+        str(bodies),
+        str(port),
+    ]
+    with running("floor", command, dict(os.environ), port, log) as server:
+        yield server

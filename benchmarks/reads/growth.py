@@ -1,0 +1,169 @@
+"""Costs of the number of hosts: `python -m benchmarks growth`, our server alone.
+
+The hosts are written straight into the database, so that 100,000 of them take seconds. One worker
+process, so that its memory and its cold start are seen by themselves. A limited query may grow by
+array scans over all hosts, and by nothing else.
+"""
+
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.parts.client import Client
+from benchmarks.parts.servers import Server, create_database, family, ours, postgresql
+from benchmarks.parts.worlds import AGGREGATE, TRAIT
+from benchmarks.reads.rows import FLAT_QUERY, NOTHING
+
+SIZES = (1_000, 10_000, 100_000)
+QUICK_SIZES = (1_000, 10_000)
+TRAITS_OF_HOST = 9
+
+# The hosts of :mod:`benchmarks.parts.worlds`, with the traits that a real host reports.
+_STATEMENTS = (
+    "INSERT INTO placement_aggregates (id, uuid) VALUES (1, %(aggregate)s)",
+    "INSERT INTO resource_providers (id, uuid, name, generation, root_provider_id)"
+    " SELECT n, gen_random_uuid(), 'host-' || n, 0, n FROM generate_series(1, %(hosts)s) n",
+    "INSERT INTO inventories (resource_provider_id, resource_class_id, total, reserved, min_unit,"
+    " max_unit, step_size, allocation_ratio, capacity, used)"
+    " SELECT n, c.id, t.total, 0, 1, t.total, 1, 1, t.total, 0"
+    " FROM generate_series(1, %(hosts)s) n,"
+    " (VALUES ('VCPU', 64), ('MEMORY_MB', 65536), ('DISK_GB', 1000)) AS t (name, total)"
+    " JOIN resource_classes c ON c.name = t.name",
+    "INSERT INTO resource_provider_traits (resource_provider_id, trait_id)"
+    " SELECT n, t.id FROM generate_series(1, %(hosts)s) n,"
+    " (SELECT id FROM traits WHERE name = %(trait)s OR name LIKE 'HW\\_CPU\\_X86\\_SSE%%'"
+    "  ORDER BY name LIMIT %(traits)s) t",
+    "INSERT INTO resource_provider_aggregates (resource_provider_id, aggregate_id)"
+    " SELECT n, 1 FROM generate_series(1, %(hosts)s) n",
+    "ANALYZE",
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """What one number of hosts costs.
+
+    :param cold_s: the first search of a fresh worker, which reads everything from the database.
+    :param changed_ms: how much longer a search takes for each host that was changed before it.
+    """
+
+    hosts: int
+    cold_s: float
+    cold_cpu_s: float
+    resident_mib: float
+    few_ms: float
+    many_ms: float
+    nothing_ms: float
+    changed_ms: float
+
+
+def fill(url: str, hosts: int) -> None:
+    """Write so many hosts into an empty database at ``//user@host:port/name``."""
+    values = {"hosts": hosts, "aggregate": AGGREGATE, "trait": TRAIT, "traits": TRAITS_OF_HOST}
+    with psycopg.connect(f"postgresql:{url}", autocommit=True) as connection:
+        for statement in _STATEMENTS:
+            if "%(" in statement:
+                connection.execute(statement, values)
+            else:
+                connection.execute(statement)
+
+
+def _cpu_ms(server: Server, client: Client, path: str, seconds: float) -> float:
+    """CPU of the server for one request, from as many as fit in some seconds."""
+    for _ in range(10):
+        client.must("GET", path)
+    count, cpu, ends = 0, server.cpu_seconds(), time.perf_counter() + seconds
+    while time.perf_counter() < ends:
+        client.send("GET", path)
+        count += 1
+    return 1000 * (server.cpu_seconds() - cpu) / count
+
+
+def _changed_ms(client: Client, hosts: list[str], path: str) -> float:
+    """How much a search slows down by a change of one host before it, median of pairs."""
+    extra = []
+    for number, host in enumerate(hosts):
+        inventories = {"VCPU": {"total": 64 + number % 2}, "MEMORY_MB": {"total": 65536}}
+        client.must(
+            "PUT",
+            f"/resource_providers/{host}/inventories",
+            {
+                "resource_provider_generation": 0,
+                "inventories": {**inventories, "DISK_GB": {"total": 1000}},
+            },
+        )
+        times = []
+        for _ in range(2):
+            start = time.perf_counter()
+            client.must("GET", path)
+            times.append(time.perf_counter() - start)
+        extra.append(times[0] - times[1])
+    return 1000 * statistics.median(extra)
+
+
+def measure(server: Server, hosts: int, seconds: float) -> Size:
+    """Measure one fresh server."""
+    client = Client(server.url)
+    client.must("GET", "/resource_classes")
+    idle = server.resident_mib()
+    cpu, start = server.cpu_seconds(), time.perf_counter()
+    found = client.must("GET", f"{FLAT_QUERY}&limit=100")
+    cold, cold_cpu = time.perf_counter() - start, server.cpu_seconds() - cpu
+    few = _cpu_ms(server, client, f"{FLAT_QUERY}&limit=10", seconds)
+    many = _cpu_ms(server, client, f"{FLAT_QUERY}&limit=1000", seconds)
+    nothing = _cpu_ms(server, client, NOTHING, seconds)
+    changed = _changed_ms(client, list(found["provider_summaries"]), f"{FLAT_QUERY}&limit=10")
+    resident = server.resident_mib()
+    assert len(family(server.pid)) >= 2, "a parent and its worker"
+    return Size(hosts, cold, cold_cpu, resident - idle, few, many, nothing, changed)
+
+
+def show(console: Console, quick: bool) -> None:
+    """Measure all sizes and print the curve."""
+    sizes = []
+    with tempfile.TemporaryDirectory(prefix="benchmark-") as name:
+        directory = Path(name)
+        directory.chmod(0o755)
+        with postgresql(directory / "postgresql") as cluster:
+            for hosts in QUICK_SIZES if quick else SIZES:
+                console.print(f"{hosts:,} hosts ...", style="dim")
+                database = f"hosts_{hosts}"
+                create_database(cluster, database)
+                connection = f"postgresql+psycopg:{cluster}/{database}"
+                # The first start makes the schema, the second one is that of a fresh worker.
+                with ours(directory / "schema", connection, 1):
+                    fill(f"{cluster}/{database}", hosts)
+                with ours(directory / database, connection, 1) as server:
+                    sizes.append(measure(server, hosts, 0.7 if quick else 3.0))
+    table = Table(title="Growth: PostgreSQL, one worker process, CPU in ms a request")
+    for heading in (
+        "hosts",
+        "cold start s",
+        "its CPU s",
+        "memory MiB",
+        "MiB per 10,000",
+        "limit=10",
+        "limit=1000",
+        "nothing fits",
+        "one host changed",
+    ):
+        table.add_column(heading, justify="right")
+    for size in sizes:
+        table.add_row(
+            f"{size.hosts:,}",
+            f"{size.cold_s:.2f}",
+            f"{size.cold_cpu_s:.2f}",
+            f"{size.resident_mib:.0f}",
+            f"{10_000 * size.resident_mib / size.hosts:.0f}",
+            f"{size.few_ms:.2f}",
+            f"{size.many_ms:.2f}",
+            f"{size.nothing_ms:.2f}",
+            f"{size.changed_ms:+.2f}",
+        )
+    console.print(table)

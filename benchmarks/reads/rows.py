@@ -1,0 +1,172 @@
+"""The rows of the benchmark: what is asked of which data set, and what it may cost.
+
+Bounds are CPU milliseconds of the server for one request, absolute, as a share of what the
+published package needs in the same run, or both: the stricter one counts. The absolute ones were
+set on a machine on which the published package needed `known_ms`; on a machine on which it needs
+more, or less, they are stretched, or shortened, in proportion.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.parts.client import Client
+from benchmarks.parts.worlds import (
+    AGGREGATE,
+    FLAT,
+    GPUS_8,
+    GPUS_16,
+    MANY_FLAT,
+    MANY_GPUS_8,
+    NESTED,
+    TRAIT,
+    World,
+    uuid_of,
+)
+
+Request = Callable[[Client], tuple[int, bytes]]
+
+FLAT_QUERY = (
+    "/allocation_candidates?resources=VCPU:1,DISK_GB:5,MEMORY_MB:512"
+    f"&member_of={AGGREGATE}&required={TRAIT}"
+)
+NESTED_QUERY = (
+    "/allocation_candidates?resources=DISK_GB:10"
+    "&resources_C=VCPU:2,MEMORY_MB:1024&resources_G=VGPU:1&resources_N=SRIOV_NET_VF:1"
+    "&same_subtree=_C,_G,_N&group_policy=none"
+)
+NOTHING = "/allocation_candidates?resources=VCPU:1,DISK_GB:1001,MEMORY_MB:512&limit=1000"
+NO_SUCH_HOST = f"{FLAT_QUERY},HW_GPU_API_DXVA&limit=1000"
+
+# What slows or stops the published package on wide trees is bounded by these three.
+MITIGATIONS = (
+    "[placement]\nmax_allocation_candidates = 1000\n"
+    "allocation_candidates_generation_strategy = breadth-first\n"
+    "[workarounds]\noptimize_for_wide_provider_trees = true\n"
+)
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What a row is compared with, and how many times that it may cost.
+
+    :param served: the same bytes from a WSGI function with one prepared SELECT, on the HTTP server
+        of ours.
+    :param encoded: orjson of the same answer.
+    """
+
+    most: float
+    served: bool = False
+    encoded: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """One request, and what it may cost.
+
+    :param bound_ms: at most so many milliseconds, None for no such bound.
+    :param ratio: at least so many times less than the published package, None for no such bound.
+    :param known_ms: what the published package needed where the bounds were set.
+    :param published: whether the published package is asked at all.
+    :param mitigated: whether it is asked once more with its mitigations on.
+    :param unlimited: whether both must find equally many candidates.
+    :param at_once: whether ten clients ask it at once as well.
+    """
+
+    name: str
+    world: World
+    request: Callable[[], Request]
+    bound_ms: float | None = None
+    ratio: float | None = None
+    known_ms: float | None = None
+    published: bool = True
+    mitigated: bool = False
+    unlimited: bool = False
+    at_once: bool = False
+    floor: Floor | None = None
+
+
+def get(path: str) -> Callable[[], Request]:
+    """A request for a path."""
+    return lambda: lambda client: client.send("GET", path)
+
+
+def put_inventories(name: str) -> Callable[[], Request]:
+    """Replaces the inventories of a provider, another amount each time."""
+
+    def factory() -> Request:
+        path = f"/resource_providers/{uuid_of(name)}/inventories"
+        known: dict[str, int] = {}
+
+        def request(client: Client) -> tuple[int, bytes]:
+            if not known:
+                known["generation"] = client.must("GET", path)["resource_provider_generation"]
+            amount = 1000 + known["generation"] % 2
+            body = {
+                "resource_provider_generation": known["generation"],
+                "inventories": {"DISK_GB": {"total": amount}},
+            }
+            status, raw = client.send("PUT", path, body)
+            if status == 200:
+                known["generation"] = json.loads(raw)["resource_provider_generation"]
+            return status, raw
+
+        return request
+
+    return factory
+
+
+def _gpus(groups: int) -> str:
+    wanted = "&".join(f"resources_{number}=VGPU:1" for number in range(groups))
+    return f"/allocation_candidates?{wanted}&group_policy=isolate&limit=1000"
+
+
+def _wide(world: World) -> tuple[Row, ...]:
+    return tuple(
+        Row(f"{groups} groups of one GPU, isolate, limit=1000", world, get(_gpus(groups)), 15.0,
+            mitigated=True, floor=Floor(5, encoded=True) if groups == 8 else None)
+        for groups in (4, 6, 8)
+    )  # fmt: skip
+
+
+SEARCH = (
+    Row("no limit", FLAT, get(FLAT_QUERY), 4.0, 30, 118, unlimited=True, at_once=True),
+    Row("limit=1000", MANY_FLAT, get(f"{FLAT_QUERY}&limit=1000"), 6.0, 150, 974),
+    Row(
+        "limit=10",
+        MANY_FLAT,
+        get(f"{FLAT_QUERY}&limit=10"),
+        1.5,
+        500,
+        793,
+        at_once=True,
+        floor=Floor(1.7, served=True),
+    ),
+    Row("nothing has the room", MANY_FLAT, get(NOTHING), 1.5),
+    Row("nothing has the trait", MANY_FLAT, get(NO_SUCH_HOST), 1.5),
+    Row(
+        "same_subtree, limit=1000",
+        NESTED,
+        get(f"{NESTED_QUERY}&limit=1000"),
+        20.0,
+        40,
+        885,
+        floor=Floor(2, served=True, encoded=True),
+    ),
+    Row("same_subtree, limit=10", NESTED, get(f"{NESTED_QUERY}&limit=10"), 3.0, 250, 802),
+    *_wide(GPUS_8),
+    *_wide(GPUS_16),
+    Row("17 groups of one GPU: cannot work", GPUS_16, get(_gpus(17)), 1.0, published=False),
+    *_wide(MANY_GPUS_8),
+)
+
+_ONE_SELECT = Floor(1.5, served=True)
+_HOST = "nested-000000"
+_OF_HOST = f"/resource_providers/{uuid_of(_HOST)}"
+READS = (
+    Row("in_tree of 13", NESTED, get(f"/resource_providers?in_tree={uuid_of(_HOST)}"), ratio=3),
+    Row("inventories", NESTED, get(f"{_OF_HOST}/inventories"), ratio=3, floor=_ONE_SELECT),
+    Row("traits", NESTED, get(f"{_OF_HOST}/traits"), ratio=3, floor=_ONE_SELECT),
+    Row("usages", NESTED, get(f"{_OF_HOST}/usages"), ratio=3, floor=_ONE_SELECT),
+    Row("PUT inventories", NESTED, put_inventories(_HOST), ratio=3),
+)

@@ -1,0 +1,201 @@
+"""Running schedulers, a broker of their own, and clients that claim through them."""
+
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import requests
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.parts.servers import Server, cpu_seconds, free_port
+from compute_agent import conf as agent_conf
+from compute_agent.daemon import message_bus
+from compute_agent.scheduler.bus.rpc import STATE_TOPIC, STATE_VERSION, SchedulerClient
+from tests.fixtures.rabbitmq import RabbitMq
+
+CLIENTS: Final = 8
+_START_SECONDS: Final = 120.0
+_STOP_SECONDS: Final = 60.0
+_ANSWER_SECONDS: Final = 120.0
+_RETRIES: Final = "compute_scheduler_claim_retries_total"
+_SPEC: Final[dict[str, Any]] = {
+    "project_id": "project",
+    "user_id": "user",
+    "flavor": {"vcpus": 1, "memory_mb": 512, "root_gb": 1, "extra_specs": {}},
+    "image": {"id": "image", "properties": {}},
+}
+
+
+@dataclass(frozen=True)
+class Round:
+    """What clients got in some seconds, and what it cost.
+
+    :ivar retries: claims that were tried after another of the same instance was lost.
+    """
+
+    milliseconds: tuple[float, ...]
+    seconds: float
+    retries: float
+    server_cpu_ms: float
+    scheduler_cpu_ms: float
+
+    @property
+    def claims(self) -> int:
+        return len(self.milliseconds)
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Rounds of the same schedulers."""
+
+    rounds: tuple[Round, ...]
+
+    @property
+    def claims(self) -> int:
+        return sum(one.claims for one in self.rounds)
+
+    @property
+    def rate(self) -> float:
+        """Claims per second, the median of the rounds."""
+        return statistics.median(one.claims / one.seconds for one in self.rounds)
+
+    def percentile(self, percent: int) -> float:
+        """Milliseconds that so many of a hundred claims took at most."""
+        every = [ms for one in self.rounds for ms in one.milliseconds]
+        return statistics.quantiles(every, n=100)[percent - 1]
+
+    def per_claim(self, name: str) -> float:
+        total: float = sum(getattr(one, name) for one in self.rounds)
+        return total / self.claims
+
+
+@dataclass
+class Schedulers:
+    """Some schedulers of one placement, on one broker."""
+
+    placement: Server
+    broker: RabbitMq
+    directory: Path
+    count: int
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _metrics: list[str] = field(default_factory=list)
+    _configs: list[Path] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def running(self, roots: Sequence[str]) -> Iterator["Schedulers"]:
+        """Start them, and announce the hosts with these roots to each.
+
+        The announcement lasts: what agents that announce themselves cost is not measured.
+        """
+        try:
+            for number in range(self.count):
+                self._start(f"scheduler{number}")
+            self._announce(roots)
+            yield self
+        finally:
+            for process in self._processes.values():
+                process.terminate()
+            for process in self._processes.values():
+                process.wait(_STOP_SECONDS)
+
+    def measure(self, seconds: float) -> Round:
+        """Claim for so long, several clients at once, each the next when it has an answer."""
+        latencies: list[float] = []
+        with self._bus() as bus, ThreadPoolExecutor(CLIENTS) as pool:
+            client = SchedulerClient(bus, timeout=_ANSWER_SECONDS)
+            # connections are opened, and layouts of hosts looked at
+            list(pool.map(lambda _: _claim(client), range(CLIENTS)))
+            before = self._readings()
+            began = time.monotonic()
+            ends = began + seconds
+            lock = threading.Lock()
+
+            def work() -> None:
+                while (start := time.monotonic()) < ends:
+                    _claim(client)
+                    with lock:
+                        latencies.append(1000 * (time.monotonic() - start))
+
+            for done in [pool.submit(work) for _ in range(CLIENTS)]:
+                done.result()
+            took = time.monotonic() - began
+        retries, server, schedulers = (
+            after - earlier for after, earlier in zip(self._readings(), before, strict=True)
+        )
+        return Round(tuple(latencies), took, retries, 1000 * server, 1000 * schedulers)
+
+    def _start(self, name: str) -> None:
+        state = self.directory / name
+        state.mkdir(parents=True)
+        port = free_port()
+        config = state / "scheduler.conf"
+        config.write_text(
+            f"[DEFAULT]\ntransport_url = {self.broker.url}\nhost = {name}\nstate_path = {state}\n"
+            "service_down_time = 86400\n"
+            f"[placement]\nauth_type = noauth\nendpoint_override = {self.placement.url}\n"
+            f"[compute_scheduler]\njournal_path = {state}/journal\n"
+            f"metrics_bind = 127.0.0.1:{port}\n"
+        )
+        command = [str(Path(sys.executable).parent / "compute-scheduler"), "--config-file"]
+        with (state / "log").open("wb") as output:
+            self._processes[name] = subprocess.Popen(
+                [*command, str(config), "serve"], stdout=output, stderr=output, env=os.environ
+            )
+        self._metrics.append(f"http://127.0.0.1:{port}/metrics")
+        self._configs.append(config)
+
+    def _announce(self, roots: Sequence[str]) -> None:
+        import oslo_messaging
+
+        nodes = [{"uuid": root, "enabled": True} for root in roots]
+        state = {"host": "hosts", "nodes": nodes, "service_version": 1}
+        with self._bus() as bus:
+            for name, process in self._processes.items():
+                target = oslo_messaging.Target(
+                    topic=STATE_TOPIC, version=STATE_VERSION, server=name
+                )
+                client = oslo_messaging.get_rpc_client(bus, target, timeout=5)
+                give_up = time.monotonic() + _START_SECONDS
+                while True:
+                    try:
+                        # a call, whose answer shows that it was heard
+                        client.call({}, "compute_state", state=state)
+                        break
+                    except oslo_messaging.MessagingTimeout:
+                        if process.poll() is None and time.monotonic() < give_up:
+                            continue
+                        log = (self.directory / name / "log").read_text()[-2000:]
+                        raise RuntimeError(f"{name} does not answer: {log}") from None
+
+    @contextlib.contextmanager
+    def _bus(self) -> Iterator[Any]:
+        bus = message_bus.open_transport(
+            agent_conf.new_config([f"--config-file={self._configs[0]}"])
+        )
+        try:
+            yield bus
+        finally:
+            bus.cleanup()
+
+    def _readings(self) -> tuple[float, float, float]:
+        """Return retries, and CPU seconds of placement and of the schedulers, so far."""
+        retries = 0.0
+        for url in self._metrics:
+            for family in text_string_to_metric_families(requests.get(url, timeout=10).text):
+                retries += sum(one.value for one in family.samples if one.name == _RETRIES)
+        schedulers = sum(cpu_seconds(process.pid) for process in self._processes.values())
+        return retries, self.placement.cpu_seconds(), schedulers
+
+
+def _claim(client: SchedulerClient) -> None:
+    client.call("claim", spec_obj=_SPEC, instance_uuid=str(uuid.uuid4()))

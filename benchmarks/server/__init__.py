@@ -1,0 +1,1 @@
+"""Benchmarks of the server: its start, its workers, its pages, whole trees."""
