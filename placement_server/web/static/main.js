@@ -11,6 +11,8 @@ import * as search from "./search/page.js";
 
 const PAGES = { changes, consumer, fleet, host, search };
 const FIRST = "fleet";
+/** The pages of one thing: without its id in the address there is nothing to show. */
+const NEED_ID = new Set(["consumer", "host"]);
 
 const main = document.getElementById("main");
 const forget = document.getElementById("forget-token");
@@ -22,7 +24,8 @@ let isFirst = true;
 function place() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/").map(decoded);
-  return { name: Object.hasOwn(PAGES, name) ? name : FIRST, path: rest, query: new URLSearchParams(query) };
+  const isPage = Object.hasOwn(PAGES, name) && (rest[0] || !NEED_ID.has(name));
+  return { name: isPage ? name : FIRST, path: rest, query: new URLSearchParams(query) };
 }
 
 function decoded(text) {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.fixtures.sample_fleet import uuid_of
 
 from .conftest import OpenPage
@@ -23,6 +25,15 @@ def test_the_keyboard_leads_past_the_navigation_and_from_page_to_page(open_page:
     current = page.locator("nav [aria-current=page]")
     assert current.all_inner_texts() == ["What changed"]
     assert page.evaluate("document.activeElement.id") == "main"
+
+
+@pytest.mark.parametrize("address", ["#/host", "#/host/", "#/consumer", "#/nothing-like-it"])
+def test_an_address_without_a_thing_to_show_leads_to_the_fleet(
+    open_page: OpenPage, address: str
+) -> None:
+    page = open_page(address)
+    page.locator(".summary", has_text="hosts").wait_for()
+    assert page.locator("nav [aria-current=page]").all_inner_texts() == ["Fleet"]
 
 
 def test_an_outage_of_the_server_is_shown_and_the_page_goes_on_after_it(
