@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
@@ -22,17 +22,13 @@ from compute_agent.placement.retries import stepping_aside
 from compute_agent.tracker import decisions
 from compute_agent.tracker.change_log import log_changes
 from compute_agent.tracker.decisions import Action, Decision, Event, EventKind, NodeState
-from compute_agent.tracker.node_lock import FairLock, Holdable, InOrder, Lent
+from compute_agent.tracker.node import Node
+from compute_agent.tracker.node_lock import Holdable, InOrder, Lent
+from compute_agent.tracker.pass_accounts import Attempt, PassAccounts
 from compute_agent.tracker.pass_schedule import NEVER
 from compute_agent.tracker.passes.node_pass import NodePass, Proposal, Target
-from compute_agent.tracker.remedies import REMEDIES, as_one, kind_of, subject_of
-from compute_agent.tracker.status import (
-    PassOutcome,
-    StatusBoard,
-    Trouble,
-    faulty_in,
-    inventories_of,
-)
+from compute_agent.tracker.remedies import as_one, kind_of, subject_of
+from compute_agent.tracker.status import StatusBoard, faulty_in, inventories_of
 
 if TYPE_CHECKING:
     from compute_agent.provider_tree import ProviderTree
@@ -71,35 +67,6 @@ class PassResult:
     next_in: float
     exit_code: decisions.ExitCode | None = None
     message: str = ""
-
-
-@dataclass(slots=True)
-class _Node:
-    name: str
-    uuid: str
-    state: NodeState
-    lock: FairLock = field(default_factory=FairLock)
-    at_work: FairLock = field(default_factory=FairLock)
-    """Keeps passes apart, also while one of them waits and has lent the lock to claims."""
-    reported: ProviderTree | None = None
-    """The tree as the last flush left it, with the named units of the driver."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """The driver's facts about the node when that tree was made."""
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """What one try of a pass did."""
-
-    began: float
-    changes: int = 0
-    providers: int = 0
-    requests: int = 0
-    writes: int = 0
-    global_request_id: str = ""
-    problems: list[Exception] = field(default_factory=list)
-    shown: dict[str, object] = field(default_factory=dict)
-    """What the status shows of the tree; empty: the driver was not asked."""
 
 
 class ResourceTracker:
@@ -141,14 +108,14 @@ class ResourceTracker:
         self._wait = wait
         self._on_registered = on_registered
         self._check_assigned = check_assigned
-        self._on_outcome = on_outcome
         self._turns = threading.Semaphore(workers)
         self._patience = patience
         self._clock = clock
         self._rng = rng or random.Random()
+        self._accounts = PassAccounts(report, board, on_outcome, clock)
         self._started_at = clock()
         # Replaced, never changed: other threads go through it meanwhile.
-        self._nodes: dict[str, _Node] = {}
+        self._nodes: dict[str, Node] = {}
 
     def set_options(self, options: TrackerOptions) -> None:
         """Take over options that changed."""
@@ -158,7 +125,7 @@ class ResourceTracker:
         """Take a node in; one that is known under the same uuid keeps its state."""
         known_node = self._nodes.get(name)
         if known_node is None or known_node.uuid != uuid:
-            node = _Node(name, uuid, NodeState(started_at=self._started_at))
+            node = Node(name, uuid, NodeState(started_at=self._started_at))
             self._nodes = {**self._nodes, name: node}
             self._board.set_node(name, uuid)
 
@@ -224,7 +191,7 @@ class ResourceTracker:
         """
         return self._known(name).facts
 
-    def _known(self, name: str) -> _Node:
+    def _known(self, name: str) -> Node:
         node = self._nodes.get(name)
         if node is None:
             raise errors.ComputeHostNotFound(f"Node {name} is not managed by this agent any more.")
@@ -262,7 +229,7 @@ class ResourceTracker:
         if node is None:
             return PassResult(completed=False, next_in=self._options.limits().period)
         while True:
-            attempt = _Attempt(began=self._clock())
+            attempt = Attempt(began=self._clock())
             error: Exception | None = None
             with (
                 self._pass_of(node),
@@ -290,7 +257,7 @@ class ResourceTracker:
             return self._result(decision, error)
 
     @contextmanager
-    def _pass_of(self, node: _Node, patience: float | None = None) -> Iterator[None]:
+    def _pass_of(self, node: Node, patience: float | None = None) -> Iterator[None]:
         """Hold what a pass holds; while it waits, claims on the node and other nodes go on.
 
         The machine is read once in it, also where a reshape makes a second proposal.
@@ -305,7 +272,7 @@ class ResourceTracker:
         ):
             yield
 
-    def _turn_after_outage(self, node: _Node) -> float | None:
+    def _turn_after_outage(self, node: Node) -> float | None:
         """Ask whether placement is back after an outage; the seconds until the node's turn.
 
         None: there was no outage, or the turn has come.
@@ -322,7 +289,7 @@ class ResourceTracker:
         LOG.debug("Node %s: placement is back, the next pass begins in %.1f s.", node.name, turn)
         return turn
 
-    def _attempt(self, node: _Node, attempt: _Attempt) -> None:
+    def _attempt(self, node: Node, attempt: Attempt) -> None:
         target = self._target(node)
         try:
             proposal = self._pass.propose_at_once(target, startup=node.state.startup)
@@ -353,7 +320,7 @@ class ResourceTracker:
         if node.state.startup:
             self._check_assigned(node.name)
 
-    def _judge(self, node: _Node, attempt: _Attempt, error: Exception | None) -> Decision:
+    def _judge(self, node: Node, attempt: Attempt, error: Exception | None) -> Decision:
         decision = self._decide(node, kind_of(error, attempt.problems), error, attempt.problems)
         was_startup, node.state = node.state.startup, decision.state
         if was_startup and not node.state.startup:
@@ -362,7 +329,7 @@ class ResourceTracker:
 
     def _decide(
         self,
-        node: _Node,
+        node: Node,
         kind: EventKind,
         error: Exception | None,
         problems: Sequence[Exception] = (),
@@ -376,79 +343,12 @@ class ResourceTracker:
         return decisions.decide(node.state, event, self._options.limits())
 
     def _account(
-        self, node: _Node, attempt: _Attempt, decision: Decision, error: Exception | None
+        self, node: Node, attempt: Attempt, decision: Decision, error: Exception | None
     ) -> None:
         """Log and show how a try went."""
-        kind = kind_of(error, attempt.problems)
-        message = " ".join(str(problem) for problem in (error, *attempt.problems) if problem)
-        self._log(node, kind, decision, message, error)
-        self._on_outcome(kind, message)
-        completed = decision.action is Action.DONE
-        seconds = self._clock() - attempt.began
-        self._board.count_pass("completed" if completed else "failed", seconds)
-        if completed:
-            # Forgotten if a request of the pass had to be repeated. Asking again could fail, and
-            # the pass did not.
-            offered = self._report.offered
-            version = f"{offered.maximum[0]}.{offered.maximum[1]}" if offered else ""
-            self._board.placement_is(up=True, max_version=version)
-        elif decision.action is Action.BACK_OFF:
-            self._board.placement_is(up=False)
-        now = time.time()
-        changes: dict[str, object] = {
-            "startup": node.state.startup,
-            "reshape_pending": node.state.reshape_pending,
-            "trouble": self._trouble(node, message),
-            "last_pass": PassOutcome(
-                at=now,
-                seconds=round(seconds, 3),
-                requests=attempt.requests,
-                writes=attempt.writes,
-                providers=attempt.providers,
-                changes=attempt.changes,
-                outcome=kind.value,
-                global_request_id=attempt.global_request_id,
-            ),
-        }
-        if completed:
-            changes["last_success"] = now
-        changes.update(attempt.shown)
-        if self._nodes.get(node.name) is not node:
-            return  # dropped meanwhile: the board has forgotten it, and must not know it again
-        self._board.set_node(node.name, node.uuid, **changes)
-
-    def _trouble(self, node: _Node, message: str) -> Trouble | None:
-        fault = node.state.fault
-        if fault is None:
-            return None
-        since = time.time() - (self._clock() - fault.since)
-        return Trouble(fault.kind.value, message, since, fault.seen)
-
-    def _log(
-        self,
-        node: _Node,
-        kind: EventKind,
-        decision: Decision,
-        message: str,
-        error: Exception | None,
-    ) -> None:
-        if decision.ended is not None:
-            LOG.info(
-                "Node %s: resolved: %s (it lasted %.0f s).",
-                node.name,
-                decision.ended.kind.value,
-                self._clock() - decision.ended.since,
-            )
-        if decision.log is not None and message:
-            LOG.log(
-                decision.log,
-                "Node %s: %s: %s %s",
-                node.name,
-                kind.value,
-                message,
-                REMEDIES.get(kind, ""),
-                exc_info=error if decision.with_traceback else None,
-            )
+        entry = self._accounts.entry(node, attempt, decision, error)
+        if self._nodes.get(node.name) is node:  # the board has forgotten a node that was dropped
+            self._board.set_node(node.name, node.uuid, **entry)
 
     def _result(self, decision: Decision, error: Exception | None) -> PassResult:
         if decision.action is Action.EXIT:
@@ -462,7 +362,7 @@ class ResourceTracker:
     def _drawn(self, decision: Decision) -> float:
         return max(decision.wait_at_least, self._rng.uniform(0.0, decision.wait))
 
-    def _target(self, node: _Node) -> Target:
+    def _target(self, node: Node) -> Target:
         return Target(
             name=node.name,
             uuid=node.uuid,
