@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from placement_server import openapi
+from placement_server.openapi.document import build
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference" / "openapi.json"
 
 
 def text() -> str:
     """Return the current content of the file."""
-    return json.dumps(openapi.build(), indent=1) + "\n"
+    return json.dumps(build(), indent=1) + "\n"
 
 
 if __name__ == "__main__":

@@ -11,17 +11,18 @@ from schemathesis.core.transport import Response
 from schemathesis.generation import GenerationMode
 from schemathesis.generation.case import Case
 
-from placement_server import openapi
 from placement_server.api import routes
 from placement_server.app import build_app
 from placement_server.conf import new_config
 from placement_server.microversion import MAX
+from placement_server.openapi.document import build, version_header
+from placement_server.openapi.operations import OPERATIONS, Operation
 from placement_server.store.store import Store
 from tools.openapi import TARGET, text
 
 
-def headers(operation: openapi.Operation) -> dict[str, str]:
-    version = openapi.version_header(operation, MAX)
+def headers(operation: Operation) -> dict[str, str]:
+    version = version_header(operation, MAX)
     return {"X-Auth-Token": "admin", "OpenStack-API-Version": version}
 
 
@@ -30,7 +31,7 @@ def schema(tmp_path_factory: pytest.TempPathFactory) -> schemathesis.BaseSchema:
     """The document at the newest version, bound to a server in this process."""
     database: Path = tmp_path_factory.mktemp("openapi") / "placement.db"
     conf = new_config(args=["--config-file", str(_config(database))])
-    loaded = schemathesis.openapi.from_dict(openapi.build())
+    loaded = schemathesis.openapi.from_dict(build())
     loaded.app = build_app(conf, Store.from_conf(conf))
     return loaded
 
@@ -50,17 +51,17 @@ def test_the_committed_document_is_the_one_the_code_makes() -> None:
 
 def test_every_route_and_no_other_is_described() -> None:
     routed = {(method, route.template) for route in routes.ALL_ROUTES for method in route.methods}
-    assert set(openapi.OPERATIONS) == routed
+    assert set(OPERATIONS) == routed
 
 
 @pytest.mark.parametrize("minor", [0, 1, 7, 12, 24, 30, 39])
 def test_the_document_of_a_version_has_the_routes_of_that_version(minor: int) -> None:
     documented = {
         (method.upper(), path)
-        for path, methods in openapi.build((1, minor))["paths"].items()
+        for path, methods in build((1, minor))["paths"].items()
         for method in methods
     }
-    expected = {key for key, operation in openapi.OPERATIONS.items() if operation.since <= minor}
+    expected = {key for key, operation in OPERATIONS.items() if operation.since <= minor}
     assert documented == expected
 
 
@@ -82,12 +83,12 @@ def check(response: Response, documented: Iterable[str]) -> None:
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
-@pytest.mark.parametrize(("method", "path"), sorted(openapi.OPERATIONS))
+@pytest.mark.parametrize(("method", "path"), sorted(OPERATIONS))
 def test_whatever_is_sent_the_answer_is_a_documented_one(
     schema: schemathesis.BaseSchema, method: str, path: str, mode: GenerationMode
 ) -> None:
     operation = schema[path][method]
-    documented = openapi.build()["paths"][path][method.lower()]["responses"]
+    documented = build()["paths"][path][method.lower()]["responses"]
 
     @settings(
         max_examples=10,
@@ -99,6 +100,6 @@ def test_whatever_is_sent_the_answer_is_a_documented_one(
         if str((case.query or {}).get("wait", "")).isdecimal():
             # it would wait, up to a minute, for a change that nobody makes
             case.query["wait"] = 0
-        check(case.call(headers=headers(openapi.OPERATIONS[method, path])), documented)
+        check(case.call(headers=headers(OPERATIONS[method, path])), documented)
 
     send()

@@ -1,7 +1,6 @@
-"""The API as an OpenAPI 3.1 document, built from the route table and the request schemas.
+"""The operations of the API, each with a sentence and its statuses.
 
-``OPERATIONS`` adds a sentence and the statuses of each operation; a test fails when a route is
-missing there.
+A test fails when a route is missing here.
 """
 
 from __future__ import annotations
@@ -9,10 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from placement_server import __version__, extensions, limits
-from placement_server.api import routes
 from placement_server.candidates.query import schema as candidates
-from placement_server.microversion import MAX, SERVICE_TYPE, Microversion
+from placement_server.microversion import Microversion
 from placement_server.schemas import (
     aggregate,
     allocation,
@@ -34,24 +31,6 @@ from placement_server.schemas.capacity import CAPACITY, FRAGMENTATION, FRAGMENTA
 from placement_server.schemas.validation import SchemaByVersion
 
 Document = dict[str, Any]
-
-STATUS_TEXTS: Final = {
-    200: "The representation.",
-    201: "Created; Location names it.",
-    204: "Done; no body.",
-    304: "Not modified; no body.",
-    400: "The request is malformed, or names something that does not exist.",
-    401: "No token, or not a valid one.",
-    403: "The policy does not allow this.",
-    404: "There is no such thing, or not at this microversion.",
-    406: "The microversion or the media type asked for is not available.",
-    409: "A conflict: a generation moved, a name is taken, something is in use or too little.",
-    410: "Changes behind `after` have been deleted: read everything again.",
-    412: "The tree is not the one that the request was made for.",
-    415: "The body is not application/json.",
-    428: "The request does not name the tree, or a provider's generation, that it was made for.",
-    503: "As many requests wait as may; ask again after Retry-After.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,192 +229,3 @@ OPERATIONS: Final[dict[tuple[str, str], Operation]] = {
         body=reshaper.RESHAPE,
     ),
 }
-
-ERROR_SCHEMA: Final[Document] = {
-    "type": "object",
-    "required": ["errors"],
-    "properties": {
-        "errors": {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": 1,
-            "items": {
-                "type": "object",
-                "required": ["status", "title", "detail", "request_id"],
-                "properties": {
-                    "status": {"type": "integer"},
-                    "title": {"type": "string"},
-                    "detail": {"type": "string"},
-                    "code": {"type": "string", "pattern": "^placement\\."},
-                    "request_id": {"type": "string", "pattern": "^req-[a-fA-F0-9-]+$"},
-                    "pointer": {"type": "string", "format": "json-pointer"},
-                    "lost": allocation.LOST,
-                    "moved": provider_tree.MOVED,
-                    "etag": {"type": ["string", "null"]},
-                    "conflicts": provider_tree.CONFLICTS,
-                },
-            },
-        }
-    },
-}
-
-
-def build(version: tuple[int, int] = MAX) -> Document:
-    """Build the document of one microversion: its routes, with the schemas in force at it."""
-    paths: Document = {}
-    for route in routes.ALL_ROUTES:
-        operations = {
-            method.lower(): _operation(route.template, operation, version)
-            for method in route.methods
-            if (operation := OPERATIONS[method, route.template]).since <= version[1]
-        }
-        if operations:
-            paths[route.template] = operations
-    return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Placement API",
-            "version": f"{version[0]}.{version[1]}",
-            "summary": f"As served by placement-server {__version__}",
-            "description": (
-                f"A request names at most {limits.NAMES} each of traits, resource classes, "
-                "aggregates and resource providers, in all parts of it together; a query has at "
-                f"most {limits.FILTERS} filters and {limits.GROUPS} request groups; allocations of "
-                f"at most {limits.CONSUMERS} consumers are written at once; a claim has at most "
-                f"{limits.CANDIDATES} candidates; at most {limits.CHANGES} changes are supposed "
-                f"and {limits.QUESTIONS} questions asked at once. More is 400."
-            ),
-            "license": {"name": "Apache-2.0"},
-        },
-        "security": [{"token": []}],
-        "paths": paths,
-        "components": {
-            "securitySchemes": {
-                "token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}
-            },
-            "schemas": {"Error": ERROR_SCHEMA},
-        },
-    }
-
-
-def _operation(path: str, operation: Operation, version: tuple[int, int]) -> Document:
-    document: Document = {
-        "summary": operation.summary,
-        "description": f"Since 1.{operation.since}."
-        + (f" Only with {_extension(operation)}." if operation.extension else ""),
-        "parameters": [
-            {
-                "name": "OpenStack-API-Version",
-                "in": "header",
-                "schema": _version_schema(operation, version),
-                "required": version[1] > 0 or operation.extension is not None,
-            },
-            *_path_parameters(path),
-            *_query_parameters(operation.query, version),
-            *(
-                {
-                    "name": name,
-                    "in": "header",
-                    "description": description,
-                    "required": False,
-                    "schema": {"type": "string"},
-                }
-                for name, description in operation.headers
-            ),
-        ],
-        "responses": {
-            str(status): _response(status, _result(operation))
-            for status in sorted({*operation.statuses, 400, 401, 403, 406})
-        },
-    }
-    if operation.body is not None:
-        schema = operation.body.schema(version)
-        document["requestBody"] = {
-            "required": True,
-            "content": {"application/json": {"schema": schema}},
-        }
-    return document
-
-
-def _version_schema(operation: Operation, version: tuple[int, int]) -> Document:
-    first = version_header(operation, version)
-    if not operation.later:
-        return {"const": first}
-    plain, _, _ = first.partition(", ")
-    later = [f"{plain}, {extensions.SERVICE_TYPE} {number}" for number, _ in operation.later]
-    return {"enum": [first, *later]}
-
-
-def _result(operation: Operation) -> Document | None:
-    """Return the schema of the body of a 200: of each version of the extensions, if they differ."""
-    if operation.result is None or not operation.later:
-        return operation.result
-    return {
-        "oneOf": [
-            {"title": _extension(operation), **operation.result},
-            *(
-                {"title": f"{extensions.SERVICE_TYPE} {number}", **schema}
-                for number, schema in operation.later
-            ),
-        ]
-    }
-
-
-def version_header(operation: Operation, version: tuple[int, int]) -> str:
-    """Return the value of ``OpenStack-API-Version`` with which an operation exists."""
-    plain = f"{SERVICE_TYPE} {version[0]}.{version[1]}"
-    return f"{plain}, {_extension(operation)}" if operation.extension else plain
-
-
-def _extension(operation: Operation) -> str:
-    return f"{extensions.SERVICE_TYPE} {operation.extension}"
-
-
-def _path_parameters(path: str) -> list[Document]:
-    return [
-        {
-            "name": segment.strip("{}"),
-            "in": "path",
-            "required": True,
-            "schema": {"type": "string", "minLength": 1},
-        }
-        for segment in path.split("/")
-        if segment.startswith("{")
-    ]
-
-
-def _query_parameters(query: SchemaByVersion | None, version: tuple[int, int]) -> list[Document]:
-    if query is None:
-        return []
-    schema = query.schema(version)
-    required = schema.get("required", [])
-    named = [
-        {"name": name, "in": "query", "required": name in required, "schema": dict(of)}
-        for name, of in schema["properties"].items()
-    ]
-    # OpenAPI has no parameters named by a pattern: each family is shown by the member without a
-    # suffix and by one with it.
-    families = [
-        {
-            "name": f"{keyword}{suffix}",
-            "in": "query",
-            "required": False,
-            "schema": {"type": "string"},
-            "description": f"Any suffix that matches {pattern}.",
-        }
-        for pattern in schema.get("patternProperties", {})
-        for keyword in [pattern[1 : pattern.index("(")]]
-        for suffix in ("", "1")
-    ]
-    return named + families
-
-
-def _response(status: int, result: Document | None) -> Document:
-    response: Document = {"description": STATUS_TEXTS.get(status, "Method not allowed.")}
-    if status >= 400 and status != 401:
-        response["content"] = {
-            "application/json": {"schema": {"$ref": "#/components/schemas/Error"}}
-        }
-    elif status == 200:
-        response["content"] = {"application/json": {"schema": result or {"type": "object"}}}
-    return response

@@ -1,0 +1,1 @@
+"""The description of the API, as an OpenAPI document."""
