@@ -7,7 +7,8 @@ libvirt; fleet: 1,000 agents against one server; soak: does an agent grow; what_
 supposed changes; capacity: counts of further claims; explanation: why nothing was found, with the
 closest changes; trees: whole trees beside the plain way; alternatives: schedulers that take the
 last slots; watchers: searches while requests wait for changes; scheduling: claims through running
-schedulers, from a call on the bus to the claim; day: what packing and spreading make of a
+schedulers, from a call on the bus to the claim; selection: CPU of a scheduler for each host that
+placement offers; day: what packing and spreading make of a
 simulated day; pages: the fleet in a browser; tracing: requests with traces and without. When none
 is named: search, reads,
 startup, growth and claims.
@@ -26,7 +27,7 @@ from benchmarks.claims import bank, rates
 from benchmarks.in_process import capacity, explanation, tracing, what_if
 from benchmarks.reads import comparison, growth, watchers
 from benchmarks.reads.rows import READS, SEARCH, Row
-from benchmarks.scheduler import alternatives, bus_claims, day
+from benchmarks.scheduler import alternatives, bus_claims, day, selection
 from benchmarks.server import pages, startup, trees
 
 
@@ -121,6 +122,7 @@ BENCHMARKS: Final[dict[str, Callable[[Console, argparse.Namespace], bool]]] = {
     "tracing": lambda console, arguments: tracing.show(console, arguments.quick),
     "watchers": lambda console, arguments: watchers.show(console, arguments.quick),
     "day": lambda console, arguments: day.show(console, arguments.seed, arguments.quick),
+    "selection": lambda console, arguments: selection.show(console, arguments.quick),
     "scheduling": lambda console, arguments: bus_claims.show(console, arguments.quick),
     "soak": lambda console, arguments: soak.show(console, arguments.quick),
     "fleet": lambda console, arguments: fleet.show(

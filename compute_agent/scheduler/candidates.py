@@ -70,16 +70,15 @@ class Answer:
         init=False, repr=False, compare=False, default_factory=dict
     )
 
-    def __post_init__(self) -> None:
-        for provider in self.providers.values():
-            self._trees.setdefault(provider.root, []).append(provider)
-
     def ancestry(self, provider: str) -> tuple[str, ...]:
         """Return a provider and those above it, up to the root, as far as they are known."""
         return ancestry(provider, self.providers)
 
     def tree(self, root: str) -> tuple[ProviderSummary, ...]:
         """Return the providers of one tree."""
+        if not self._trees:
+            for provider in self.providers.values():
+                self._trees.setdefault(provider.root, []).append(provider)
         return tuple(self._trees.get(root, ()))
 
 
@@ -139,9 +138,9 @@ def _candidate(
         uuid: {name: int(amount) for name, amount in allocation["resources"].items()}
         for uuid, allocation in body["allocations"].items()
     }
-    unknown = sorted(set(allocations) - set(providers))
+    unknown = [uuid for uuid in allocations if uuid not in providers]
     if unknown:
-        raise AnswerMalformed(f"Placement offers provider {unknown[0]} without summing it up.")
+        raise AnswerMalformed(f"Placement offers provider {min(unknown)} without summing it up.")
     roots = {providers[uuid].root for uuid in allocations if not providers[uuid].sharing}
     if len(roots) > 1:
         raise AnswerMalformed(

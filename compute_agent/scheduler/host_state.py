@@ -87,6 +87,8 @@ class HostState:
 
     def using(self, candidate: Candidate, *, claimed: int = 0) -> HostState:
         """Return this host with a candidate's amounts used, and the candidates that still fit."""
+        if not claimed and self.providers.keys().isdisjoint(candidate.allocations):
+            return self
         providers = dict(self.providers)
         for uuid, resources in candidate.allocations.items():
             if uuid in providers:
@@ -112,6 +114,10 @@ def fits(candidate: Candidate, providers: Mapping[str, ProviderSummary]) -> bool
 
 def merge(answers: Iterable[Answer]) -> Answer:
     """Return several answers as one; a candidate that is in two of them is taken once."""
+    answers = tuple(answers)
+    offering = [answer for answer in answers if answer.candidates]
+    if len(offering) == 1:
+        return replace(offering[0], returned=sum(answer.returned for answer in answers))
     providers: dict[str, ProviderSummary] = {}
     candidates: dict[tuple[object, ...], Candidate] = {}
     returned = 0

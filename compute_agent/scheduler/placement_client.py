@@ -286,16 +286,16 @@ class PlacementClient:
 
     def provider_names(self, uuids: Collection[str]) -> Mapping[str, str]:
         """See `placement_port.Placement`."""
-        unknown = [uuid for uuid in uuids if self._name_kept(uuid) is None]
+        names = self._kept_names(uuids)
+        unknown = [uuid for uuid in uuids if uuid not in names]
         if len(unknown) > _ASKED_ONE_BY_ONE:
-            self._keep_names(self._list("required=COMPUTE_NODE"))
-            unknown = [uuid for uuid in unknown if self._name_kept(uuid) is None]
+            names |= self._keep_names(self._list("required=COMPUTE_NODE"))
+            unknown = [uuid for uuid in unknown if uuid not in names]
         for uuid in unknown:
             provider = self._placement.providers.get(uuid)
             if provider is not None:
-                self._keep_names([provider])
-        names = {uuid: self._name_kept(uuid) for uuid in uuids}
-        return {uuid: name for uuid, name in names.items() if name is not None}
+                names |= self._keep_names([provider])
+        return {uuid: names[uuid] for uuid in uuids if uuid in names}
 
     def provider_roots(self, uuids: Collection[str]) -> Mapping[str, str]:
         """See `placement_port.Placement`."""
@@ -351,16 +351,18 @@ class PlacementClient:
     def _get(self, path: str, doing: str, shape: Shape) -> Any:
         return self._connection.get(path, doing, shape, errors.ResourceProviderRetrievalFailed)
 
-    def _keep_names(self, providers: Sequence[Mapping[str, Any]]) -> None:
+    def _keep_names(self, providers: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         now = self._clock()
+        names = {provider["uuid"]: provider["name"] for provider in providers}
         with self._lock:
-            for provider in providers:
-                self._names[provider["uuid"]] = (now, provider["name"])
+            self._names.update((uuid, (now, name)) for uuid, name in names.items())
+        return names
 
-    def _name_kept(self, uuid: str) -> str | None:
+    def _kept_names(self, uuids: Collection[str]) -> dict[str, str]:
+        oldest = self._clock() - _NAMES_KEPT_SECONDS
         with self._lock:
-            since, name = self._names.get(uuid, (0.0, None))
-        return name if name and self._clock() - since < _NAMES_KEPT_SECONDS else None
+            kept = {uuid: self._names[uuid] for uuid in uuids if uuid in self._names}
+        return {uuid: name for uuid, (since, name) in kept.items() if since > oldest}
 
 
 def _names_the_unknown(error: errors.PlacementError) -> bool:

@@ -51,26 +51,34 @@ class ClaimOrder:
     """The candidates of several hosts: all of one that may be tried come before the next host."""
 
     def __init__(self, hosts: Sequence[HostState], most_per_host: int) -> None:
-        self._orders = [(host, HostOrder(host.candidates, most_per_host)) for host in hosts]
+        self._hosts = list(hosts)
+        self._most_per_host = most_per_host
+        self._orders: dict[str, HostOrder] = {}
 
     def next(self, most: int) -> list[Offer]:
         """Return the next candidates to try, at most `most`; none when all hosts are exhausted."""
-        while self._orders and not self._orders[0][1].ahead():
-            del self._orders[0]
+        while self._hosts and not self._order(self._hosts[0]).ahead():
+            del self._hosts[0]
         return list(islice(self._offers(), most))
 
     def failed(self, offer: Offer, refusal: ClaimRefusal) -> bool:
         """See `HostOrder`."""
         host, candidate = offer
-        return next(order for own, order in self._orders if own is host).failed(candidate, refusal)
+        return self._order(host).failed(candidate, refusal)
 
     def leave_out(self, host: HostState) -> None:
         """Try no candidate of a host any more."""
-        self._orders = [(own, order) for own, order in self._orders if own is not host]
+        self._hosts = [other for other in self._hosts if other is not host]
+
+    def _order(self, host: HostState) -> HostOrder:
+        # made when it is needed: of thousands of hosts the first few are tried
+        if host.uuid not in self._orders:
+            self._orders[host.uuid] = HostOrder(host.candidates, self._most_per_host)
+        return self._orders[host.uuid]
 
     def _offers(self) -> Iterator[Offer]:
-        for host, order in self._orders:
-            for candidate in order.ahead():
+        for host in self._hosts:
+            for candidate in self._order(host).ahead():
                 yield host, candidate
 
 

@@ -26,6 +26,10 @@ class ComputeCapabilitiesFilter(HostFilter):
 
     RUN_ON_REBUILD = False
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        """Return whether the flavor asks for capabilities."""
+        return bool(_capabilities(spec.flavor.extra_specs))
+
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether every capability asked for is there."""
         return all(

@@ -42,6 +42,10 @@ class HostFilter:
         """The name under which the filter is enabled and reported."""
         return type(self).__name__
 
+    def concerns(self, spec: RequestSpec) -> bool:  # noqa: ARG002 - for others
+        """Return whether a request asks for anything of this filter; else all hosts pass."""
+        return True
+
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether `host` may take the request `spec`."""
         raise TypeError(

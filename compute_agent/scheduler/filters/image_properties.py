@@ -20,14 +20,13 @@ class ImagePropertiesFilter(HostFilter):
 
     RUN_ON_REBUILD = True
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        """Return whether the image has one of these properties."""
+        return any(_wanted_values(spec))
+
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the host supports the image."""
-        properties = spec.image.properties
-        wanted_values = [
-            properties.get(n) for n in ("hw_architecture", "img_hv_type", "hw_vm_mode")
-        ]
-        if not any(wanted_values):
-            return True
+        wanted_values = _wanted_values(spec)
         supported = host.announcement.attributes.get(_ANNOUNCED) if host.announcement else None
         if supported:
             return any(
@@ -45,6 +44,11 @@ class ImagePropertiesFilter(HostFilter):
             return True
         suffix = architecture.upper().replace("-", "_")
         return any(name.removeprefix(_prefix(name)) == suffix for name in architecture_traits)
+
+
+def _wanted_values(spec: RequestSpec) -> list[str | None]:
+    properties = spec.image.properties
+    return [properties.get(name) for name in ("hw_architecture", "img_hv_type", "hw_vm_mode")]
 
 
 def _prefix(name: str) -> str:

@@ -12,12 +12,14 @@ class ServerGroupAntiAffinityFilter(HostFilter):
 
     RUN_ON_REBUILD = False
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        """Return whether the request is for a group of this policy."""
+        return _group(spec, "anti-affinity") is not None
+
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the host has room for one more member."""
-        group = spec.instance_group
-        if group is None or group.policy != "anti-affinity":
-            return True
-        return _members(host, group) < _most(group)
+        group = _group(spec, "anti-affinity")
+        return group is None or _members(host, group) < _most(group)
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         """Return how many members the host has."""
@@ -34,12 +36,15 @@ class ServerGroupAffinityFilter(HostFilter):
 
     RUN_ON_REBUILD = False
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        """Return whether the request is for a group of this policy that has members."""
+        group = _group(spec, "affinity")
+        return group is not None and bool(group.hosts)
+
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the group is on this host or on none yet."""
-        group = spec.instance_group
-        if group is None or group.policy != "affinity":
-            return True
-        return not group.hosts or host.name in group.hosts
+        group = _group(spec, "affinity")
+        return group is None or not group.hosts or host.name in group.hosts
 
     def reason(self, _host: HostState, spec: RequestSpec) -> str:
         """Return where the group is."""
@@ -49,10 +54,13 @@ class ServerGroupAffinityFilter(HostFilter):
 
 def anti_affinity(spec: RequestSpec) -> tuple[frozenset[str], int]:
     """Return the members of the request's anti-affinity group, and how many may share a host."""
+    group = _group(spec, "anti-affinity")
+    return (frozenset(), 1) if group is None else (group.members, _most(group))
+
+
+def _group(spec: RequestSpec, policy: str) -> InstanceGroup | None:
     group = spec.instance_group
-    if group is None or group.policy != "anti-affinity":
-        return frozenset(), 1
-    return group.members, _most(group)
+    return group if group is not None and group.policy == policy else None
 
 
 def _most(group: InstanceGroup) -> int:

@@ -24,7 +24,8 @@ def run_filters(
         if not remaining_hosts:
             break
         hosts_before = remaining_hosts
-        remaining_hosts = list(host_filter.filter_all(remaining_hosts, spec))
+        if host_filter.concerns(spec):
+            remaining_hosts = list(host_filter.filter_all(remaining_hosts, spec))
         causes.append(
             FilterCause(
                 host_filter.name,

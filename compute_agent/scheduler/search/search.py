@@ -340,7 +340,8 @@ class Search:
         for root, candidates in by_root.items():
             providers = {provider.uuid: provider for provider in answer.tree(root)}
             for candidate in candidates:
-                providers |= {uuid: answer.providers[uuid] for uuid in candidate.allocations}
+                for uuid in candidate.allocations:
+                    providers.setdefault(uuid, answer.providers[uuid])
             announced, alive = self._announcement(root)
             name = names.get(root, root)
             states.append(

@@ -15,7 +15,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import conf as agent_conf
-from compute_agent.daemon import message_bus, signals, state_dump
+from compute_agent.daemon import garbage_collection, message_bus, signals, state_dump
 from compute_agent.daemon.systemd import ServiceManager
 from compute_agent.errors import ComputeAgentError, PlacementError, PlacementUnavailable
 from compute_agent.placement.transports.transport import Transport
@@ -94,6 +94,7 @@ class SchedulerLife:
                     "[DEFAULT]transport_url and the broker",
                     BUS_SECONDS,
                 )
+            garbage_collection.spare_what_is_loaded()
             if not self._stopped.is_set():
                 self._manager.ready(self._status())
             self._stopped.wait()

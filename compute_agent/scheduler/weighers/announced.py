@@ -16,6 +16,10 @@ class MetricsWeigher(HostWeigher):
 
     option = "metrics"
 
+    def concerns(self, _spec: RequestSpec) -> bool:
+        """Return whether any metric counts."""
+        return bool(self.options.metric_ratios)
+
     def weigh(self, host: HostState, _spec: RequestSpec) -> float:
         """Return the sum."""
         ratios, metrics = self.options.metric_ratios, host.metrics
@@ -34,6 +38,10 @@ class ImagePropertiesWeigher(HostWeigher):
     option = "image_props"
     default_multiplier = 0.0
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        """Return whether the image has properties."""
+        return bool(spec.image.properties)
+
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return the number, times the ratios."""
         announced = host.announcement.attributes if host.announcement else {}
@@ -51,6 +59,10 @@ class CrossCellMoveWeigher(HostWeigher):
 
     option = "cross_cell_move"
     default_multiplier = 1000000.0
+
+    def concerns(self, spec: RequestSpec) -> bool:
+        """Return whether an instance moves that is in a cell."""
+        return bool(spec.destination.cell)
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return -1 for a move to another cell, else 0."""

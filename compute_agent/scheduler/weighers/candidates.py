@@ -21,6 +21,8 @@ def in_order(
     the fewest untouched devices, then leaves the least of the devices it touches, then takes from
     the fewest providers, then from the cells with the most left.
     """
+    if len(candidates) < 2:
+        return tuple(candidates)
 
     def cost(candidate: Candidate) -> tuple[float, ...]:
         return (

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.candidates import Candidate
 from compute_agent.scheduler.device_classes import is_special
 from compute_agent.scheduler.host_state import HostState
 
@@ -37,6 +36,10 @@ class HostWeigher:
         self.options = options
         return self
 
+    def concerns(self, spec: RequestSpec) -> bool:  # noqa: ARG002 - for others
+        """Return whether hosts can differ for a request; where they cannot, none is weighed."""
+        return True
+
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return the raw weight; it is scaled to 0..1 over all hosts afterwards."""
         raise TypeError(
@@ -58,17 +61,14 @@ class _FreeAfterClaim(HostWeigher):
         """Return what is left."""
         if not host.candidates:
             return 0.0
-        best = host.candidates[0]
-        used = _providers_giving(best, self.classes)
-        if not used:
-            return float(sum(host.free(name) for name in self.classes))
-        return float(
-            sum(
-                host.providers[uuid].free(name) - best.amount(uuid, name)
-                for uuid in used
-                for name in self.classes
-            )
-        )
+        left, takes_any = 0, False
+        for uuid, amounts in host.candidates[0].allocations.items():
+            if not amounts.keys().isdisjoint(self.classes):
+                takes_any = True
+                provider = host.providers[uuid]
+                for name in self.classes:
+                    left += provider.free(name) - amounts.get(name, 0)
+        return float(left if takes_any else sum(host.free(name) for name in self.classes))
 
 
 class RAMWeigher(_FreeAfterClaim):
@@ -118,8 +118,14 @@ class PCIWeigher(HostWeigher):
         wanted_devices = set(filter(is_special, wanted_classes))
         if wanted_devices:
             return float(sum(host.free(name) for name in wanted_devices))
-        classes = {name for provider in host.tree for name in provider.capacity}
-        return -float(sum(host.free(name) for name in filter(is_special, classes)))
+        return -float(
+            sum(
+                provider.free(name)
+                for provider in host.tree
+                for name in provider.capacity
+                if is_special(name)
+            )
+        )
 
 
 class ServerGroupSoftAffinityWeigher(HostWeigher):
@@ -127,9 +133,13 @@ class ServerGroupSoftAffinityWeigher(HostWeigher):
 
     option = "soft_affinity"
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        """Return whether the request is for a group of this policy."""
+        return _has_policy(spec, "soft-affinity")
+
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return the number of members here."""
-        return float(_members(host, spec, "soft-affinity"))
+        return float(_members(host, spec))
 
 
 class ServerGroupSoftAntiAffinityWeigher(HostWeigher):
@@ -137,9 +147,13 @@ class ServerGroupSoftAntiAffinityWeigher(HostWeigher):
 
     option = "soft_anti_affinity"
 
+    def concerns(self, spec: RequestSpec) -> bool:
+        """Return whether the request is for a group of this policy."""
+        return _has_policy(spec, "soft-anti-affinity")
+
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return the negative number of members here."""
-        return -float(_members(host, spec, "soft-anti-affinity"))
+        return -float(_members(host, spec))
 
 
 class BuildFailureWeigher(HostWeigher):
@@ -177,13 +191,13 @@ class HypervisorVersionWeigher(HostWeigher):
         return float(version) if isinstance(version, int | float) else 0.0
 
 
-def _providers_giving(candidate: Candidate, classes: Sequence[str]) -> list[str]:
-    return [uuid for uuid, amounts in candidate.allocations.items() if set(classes) & set(amounts)]
+def _has_policy(spec: RequestSpec, policy: str) -> bool:
+    return spec.instance_group is not None and spec.instance_group.policy == policy
 
 
-def _members(host: HostState, spec: RequestSpec, policy: str) -> int:
+def _members(host: HostState, spec: RequestSpec) -> int:
     group = spec.instance_group
-    if group is None or group.policy != policy:
+    if group is None:
         return 0
     known = len(host.instances & group.members) + host.claimed_here
     return max(known, int(host.name in group.hosts))

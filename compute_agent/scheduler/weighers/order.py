@@ -84,9 +84,15 @@ def weights(
     """Return the weight of each host, in the order of `hosts`."""
     total = [0.0] * len(hosts)
     for weigher in weighers:
+        if not weigher.concerns(spec):
+            continue
         scaled = normalised([weigher.weigh(host, spec) for host in hosts])
+        if not any(scaled):
+            continue
+        default = options.multipliers.get(weigher.option, weigher.default_multiplier)
         for index, host in enumerate(hosts):
-            total[index] += _multiplier(weigher, host, options) * scaled[index]
+            multiplier = _multiplier(weigher, host, default) if host.aggregates else default
+            total[index] += multiplier * scaled[index]
     return total
 
 
@@ -136,8 +142,7 @@ def _place(request: str, host: str) -> bytes:
     return hashlib.blake2b(f"{request}/{host}".encode(), digest_size=8).digest()
 
 
-def _multiplier(weigher: HostWeigher, host: HostState, options: WeighingOptions) -> float:
-    default = options.multipliers.get(weigher.option, weigher.default_multiplier)
+def _multiplier(weigher: HostWeigher, host: HostState, default: float) -> float:
     values = []
     for text in host.metadata(f"{weigher.option}_weight_multiplier"):
         try:
