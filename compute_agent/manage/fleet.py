@@ -15,6 +15,7 @@ from compute_agent.tracker.decisions import EventKind
 from compute_agent.virt.layout.application import UNHEALTHY
 
 if TYPE_CHECKING:
+    from compute_agent.drift.instances.agents import AgentsOnBus
     from compute_agent.placement.api import PlacementApi
 
 UP: Final = "up"
@@ -139,10 +140,55 @@ def root_of(placement: PlacementApi, name: str) -> tuple[str, str]:
     return str(found["uuid"]), str(found["name"])
 
 
+def would_change(
+    placement: PlacementApi,
+    root: tuple[str, str],
+    node: Announced | None,
+    *,
+    is_enabled: bool,
+    reason: str,
+) -> bool:
+    """Whether a host is not enabled or disabled, for this reason, already.
+
+    :param root: uuid and name of the host.
+    :param node: what its agent announces; None where it is not heard.
+    :raises PlacementError: placement cannot be read.
+    """
+    shown = COMPUTE_STATUS_DISABLED not in placement.providers.traits(*root).content
+    if shown != is_enabled or node is None:
+        return shown != is_enabled
+    if is_enabled:
+        # to be enabled by an operator also forgets the builds that failed
+        return not node.get("enabled", True) or bool(node.get("build_failures"))
+    return bool(node.get("enabled", True)) or node.get("disabled_reason") != reason
+
+
+def set_enabled(
+    placement: PlacementApi,
+    agents: AgentsOnBus | None,
+    root: tuple[str, str],
+    node: Announced | None,
+    *,
+    is_enabled: bool,
+    reason: str = "",
+) -> None:
+    """Enable or disable a host: by its agent where that is heard, and in placement.
+
+    An agent that was not heard and comes back later sets the trait as its own state says.
+
+    :param root: uuid and name of the host.
+    :param node: what its agent announces; None where it is not heard.
+    :raises AgentRefused: the agent did not do it.
+    :raises PlacementError: placement refused.
+    """
+    if agents is not None and node is not None:
+        agents.ask(node["service"], "set_host_enabled", enabled=is_enabled, reason=reason)
+    # here too: an agent that cannot reach placement now shows it with its next pass only
+    mark(placement, *root, is_enabled=is_enabled)
+
+
 def mark(placement: PlacementApi, uuid: str, name: str, *, is_enabled: bool) -> bool:
     """Enable or disable a host in placement alone; return whether that changed anything.
-
-    An agent that comes back sets the trait again as its own state says.
 
     :raises PlacementError: placement refused.
     """

@@ -136,6 +136,9 @@ EXPLANATION: Final = Shape(
         {"closest": list_of(_CHANGED), "short": list_of(_SHORT), "complete": BOOLEAN},
     ),
 )
+WHAT_IF: Final = Shape(
+    "answers about a supposed fleet", object_of({"answers": list_of(object_of({}))})
+)
 CAPACITY: Final = Shape(
     "a number of further claims",
     object_of(

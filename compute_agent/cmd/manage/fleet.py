@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from compute_agent import errors
 from compute_agent.cmd.console import new_console
@@ -52,7 +52,7 @@ _SORTED_BY: Final[Mapping[str, Callable[[FleetHost], object]]] = {
 
 def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the commands of this module to the parser."""
-    listing = _command(
+    listing = add_command(
         commands,
         "list",
         _list,
@@ -66,7 +66,7 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     listing.add_argument(
         "--class", dest="resource_class", metavar="CLASS", help="use of this class only"
     )
-    show = _command(
+    show = add_command(
         commands,
         "show",
         _show,
@@ -78,7 +78,7 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         ("enable", "let the host be scheduled to"),
         ("disable", "let nothing new be scheduled to the host"),
     ):
-        parser = _command(
+        parser = add_command(
             commands,
             verb,
             partial(_set_enabled, is_enabled=verb == "enable"),
@@ -90,7 +90,7 @@ def add_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         parser.add_argument("name", metavar="NAME", help="name or uuid of the host's root provider")
         if verb == "disable":
             parser.add_argument("--reason", default="", help="shown with the status of the host")
-    report = _command(
+    report = add_command(
         commands,
         "report",
         _report,
@@ -112,14 +112,16 @@ def exit_of(error: errors.ComputeAgentError) -> Exit:
     return Exit.CONFIGURATION
 
 
-def _command(
+def add_command(
     commands: argparse._SubParsersAction[Parser],
     name: str,
     function: Callable[[argparse.Namespace], int],
     text: str,
     description: str,
+    status: str = STATUS,
 ) -> Parser:
-    parser = commands.add_parser(name, help=text, description=description, epilog=STATUS)
+    """Add a command about hosts to the parser."""
+    parser = commands.add_parser(name, help=text, description=description, epilog=status)
     add_common(parser, function, exit_of)
     return parser
 
@@ -128,9 +130,9 @@ def _list(namespace: argparse.Namespace) -> int:
     from compute_agent.manage import fleet
 
     conf = configuration(namespace)
-    placement = _placement(namespace, conf)
+    placement = placement_api(namespace, conf)
     roots = fleet.roots(placement, namespace.name)
-    with _agents(conf) as agents, progress_bars() as bars:
+    with agents_on_bus(conf) as agents, progress_bars() as bars:
         announced = None if agents is None else agents.nodes([uuid for uuid, _ in roots])
         found = list(
             fleet.hosts(
@@ -154,9 +156,9 @@ def _show(namespace: argparse.Namespace) -> int:
     from compute_agent.manage.tree_reading import existing_tree
 
     conf = configuration(namespace)
-    placement = _placement(namespace, conf)
+    placement = placement_api(namespace, conf)
     uuid, _ = fleet.root_of(placement, namespace.name)
-    with _agents(conf) as agents:
+    with agents_on_bus(conf) as agents:
         announced = None if agents is None else agents.nodes([uuid])
     tree = existing_tree(placement.connection, uuid)
     host = fleet.described(tree, announced)
@@ -179,27 +181,29 @@ def _set_enabled(namespace: argparse.Namespace, *, is_enabled: bool) -> int:
     from compute_agent.manage import fleet
 
     conf = configuration(namespace)
-    placement = _placement(namespace, conf)
+    placement = placement_api(namespace, conf)
     uuid, name = fleet.root_of(placement, namespace.name)
     verb = "enabled" if is_enabled else "disabled"
     reason = "" if is_enabled else namespace.reason
-    with _agents(conf) as agents:
-        node = agents.nodes([uuid]).get(uuid) if agents is not None else None
-        if namespace.dry_run:
-            how = f"by its agent {node['service']}" if node else "in placement alone"
-        elif agents is not None and node is not None:
-            agents.ask(node["service"], "set_host_enabled", enabled=is_enabled, reason=reason)
-            how = f"by its agent {node['service']}"
-        else:
-            fleet.mark(placement, uuid, name, is_enabled=is_enabled)
-            how = "in placement; no agent of it was heard"
+    with agents_on_bus(conf) as agents:
+        heard = {} if agents is None else agents.nodes([uuid])
+        node = heard.get(uuid)
+        changes = fleet.would_change(
+            placement, (uuid, name), node, is_enabled=is_enabled, reason=reason
+        )
+        if not namespace.dry_run:
+            fleet.set_enabled(
+                placement, agents, (uuid, name), node, is_enabled=is_enabled, reason=reason
+            )
+    by = setter(uuid, heard)
     if namespace.json:
-        document = {"uuid": uuid, "name": name, "enabled": is_enabled, "by": how}
+        document = {"uuid": uuid, "name": name, "enabled": is_enabled, "by": by, "changes": changes}
         print(json.dumps({"dry_run": namespace.dry_run} | document))
+    elif not changes:
+        print(f"{name} ({uuid}) is {verb} already, {by}")
     else:
-        is_or_would_be = "would be" if namespace.dry_run else "is"
-        print(f"{name} ({uuid}) {is_or_would_be} {verb} {how}")
-    return Exit.WOULD_CHANGE if namespace.dry_run else Exit.DONE
+        print(f"{name} ({uuid}) {'would be' if namespace.dry_run else 'is'} {verb} {by}")
+    return Exit.WOULD_CHANGE if namespace.dry_run and changes else Exit.DONE
 
 
 def _report(namespace: argparse.Namespace) -> int:
@@ -207,9 +211,9 @@ def _report(namespace: argparse.Namespace) -> int:
     from compute_agent.manage.hosts import Refused
 
     conf = configuration(namespace)
-    placement = _placement(namespace, conf)
+    placement = placement_api(namespace, conf)
     uuid, name = fleet.root_of(placement, namespace.name)
-    with _agents(conf) as agents:
+    with agents_on_bus(conf) as agents:
         node = agents.nodes([uuid]).get(uuid) if agents is not None else None
         if agents is None or node is None:
             raise Refused(
@@ -236,7 +240,11 @@ def _report(namespace: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def _placement(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> PlacementApi:
+def placement_api(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> PlacementApi:
+    """Return the operations of placement, which answers.
+
+    :raises PlacementError: it cannot be used.
+    """
     from compute_agent.placement.api import PlacementApi
     from compute_agent.placement.connection import Connection
 
@@ -247,7 +255,7 @@ def _placement(namespace: argparse.Namespace, conf: cfg.ConfigOpts) -> Placement
 
 
 @contextmanager
-def _agents(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
+def agents_on_bus(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
     """Yield the agents on the bus; None where there is no bus, which stderr says."""
     if not conf.transport_url:
         print(
@@ -264,6 +272,23 @@ def _agents(conf: cfg.ConfigOpts) -> Iterator[AgentsOnBus | None]:
         yield agents
     finally:
         agents.close()
+
+
+def setter(root: str, heard: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return by what a host is enabled or disabled, and which others with it.
+
+    :param heard: what agents announce, by uuid of the root.
+    """
+    if root not in heard:
+        return "in placement alone; no agent of it was heard"
+    service = heard[root]["service"]
+    others = sorted(
+        str(node["name"])
+        for uuid, node in heard.items()
+        if node["service"] == service and uuid != root
+    )
+    with_others = f", and with it {', '.join(others)}" if others else ""
+    return f"by its agent {service}{with_others}"
 
 
 def _document(host: FleetHost) -> dict[str, object]:

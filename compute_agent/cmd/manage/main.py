@@ -10,6 +10,7 @@
     host list                             the hosts, their agents, and what is used of them
     host show NAME                        the tree of a host, and who holds what of it
     host enable|disable NAME              let a host be scheduled to, or not
+    host drain NAME                       disable a host, and follow it until it is empty
     host report NAME                      have the agent of a host report it now
 
 Each command has its own exit status, printed by `--help`. Always: 127 bad arguments, 130
@@ -24,7 +25,7 @@ from collections.abc import Sequence
 
 from compute_agent import __version__, errors
 from compute_agent.cmd import configuration_files, program
-from compute_agent.cmd.manage import aggregates, audit, fleet, heal, hosts
+from compute_agent.cmd.manage import aggregates, audit, drain, fleet, heal, hosts
 from compute_agent.cmd.manage.options import BadArgument, Exit, Parser
 
 PROGRAM = "compute-manage"
@@ -59,7 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_command(commands)
     aggregates.add_command(commands)
     host = topics.add_parser("host", help="the hosts of the fleet and their agents")
-    fleet.add_commands(host.add_subparsers(dest="command", required=True, metavar="COMMAND"))
+    about_hosts = host.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    fleet.add_commands(about_hosts)
+    drain.add_command(about_hosts)
     return parser
 
 

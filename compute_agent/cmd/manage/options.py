@@ -31,6 +31,8 @@ class Exit(IntEnum):
     PLACEMENT = 4
     DRIVER_NOT_READY = 5
     WOULD_CHANGE = 6
+    NOT_EMPTY = 7
+    NO_ROOM = 8
     BAD_ARGUMENTS = 127
     INTERRUPTED = program.INTERRUPTED
     UNEXPECTED = program.UNEXPECTED

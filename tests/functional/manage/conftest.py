@@ -129,7 +129,10 @@ class Result:
 
 @dataclass
 class Operator:
-    """Runs `compute-manage placement ...` for one host with a state directory of its own."""
+    """Runs `compute-manage placement ...` for one host with a state directory of its own.
+
+    :ivar topic: the word before the command.
+    """
 
     directory: Path
     placement: PlacementView
@@ -138,6 +141,7 @@ class Operator:
     options: dict[str, dict[str, Any]]
     capture: Any
     extra: list[str] = field(default_factory=list)
+    topic: str = "placement"
 
     @property
     def state(self) -> Path:
@@ -154,7 +158,7 @@ class Operator:
         config = self.directory / "agent.conf"
         config.write_text("\n".join(lines) + "\n")
         options = [f"--config-file={config}", *self.extra]
-        return ["placement", command, *options, *arguments]
+        return [self.topic, command, *options, *arguments]
 
     def run(self, command: str, *arguments: str) -> Result:
         """Run the command in this process."""

@@ -34,9 +34,10 @@ class Operator:
     def run(self, command: str, *arguments: str, status: int = 0) -> str:
         self._capture.readouterr()
         argv = ["host", command, f"--config-file={self._config}", *arguments]
-        assert manage.main(argv) == status
+        ended = manage.main(argv)
         out, err = self._capture.readouterr()
-        return out if status in (0, 6) else err
+        assert ended == status, out + err
+        return err if status == 3 else out
 
     def json(self, command: str, *arguments: str, status: int = 0) -> Any:
         return json.loads(self.run(command, "--json", *arguments, status=status))
@@ -80,6 +81,12 @@ def agent(
     made.script(nodes=["node1"])
     with running(made):
         yield made
+
+
+def release_all(placement: PlacementProcess, provider: str) -> None:
+    held = placement.get(f"/resource_providers/{provider}/allocations")["allocations"]
+    for consumer in held:
+        assert placement.request("DELETE", f"/allocations/{consumer}").status_code == 204
 
 
 @pytest.fixture
@@ -143,6 +150,72 @@ def test_a_host_whose_agent_is_away_is_disabled_in_placement(
         assert traits() == {"COMPUTE_NODE", "COMPUTE_STATUS_DISABLED"}
     operator.run("enable", silent)
     assert traits() == {"COMPUTE_NODE"}
+
+
+def test_a_dry_run_has_nothing_to_do_where_a_host_is_as_wanted(operator: Operator) -> None:
+    for name in ("node1", "silent"):
+        assert not operator.json("enable", name, "--dry-run")["changes"]
+        operator.run("disable", name, "--reason", "fan")
+        assert "is disabled already" in operator.run(
+            "disable", name, "--reason", "fan", "--dry-run"
+        )
+        assert operator.json("enable", name, "--dry-run", status=6)["changes"]
+        operator.run("enable", name)
+    # an agent keeps the reason, so another one is a change
+    operator.run("disable", "node1", "--reason", "fan")
+    operator.run("disable", "node1", "--reason", "disk", "--dry-run", status=6)
+    operator.run("enable", "node1")
+
+
+def test_a_drained_host_is_disabled_by_its_agent_until_the_drain_is_undone(
+    operator: Operator, agent: AgentProcess, placement: PlacementProcess
+) -> None:
+    root = placement.tree("node1")["node1"]["uuid"]
+    release_all(placement, root)
+    consumer = claim(placement, root, {"VCPU": 1})
+    operator.run("drain", "node1", "--dry-run", status=6)
+    assert operator.json("show", "node1")["is_enabled"]
+    # the agent of the only other host is silent, so nothing of node1 fits there
+    drained = operator.json("drain", "node1", "--reason", "new fan", status=8)
+    assert (drained["agent"], drained["was_disabled"], drained["left_out"]) == (
+        *("up", False),
+        ["silent"],
+    )
+    assert [move["consumer"] for move in drained["consumers"]] == [consumer]
+    host = operator.json("show", "node1")
+    assert (host["is_enabled"], host["reason"]) == (False, "drain: new fan")
+    again = operator.json("drain", "node1", status=8)
+    assert again["was_disabled"]
+    assert operator.json("show", "node1")["reason"] == "drain: new fan"
+    release_all(placement, root)
+    assert "node1 is empty" in operator.run("drain", "node1")
+    operator.run("drain", "node1", "--undo", "--dry-run", status=6)
+    assert "node1" in operator.run("drain", "node1", "--undo")
+    assert operator.json("show", "node1")["is_enabled"]
+    assert agent.run("status").stdout.count("disabled") == 0
+    # only a drain is undone
+    operator.run("disable", "node1", "--reason", "fan")
+    assert "host enable node1" in operator.run("drain", "node1", "--undo", status=3)
+    operator.run("enable", "node1")
+
+
+def test_a_dead_host_is_drained_to_a_host_whose_agent_is_heard(
+    operator: Operator, placement: PlacementProcess, silent: str
+) -> None:
+    release_all(placement, silent)
+    consumer = claim(placement, silent, {"VCPU": 2})
+    drained = operator.json("drain", "silent", status=7)
+    assert (drained["agent"], drained["left_out"]) == ("silent", [])
+    assert [(move["consumer"], move["to"]) for move in drained["consumers"]] == [
+        (consumer, "node1")
+    ]
+    shown = operator.run("drain", "silent", status=7)
+    assert "is disabled already" in shown
+    assert "have to be evacuated" in shown
+    release_all(placement, silent)
+    operator.run("drain", "silent")
+    operator.run("drain", "silent", "--undo")
+    assert operator.json("list", "silent")[0]["is_enabled"]
 
 
 def test_an_agent_reports_when_it_is_asked_and_one_that_is_away_cannot(

@@ -1,0 +1,370 @@
+"""The command `host drain`: a host disabled, and followed until nobody holds anything of it.
+
+It moves no guest: that is for what runs them. It prints who is left, where each would fit on the
+other hosts, and who fits nowhere and why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from compute_agent import errors
+from compute_agent.cmd.console import new_console
+from compute_agent.cmd.exit_table import exit_table
+from compute_agent.cmd.manage import fleet as fleet_commands
+from compute_agent.cmd.manage.options import BadArgument, Exit, Parser, configuration, positive
+from compute_agent.cmd.progress import progress_bars
+from compute_agent.drift.wording import counted, resources
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from compute_agent.drift.instances.agents import AgentsOnBus
+    from compute_agent.manage.drain import Holder, HostUse, Move
+    from compute_agent.manage.fleet import FleetHost
+    from compute_agent.placement.api import PlacementApi
+
+STATUS: Final = exit_table(
+    {
+        Exit.DONE: "the host is disabled and empty; with --undo: it is enabled",
+        Exit.CONFIGURATION: "configuration",
+        Exit.REFUSED: "no such host, its agent refused, or it was enabled meanwhile",
+        Exit.PLACEMENT: "placement cannot be used",
+        Exit.WOULD_CHANGE: "--dry-run, and the host would be disabled, or enabled",
+        Exit.NOT_EMPTY: "disabled; consumers are left, and each fits on another host",
+        Exit.NO_ROOM: "disabled; consumers are left, and not all fit on other hosts",
+        Exit.BAD_ARGUMENTS: "bad arguments",
+    }
+)
+_REASON: Final = "drain"
+"""The beginning of the reason that an agent is given, by which `--undo` knows a drained host."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Drained:
+    """A host that is drained.
+
+    :ivar host: as it was before.
+    :ivar by: by what it is disabled.
+    :ivar was_disabled: by an operator, before this command.
+    :ivar left_out: other hosts that take nothing, since their agents are silent: uuid to name.
+    :ivar together: whether each consumer is placed with what those before it have left.
+    """
+
+    host: FleetHost
+    by: str
+    was_disabled: bool
+    left_out: Mapping[str, str]
+    together: bool
+
+
+def add_command(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Add the command to the parser."""
+    parser = fleet_commands.add_command(
+        commands,
+        "drain",
+        _drain,
+        "disable a host, and follow it until it is empty",
+        "Disable a host, by its agent where that is heard, else in placement alone; then print\n"
+        "who holds something of it, and which other host has room for each. Guests are moved by\n"
+        "what runs them. The command may be repeated: it goes on with a host that is disabled.",
+        STATUS,
+    )
+    parser.add_argument("name", metavar="NAME", help="name or uuid of the host's root provider")
+    parser.add_argument("--reason", default="", help="shown with the status of the host")
+    parser.add_argument("--watch", action="store_true", help="wait until the host is empty")
+    parser.add_argument(
+        "--timeout", type=positive, metavar="SECONDS", help="of --watch; default: without end"
+    )
+    parser.add_argument(
+        "--interval",
+        type=positive,
+        default=5,
+        metavar="SECONDS",
+        help="between two looks of --watch; default: %(default)s",
+    )
+    parser.add_argument(
+        "--with",
+        dest="parameters",
+        type=_parameter,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="for all queries, such as member_of=UUID: placement does not keep what was asked for",
+    )
+    parser.add_argument("--undo", action="store_true", help="enable a host that was drained")
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise ValueError(text)
+    return name, value
+
+
+def _drain(namespace: argparse.Namespace) -> int:
+    from compute_agent.manage import drain, fleet
+
+    _check(namespace)
+    conf = configuration(namespace)
+    placement = fleet_commands.placement_api(namespace, conf)
+    uuid, _ = fleet.root_of(placement, namespace.name)
+    with fleet_commands.agents_on_bus(conf) as agents:
+        host, heard = _host(placement, agents, uuid)
+        if namespace.undo:
+            return _undo(namespace, placement, agents, host, heard)
+        by, was_disabled = _disable(namespace, placement, agents, host, heard)
+        left_out = _silent(placement, agents, heard, uuid)
+    drained = _Drained(host, by, was_disabled, left_out, placement.trees.offered)
+    place = partial(_moves, placement, drained, namespace.parameters)
+    use = drain.use_of(placement, uuid)
+    moves = place(use)
+    if namespace.watch and not namespace.dry_run and moves:
+        if not namespace.json:
+            _print(drained, moves, is_dry_run=False)
+            sys.stdout.flush()
+        moves = place(_watched(namespace, placement, drained, use))
+        if not moves and not namespace.json:
+            print(f"{host.name} is empty")
+            return Exit.DONE
+    if namespace.json:
+        print(json.dumps(_document(namespace, drained, moves), indent=2))
+    else:
+        _print(drained, moves, is_dry_run=namespace.dry_run)
+    if namespace.dry_run and not drained.was_disabled:
+        return Exit.WOULD_CHANGE
+    if any(move.is_stuck for move in moves):
+        return Exit.NO_ROOM
+    return Exit.NOT_EMPTY if moves else Exit.DONE
+
+
+def _check(namespace: argparse.Namespace) -> None:
+    if namespace.undo and (namespace.watch or namespace.reason or namespace.parameters):
+        raise BadArgument("--undo only enables the host: leave out --watch, --reason and --with.")
+    if namespace.watch and namespace.dry_run:
+        raise BadArgument("--watch waits for a host that is disabled: leave out --dry-run.")
+    if namespace.timeout is not None and not namespace.watch:
+        raise BadArgument("--timeout is of --watch, which is missing.")
+
+
+def _host(
+    placement: PlacementApi, agents: AgentsOnBus | None, uuid: str
+) -> tuple[FleetHost, Mapping[str, Any]]:
+    """Return the host, and what agents announced meanwhile."""
+    from compute_agent.manage import fleet
+    from compute_agent.manage.tree_reading import existing_tree
+
+    heard = None if agents is None else agents.nodes([uuid])
+    return fleet.described(existing_tree(placement.connection, uuid), heard), heard or {}
+
+
+def _disable(
+    namespace: argparse.Namespace,
+    placement: PlacementApi,
+    agents: AgentsOnBus | None,
+    host: FleetHost,
+    heard: Mapping[str, Any],
+) -> tuple[str, bool]:
+    """Disable the host, unless an operator did; the agent's own reasons end by themselves.
+
+    :returns: by what it is disabled, and whether an operator had disabled it before.
+    """
+    from compute_agent.agent.availability import AUTOMATIC
+    from compute_agent.manage import fleet
+
+    by = fleet_commands.setter(host.uuid, heard)
+    was_disabled = not host.is_enabled and not host.reason.startswith(AUTOMATIC)
+    reason = f"{_REASON}: {namespace.reason}" if namespace.reason else _REASON
+    is_wanted = was_disabled and (not namespace.reason or host.reason == reason)
+    if not is_wanted and not namespace.dry_run:
+        root, node = (host.uuid, host.name), heard.get(host.uuid)
+        fleet.set_enabled(placement, agents, root, node, is_enabled=False, reason=reason)
+    return by, was_disabled
+
+
+def _undo(
+    namespace: argparse.Namespace,
+    placement: PlacementApi,
+    agents: AgentsOnBus | None,
+    host: FleetHost,
+    heard: Mapping[str, Any],
+) -> int:
+    from compute_agent.manage import fleet
+    from compute_agent.manage.hosts import Refused
+
+    if host.service is not None and not host.is_enabled and not host.reason.startswith(_REASON):
+        raise Refused(
+            f"Host {host.name} was not drained but disabled: {host.reason or 'no reason given'}. "
+            f"`compute-manage host enable {host.name}` enables it. Nothing was changed."
+        )
+    if not host.is_enabled and not namespace.dry_run:
+        root, node = (host.uuid, host.name), heard.get(host.uuid)
+        fleet.set_enabled(placement, agents, root, node, is_enabled=True)
+    would_change = namespace.dry_run and not host.is_enabled
+    if namespace.json:
+        document = {"uuid": host.uuid, "name": host.name, "enabled": not would_change}
+        print(json.dumps({"dry_run": namespace.dry_run, **document}))
+    else:
+        is_now = "would be enabled" if would_change else "is enabled"
+        print(f"{host.name} ({host.uuid}) {is_now}")
+    return Exit.WOULD_CHANGE if would_change else Exit.DONE
+
+
+def _silent(
+    placement: PlacementApi, agents: AgentsOnBus | None, heard: Mapping[str, Any], drained: str
+) -> dict[str, str]:
+    """Return the other hosts whose agents are silent, uuid to name; none without a bus."""
+    from compute_agent.manage import fleet
+
+    if agents is None:
+        return {}
+    roots = dict(fleet.roots(placement))
+    if drained in heard:
+        # it was listened to only until this host was heard
+        heard = agents.nodes(roots)
+    return {uuid: name for uuid, name in roots.items() if uuid not in {drained, *heard}}
+
+
+def _moves(
+    placement: PlacementApi,
+    drained: _Drained,
+    parameters: Sequence[tuple[str, str]],
+    use: HostUse | None,
+) -> list[Move]:
+    from compute_agent.manage import drain
+
+    holders = () if use is None else use.holders
+    root = drained.host.uuid
+    gone = [root, *drained.left_out]
+    fleet: drain.Fleet = (
+        drain.WhatIf(partial(drain.what_if, placement.connection), gone)
+        if drained.together
+        else drain.Candidates(placement, gone)
+    )
+    moves = []
+    with progress_bars() as progress:
+        for move in drain.moves(fleet, [root], holders, partial(_name, placement), parameters):
+            moves.append(move)
+            progress.update("placing consumers", len(moves), len(holders))
+    return moves
+
+
+def _name(placement: PlacementApi, uuid: str) -> str:
+    provider = placement.providers.get(uuid)
+    return uuid if provider is None else str(provider["name"])
+
+
+def _watched(
+    namespace: argparse.Namespace,
+    placement: PlacementApi,
+    drained: _Drained,
+    use: HostUse | None,
+) -> HostUse | None:
+    """Follow the host until it is empty or the time is over; return what it is then."""
+    from compute_agent.manage import drain
+    from compute_agent.manage.hosts import Refused
+
+    out = sys.stderr if namespace.json else sys.stdout
+    deadline = None if namespace.timeout is None else time.monotonic() + namespace.timeout
+    is_away = False
+    while use is not None and use.holders:
+        if deadline is not None and time.monotonic() >= deadline:
+            return use
+        threading.Event().wait(namespace.interval)
+        try:
+            now = drain.use_of(placement, drained.host.uuid)
+        except errors.PlacementUnavailable as error:
+            if not is_away:
+                _line(out, f"{error}. Asking again every {namespace.interval} s.")
+            is_away = True
+            continue
+        if is_away:
+            _line(out, "Placement answers again.")
+        is_away = False
+        _print_difference(use.holders, () if now is None else now.holders, partial(_line, out))
+        use = now
+        if use is not None and not use.is_disabled:
+            raise Refused(
+                f"Host {drained.host.name} was enabled while it was drained, by an operator or by "
+                f"its agent that came back; {counted(len(use.holders), 'consumer')} left. Repeat "
+                "the command to disable it again."
+            )
+    return use
+
+
+def _print_difference(
+    before: Sequence[Holder], after: Sequence[Holder], line: Callable[[str], None]
+) -> None:
+    was, remaining = {holder.consumer for holder in before}, {holder.consumer for holder in after}
+    left = counted(len(remaining), "consumer")
+    for consumer in sorted(was - remaining):
+        line(f"{consumer} has left; {left} left")
+    for consumer in sorted(remaining - was):
+        line(f"{consumer} has arrived, by a request from before the drain; {left} left")
+
+
+def _line(out: Any, text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {text}", file=out, flush=True)
+
+
+def _document(
+    namespace: argparse.Namespace, drained: _Drained, moves: Sequence[Move]
+) -> dict[str, object]:
+    host = drained.host
+    return {
+        "dry_run": namespace.dry_run,
+        "uuid": host.uuid,
+        "name": host.name,
+        "agent": host.agent,
+        "was_disabled": drained.was_disabled,
+        "by": drained.by,
+        "empty": not moves,
+        "together": drained.together,
+        "left_out": sorted(drained.left_out.values()),
+        "consumers": [move.as_dict() for move in moves],
+    }
+
+
+def _print(drained: _Drained, moves: Sequence[Move], *, is_dry_run: bool) -> None:
+    host = drained.host
+    if drained.was_disabled:
+        how = f"is disabled already{f' ({host.reason})' if host.reason else ''}"
+    else:
+        how = f"{'would be' if is_dry_run else 'is'} disabled {drained.by}"
+    print(f"{host.name} ({host.uuid}) {how}; agent {host.agent}")
+    if not moves:
+        print(f"{host.name} is empty")
+        return
+    new_console().print(_table(moves))
+    stuck = sum(move.is_stuck for move in moves)
+    print(
+        f"{counted(len(moves), 'consumer')} left, of which {stuck or 'none'} "
+        f"{'fits' if stuck == 1 else 'fit'} nowhere else. Move them with what runs them."
+    )
+    if host.agent == "silent":
+        print("Its agent is silent: if the host is dead, they have to be evacuated.")
+    if not drained.together:
+        print("This placement has no what-if, so each was asked about as if it were the only one.")
+    if drained.left_out:
+        names = ", ".join(sorted(drained.left_out.values()))
+        print(f"Left out as destinations, since their agents are silent: {names}.")
+
+
+def _table(moves: Sequence[Move]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for heading in ("consumer", "holds", "would fit on", "why not"):
+        table.add_column(heading, overflow="fold")
+    for move in moves:
+        to = move.to or ("nowhere" if move.is_stuck else "-")
+        table.add_row(move.consumer, resources(move.resources), to, move.reason)
+    return table

@@ -1,0 +1,228 @@
+"""`compute-manage host drain`: who is left, where each would fit, and the way to an empty host."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from compute_agent.provider_tree.trait_names import COMPUTE_STATUS_DISABLED
+from tests.fixtures import programs
+from tests.functional.agent.processes import PlacementProcess, claim, eventually
+from tests.functional.manage.conftest import Operator, PlacementView
+
+PLAIN = {"use_placement_extensions": "never"}
+
+
+@pytest.fixture
+def operator(offline: Operator) -> Operator:
+    """Without a bus, with a fleet of its own."""
+    offline.topic = "host"
+    return offline
+
+
+def traits(placement: PlacementView, name: str) -> set[str]:
+    return set(placement.providers(name)[name]["traits"])
+
+
+def release(placement: PlacementView, consumer: str) -> None:
+    placement.ask("DELETE", f"/allocations/{consumer}")
+
+
+@pytest.mark.parametrize("options", [{}, PLAIN], ids=["whole trees", "plain API"])
+def test_a_host_is_disabled_and_its_consumers_have_other_hosts(
+    operator: Operator, options: dict[str, str]
+) -> None:
+    operator.configure(compute_agent=options)
+    placement = operator.placement
+    old, large = placement.new_host("old", 8), placement.new_host("large", 5)
+    placement.new_host("small", 3)
+    first, second = placement.claim({old: {"VCPU": 5}}), placement.claim({old: {"VCPU": 3}})
+    # a disabled host takes nothing, however much room it has
+    placement.new_provider("off", {"VCPU": 64}, ("COMPUTE_NODE", COMPUTE_STATUS_DISABLED))
+    assert operator.run("drain", "old", "--dry-run").status == 6
+    assert COMPUTE_STATUS_DISABLED not in traits(placement, "old")
+    drained = operator.run("drain", "old", "--json")
+    assert drained.status == 7, drained
+    to = {move["consumer"]: move["to"] for move in drained.document["consumers"]}
+    assert to[first] == "large"
+    # where placement supposes moves, each consumer is placed with what those before it have left
+    assert to[second] == "small" if not options else to[second] in ("small", "large")
+    assert drained.document["together"] == (not options)
+    assert COMPUTE_STATUS_DISABLED in traits(placement, "old")
+    assert placement.held(first) == {old: {"VCPU": 5}}
+    placement.claim({large: {"VCPU": 1}})
+    shown = operator.run("drain", "old")
+    assert shown.status == 8
+    assert "is disabled already" in shown.out
+    assert "2 consumers left, of which 1 fits nowhere else" in shown.out
+    for consumer in (first, second):
+        release(placement, consumer)
+    assert operator.run("drain", "old").status == 0
+    assert operator.run("drain", "old", "--dry-run").status == 0
+    assert operator.run("drain", "old", "--undo", "--dry-run").status == 6
+    for _ in range(2):
+        assert operator.run("drain", "old", "--undo").status == 0
+        assert COMPUTE_STATUS_DISABLED not in traits(placement, "old")
+
+
+def test_a_part_below_the_root_goes_where_both_parts_fit(operator: Operator) -> None:
+    placement = operator.placement
+    roots = {name: placement.new_host(name) for name in ("old", "bare", "new")}
+    gpus = {
+        name: placement.new_provider(f"{name}_gpu", {"VGPU": 4}, (), roots[name])
+        for name in ("old", "new")
+    }
+    placement.claim({roots["old"]: {"VCPU": 2}, gpus["old"]: {"VGPU": 1}})
+    [move] = operator.run("drain", "old", "--json").document["consumers"]
+    assert (move["to"], move["resources"]) == ("new", {"VCPU": 2, "VGPU": 1})
+    placement.claim({gpus["new"]: {"VGPU": 4}})
+    [move] = operator.run("drain", "old", "--json").document["consumers"]
+    assert move["to"] is None
+    assert move["reason"]
+
+
+def test_what_an_unfinished_move_holds_needs_no_other_host(operator: Operator) -> None:
+    placement = operator.placement
+    old = placement.new_host("old")
+    placement.claim({old: {"VCPU": 2}}, consumer_type="MIGRATION")
+    drained = operator.run("drain", "old", "--json")
+    [move] = drained.document["consumers"]
+    assert (drained.status, move["to"]) == (7, None)
+    assert "until the move is ended" in move["reason"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--undo", "--watch"), ("--watch", "--dry-run"), ("--timeout", "5"), ("--with", "x")],
+    ids=" ".join,
+)
+def test_options_that_contradict_each_other_are_refused(
+    operator: Operator, arguments: tuple[str, ...]
+) -> None:
+    operator.placement.new_host("old")
+    assert operator.run("drain", "old", *arguments).status == 127
+    assert COMPUTE_STATUS_DISABLED not in traits(operator.placement, "old")
+
+
+def test_a_host_that_does_not_exist_is_refused(operator: Operator) -> None:
+    assert operator.run("drain", "nobody").status == 3
+
+
+# -- --watch, with real processes ----------------------------------------------------------------
+
+
+@dataclass
+class Watched:
+    """A fleet of two hosts and a drain of the first that is watched."""
+
+    placement: PlacementProcess
+    root: str
+    consumer: str
+    output: Path
+    process: programs.Process
+
+    def printed(self, text: str) -> None:
+        """Wait until the command has printed this."""
+        eventually(lambda: text in self.output.read_text(), text)
+
+    def release(self, consumer: str) -> None:
+        assert self.placement.request("DELETE", f"/allocations/{consumer}").status_code == 204
+
+    def set_traits(self, *names: str) -> None:
+        path = f"/resource_providers/{self.root}"
+        body = {
+            "traits": list(names),
+            "resource_provider_generation": self.placement.get(path)["generation"],
+        }
+        assert self.placement.request("PUT", f"{path}/traits", json=body).ok
+
+
+def new_host(placement: PlacementProcess, name: str) -> str:
+    made = str(uuid.uuid4())
+    path = f"/resource_providers/{made}"
+    inventories = {"resource_provider_generation": 0, "inventories": {"VCPU": {"total": 4}}}
+    named = {"resource_provider_generation": 1, "traits": ["COMPUTE_NODE"]}
+    assert placement.request("POST", "/resource_providers", json={"name": name, "uuid": made}).ok
+    assert placement.request("PUT", f"{path}/inventories", json=inventories).ok
+    assert placement.request("PUT", f"{path}/traits", json=named).ok
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementProcess]:
+    found = PlacementProcess(tmp_path_factory.mktemp("placement"))
+    found.start()
+    yield found
+    found.kill()
+
+
+@pytest.fixture
+def watched(server: PlacementProcess, tmp_path: Path) -> Iterator[Callable[..., Watched]]:
+    processes = []
+
+    def start(*arguments: str) -> Watched:
+        name = f"host-{uuid.uuid4().hex[:8]}"
+        root = new_host(server, name)
+        consumer = claim(server, root, {"VCPU": 1})
+        config = tmp_path / "manage.conf"
+        config.write_text(
+            f"[DEFAULT]\nstate_path = {tmp_path}\n"
+            f"[placement]\nauth_type = noauth\nendpoint_override = {server.url}\n"
+        )
+        output = tmp_path / "output"
+        options = (f"--config-file={config}", "--watch", "--interval", "1", *arguments)
+        with output.open("w") as file:
+            process = programs.start("compute-manage", "host", "drain", name, *options, output=file)
+        processes.append(process)
+        watched = Watched(server, root, consumer, output, process)
+        watched.printed(consumer)
+        return watched
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_watch_ends_when_the_host_is_empty(watched: Callable[..., Watched]) -> None:
+    fleet = watched()
+    late = claim(fleet.placement, fleet.root, {"VCPU": 1})
+    fleet.printed(f"{late} has arrived")
+    fleet.release(fleet.consumer)
+    fleet.printed(f"{fleet.consumer} has left; 1 consumer left")
+    fleet.release(late)
+    assert fleet.process.wait(60) == 0, fleet.output.read_text()
+    assert "is empty" in fleet.output.read_text()
+
+
+def test_a_watch_goes_on_after_an_outage_of_placement(watched: Callable[..., Watched]) -> None:
+    fleet = watched()
+    fleet.placement.kill()
+    fleet.printed("Asking again every 1 s")
+    fleet.placement.start()
+    fleet.printed("Placement answers again")
+    fleet.release(fleet.consumer)
+    assert fleet.process.wait(60) == 0, fleet.output.read_text()
+    assert fleet.output.read_text().count("Asking again") == 1
+
+
+def test_a_watch_of_a_host_that_is_enabled_meanwhile_ends_with_that(
+    watched: Callable[..., Watched],
+) -> None:
+    fleet = watched()
+    fleet.set_traits("COMPUTE_NODE")
+    assert fleet.process.wait(60) == 3
+    assert "was enabled while it was drained" in fleet.output.read_text()
+
+
+def test_a_watch_ends_with_its_time_and_a_host_that_is_gone_is_empty(
+    watched: Callable[..., Watched],
+) -> None:
+    fleet = watched("--timeout", "1")
+    assert fleet.process.wait(60) in (7, 8)
+    fleet = watched()
+    fleet.release(fleet.consumer)
+    assert fleet.placement.request("DELETE", f"/resource_providers/{fleet.root}").ok
+    assert fleet.process.wait(60) == 0, fleet.output.read_text()
