@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -18,15 +17,13 @@ from compute_agent.discovery.bounded_calls import BoundedCalls, HungCall
 from compute_agent.discovery.facts import HostTopology, PciAddress
 from compute_agent.provider_tree import SHARING_TRAIT, ProviderData, ProviderTree
 from compute_agent.virt import reshape
+from compute_agent.virt.available_resource import available_resource
 from compute_agent.virt.capabilities import REMOTE_MANAGED_PORTS
-from compute_agent.virt.cpu_sets import guest_cpus
 from compute_agent.virt.driver import Allocations, ComputeDriver, InstanceDevices
 from compute_agent.virt.guest_checks import cpu_set_faults, mdev_type_faults, pmem_faults
 from compute_agent.virt.layout import HostLayout, LayoutOptions, lay_out
 from compute_agent.virt.layout.adoption import Identities, identify
 from compute_agent.virt.layout.application import Ratios, apply_layout
-from compute_agent.virt.layout.cells import cell_facts, host_memory_mib
-from compute_agent.virt.layout.devices.gpus import gpu_facts
 from compute_agent.virt.layout.devices.pci import has_remote_managed
 from compute_agent.virt.reshape.moves import Situation, held_by_provider
 from compute_agent.virt.reshape.pci import no_longer_reported
@@ -34,7 +31,6 @@ from compute_agent.virt.settings import layout_options
 
 LOG = log.getLogger(__name__)
 
-_GIB = 1024**3
 _Read = TypeVar("_Read")
 
 
@@ -209,54 +205,11 @@ class TopologyDriver(ComputeDriver):
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
         reading = self._reading(nodename)
-        topology, options = reading.topology, reading.options
-        cpus = guest_cpus(
-            options.cpu_sets,
-            topology.online_cpus,
-            topology.present_cpus,
-            power_management=options.cpu_power_management,
-        )
-        model = topology.cpu_model
         return {
             "hypervisor_hostname": nodename,
             "hypervisor_type": self.hypervisor_type,
             "hypervisor_version": self.hypervisor_version,
-            "vcpus": len(cpus.shared) + len(cpus.dedicated),
-            "vcpus_used": 0,
-            "memory_mb": options.file_backed_memory_mib or host_memory_mib(topology, options),
-            "memory_mb_used": 0,
-            "local_gb": topology.disk.size_bytes // _GIB if topology.disk else 0,
-            "local_gb_used": 0,
-            "cpu_info": json.dumps(
-                {
-                    "arch": model.arch,
-                    "vendor": model.vendor,
-                    "model": model.model_name,
-                    "features": list(
-                        model.flags if model.guest_features is None else model.guest_features
-                    ),
-                    "topology": {"cells": len(topology.cells)},
-                }
-            ),
-            "numa_topology": json.dumps(cell_facts(topology, cpus, options)),
-            "gpus": gpu_facts(topology),
-            "pci_passthrough_devices": json.dumps(
-                [
-                    {
-                        "address": device.address,
-                        "vendor_id": device.vendor_id,
-                        "product_id": device.product_id,
-                        "numa_node": device.numa_node,
-                        "dev_type": "type-VF"
-                        if device.is_vf
-                        else "type-PF"
-                        if device.is_pf
-                        else "type-PCI",
-                        "parent_addr": device.physfn,
-                    }
-                    for device in topology.pci_devices
-                ]
-            ),
+            **available_resource(reading.topology, reading.options),
         }
 
     def caveats(self, nodename: str) -> tuple[str, ...]:
