@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -40,12 +40,13 @@ from compute_agent.claims.checks import (
     stale,
     told_of_waiting,
 )
-from compute_agent.claims.host_cells import HostCell, cells_of, cells_of_guest
+from compute_agent.claims.host_cells import cells_of
 from compute_agent.claims.legacy_allocation import Allocated, SelfClaim
+from compute_agent.claims.occupancy import preferred_units, taken_units, used_cells
 from compute_agent.claims.request import ClaimRequest
-from compute_agent.claims.units import PCPU, chosen, holdings, units_of
+from compute_agent.claims.units import chosen, units_of
 from compute_agent.placement.allocations.amounts import Amounts, of_record
-from compute_agent.state.claim import AssignedUnit, Claim, ClaimedCell
+from compute_agent.state.claim import Claim
 
 if TYPE_CHECKING:
     from compute_agent.claims.comparison import Holders
@@ -322,7 +323,7 @@ class ClaimBook:
         own = (
             frozenset(known_claim.units) if known_claim is not None and not moving else frozenset()
         )
-        taken = self._taken(request.instance, units, guests, moving=moving)
+        taken = taken_units(self.claims(), request.instance, units, guests, moving=moving)
         found, short = chosen(wanted, units, taken, own)
         if short:
             raise errors.ComputeResourcesUnavailable(
@@ -332,10 +333,11 @@ class ClaimBook:
         if known_claim is not None and not moving and known_claim.amounts == wanted:
             places = known_claim.cells
         else:
-            others = self._cells_used(node, cells, guests, but="" if moving else request.instance)
+            but = "" if moving else request.instance
+            others = used_cells(self._claims_on(node), cells, guests, but=but)
             use = CellUse(cells, others, taken)
             places = choose_cells(request, wanted, tree, root, use, self._policy)
-            found, _short = chosen(wanted, units, taken, _preferred(own, units, places))
+            found, _short = chosen(wanted, units, taken, preferred_units(own, units, places))
         claim = Claim(
             consumer=request.instance,
             node=node,
@@ -368,8 +370,8 @@ class ClaimBook:
         if not cells or cell_providers(tree, root):
             return []
         guests = self._guests()
-        taken = self._taken("", units_of(tree, root), guests, moving=False)
-        use = CellUse(cells, self._cells_used(node, cells, guests), taken)
+        taken = taken_units(self.claims(), "", units_of(tree, root), guests, moving=False)
+        use = CellUse(cells, used_cells(self._claims_on(node), cells, guests), taken)
         return [
             {
                 "id": cell.id,
@@ -381,60 +383,6 @@ class ClaimBook:
             for cell in free_on_root(tree, root, use)
         ]
 
-    def _taken(
-        self,
-        instance: str,
-        units: frozenset[AssignedUnit],
-        guests: Mapping[str, InstanceDevices],
-        *,
-        moving: bool,
-    ) -> frozenset[AssignedUnit]:
-        """Return the units that the instance cannot have.
-
-        :param guests: what runs here.
-        :param moving: what it has already is kept for the migration, and so taken as well.
-        """
-        claimed_units: dict[str, set[AssignedUnit]] = {}
-        for claim in self._ledger.claims().values():
-            if claim.consumer != instance or moving:
-                claimed_units.setdefault(claim.instance, set()).update(claim.units)
-        holders = holdings(claimed_units, guests, units)
-        others = (held for holder, held in holders.items() if holder != instance)
-        return frozenset(claimed_units.get(instance, ())).union(*others)
-
-    def _cells_used(
-        self,
-        node: str,
-        cells: Sequence[HostCell],
-        guests: Mapping[str, InstanceDevices],
-        *,
-        but: str = "",
-    ) -> list[ClaimedCell]:
-        """Return what claims have of the cells, and guests that run without one.
-
-        :param but: a consumer that is left out.
-        """
-        claims = [c for c in self._ledger.claims().values() if c.node == node and c.consumer != but]
-        used = [cell for claim in claims for cell in claim.cells]
-        claimed_guests = {but, *(claim.instance for claim in claims if claim.cells)}
-        for guest, devices in sorted(guests.items()):
-            if guest not in claimed_guests:
-                used += cells_of_guest(devices, cells)
-        return used
-
     def _guests(self) -> dict[str, InstanceDevices]:
         guests = running_guests.guests(self._driver, self.claims())
         return {uuid: devices for uuid, devices in guests.items() if devices is not None}
-
-
-def _preferred(
-    own: frozenset[AssignedUnit],
-    units: frozenset[AssignedUnit],
-    places: Sequence[ClaimedCell],
-) -> frozenset[AssignedUnit]:
-    """Return the units to choose first: the CPUs of the places, else what there was before."""
-    cpus = {str(cpu) for place in places for cpu in place.pinned_cpus}
-    if not cpus:
-        return own
-    pinned = {unit for unit in units if unit.resource_class == PCPU and unit.name in cpus}
-    return frozenset(pinned).union(unit for unit in own if unit.resource_class != PCPU)
