@@ -7,7 +7,6 @@ are to be serialised by the caller.
 from __future__ import annotations
 
 import copy
-import logging
 import os
 import random as randomlib
 from collections.abc import Callable, Iterable, Mapping
@@ -28,17 +27,12 @@ from compute_agent.provider_tree.trait_names import OWNER_NOVA
 from compute_agent.report.diff import diff
 from compute_agent.report.flushing.flush import FlushReport
 from compute_agent.report.flushing.tree_writer import TreeWriter
-from compute_agent.report.operations import (
-    CreateProvider,
-    DeleteProvider,
-    Operation,
-)
-from compute_agent.report.plan import plan
+from compute_agent.report.kept_providers import KeptProviders
+from compute_agent.report.operations import Operation
+from compute_agent.report.plan import missing_roots, plan
 from compute_agent.report.tree_caches import TreeCaches
 from compute_agent.report.tree_reader import TreeReader
-
-LOG = logging.getLogger(__name__)
-
+from compute_agent.report.tree_removal import remove_tree
 
 Consumers = dict[str, dict[str, Any]]
 
@@ -87,9 +81,7 @@ class ReportClient:
         self._writer = TreeWriter(self.placement, self.names, self._reader, self._workers, retries)
         self._caches = TreeCaches(cache_path, retries.clock)
         self._created: set[str] = set()
-        self._kept: dict[str, str] = {}
-
-    # -- connection --------------------------------------------------------------------------
+        self._kept = KeptProviders()
 
     def connect(self) -> OfferedVersions:
         """Ask placement for the versions it offers, and return them.
@@ -116,16 +108,6 @@ class ReportClient:
         """Counts of every request this client made."""
         return self.placement.connection.total
 
-    @property
-    def created_uuids(self) -> frozenset[str]:
-        """Providers this process created, also those of a flush that failed afterwards."""
-        return frozenset(self._created)
-
-    @property
-    def refused_names(self) -> frozenset[str]:
-        """Traits and resource classes left out because placement does not take them."""
-        return self.names.refused
-
     def close(self) -> None:
         """Write the pending part of the cache, and end the threads."""
         self._caches.close()
@@ -140,8 +122,6 @@ class ReportClient:
         cache = self._caches.known(root_uuid)
         if cache is not None:
             cache.written_elsewhere = True
-
-    # -- trees -------------------------------------------------------------------------------
 
     def known_tree(self, root_uuid: str) -> ProviderTree | None:
         """Return the tree as last read or written, if it ever was; no request."""
@@ -257,7 +237,7 @@ class ReportClient:
         operations = self.plan(
             base, new, allocations, owned=owned, original_allocations=original_allocations
         )
-        operations = [*_missing_roots(base), *operations]
+        operations = [*missing_roots(base), *operations]
         if not operations:
             return FlushReport()
         cache = self._caches.of(self._root_of(base, new))
@@ -269,7 +249,7 @@ class ReportClient:
                 self._writer.write(cache, operations, report)
             finally:
                 self._created.update(report.created)
-                self._log_kept(report)
+                self._kept.log(report)
                 self._caches.save_if_changed()
         return report
 
@@ -328,8 +308,6 @@ class ReportClient:
             if record["allocations"]
         }
 
-    # -- single providers --------------------------------------------------------------------
-
     def find_provider_by_name(self, name: str) -> ProviderData | None:
         """Return a provider with its inventory, traits and aggregates, if it exists."""
         provider = self.placement.providers.by_name(name)
@@ -385,24 +363,8 @@ class ReportClient:
         :param cascade: remove all allocations on its providers before.
         :raises errors.ResourceProviderInUse: a provider has allocations.
         """
-        listed = {
-            provider["uuid"]: provider for provider in self.placement.providers.in_tree(root_uuid)
-        }
-        tree = ProviderTree()
-        tree.populate_from_iterable(listed.values())
-        if tree.exists(root_uuid):
-            doomed = [tree.data(uuid) for uuid in reversed(tree.get_provider_uuids(root_uuid))]
-            if cascade:
-                for provider in doomed:
-                    for consumer in self.placement.providers.allocations(
-                        provider.uuid, provider.name
-                    ):
-                        self.placement.allocations.delete_allocation(consumer, force=True)
-            for provider in doomed:
-                self.placement.providers.delete(provider.uuid, provider.name)
+        remove_tree(self.placement, root_uuid, with_allocations=cascade)
         self.drop_cache(root_uuid)
-
-    # -- inside ------------------------------------------------------------------------------
 
     def _root_of(self, base: ProviderTree, new: ProviderTree) -> str:
         """Return the node's own root: the other roots of the two trees are sharing providers."""
@@ -426,21 +388,3 @@ class ReportClient:
             self.placement.providers.traits(uuid, name).content,
             self.placement.providers.aggregates(uuid, name).content,
         )
-
-    def _log_kept(self, report: FlushReport) -> None:
-        deleted = {o.uuid for o in report.operations if isinstance(o, DeleteProvider)}
-        for uuid in deleted - {kept.uuid for kept in report.kept}:
-            self._kept.pop(uuid, None)
-        for kept in report.kept:
-            if self._kept.get(kept.uuid) != kept.reason:
-                self._kept[kept.uuid] = kept.reason
-                LOG.warning(
-                    "Provider %s (%s) is not deleted: %s", kept.name, kept.uuid, kept.reason
-                )
-
-
-def _missing_roots(base: ProviderTree) -> list[CreateProvider]:
-    """Return the creation of a root that the tree to start from only promises."""
-    return [
-        CreateProvider(root.uuid, root.name, None) for root in base.roots if root.generation is None
-    ]

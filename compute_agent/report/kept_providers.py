@@ -1,0 +1,29 @@
+"""Providers that a flush kept although its plan deletes them, each logged once per reason."""
+
+from __future__ import annotations
+
+import logging
+
+from compute_agent.report.flushing.flush import FlushReport
+from compute_agent.report.operations import DeleteProvider
+
+LOG = logging.getLogger(__name__)
+
+
+class KeptProviders:
+    """The providers kept by the flushes so far."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+
+    def log(self, report: FlushReport) -> None:
+        """Log the providers that this flush kept, and forget those that are deleted now."""
+        deleted = {o.uuid for o in report.operations if isinstance(o, DeleteProvider)}
+        for uuid in deleted - {kept.uuid for kept in report.kept}:
+            self._reasons.pop(uuid, None)
+        for kept in report.kept:
+            if self._reasons.get(kept.uuid) != kept.reason:
+                self._reasons[kept.uuid] = kept.reason
+                LOG.warning(
+                    "Provider %s (%s) is not deleted: %s", kept.name, kept.uuid, kept.reason
+                )
