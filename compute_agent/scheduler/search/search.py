@@ -6,13 +6,11 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from compute_agent.errors import PlacementTooOld
-from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX, PAGE_SIZE_PREFIX
+from compute_agent.provider_tree.trait_names import DEVICE_TYPE_PREFIX
 from compute_agent.request import flavor
-from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
-from compute_agent.request.guest_numa import GuestNuma, guest_numa
+from compute_agent.request.candidate_request import CandidateRequest
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler import device_affinity, host_state
+from compute_agent.scheduler import host_state
 from compute_agent.scheduler.candidates import Answer, ProviderSummary
 from compute_agent.scheduler.causes import Causes, FilterCause
 from compute_agent.scheduler.errors import NoValidHost
@@ -21,19 +19,14 @@ from compute_agent.scheduler.filters.server_group import ServerGroupAntiAffinity
 from compute_agent.scheduler.fleet.aggregate_source import AggregateSource, FixedAggregates
 from compute_agent.scheduler.fleet.aggregates import Aggregates
 from compute_agent.scheduler.fleet.announcements import Announcement, Announcements
-from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, PINNED, Fleet, Layouts
+from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, Fleet, Layouts
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.observer import Observer
-from compute_agent.scheduler.placement import (
-    Holding,
-    Microversion,
-    Placement,
-)
-from compute_agent.scheduler.search import layout_queries, prefilters, server_groups, split
+from compute_agent.scheduler.placement import Holding, Microversion, Placement
+from compute_agent.scheduler.search import layout_queries, prefilters, server_groups
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.filtering import run_exclusions, run_filters
-from compute_agent.scheduler.search.layout_queries import Shape
-from compute_agent.scheduler.search.questions import Questions
+from compute_agent.scheduler.search.inquiry import Inquiry
 from compute_agent.scheduler.search.rebuild import missing_traits
 from compute_agent.scheduler.search.shared_holdings import Carried
 from compute_agent.scheduler.search.targets import Target, sees_all_hosts, target_of
@@ -110,7 +103,14 @@ class Search:
         self._options = options
         self._announcements = announcements
         self._fleet = fleet or Fleet(None, placement.provider_names)
-        self._layouts = layouts
+        self._inquiry = Inquiry(
+            placement,
+            options.request.pci_aliases or {},
+            self._fleet,
+            layouts,
+            announcements,
+            unpinned_fallback=options.unpinned_fallback,
+        )
 
     def find(self, spec: RequestSpec, carried: Carried | None = None) -> Found:
         """Return the hosts that can take `spec`; there may be none.
@@ -121,11 +121,11 @@ class Search:
         :raises PlacementUnavailable: placement cannot be asked.
         """
         asked = self.asked(spec)
-        answer, questions, version = self._ask(spec, asked.request)
+        answer, questions, version = self._inquiry.ask(spec, asked.request)
         lessened = carried.lessened(asked.anywhere) if carried else None
         if carried and lessened and not answer.candidates:
             targeted = _targeted(spec, lessened, asked.target)
-            answer, more_questions, version = self._ask(spec, targeted)
+            answer, more_questions, version = self._inquiry.ask(spec, targeted)
             answer = carried.completed(answer, asked.anywhere)
             questions.causes += more_questions.causes
         self._observer.searched(len(answer.candidates))
@@ -166,8 +166,8 @@ class Search:
         :raises InvalidRequest: the request is wrong in itself.
         """
         request = flavor.request_of(spec, self._options.request)
-        numa = self._guest_numa(spec, request)
-        for shape in layout_queries.shapes(request, numa, self._policies(spec, request)):
+        numa = self._inquiry.guest_numa(spec, request)
+        for shape in layout_queries.shapes(request, numa, self._inquiry.policies(spec, request)):
             yield shape.request
         yield request
 
@@ -181,7 +181,7 @@ class Search:
         :raises InvalidRequest: the change makes it contradict itself.
         :raises PlacementError: placement cannot be asked, or refuses the changed question.
         """
-        answer, questions, _ = self._ask(spec, asked.request)
+        answer, questions, _ = self._inquiry.ask(spec, asked.request)
         admitted_hosts, excluded = self._admitted(spec, asked, answer, skipped)
         filters = () if _is_forced(spec) else self._options.filters
         filters = tuple(host_filter for host_filter in filters if host_filter.name not in skipped)
@@ -239,7 +239,7 @@ class Search:
         :raises InvalidRequest: the request is wrong in itself.
         :raises PlacementUnavailable: placement cannot be asked.
         """
-        return self._ask(spec, layout_queries.on_target(request, root))[0]
+        return self._inquiry.ask(spec, layout_queries.on_target(request, root))[0]
 
     def run_filters_again(
         self, found_hosts: Sequence[HostState], spec: RequestSpec
@@ -256,86 +256,11 @@ class Search:
         self._observer.filtered(dropped)
         return passed, dropped
 
-    def _ask(
-        self, spec: RequestSpec, request: CandidateRequest
-    ) -> tuple[Answer, Questions, Microversion]:
-        try:
-            return self._ask_once(spec, request)
-        except PlacementTooOld as error:
-            if self._placement.understands_extensions():
-                raise
-            LOG.info("Placement has no extensions any more; asking in the plain API. %s", error)
-            return self._ask_once(spec, request)
-
-    def _ask_once(
-        self, spec: RequestSpec, request: CandidateRequest
-    ) -> tuple[Answer, Questions, Microversion]:
-        request = self._for_placement(request)
-        numa = self._guest_numa(spec, request)
-        policy_of = self._policies(spec, request)
-        questions = Questions(self._placement)
-        shapes = layout_queries.shapes(request, numa, policy_of)
-        found_answers = self._ask_layouts(questions, shapes)
-        found_answers += self._ask_unpinned(questions, request)
-        if not any(answer.candidates for answer in found_answers):
-            probe = layout_queries.split_shape(request, numa, policy_of)
-            if probe is not None:
-                probed = questions.ask(probe)
-                composed = split.compose(probed, numa.nodes[0], probe.request)
-                found_answers.append(replace(probed, candidates=composed))
-        return host_state.merge(found_answers), questions, questions.microversion
-
-    def _for_placement(self, request: CandidateRequest) -> CandidateRequest:
-        if request.gains_by_extensions and self._placement.understands_extensions():
-            return request
-        return request.plain()
-
-    def _ask_layouts(self, questions: Questions, asked_shapes: Sequence[Shape]) -> list[Answer]:
-        """Ask for the layouts that hosts have; for the others only when that finds nothing."""
-        present = self._layouts.present() if self._layouts and len(asked_shapes) > 1 else None
-        likely = [shape for shape in asked_shapes if present is None or shape.name in present]
-        found_answers = [questions.ask(shape) for shape in likely]
-        if not any(answer.candidates for answer in found_answers):
-            # a host may have changed its layout since it was looked at
-            found_answers += [questions.ask(shape) for shape in asked_shapes if shape not in likely]
-        return found_answers
-
-    def _ask_unpinned(self, questions: Questions, request: CandidateRequest) -> list[Answer]:
-        shape = layout_queries.unpinned_shape(request)
-        if shape is None or not self._options.unpinned_fallback or not self._fleet.may_lack(PINNED):
-            return []
-        answer = questions.ask(shape)
-        kept_candidates = tuple(
-            candidate for candidate in answer.candidates if not self._can_pin(candidate.root)
-        )
-        return [replace(answer, candidates=kept_candidates)]
-
-    def _can_pin(self, root: str) -> bool:
-        announced = self._announcements.of(root) if self._announcements else None
-        return announced is not None and announced.service_version >= PINNED.needs
-
-    def _guest_numa(self, spec: RequestSpec, request: CandidateRequest) -> GuestNuma:
-        page_size_traits: Collection[str] = ()
-        if spec.setting("hw:mem_page_size") == "large":
-            page_size_traits = self._placement.traits_beginning(PAGE_SIZE_PREFIX)
-        resources = request.group(UNSUFFIXED).resources
-        return guest_numa(
-            spec,
-            resources.get("VCPU", 0),
-            resources.get("PCPU", 0),
-            resources.get("MEMORY_MB", 0),
-            page_size_traits,
-        )
-
-    def _policies(self, spec: RequestSpec, request: CandidateRequest) -> dict[str, str]:
-        classes = {suffix: group.resources for suffix, group in request.groups.items()}
-        return device_affinity.policies(spec, self._options.request.pci_aliases or {}, classes)
-
     def _host_states(self, spec: RequestSpec, answer: Answer, asked: Asked) -> list[HostState]:
         by_root = host_state.by_root(answer)
         names = self._placement.provider_names(by_root)
         living = server_groups.roots_of_named(self._placement, spec)
-        policy_of = self._policies(spec, asked.request)
+        policy_of = self._inquiry.policies(spec, asked.request)
         states = []
         for root, candidates in by_root.items():
             providers = {provider.uuid: provider for provider in answer.tree(root)}

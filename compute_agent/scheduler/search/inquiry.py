@@ -1,0 +1,133 @@
+"""Inquiry of placement: one request, asked in every layout that hosts may have."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from compute_agent.errors import PlacementTooOld
+from compute_agent.provider_tree.trait_names import PAGE_SIZE_PREFIX
+from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
+from compute_agent.request.flavor import PciAlias
+from compute_agent.request.guest_numa import GuestNuma, guest_numa
+from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler import device_affinity, host_state
+from compute_agent.scheduler.candidates import Answer
+from compute_agent.scheduler.fleet.announcements import Announcements
+from compute_agent.scheduler.fleet.rolling_upgrade import PINNED, Fleet, Layouts
+from compute_agent.scheduler.placement import Microversion, Placement
+from compute_agent.scheduler.search import layout_queries, split
+from compute_agent.scheduler.search.layout_queries import Shape
+from compute_agent.scheduler.search.questions import Questions
+
+LOG = logging.getLogger(__name__)
+
+
+class Inquiry:
+    """What placement is asked for a request; its answers are merged into one.
+
+    :param layouts: which layouts there are; `None` when every request is asked for all of them.
+    :param unpinned_fallback: whether agents too old to pin CPUs are asked for guests with CPUs of
+        their own.
+    """
+
+    def __init__(
+        self,
+        placement: Placement,
+        pci_aliases: Mapping[str, PciAlias],
+        fleet: Fleet,
+        layouts: Layouts | None,
+        announcements: Announcements | None,
+        *,
+        unpinned_fallback: bool,
+    ) -> None:
+        self._placement = placement
+        self._pci_aliases = pci_aliases
+        self._fleet = fleet
+        self._layouts = layouts
+        self._announcements = announcements
+        self._unpinned_fallback = unpinned_fallback
+
+    def ask(
+        self, spec: RequestSpec, request: CandidateRequest
+    ) -> tuple[Answer, Questions, Microversion]:
+        """Return what the hosts offer for `request`, what was asked, and at which microversion.
+
+        :param spec: for the NUMA nodes of the guest and its devices.
+        :raises InvalidRequest: the request is wrong in itself.
+        :raises PlacementUnavailable: placement cannot be asked.
+        """
+        try:
+            return self._ask_once(spec, request)
+        except PlacementTooOld as error:
+            if self._placement.understands_extensions():
+                raise
+            LOG.info("Placement has no extensions any more; asking in the plain API. %s", error)
+            return self._ask_once(spec, request)
+
+    def _ask_once(
+        self, spec: RequestSpec, request: CandidateRequest
+    ) -> tuple[Answer, Questions, Microversion]:
+        request = self._for_placement(request)
+        numa = self.guest_numa(spec, request)
+        policy_of = self.policies(spec, request)
+        questions = Questions(self._placement)
+        shapes = layout_queries.shapes(request, numa, policy_of)
+        found_answers = self._ask_layouts(questions, shapes)
+        found_answers += self._ask_unpinned(questions, request)
+        if not any(answer.candidates for answer in found_answers):
+            probe = layout_queries.split_shape(request, numa, policy_of)
+            if probe is not None:
+                probed = questions.ask(probe)
+                composed = split.compose(probed, numa.nodes[0], probe.request)
+                found_answers.append(replace(probed, candidates=composed))
+        return host_state.merge(found_answers), questions, questions.microversion
+
+    def _for_placement(self, request: CandidateRequest) -> CandidateRequest:
+        if request.gains_by_extensions and self._placement.understands_extensions():
+            return request
+        return request.plain()
+
+    def _ask_layouts(self, questions: Questions, asked_shapes: Sequence[Shape]) -> list[Answer]:
+        """Ask for the layouts that hosts have; for the others only when that finds nothing."""
+        present = self._layouts.present() if self._layouts and len(asked_shapes) > 1 else None
+        likely = [shape for shape in asked_shapes if present is None or shape.name in present]
+        found_answers = [questions.ask(shape) for shape in likely]
+        if not any(answer.candidates for answer in found_answers):
+            # a host may have changed its layout since it was looked at
+            found_answers += [questions.ask(shape) for shape in asked_shapes if shape not in likely]
+        return found_answers
+
+    def _ask_unpinned(self, questions: Questions, request: CandidateRequest) -> list[Answer]:
+        shape = layout_queries.unpinned_shape(request)
+        if shape is None or not self._unpinned_fallback or not self._fleet.may_lack(PINNED):
+            return []
+        answer = questions.ask(shape)
+        kept_candidates = tuple(
+            candidate for candidate in answer.candidates if not self._can_pin(candidate.root)
+        )
+        return [replace(answer, candidates=kept_candidates)]
+
+    def _can_pin(self, root: str) -> bool:
+        announced = self._announcements.of(root) if self._announcements else None
+        return announced is not None and announced.service_version >= PINNED.needs
+
+    def guest_numa(self, spec: RequestSpec, request: CandidateRequest) -> GuestNuma:
+        """Return the NUMA nodes of the guest."""
+        page_size_traits: Collection[str] = ()
+        if spec.setting("hw:mem_page_size") == "large":
+            page_size_traits = self._placement.traits_beginning(PAGE_SIZE_PREFIX)
+        resources = request.group(UNSUFFIXED).resources
+        return guest_numa(
+            spec,
+            resources.get("VCPU", 0),
+            resources.get("PCPU", 0),
+            resources.get("MEMORY_MB", 0),
+            page_size_traits,
+        )
+
+    def policies(self, spec: RequestSpec, request: CandidateRequest) -> dict[str, str]:
+        """Return the policy of each device of the request that has one, by its group's suffix."""
+        classes = {suffix: group.resources for suffix, group in request.groups.items()}
+        return device_affinity.policies(spec, self._pci_aliases, classes)
