@@ -22,7 +22,7 @@ from typing import Any, Final
 from oslo_config import cfg
 from oslo_log import log
 
-from placement_server import __version__
+from placement_server import __version__, log_lines
 from placement_server.cmd import configuration_files
 from placement_server.conf import (
     InvalidConfiguration,
@@ -149,6 +149,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     tls = _tls(arguments)
     conf = _configuration(arguments)
     log.setup(conf, "placement")
+    log_lines.shorten(conf)
     LOG.info(
         "placement-server %s starts: %d workers of %d threads, database %s, authentication %s",
         __version__,

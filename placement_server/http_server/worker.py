@@ -213,13 +213,15 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
         poll.poll(seconds * 1000)
 
     def _answered(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        with contextlib.ExitStack() as turn:
-            if environ["PATH_INFO"] not in self.app.limits.unqueued:
-                self._turns.acquire()
-                turn.callback(self._turns.release)
-                # A second call, or one after the application is done, does nothing.
-                environ[TURN_KEY] = turn.close
+        if environ["PATH_INFO"] in self.app.limits.unqueued:
+            unqueued: Iterable[bytes] = self._application(environ, start_response)
+            return unqueued
+        turn = _Turn(self._turns)
+        environ[TURN_KEY] = turn.give_back
+        try:
             answer: Iterable[bytes] = self._application(environ, start_response)
+        finally:
+            turn.give_back()
         return answer
 
     def _in_turn(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -232,6 +234,20 @@ class HttpWorker(ThreadWorker):  # type: ignore[misc]
             finally:
                 self._deadlines.begin(self._connection.value)
         return answer
+
+
+class _Turn:
+    """One request's turn at the application, which it waits for."""
+
+    def __init__(self, turns: threading.Semaphore) -> None:
+        turns.acquire()
+        self._turns: threading.Semaphore | None = turns
+
+    def give_back(self) -> None:
+        """Let another request begin; a second call does nothing."""
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            turns.release()
 
 
 def begin_life(parent: Any, worker: HttpWorker) -> None:

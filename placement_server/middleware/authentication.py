@@ -7,6 +7,7 @@ headers, from which :class:`CallerFromHeaders` makes the caller that the policy 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +31,21 @@ _DETAILS: Final = {
     "service_project_id": "HTTP_X_SERVICE_PROJECT_ID",
     "service_project_domain_id": "HTTP_X_SERVICE_PROJECT_DOMAIN_ID",
 }
+
+_HEADERS: Final = (
+    "HTTP_X_USER_ID",
+    "HTTP_X_PROJECT_ID",
+    "HTTP_X_ROLES",
+    "HTTP_OPENSTACK_SYSTEM_SCOPE",
+    "HTTP_X_DOMAIN_ID",
+    "HTTP_X_SERVICE_ROLES",
+    "HTTP_X_IS_ADMIN_PROJECT",
+    *_DETAILS.values(),
+)
+"""All that a caller is made from."""
+
+#: Callers that are remembered: the same few services send nearly all requests.
+_CALLERS_KEPT: Final = 256
 
 
 class NoAuth:
@@ -66,18 +82,7 @@ class CallerFromHeaders:
         user_id = get("HTTP_X_USER_ID")
         if user_id is None and get("PATH_INFO", "") not in PUBLIC:
             return _unauthorized(environ, start_response)
-        caller = Caller(
-            user_id=user_id,
-            project_id=get("HTTP_X_PROJECT_ID"),
-            roles=_split(get("HTTP_X_ROLES")),
-            system_scope=get("HTTP_OPENSTACK_SYSTEM_SCOPE"),
-            domain_id=get("HTTP_X_DOMAIN_ID"),
-            details={
-                **{name: get(header) for name, header in _DETAILS.items()},
-                "service_roles": _split(get("HTTP_X_SERVICE_ROLES")),
-                "is_admin_project": get("HTTP_X_IS_ADMIN_PROJECT", "true").lower() == "true",
-            },
-        )
+        caller = _caller(*map(get, _HEADERS))
         environ[CALLER_KEY] = caller
         log_context = context.get_current()
         if log_context is not None:
@@ -94,6 +99,25 @@ def wrap(application: WSGIApplication, conf: cfg.ConfigOpts, strategy: str) -> W
     }
     protected: WSGIApplication = strategies[strategy]()
     return protected
+
+
+@functools.lru_cache(maxsize=_CALLERS_KEPT)
+def _caller(*values: str | None) -> Caller:
+    """Return the caller whom the values of ``_HEADERS`` describe."""
+    get = dict(zip(_HEADERS, values, strict=True)).get
+    is_admin_project = get("HTTP_X_IS_ADMIN_PROJECT")
+    return Caller(
+        user_id=get("HTTP_X_USER_ID"),
+        project_id=get("HTTP_X_PROJECT_ID"),
+        roles=_split(get("HTTP_X_ROLES")),
+        system_scope=get("HTTP_OPENSTACK_SYSTEM_SCOPE"),
+        domain_id=get("HTTP_X_DOMAIN_ID"),
+        details={
+            **{name: get(header) for name, header in _DETAILS.items()},
+            "service_roles": _split(get("HTTP_X_SERVICE_ROLES")),
+            "is_admin_project": is_admin_project is None or is_admin_project.lower() == "true",
+        },
+    )
 
 
 def _split(roles: str | None) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 from sqlalchemy import BindParameter, Select, bindparam, or_, select
 
 from placement_server.store import tables
-from placement_server.store.dialects import chunks
+from placement_server.store.dialects import Batches, chunks
 from placement_server.store.transactions import plain
 from placement_server.store.transactions.transaction import USAGE, ReadTransaction
 
@@ -202,24 +203,13 @@ def news(
     It is one statement, so it needs no transaction. ``gaps`` are all below ``last``. From ``last``
     on no more than ``limit`` changes are returned.
     """
-    batches = tx.batches
-    in_gaps = ""
     parameters: tuple[object, ...] = (last,)
     if gaps:
-        among, values = batches.among(gaps)
-        in_gaps = _IN_GAPS + among
+        among, values = tx.batches.among(gaps)
+        statement = _news(tx.batches, limit, _IN_GAPS + among)
         parameters += values
-    statement = _NEWS.format(
-        mark=batches.mark,
-        limit=limit,
-        gaps=in_gaps,
-        used=_USED.format(
-            inventories=batches.join_to_few(
-                "inventories", "inventories.resource_provider_id = p.id"
-            ),
-            few=batches.few.format(_USED_ROOTS.format(mark=batches.mark)),
-        ),
-    )
+    else:
+        statement = _news_without_gaps(tx.batches, limit)
     changes: list[ChangeRow] = []
     used: Usage = defaultdict(dict)
     for provider_id, first, second, third in plain.rows(
@@ -230,6 +220,26 @@ def news(
         else:
             used[first][provider_id, second] = third
     return changes, used
+
+
+def _news(batches: Batches, limit: int, in_gaps: str) -> str:
+    return _NEWS.format(
+        mark=batches.mark,
+        limit=limit,
+        gaps=in_gaps,
+        used=_USED.format(
+            inventories=batches.join_to_few(
+                "inventories", "inventories.resource_provider_id = p.id"
+            ),
+            few=batches.few.format(_USED_ROOTS.format(mark=batches.mark)),
+        ),
+    )
+
+
+@functools.cache
+def _news_without_gaps(batches: Batches, limit: int) -> str:
+    """Return the statement of nearly all requests, always the same text object."""
+    return _news(batches, limit, "")
 
 
 def newest_change_ids(tx: ReadTransaction, count: int) -> list[int]:
