@@ -36,6 +36,9 @@ PROJECT: Final = "placement"
 #: The web application looks for its file here before it looks at the usual places.
 CONFIG_DIR_VARIABLE: Final = "OS_PLACEMENT_CONFIG_DIR"
 
+#: Seconds for one attempt to ask Keystone.
+_KEYSTONE_SECONDS: Final = 10
+
 _LOCATION: Final = re.compile(r"from LocationInfo\(location=<[^>]*>, detail='([^']*)'\)")
 
 _GROUPS: Final = (api, placement, workarounds, server, tracing)
@@ -132,6 +135,8 @@ def register_opts(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(http_proxy_to_wsgi.OPTS, group="oslo_middleware")
     conf.register_opts(healthcheck_opts.HEALTHCHECK_OPTS, group="healthcheck")
     policy_opts._register(conf)
+    # None would be to wait for a Keystone that hangs as long as it does.
+    cfg.set_defaults(keystone_opts._OPTS, http_connect_timeout=_KEYSTONE_SECONDS)
     for group, options in keystone_opts.list_opts():
         conf.register_opts(options, group=group)
 

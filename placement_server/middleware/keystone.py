@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
 
 import webob.exc
-from keystoneauth1 import exceptions, loading
+from keystoneauth1 import access, exceptions, loading
 from keystoneauth1.loading import session as session_loading
 from keystonemiddleware import auth_token
+from keystonemiddleware.auth_token import _exceptions as validation_errors
 from oslo_config import cfg
 
 from placement_server import errors
@@ -29,6 +31,21 @@ PUBLIC: Final = ("/", "")
 
 #: Seconds that Keystone has to answer when the server starts.
 _PATIENCE: Final = 3
+
+#: Seconds that Keystone has to answer when a token is validated: so many times
+#: ``http_connect_timeout``, which bounds one attempt, and of an answer that drips only the time
+#: between two pieces.
+_ATTEMPTS: Final = 3
+
+#: Validations by one process at a time; more wait, within their own time.
+_MOST_VALIDATIONS: Final = 32
+
+#: Errors of the libraries that are about a token or about Keystone.
+_FORESEEN: Final = (
+    exceptions.ClientException,
+    validation_errors.InvalidToken,
+    validation_errors.ServiceError,
+)
 
 _SYSTEM_ERROR: Final = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 
@@ -72,8 +89,57 @@ class _KeystoneUnavailable(errors.ServiceUnavailable):
     """A token that Keystone could not be asked about."""
 
 
+class _BoundedKeystone:
+    """Keystone as the middleware asks it: in bounded time, its answers checked.
+
+    The middleware remembers an answer before it looks at it, so one that is not understood would
+    be an error for as long as it is remembered.
+
+    :param identity_server: asks Keystone.
+    """
+
+    def __init__(self, identity_server: Any, seconds: float) -> None:
+        self._identity_server = identity_server
+        self._seconds = seconds
+        self._pool = ThreadPoolExecutor(_MOST_VALIDATIONS, "keystone")
+        self.invalidate = identity_server.invalidate
+
+    @property
+    def www_authenticate_uri(self) -> Any:
+        return self._identity_server.www_authenticate_uri
+
+    def verify_token(self, token: str, allow_expired: bool = False) -> Any:
+        answer = self._pool.submit(self._verified, token, allow_expired)
+        try:
+            return answer.result(self._seconds)
+        except TimeoutError as error:
+            answer.cancel()
+            raise validation_errors.ServiceError(
+                f"Keystone did not answer within {self._seconds:g} s, three times "
+                f"[{GROUP}]http_connect_timeout"
+            ) from error
+
+    def _verified(self, token: str, allow_expired: bool) -> Any:
+        try:
+            data = self._identity_server.verify_token(token, allow_expired=allow_expired)
+            content = access.create(body=data, auth_token=token)
+            content.will_expire_soon()
+            ",".join([content.user_id, *content.role_names])
+        except _FORESEEN:
+            raise
+        except Exception as error:
+            raise validation_errors.ServiceError(
+                f"Keystone's answer is not understood ({type(error).__name__}: {error})"
+            ) from error
+        return data
+
+
 class _Validation(auth_token.AuthProtocol):  # type: ignore[misc]
     """The middleware, with one kind of error for all failures of Keystone."""
+
+    def _create_identity_server(self) -> Any:
+        seconds = _ATTEMPTS * float(self._conf.get("http_connect_timeout"))
+        return _BoundedKeystone(super()._create_identity_server(), seconds)
 
     def fetch_token(self, token: str, allow_expired: bool = False) -> Any:
         try:

@@ -80,8 +80,13 @@ class Caller:
 
     def credentials(self) -> dict[str, Any]:
         """Return the attributes that rules are evaluated against."""
+        # oslo.policy looks into lists only.
+        details = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in self.details.items()
+        }
         return {
-            **self.details,
+            **details,
             "user_id": self.user_id,
             "project_id": self.project_id,
             "roles": list(self.roles),

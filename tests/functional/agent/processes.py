@@ -216,7 +216,9 @@ class AgentProcess:
 
     def started(self) -> dict[str, Any]:
         """Wait until the first pass of every node has completed; returns the status."""
-        return eventually(self._reported, f"a completed pass; the log: {self.log.read_text()}")
+        log = self.log.read_text()
+        reported: dict[str, Any] = eventually(self._reported, f"a completed pass; the log: {log}")
+        return reported
 
     def finished_first_pass(self) -> bool:
         return self._reported() is not None

@@ -1,4 +1,4 @@
-"""Authorisation: scopes, roles, legacy defaults, overrides, and where the check comes."""
+"""Authorisation: strategies, identities, overrides of rules; the rights are in test_rights.py."""
 
 import json
 import logging
@@ -15,57 +15,8 @@ from placement_server.policies import enforcer
 from placement_server.policies.enforcer import list_rules
 
 from .conftest import MakeApi
+from .rights import OPERATIONS
 from .wsgi_client import Answer, Client
-
-UNKNOWN = "00000000-0000-0000-0000-00000000dead"
-RP = f"/resource_providers/{UNKNOWN}"
-
-#: Every operation: a request that is well routed and typed, and otherwise wrong where it can be.
-OPERATIONS = [
-    ("GET", "/resource_providers", "placement:resource_providers:list"),
-    ("POST", "/resource_providers", "placement:resource_providers:create"),
-    ("GET", RP, "placement:resource_providers:show"),
-    ("PUT", RP, "placement:resource_providers:update"),
-    ("DELETE", RP, "placement:resource_providers:delete"),
-    ("GET", "/resource_classes", "placement:resource_classes:list"),
-    ("POST", "/resource_classes", "placement:resource_classes:create"),
-    ("GET", "/resource_classes/x", "placement:resource_classes:show"),
-    ("PUT", "/resource_classes/x", "placement:resource_classes:update"),
-    ("DELETE", "/resource_classes/x", "placement:resource_classes:delete"),
-    ("GET", f"{RP}/inventories", "placement:resource_providers:inventories:list"),
-    ("POST", f"{RP}/inventories", "placement:resource_providers:inventories:create"),
-    ("GET", f"{RP}/inventories/x", "placement:resource_providers:inventories:show"),
-    ("PUT", f"{RP}/inventories", "placement:resource_providers:inventories:update"),
-    ("PUT", f"{RP}/inventories/x", "placement:resource_providers:inventories:update"),
-    ("DELETE", f"{RP}/inventories", "placement:resource_providers:inventories:delete"),
-    ("DELETE", f"{RP}/inventories/x", "placement:resource_providers:inventories:delete"),
-    ("GET", f"{RP}/aggregates", "placement:resource_providers:aggregates:list"),
-    ("PUT", f"{RP}/aggregates", "placement:resource_providers:aggregates:update"),
-    ("GET", f"{RP}/usages", "placement:resource_providers:usages"),
-    ("GET", "/usages", "placement:usages"),
-    ("GET", "/traits", "placement:traits:list"),
-    ("GET", "/traits/x", "placement:traits:show"),
-    ("PUT", "/traits/x", "placement:traits:update"),
-    ("DELETE", "/traits/x", "placement:traits:delete"),
-    ("GET", f"{RP}/traits", "placement:resource_providers:traits:list"),
-    ("PUT", f"{RP}/traits", "placement:resource_providers:traits:update"),
-    ("DELETE", f"{RP}/traits", "placement:resource_providers:traits:delete"),
-    ("POST", "/allocations", "placement:allocations:manage"),
-    ("GET", "/allocations/x", "placement:allocations:list"),
-    ("PUT", "/allocations/x", "placement:allocations:update"),
-    ("DELETE", "/allocations/x", "placement:allocations:delete"),
-    ("GET", f"{RP}/allocations", "placement:resource_providers:allocations:list"),
-    ("GET", "/allocation_candidates", "placement:allocation_candidates:list"),
-    ("GET", "/changes?limit=0", "placement:changes:list"),
-    ("POST", "/reshaper", "placement:reshaper:reshape"),
-    ("POST", "/claims", "placement:claims:create"),
-    ("POST", "/what_if", "placement:what_if"),
-    ("GET", "/provider_trees/x", "placement:provider_trees:show"),
-    ("PUT", "/provider_trees/x", "placement:provider_trees:update"),
-    ("GET", "/capacity", "placement:capacity:show"),
-    ("GET", "/fragmentation", "placement:fragmentation:show"),
-    ("GET", "/-/web/fleet", "placement:web:fleet"),
-]
 
 
 def ask(api: Client, method: str, path: str, roles: str, **kwargs: Any) -> Answer:
@@ -84,59 +35,10 @@ def ask(api: Client, method: str, path: str, roles: str, **kwargs: Any) -> Answe
     return api(method, path, token="someone:project", headers=headers, **kwargs)
 
 
-def test_the_table_of_operations_above_names_every_rule() -> None:
-    rules = {rule.name for rule in list_rules() if rule.name.startswith("placement:")}
-    assert {rule for _, _, rule in OPERATIONS} == rules
-
-
-@pytest.mark.parametrize(("method", "path", "rule"), OPERATIONS)
-@pytest.mark.parametrize("new_defaults", [True, False])
-def test_policy_comes_before_the_body_the_query_and_the_lookup(
-    make_api: MakeApi, method: str, path: str, rule: str, new_defaults: bool
-) -> None:
-    api = make_api(oslo_policy__enforce_new_defaults=new_defaults)
-    answer = ask(api, method, path, "member")
-    assert answer.status == 403
-    assert answer.error["title"] == "Forbidden"
-    assert answer.error["detail"].startswith("Access was denied to this resource.")
-    assert answer.detail == f"Policy does not allow {rule} to be performed."
-
-
-@pytest.mark.parametrize(("method", "path", "rule"), OPERATIONS)
-def test_a_system_or_domain_scoped_token_is_refused_everywhere_whatever_its_roles(
-    make_api: MakeApi, method: str, path: str, rule: str
-) -> None:
-    for new_defaults in (True, False):
-        api = make_api(oslo_policy__enforce_new_defaults=new_defaults)
-        for scope in ({"OpenStack-System-Scope": "all"}, {"X-Domain-Id": "default"}):
-            answer = ask(api, method, path, "admin,service", headers=scope)
-            assert answer.status == 403
-            assert answer.detail == rule
-
-
-@pytest.mark.parametrize(("method", "path", "rule"), OPERATIONS)
-def test_admin_may_do_everything_but_reshape_and_service_everything(
-    make_api: MakeApi, method: str, path: str, rule: str
-) -> None:
+@pytest.mark.parametrize("roles", ["SERVICE", " Service , x", "x,service "])
+def test_names_of_roles_are_compared_without_case_and_spaces(make_api: MakeApi, roles: str) -> None:
     api = make_api(oslo_policy__enforce_new_defaults=True)
-    for roles in ("admin", "service", " Admin , x", "SERVICE"):
-        reshapes = rule in ("placement:reshaper:reshape", "placement:provider_trees:update")
-        refused = reshapes and "admin" in roles.lower()
-        assert (ask(api, method, path, roles).status == 403) is refused
-
-
-def test_with_legacy_defaults_admin_may_reshape(make_api: MakeApi) -> None:
-    api = make_api(oslo_policy__enforce_new_defaults=False)
-    assert ask(api, "POST", "/reshaper", "admin").status == 400
-
-
-def test_a_reader_may_read_the_usage_of_its_own_project_only(make_api: MakeApi) -> None:
-    api = make_api(oslo_policy__enforce_new_defaults=True)
-    for roles in ("reader", "member,reader"):
-        assert ask(api, "GET", "/usages?project_id=project", roles).json == {"usages": {}}
-        assert ask(api, "GET", "/usages?project_id=other", roles).status == 403
-    assert ask(api, "GET", "/usages?project_id=project", "member").status == 403
-    assert ask(api, "GET", "/usages?project_id=other", "admin").status == 200
+    assert ask(api, "POST", "/reshaper", roles).status == 400
 
 
 def test_without_the_project_a_reader_gets_403_and_an_admin_400(make_api: MakeApi) -> None:
@@ -172,10 +74,20 @@ def test_rules_overridden_in_the_policy_file_let_anybody_in(make_api: MakeApi) -
     names = [rule.name for rule in list_rules() if rule.name != "admin_api"]
     open_policy = "\n".join(f'"{name}": "@"' for name in names)
     api = make_api(policy=open_policy, oslo_policy__enforce_new_defaults=True)
-    for method, path, _ in OPERATIONS:
-        assert ask(api, method, path, "").status != 403
-        scoped = ask(api, method, path, "", headers={"OpenStack-System-Scope": "all"})
+    for one in OPERATIONS:
+        assert ask(api, one.method, one.path, "").status != 403
+        scoped = ask(api, one.method, one.path, "", headers={"OpenStack-System-Scope": "all"})
         assert scoped.status == 403
+
+
+def test_a_rule_may_compare_the_roles_of_the_token_of_a_service_beside_the_users(
+    make_api: MakeApi,
+) -> None:
+    api = make_api(policy='"placement:traits:list": "role:member and service_roles:service"\n')
+    assert ask(api, "GET", "/traits", "member").status == 403
+    for roles, status in (("admin,service", 200), ("services", 403)):
+        headers = {"X-Service-Roles": roles}
+        assert ask(api, "GET", "/traits", "member", headers=headers).status == status
 
 
 def test_the_legacy_check_is_not_added_to_a_rule_that_the_operator_overrides(

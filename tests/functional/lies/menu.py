@@ -130,6 +130,10 @@ def drips(to: Conversation, *, begun: bytes, drop: bytes) -> None:
         to.send(drop)
 
 
+def silence(to: Conversation) -> None:
+    to.over.wait()
+
+
 def deep(depth: int) -> bytes:
     """Lists in lists; the object around them is the first level."""
     return b'{"versions": ' + b"[" * (depth - 1) + b"]" * (depth - 1) + b"}"
@@ -206,7 +210,7 @@ def _menu() -> dict[str, Entry]:
         "a body without end that drips": Entry(
             partial(drips, begun=answer("200 OK", b"", Content_Length=""), drop=b" "), LATE
         ),
-        "silence": Entry(lambda to: to.over.wait() and None, LATE),
+        "silence": Entry(silence, LATE),
         "half a body": Entry(says(HONEST[:20], Content_Length="4000"), "(Connection|Read)"),
         "a length that is too short": Entry(says(HONEST, Content_Length="20"), NOT_THAT, REJECTED),
         "a length that is text": Entry(says(HONEST[:20], Content_Length="few"), NOT_THAT, REJECTED),

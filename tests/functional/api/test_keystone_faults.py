@@ -1,0 +1,183 @@
+"""A Keystone that is slow, hangs or answers nonsense: nobody gets in, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from placement_server.app import build_app
+from placement_server.conf import new_config
+from placement_server.store.connection.options import StoreOptions
+from placement_server.store.store import Store
+from tests.functional.agent.lying_proxy import LyingProxy
+from tests.functional.lies.menu import Lie, answer, drips, says, silence
+
+from .wsgi_client import Answer, Client
+
+READS = "^/v3/auth/tokens"
+OF_A_SERVICE: dict[str, Any] = {
+    "token": {
+        "methods": ["password"],
+        "expires_at": "2999-01-01T00:00:00.000000Z",
+        "issued_at": "2026-01-01T00:00:00.000000Z",
+        "user": {"id": "u", "name": "nova", "domain": {"id": "default", "name": "Default"}},
+        "project": {"id": "p", "name": "service", "domain": {"id": "default", "name": "Default"}},
+        "roles": [{"id": "r", "name": "service"}],
+        "catalog": [],
+    }
+}
+
+SILENT: dict[str, tuple[Lie, str]] = {
+    "silence about a token": (silence, f"GET {READS}"),
+    "silence about its own token": (silence, f"POST {READS}"),
+    "silence": (silence, ".* .*"),
+    "a status line that drips": (partial(drips, begun=b"HTTP/1.1 200 ", drop=b"O"), f"GET {READS}"),
+    "a body that drips": (
+        partial(drips, begun=answer("200 OK", b"", Content_Length="100000"), drop=b" "),
+        f"GET {READS}",
+    ),
+}
+NONSENSE: dict[str, Lie] = {
+    "a login page": says(b"<html>log in</html>", Content_Type="text/html"),
+    "an empty body": says(b""),
+    "an empty object": says({}),
+    "a number": says(b"17"),
+    "a list": says([]),
+    "a token that is text": says({"token": "admin"}),
+    "a token without anything": says({"token": {}}),
+    "roles that are text": says({"token": OF_A_SERVICE["token"] | {"roles": "service"}}),
+    "an expiry that is no time": says({"token": OF_A_SERVICE["token"] | {"expires_at": "soon"}}),
+    "a token without an expiry": says(
+        {"token": {k: v for k, v in OF_A_SERVICE["token"].items() if k != "expires_at"}}
+    ),
+    "half a body": says(b'{"token": {"roles":', Content_Length="4000"),
+    "two lengths": says(OF_A_SERVICE, Content_Length="20, 30"),
+    "bytes that are no text": says(b'{"token": "\xff\xfe"}'),
+    "404": says({"error": {"code": 404}}, "404 Not Found"),
+    "401": says({"error": {"code": 401}}, "401 Unauthorized"),
+    "403": says({"error": {"code": 403}}, "403 Forbidden"),
+    "500": says({"error": {"code": 500}}, "500 Oops"),
+    "a redirect to itself": says(b"", "302 Found", Location="/v3/auth/tokens"),
+    "a redirect to nothing": says(b"", "302 Found", Location="http://[nowhere"),
+}
+
+CONFIGURATION = (
+    "[keystone_authtoken]\nauth_type = password\nauth_url = {url}/v3\n"
+    "username = placement\npassword = s3cret\nproject_name = service\n"
+    "user_domain_id = default\nproject_domain_id = default\nhttp_connect_timeout = 1\n"
+)
+
+
+@pytest.fixture
+def keystone() -> Iterator[LyingProxy]:
+    """A Keystone to which each token is one of a service, until it lies."""
+    server = LyingProxy("http://127.0.0.1:1")
+    endpoint = {"interface": "internal", "region_id": "R", "region": "R", "url": f"{server.url}/v3"}
+    catalog = [{"type": "identity", "name": "keystone", "id": "k", "endpoints": [endpoint]}]
+    version = {
+        "id": "v3.14",
+        "status": "stable",
+        "links": [{"rel": "self", "href": f"{server.url}/v3/"}],
+    }
+    server.answer("GET", "^/v3/?$", 200, {"version": version})
+    own = {"token": OF_A_SERVICE["token"] | {"catalog": catalog}}
+    server.answer("POST", READS, 201, own, headers={"X-Subject-Token": "own"})
+    server.answer("GET", READS, 200, OF_A_SERVICE)
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def make_behind_keystone(
+    make_database: Callable[[], str], keystone: LyingProxy, tmp_path: Path
+) -> Iterator[Callable[..., Client]]:
+    """Make a server that gives Keystone three seconds for a token."""
+    stores = []
+
+    def make(options: str = "") -> Client:
+        (tmp_path / "placement.conf").write_text(CONFIGURATION.format(url=keystone.url) + options)
+        stores.append(Store.open(make_database(), options=StoreOptions(sqlite_synchronous=False)))
+        conf = new_config([], [tmp_path / "placement.conf"])
+        return Client(build_app(conf, stores[-1]), stores[-1])
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def api(make_behind_keystone: Callable[..., Client], keystone: LyingProxy) -> Client:
+    return make_behind_keystone(f"www_authenticate_uri = {keystone.url}\n")
+
+
+def read(api: Client, token: str = "a-token") -> Answer:
+    return api.get("/traits", token=token)
+
+
+@pytest.mark.parametrize(("lie", "requests"), SILENT.values(), ids=SILENT)
+def test_a_keystone_that_does_not_answer_in_time_is_503(
+    api: Client, keystone: LyingProxy, lie: Lie, requests: str
+) -> None:
+    method, _, path = requests.partition(" ")
+    keystone.lie(lie, "", method, path)
+    begin = time.monotonic()
+    reply = read(api)
+    assert reply.status == 503
+    assert "The Keystone service is temporarily unavailable." in reply.detail
+    assert time.monotonic() - begin < 20
+
+
+@pytest.mark.parametrize("lie", NONSENSE.values(), ids=NONSENSE)
+def test_a_keystone_that_answers_nonsense_lets_nobody_in(
+    api: Client, keystone: LyingProxy, lie: Lie
+) -> None:
+    keystone.lie(lie, "", method="GET", path=READS)
+    reply = read(api)
+    assert reply.status in (401, 503), reply.body
+
+
+def test_a_token_that_keystone_could_not_be_asked_about_is_not_remembered(
+    api: Client, keystone: LyingProxy
+) -> None:
+    keystone.answer("GET", READS, 500, times=1)
+    assert read(api).status == 503
+    assert read(api).status == 200
+
+
+def test_a_known_token_is_valid_while_keystone_is_silent(api: Client, keystone: LyingProxy) -> None:
+    assert read(api, "known").status == 200
+    keystone.lie(silence, "")
+    assert read(api, "known").status == 200
+    assert read(api, "unknown").status == 503
+
+
+def test_a_request_without_a_token_does_not_wait_for_keystone(
+    make_behind_keystone: Callable[..., Client], keystone: LyingProxy
+) -> None:
+    api = make_behind_keystone()
+    keystone.lie(silence, "")
+    begin = time.monotonic()
+    assert api.get("/traits", token=None).status == 401
+    assert time.monotonic() - begin < 20
+
+
+def test_each_attempt_to_ask_keystone_is_bounded_without_an_option() -> None:
+    assert new_config([], []).keystone_authtoken.http_connect_timeout == 10
+
+
+def test_an_expired_token_is_accepted_beside_one_of_a_service_only(
+    api: Client, keystone: LyingProxy
+) -> None:
+    expired = {"token": OF_A_SERVICE["token"] | {"expires_at": "2020-01-01T00:00:00.000000Z"}}
+    keystone.answer("GET", f"{READS}.*allow_expired=1", 200, expired)
+    beside = {"X-Service-Token": "of-a-service"}
+    assert api.get("/traits", token="expired", headers=beside).status == 200
+    assert read(api, "expired").status == 401
+    keystone.answer("GET", READS, 200, expired)
+    assert read(api, "another").status == 401
+    assert api.get("/traits", token="expired", headers={"X-Service-Token": "old"}).status == 401
