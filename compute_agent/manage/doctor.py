@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from compute_agent.agent.assembly import AgentParts
     from compute_agent.discovery.facts import HostTopology
     from compute_agent.report.operations import Operation
-    from compute_agent.tracker.passes.node_pass import Proposal
+    from compute_agent.tracker.passes.proposal import Proposal
     from compute_agent.virt.layout import LayoutOptions
 
 NO_AGGREGATE = "00000000-0000-4000-8000-000000000000"

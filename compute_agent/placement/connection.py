@@ -43,9 +43,7 @@ NO_REFUSALS: Final[Refusals] = MappingProxyType({})
 NO_CONDITIONS: Final[Mapping[str, str]] = MappingProxyType({})
 
 BASE: Final[Microversion] = (1, 30)
-"""Asked for wherever nothing newer is needed; the oldest that can reshape.  Error codes from
-1.23.
-"""
+"""Asked for wherever nothing newer is needed: the oldest that can reshape, with error codes."""
 
 REPARENT: Final[Microversion] = (1, 37)
 CONSUMER_TYPE: Final[Microversion] = (1, 38)

@@ -23,7 +23,8 @@ from compute_agent.scheduler.claiming.claims import (
 )
 from compute_agent.scheduler.claiming.journal import Journal
 from compute_agent.scheduler.claiming.release import GiveBack
-from compute_agent.scheduler.explanation.explainer import IN_PASSING, THOROUGH, Explainer
+from compute_agent.scheduler.explanation.attempt import IN_PASSING, THOROUGH
+from compute_agent.scheduler.explanation.explainer import Explainer
 from compute_agent.scheduler.filters import registry
 from compute_agent.scheduler.filters.host_filter import FilterOptions
 from compute_agent.scheduler.fleet.aggregate_source import source_of

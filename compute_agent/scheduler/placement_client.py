@@ -229,22 +229,15 @@ class PlacementClient:
         )
 
     def _holders_in_tree(self, root: str) -> frozenset[str]:
-        path = f"/provider_trees/{root}?include=allocations"
-        doing = f"Reading what consumers hold on host {root}"
-        kind = errors.ResourceProviderRetrievalFailed
-        response = self._connection.call(
-            "GET",
-            path,
-            doing,
+        tree = self._connection.get(
+            f"/provider_trees/{root}?include=allocations",
+            f"Reading what consumers hold on host {root}",
+            response_schemas.HELD_TREE,
+            errors.ResourceProviderRetrievalFailed,
             version=self._connection.newest(NEWEST),
             extensions=_TREES_SINCE,
         )
-        if response.status != 200:
-            raise responses.failure(kind, doing, "GET", path, response)
-        shape = response_schemas.HELD_TREE
-        return frozenset(
-            responses.body_of(response, kind, doing, "GET", path, shape)["allocations"]
-        )
+        return frozenset(tree["allocations"])
 
     def release(self, consumer: str) -> bool:
         """See `placement_port.Placement`."""

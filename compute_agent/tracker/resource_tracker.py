@@ -26,7 +26,8 @@ from compute_agent.tracker.node import Node
 from compute_agent.tracker.node_lock import Holdable, InOrder, Lent
 from compute_agent.tracker.pass_accounts import Attempt, PassAccounts
 from compute_agent.tracker.pass_schedule import NEVER
-from compute_agent.tracker.passes.node_pass import NodePass, Proposal, Target
+from compute_agent.tracker.passes.node_pass import NodePass
+from compute_agent.tracker.passes.proposal import Proposal, Target
 from compute_agent.tracker.remedies import as_one, kind_of, subject_of
 from compute_agent.tracker.status import StatusBoard, faulty_in, inventories_of
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compute_agent.manage.tree_reading import ProviderLines
     from compute_agent.provider_tree import ProviderTree
     from compute_agent.provider_tree.provider import ProviderData
-    from compute_agent.tracker.passes.node_pass import Proposal
+    from compute_agent.tracker.passes.proposal import Proposal
 
 
 @dataclass(frozen=True, slots=True)

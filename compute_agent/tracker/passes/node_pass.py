@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from compute_agent import errors
@@ -22,11 +21,12 @@ from compute_agent.state import identity
 from compute_agent.state.identity import RootFacts
 from compute_agent.tracker.passes import agent_traits, reshape_check
 from compute_agent.tracker.passes.normalise import Correction, normalise
+from compute_agent.tracker.passes.proposal import Proposal, Target
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from compute_agent.provider_config.merger import Merged, ProviderConfigMerger
+    from compute_agent.provider_config.merger import ProviderConfigMerger
     from compute_agent.report.client import ReportClient
     from compute_agent.state.ledger import Ledger
     from compute_agent.tracker.passes.device_faults import DeviceFaults
@@ -51,35 +51,6 @@ MANDATORY_FACTS = (
 
 class ReshapeNeededAgain(errors.ComputeAgentError):
     """A driver asked for a reshape while it was doing one: a defect of the driver."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The node a pass is about, and what the pass may do."""
-
-    name: str
-    uuid: str
-    enabled: bool = True
-    rename_allowed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """A wanted tree beside the one placement has, ready to be flushed or printed."""
-
-    base: ProviderTree
-    wanted: ProviderTree
-    allocations: Mapping[str, Mapping[str, Any]] | None
-    original_allocations: Mapping[str, Mapping[str, Any]] | None
-    merged: Merged
-    root_uuid: str
-    problems: list[Exception] = field(default_factory=list)
-    faults_over: frozenset[str] = frozenset()
-    """Providers of devices whose mark as broken was taken off."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """The driver's facts about the node."""
-    caveats: tuple[str, ...] = ()
-    """What of the wanted tree is not what it should be, by the driver."""
 
 
 class NodePass:

@@ -7,7 +7,7 @@ from typing import Any
 from compute_agent import errors
 from compute_agent.provider_config.merger import Merged
 from compute_agent.provider_tree import ProviderTree
-from compute_agent.tracker.passes.node_pass import Proposal
+from compute_agent.tracker.passes.proposal import Proposal
 
 UUID = "00000000-0000-4000-8000-000000000001"
 

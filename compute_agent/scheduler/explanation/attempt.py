@@ -1,0 +1,263 @@
+"""Attempts to make one request fit: it is asked again with one constraint less, then with two."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from compute_agent.errors import PlacementError, PlacementUnavailable
+from compute_agent.request.candidate_request import UNSUFFIXED
+from compute_agent.request.errors import InvalidRequest
+from compute_agent.request.spec import RequestSpec
+from compute_agent.scheduler.causes import Causes, ClosestHost, FittingChange, Lack, QueryCause
+from compute_agent.scheduler.explanation.changes import (
+    Change,
+    Kind,
+    apply_all,
+    omissions,
+    single_changes,
+)
+from compute_agent.scheduler.explanation.constraints import constraints_of
+from compute_agent.scheduler.explanation.named_changes import named_changes
+from compute_agent.scheduler.explanation.room import (
+    largest_that_fits,
+    most_on,
+    plausible_amounts,
+)
+from compute_agent.scheduler.host_state import HostState
+from compute_agent.scheduler.placement import Placement
+from compute_agent.scheduler.search.search import Asked, Search, Trial
+from compute_agent.scheduler.search.targets import Target
+
+LOG = logging.getLogger(__name__)
+
+SHOWN_CHANGES = 5
+SHOWN_CLOSEST = 10
+LISTINGS = 12
+"""Lists of providers that the constraints of one query may cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How many questions to placement an explanation may cost, and after how long none follows."""
+
+    questions: int
+    seconds: float
+
+
+IN_PASSING = Effort(40, 3.0)
+"""For a request that failed, whose caller waits."""
+THOROUGH = Effort(400, 30.0)
+"""For an operator who asked."""
+
+
+class Attempt:
+    """Attempts to make one request fit, within an effort."""
+
+    def __init__(
+        self,
+        placement: Placement,
+        search: Search,
+        spec: RequestSpec,
+        asked: Asked,
+        effort: Effort,
+        clock: Callable[[], float],
+    ) -> None:
+        self._placement = placement
+        self._search = search
+        self._spec = spec
+        self._asked = asked
+        self._clock = clock
+        self._until = clock() + effort.seconds
+        self._questions_left = effort.questions
+        self._gave_up = False
+        self._closest: dict[str, tuple[float, ClosestHost]] = {}
+        self.base = self._search.try_out(spec, asked)
+        self._questions_left -= len(self.base.causes.queries)
+
+    def causes(self) -> Causes:
+        """Return the causes with all that was found out."""
+        queries = tuple(self._constrained())
+        fitting = self._fitting()
+        closest = sorted(self._closest.values(), key=lambda entry: (entry[0], entry[1].host))
+        remark = ""
+        if not fitting:
+            remark = "No change of one or two constraints would make it fit."
+        if self._gave_up:
+            remark = (
+                "The search for changes that would fit was ended after its limit of questions or "
+                "time, so there may be more: compute-scheduler explain takes longer."
+            )
+        return replace(
+            self.base.causes,
+            queries=queries,
+            closest_hosts=tuple(host for _, host in closest[:SHOWN_CLOSEST]),
+            fits_with=tuple(fitting[:SHOWN_CHANGES]),
+            remark=remark,
+        )
+
+    def _constrained(self) -> Iterator[QueryCause]:
+        for query in self.base.causes.queries:
+            if query.candidates or not self._may_ask():
+                yield query
+                continue
+            constraints = constraints_of(self._placement, query.query, LISTINGS)
+            self._questions_left -= 1
+            yield replace(query, constraints=constraints)
+
+    def _fitting(self) -> list[FittingChange]:
+        singles = [*self._filter_changes(), *single_changes(self._asked.request)]
+        fitting = list(self._tried(self._named(singles)))
+        if not fitting:
+            fitting = list(self._tried((change,) for change in singles))
+        if not fitting:
+            fitting = list(self._tried(combinations(singles, 2), most=SHOWN_CHANGES))
+        if not fitting:
+            fitting = list(self._tried((change,) for change in omissions(self._asked.request)))
+        return sorted(fitting, key=lambda change: (len(change.changes), -change.hosts, change.text))
+
+    def _filter_changes(self) -> Iterator[Change]:
+        for cause in self.base.causes.filters:
+            if cause.rejected:
+                yield Change(Kind.FILTER, None, frozenset({cause.name}))
+
+    def _named(self, singles: Sequence[Change]) -> Iterator[tuple[Change, ...]]:
+        for query in self.base.causes.queries:
+            if not query.candidates and self._may_ask():
+                self._questions_left -= 1
+                yield from named_changes(self._placement, query.query, singles)
+
+    def _tried(
+        self, sets: Iterable[tuple[Change, ...]], most: int | None = None
+    ) -> Iterator[FittingChange]:
+        seen, fitting = set[frozenset[tuple[object, ...]]](), 0
+        for changes in sets:
+            key = frozenset((change.kind, change.group, change.subject) for change in changes)
+            if key in seen:
+                continue
+            seen.add(key)
+            if fitting == most:
+                return
+            tried = self._least(changes)
+            if tried is not None:
+                fitting += 1
+                yield self._fits(*tried)
+
+    def _least(self, changes: tuple[Change, ...]) -> tuple[tuple[Change, ...], Trial] | None:
+        """Return the changes that fit, with amounts no lower than they must be."""
+        trial = self._try(changes)
+        if trial is None:
+            return None
+        self._note_closest(changes, self._with_least(changes) or trial)
+        for index, change in enumerate(changes):
+            if change.kind is Kind.AMOUNT and change.before > 1:
+                others = changes[:index], changes[index + 1 :]
+                found = self._raised(change, others, trial)
+                if found is not None:
+                    amount, trial = found
+                    changes = (*others[0], change.to(amount), *others[1])
+        return changes, trial
+
+    def _with_least(self, changes: tuple[Change, ...]) -> Trial | None:
+        """Try again with amounts of 1, if placement named larger ones.
+
+        At the amounts that it names only the very closest hosts are left, one perhaps.
+        """
+        least = tuple(change.to(min(change.after, 1)) for change in changes)
+        return self._try(least) if least != changes else None
+
+    def _raised(
+        self, change: Change, others: tuple[tuple[Change, ...], tuple[Change, ...]], trial: Trial
+    ) -> tuple[int, Trial] | None:
+        plausible = plausible_amounts(change.name, change.before, trial.hosts)
+        return largest_that_fits(
+            [amount for amount in plausible if amount > change.after],
+            lambda amount: self._try((*others[0], change.to(amount), *others[1])),
+        )
+
+    def _try(self, changes: Sequence[Change]) -> Trial | None:
+        if not self._may_ask():
+            return None
+        skipped = {change.name for change in changes if change.kind is Kind.FILTER}
+        kinds = {change.kind for change in changes}
+        asked = replace(
+            self._asked,
+            request=apply_all(changes, self._asked.request),
+            target=Target() if Kind.TARGET in kinds else self._asked.target,
+        )
+        if not asked.request.resources:
+            return None
+        try:
+            trial = self._search.try_out(self._spec, asked, skipped)
+        except PlacementUnavailable:
+            raise
+        except (PlacementError, InvalidRequest) as error:
+            LOG.debug("A changed request is no request: %s", error)
+            self._questions_left -= 1
+            return None
+        self._questions_left -= len(trial.causes.queries)
+        return trial if trial.hosts else None
+
+    def _may_ask(self) -> bool:
+        self._gave_up = self._gave_up or self._questions_left <= 0 or self._clock() >= self._until
+        return not self._gave_up
+
+    def _fits(self, changes: tuple[Change, ...], trial: Trial) -> FittingChange:
+        return FittingChange(
+            tuple(change.as_dict() for change in changes),
+            " and ".join(self._text(change) for change in changes),
+            len(trial.hosts),
+            trial.hosts[0].name,
+        )
+
+    def _text(self, change: Change) -> str:
+        aggregates = (Kind.AGGREGATES, Kind.FORBIDDEN_AGGREGATES)
+        if change.kind not in aggregates:
+            return change.text
+        text = change.text
+        for aggregate in self._asked.aggregates.all:
+            if aggregate.name:
+                text = text.replace(aggregate.uuid, f"{aggregate.name} ({aggregate.uuid})")
+        return text
+
+    def _note_closest(self, changes: tuple[Change, ...], trial: Trial) -> None:
+        for host in trial.hosts:
+            lacks, distance = [], 0.0
+            for change in changes:
+                lack = self._lack(change, host)
+                lacks.append(lack)
+                distance += (lack.asked - lack.free) / lack.asked if lack.asked else 1.0
+            known = self._closest.get(host.uuid)
+            if known is None or distance < known[0]:
+                self._closest[host.uuid] = (distance, ClosestHost(host.name, tuple(lacks)))
+
+    def _lack(self, change: Change, host: HostState) -> Lack:
+        if change.kind is Kind.FILTER:
+            return Lack(self._rejection(change.name, host))
+        if change.kind is not Kind.AMOUNT:
+            return Lack(self._text_of_lack(change), change.group)
+        name, asked = change.name, change.before
+        most, total = most_on(host, name), host.free(name)
+        if change.group == UNSUFFIXED and total > most:
+            free = f"{total} free, at most {most} on one provider"
+        else:
+            free = f"{most} free"
+        of_group = f" (group {change.group})" if change.group else ""
+        text = f"{name}: {asked} asked, {free}{of_group}"
+        return Lack(text, change.group, name, asked, min(most, asked))
+
+    def _text_of_lack(self, change: Change) -> str:
+        text = change.lack
+        for aggregate in self._asked.aggregates.all:
+            if aggregate.name:
+                text = text.replace(aggregate.uuid, aggregate.name)
+        return text
+
+    def _rejection(self, name: str, host: HostState) -> str:
+        for cause in self.base.causes.filters:
+            for rejected in cause.rejected:
+                if cause.name == name and rejected.host == host.name and rejected.reason:
+                    return f"{name}: {rejected.reason}"
+        return f"{name} rejects it"

@@ -1,0 +1,41 @@
+"""Proposals of passes: the tree that a node should have, beside the one that placement has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from compute_agent.provider_tree import ProviderTree
+
+if TYPE_CHECKING:
+    from compute_agent.provider_config.merger import Merged
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The node a pass is about, and what the pass may do."""
+
+    name: str
+    uuid: str
+    enabled: bool = True
+    rename_allowed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A wanted tree beside the one placement has, ready to be flushed or printed."""
+
+    base: ProviderTree
+    wanted: ProviderTree
+    allocations: Mapping[str, Mapping[str, Any]] | None
+    original_allocations: Mapping[str, Mapping[str, Any]] | None
+    merged: Merged
+    root_uuid: str
+    problems: list[Exception] = field(default_factory=list)
+    faults_over: frozenset[str] = frozenset()
+    """Providers of devices whose mark as broken was taken off."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """The driver's facts about the node."""
+    caveats: tuple[str, ...] = ()
+    """What of the wanted tree is not what it should be, by the driver."""
