@@ -46,7 +46,7 @@ _NORMALISED = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 def pci_address(text: str) -> PciAddress:
     """Normalise any spelling of a PCI address: `00000000:84:00.0` (NVML), `84:00.0` (lspci).
 
-    Raises ValueError when `text` is not one.
+    :raises ValueError: `text` is not one.
     """
     match = _PCI_ADDRESS.fullmatch(text.strip())
     if match is None:
@@ -104,8 +104,7 @@ class CpuModel:
     vendor: str | None
     model_name: str | None
     flags: tuple[str, ...]
-    """The kernel's names (x86 `flags`: pni, avx2, ...; arm `Features`: asimd, ...), sorted. None
-    on x86 or arm: unknown."""
+    """The kernel's names (x86 `flags`: pni, ...; arm `Features`: asimd, ...), sorted."""
     guest_features: tuple[str, ...] | None = None
     """Features of the CPU that a hypervisor gives guests, by libvirt's names (sse4.1, md-clear,
     ...), sorted. None: they get this CPU with its `flags`."""
@@ -273,7 +272,6 @@ class VgpuType:
 
     id: str
     name: str
-    vgpu_class: str | None
     framebuffer_mib: int | None
     max_instances: int | None
     max_instances_per_guest: int | None

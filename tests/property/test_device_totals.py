@@ -48,7 +48,6 @@ def vgpu_types(draw: st.DrawFn, *, mig: bool) -> tuple[VgpuType, ...]:
             VgpuType(
                 name,
                 name,
-                None,
                 draw(st.sampled_from([None, size * 1024])),
                 draw(st.sampled_from([None, 5, 3, 2, 1, 0])),
                 draw(st.sampled_from([None, 0, 1, 2])),

@@ -46,7 +46,6 @@ def _guest(domain: Element, uuid: str) -> Guest:
     if memory is None:
         raise ValueError("no <memory>")
     memory_kib = kib(memory, "memory")
-    security = domain.find("launchSecurity")
     return Guest(
         uuid=uuid,
         name=domain.findtext("name", ""),
@@ -74,7 +73,6 @@ def _guest(domain: Element, uuid: str) -> Guest:
             source.get("dev", "")
             for source in domain.iterfind("devices/interface[@type='vdpa']/source")
         ),
-        encrypted=None if security is None else security.get("type"),
         pmem_paths=tuple(
             path.text or ""
             for memory in domain.iterfind("devices/memory")

@@ -35,7 +35,6 @@ def parse(text: str) -> DomainCapabilities:
         arch=arch,
         machine=root.findtext("machine") or None,
         virt_type=virt_type,
-        host_model_features=_required(host_model),
         host_model_xml=_as_cpu(host_model, arch),
         firmwares=firmwares,
         secure_boot="efi" in firmwares
@@ -60,14 +59,6 @@ def _supported(root: Element, path: str) -> Element | None:
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
-
-
-def _required(host_model: Element | None) -> tuple[str, ...]:
-    return _sorted(
-        name
-        for feature in ([] if host_model is None else host_model.findall("feature"))
-        if feature.get("policy") == "require" and (name := feature.get("name"))
-    )
 
 
 def _as_cpu(host_model: Element | None, arch: str) -> str | None:

@@ -60,8 +60,6 @@ class DomainCapabilities:
     arch: str
     machine: str | None
     virt_type: str
-    host_model_features: tuple[str, ...] = ()
-    """Features of CPU mode host-model, those of its base model not included."""
     host_model_xml: str | None = None
     """The mode's element as a `<cpu>`, for a baseline."""
     firmwares: tuple[str, ...] = ()
@@ -94,7 +92,6 @@ class PciNodeDevice:
     class_code: str | None
     numa_node: CellId | None = None
     driver: str | None = None
-    iommu_group: int | None = None
     bridges: tuple[PciAddress, ...] = ()
     """As those of a `PciDevice`."""
     physfn: PciAddress | None = None
@@ -132,7 +129,6 @@ class MdevNodeDevice:
     """None: the parent is not a PCI function."""
     active: bool = True
     persistent: bool = False
-    autostart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +216,4 @@ class Guest:
     vdpa_devices: tuple[str, ...] = ()
     """Paths of character devices, as /dev/vhost-vdpa-0."""
     mdevs: tuple[GuestMdev, ...] = ()
-    encrypted: str | None = None
-    """Type of its launch security."""
     pmem_paths: tuple[str, ...] = ()

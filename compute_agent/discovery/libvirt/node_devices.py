@@ -174,7 +174,6 @@ def _read_one(connection: Connection, handle: libvirt.virNodeDevice) -> NodeDevi
             return connection.call(f"{attribute} of {name}", lambda _: bool(method()))
         return unknown
 
-    persistent = ask("isPersistent", unknown=False)
     return MdevNodeDevice(
         name=device.name,
         uuid=device.uuid,
@@ -182,8 +181,7 @@ def _read_one(connection: Connection, handle: libvirt.virNodeDevice) -> NodeDevi
         parent=device.parent,
         parent_address=device.parent_address,
         active=ask("isActive", unknown=True),
-        persistent=persistent,
-        autostart=persistent and ask("autostart", unknown=False),
+        persistent=ask("isPersistent", unknown=False),
     )
 
 
@@ -193,7 +191,6 @@ def _read_one(connection: Connection, handle: libvirt.virNodeDevice) -> NodeDevi
 def _pci(name: str, root: Element, pci: Element) -> PciNodeDevice:
     numa = pci.find("numa")
     node = None if numa is None else int(numa.get("node", "-1"))
-    group = pci.find("iommuGroup")
     vfs = pci.find("capability[@type='virt_functions']")
     physfn = pci.find("capability[@type='phys_function']/address")
     return PciNodeDevice(
@@ -204,7 +201,6 @@ def _pci(name: str, root: Element, pci: Element) -> PciNodeDevice:
         class_code=_class(pci),
         numa_node=None if node is None or node < 0 else CellId(node),
         driver=root.findtext("driver/name"),
-        iommu_group=None if group is None else int(group.get("number", "")),
         bridges=bridges(root.findtext("path") or "") if physfn is None else (),
         physfn=None if physfn is None else _address(physfn),
         max_vfs=0 if vfs is None else int(vfs.get("maxCount", "0")),

@@ -37,7 +37,6 @@ def _type(nvml: Nvml, gpu: Any, number: int, *, mixed: bool) -> VgpuType:
     return VgpuType(
         id=f"{PREFIX}{number}",
         name=nvml.ask_text("nvmlVgpuTypeGetName", number) or f"{PREFIX}{number}",
-        vgpu_class=nvml.ask_text("nvmlVgpuTypeGetClass", number),
         framebuffer_mib=None if framebuffer is None else framebuffer // MIB,
         max_instances=nvml.ask("nvmlVgpuTypeGetMaxInstances", gpu, number),
         max_instances_per_guest=nvml.ask("nvmlVgpuTypeGetMaxInstancesPerVm", number),

@@ -157,7 +157,6 @@ DEVICE_UNSIGNED(nvmlDeviceGetGpuInstanceId, "gpu_instance")
 DEVICE_UNSIGNED(nvmlDeviceGetComputeInstanceId, "compute_instance")
 DEVICE_LIST(nvmlDeviceGetSupportedVgpus, "types")
 TYPE_TEXT(nvmlVgpuTypeGetName, "name")
-TYPE_TEXT(nvmlVgpuTypeGetClass, "class")
 NUMBER_UNSIGNED(nvmlVgpuTypeGetMaxInstancesPerVm, "type", "per_guest")
 NUMBER_UNSIGNED(nvmlVgpuTypeGetGpuInstanceProfileId, "type", "profile")
 

@@ -38,8 +38,8 @@ WHOLE = NvmlGpu(
     mig_remaining=(("1g.10gb", 6),),
     gpu_instances=(GpuInstance(6, 1, 19, 7),),
     vgpu_types=(
-        VgpuType("nvidia-474", "GRID A100-1-5C", "Compute", 5120, 7, 1, 19, 2),
-        VgpuType("nvidia-700", "A100-8C", None, 8192, 10, 4, None, None, (0, 8, 24), 8),
+        VgpuType("nvidia-474", "GRID A100-1-5C", 5120, 7, 1, 19, 2),
+        VgpuType("nvidia-700", "A100-8C", 8192, 10, 4, None, None, (0, 8, 24), 8),
     ),
     vgpu_sizes_mixed=True,
     nvlinks=(NvLink("0000:85:00.0", "gpu", 4),),  # type: ignore[arg-type]

@@ -79,7 +79,7 @@ def sriov_gpu(**facts: Any) -> PhysicalGpu:
 
 def fitting(most: int | None, kind: str = "nvidia-35") -> tuple[VgpuType, ...]:
     """What NVML says: so many vGPUs of a type fit on the GPU."""
-    return (VgpuType(kind, "GRID", None, None, most, None, None),)
+    return (VgpuType(kind, "GRID", None, most, None, None),)
 
 
 def pci(**entry: Any) -> PciOptions:

@@ -33,7 +33,7 @@ FUNCTIONS = tuple(PciAddress(f"0000:84:01.{number}") for number in range(8))
 
 def kind(name: str, most: int | None, size_mib: int | None = None, **more: Any) -> VgpuType:
     facts = {"max_instances_per_guest": None, "gpu_instance_profile": None, **more}
-    return VgpuType(name, name, None, size_mib, most, **facts)
+    return VgpuType(name, name, size_mib, most, **facts)
 
 
 KINDS = (kind(BIG, 2, 24576), kind(SMALL, 6, 8192))

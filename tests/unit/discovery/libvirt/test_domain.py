@@ -147,7 +147,6 @@ def test_mediated_devices_interfaces_of_the_host_and_memory_of_its_own_are_named
     mdev = "3627463d-b7f0-4fea-b468-f1da537d301b"
     guest = parse(
         domain_xml(
-            "<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>",
             devices=f"<hostdev mode='subsystem' type='mdev' model='vfio-pci'>"
             f"<source><address uuid='{mdev}'/></source></hostdev>"
             "<interface type='direct'><source dev='ens1f0v2' mode='passthrough'/></interface>"
@@ -161,7 +160,6 @@ def test_mediated_devices_interfaces_of_the_host_and_memory_of_its_own_are_named
     assert guest.host_interfaces == ("ens1f0v2",)
     assert guest.vdpa_devices == ("/dev/vhost-vdpa-0",)
     assert guest.pmem_paths == ("/dev/dax0.1",)
-    assert guest.encrypted == "sev"
 
 
 @pytest.mark.parametrize(
