@@ -1,15 +1,11 @@
 """Claims on a machine with dedicated CPUs, GPUs that make vGPUs, and functions given whole."""
 
-import uuid
-from dataclasses import replace
-
 import pytest
 
 from compute_agent import errors
 from compute_agent.agent import claim_messages
 from compute_agent.claims.request import ClaimRequest
 from compute_agent.claims.units import holdings
-from compute_agent.provider_tree import SHARING_TRAIT
 from compute_agent.state.claim import AssignedUnit
 from compute_agent.virt.driver import InstanceDevices, MdevUse
 from compute_agent.virt.layout.application import MISSING
@@ -53,102 +49,6 @@ def test_without_allocation_there_is_no_claim(host):
     with pytest.raises(errors.ComputeResourcesUnavailable, match="on other hosts"):
         host.book.claim(request)
     assert host.book.claims() == []
-
-
-def test_during_an_upgrade_the_host_allocates_what_the_caller_names(host):
-    host.claims_by_itself()
-    wanted = {host.provider("PCPU"): {"PCPU": 2}}
-    claim = host.book.claim(ClaimRequest(ONE, wanted, project="p", user="u"))
-    assert host.report.held[ONE] == wanted
-    assert len(claim.units) == 2
-    assert host.report.asked[-1] == f"claim {ONE} p u (1, 38)"
-    again = host.book.claim(ClaimRequest(ONE, wanted))
-    assert again.units == claim.units
-
-
-def test_during_an_upgrade_the_host_allocates_on_its_root_what_the_flavor_says(host):
-    host.claims_by_itself()
-    host.tree.update_inventory(ROOT, {"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}})
-    flavor = {"vcpus": "2", "memory_mb": 512, "root_gb": 5, "ephemeral_gb": 1, "swap": 1025}
-    spec = {"instance_uuid": ONE, "flavor": flavor, "project_id": "p", "user_id": "u"}
-    request = claim_messages.request_from(spec, {}, {})
-    assert request.needs == {"VCPU": 2, "MEMORY_MB": 512, "DISK_GB": 8}
-    from_volume = claim_messages.request_from({**spec, "is_bfv": True}, {}, {})
-    assert from_volume.needs["DISK_GB"] == 3
-    host.book.claim(request)
-    assert host.report.held[ONE] == {ROOT: {"VCPU": 2, "MEMORY_MB": 512}}
-
-
-def legacy_request(**extra_specs: str) -> ClaimRequest:
-    """A claim of an instance that comes without allocation, with extra specs of its flavor."""
-    flavor = {"vcpus": 2, "memory_mb": 512, "extra_specs": extra_specs}
-    spec = {"instance_uuid": ONE, "flavor": flavor, "project_id": "p", "user_id": "u"}
-    return claim_messages.request_from(spec, {}, {})
-
-
-def test_extra_specs_of_the_flavor_count_in_what_the_host_allocates_by_itself(host):
-    host.claims_by_itself()
-    host.tree.update_inventory(
-        ROOT,
-        {"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}, "PCPU": {"total": 2}},
-    )
-    host.book.claim(legacy_request(**{"hw:cpu_policy": "dedicated", "resources:MEMORY_MB": "99"}))
-    assert host.report.held[ONE] == {ROOT: {"PCPU": 2, "MEMORY_MB": 99}}
-    with pytest.raises(errors.InvalidInput, match="resources:MEMORY_MB"):
-        host.book.claim(replace(legacy_request(**{"resources:MEMORY_MB": "much"}), instance=TWO))
-
-
-def test_what_the_root_cannot_give_is_not_left_out_of_what_the_host_allocates(host):
-    host.claims_by_itself()
-    with pytest.raises(errors.ComputeResourcesUnavailable, match="no MEMORY_MB, VCPU to give"):
-        host.book.claim(legacy_request())
-    assert host.report.held == {}
-
-
-def test_disk_that_is_shared_is_allocated_on_the_provider_that_shares_it(host):
-    host.claims_by_itself()
-    pool, aggregate = OTHER_HOST, str(uuid.UUID(int=78))
-    host.tree.update_inventory(ROOT, {"VCPU": {"total": 4}, "MEMORY_MB": {"total": 4096}})
-    host.tree.update_aggregates(ROOT, {aggregate})
-    host.tree.new_root("pool", pool)
-    host.tree.update_inventory(pool, {"DISK_GB": {"total": 100}})
-    host.tree.update_aggregates(pool, {aggregate})
-    host.tree.update_traits(pool, {SHARING_TRAIT})
-    request = replace(legacy_request(), needs={"VCPU": 1, "DISK_GB": 5})
-    plain = replace(request, spec={})
-    host.book.claim(plain)
-    assert host.report.held[ONE] == {ROOT: {"VCPU": 1}, pool: {"DISK_GB": 5}}
-
-
-def test_a_host_takes_back_what_it_allocated_by_itself_when_it_refuses_the_instance(host):
-    host.claims_by_itself()
-    cpus = host.provider("PCPU")
-    host.claim(TWO, PCPU=4)
-    with pytest.raises(errors.ComputeResourcesUnavailable, match="cannot give"):
-        host.book.claim(ClaimRequest(ONE, {cpus: {"PCPU": 1}}, project="p", user="u"))
-    assert ONE not in host.report.held
-    host.report.held[ONE] = {cpus: {"PCPU": 1}}
-    with pytest.raises(errors.ComputeResourcesUnavailable, match="cannot give"):
-        host.book.claim(ClaimRequest(ONE))
-    assert host.report.held[ONE], "what a scheduler claimed is the caller's to delete"
-
-
-def test_during_an_upgrade_too_a_claim_of_the_scheduler_counts(host):
-    host.claims_by_itself()
-    assert len(host.claim(ONE, PCPU=2)) == 2
-    assert not any(asked.startswith("claim") for asked in host.report.asked)
-
-
-def test_what_cannot_be_allocated_is_refused_during_an_upgrade_too(host):
-    host.claims_by_itself()
-    with pytest.raises(errors.ComputeResourcesUnavailable, match="neither allocations nor a fla"):
-        host.book.claim(ClaimRequest(ONE))
-    host.report.lacking = "PCPU"
-    with pytest.raises(errors.ComputeResourcesUnavailable, match="too little PCPU"):
-        host.book.claim(ClaimRequest(ONE, {host.provider("PCPU"): {"PCPU": 1}}))
-    assert host.book.claims() == []
-    with pytest.raises(errors.InvalidInput, match=r"spec\.flavor\.vcpus is 'many'"):
-        claim_messages.request_from({"instance_uuid": ONE, "flavor": {"vcpus": "many"}}, {}, {})
 
 
 def test_an_allocation_smaller_than_the_host_was_told_is_refused(host):
@@ -378,79 +278,6 @@ def test_a_claim_is_read_from_what_placement_gave():
     assert request == ClaimRequest(
         ONE, {TWO: {"VCPU": 1}}, {"": [TWO]}, migration=MOVE, needs={"VCPU": 1}
     )
-
-
-# -- anti-affinity ---------------------------------------------------------------------------------
-
-
-def comes(host, consumer, *members, most=1, **more):
-    """A member of an anti-affinity group whom the scheduler has sent here."""
-    host.allocate(consumer, VCPU=1)
-    group = {"policy": "anti-affinity", "members": list(members)}
-    group["rules"] = {"max_server_per_host": most}
-    spec = {"instance_uuid": consumer, "instance_group": group, **more}
-    return host.book.claim(claim_messages.request_from(spec, {}, {}))
-
-
-def test_of_two_members_who_may_not_be_together_the_later_one_is_refused(host):
-    # both hold something of this host in placement before either comes
-    for consumer in (ONE, TWO):
-        host.allocate(consumer, VCPU=1)
-    comes(host, TWO, ONE, TWO)
-    with pytest.raises(errors.ComputeResourcesUnavailable, match=f"cannot be with {TWO}"):
-        comes(host, ONE, ONE, TWO)
-    assert [claim.instance for claim in host.book.claims()] == [TWO]
-    comes(host, TWO, ONE, TWO)
-
-
-def test_a_member_that_runs_here_without_a_claim_is_met_too(host):
-    host.allocate(TWO, VCPU=1)
-    host.driver.list_instance_uuids = lambda: [TWO]
-    with pytest.raises(errors.ComputeResourcesUnavailable, match=TWO):
-        comes(host, ONE, ONE, TWO)
-
-
-def test_a_member_that_has_moved_away_or_was_deleted_is_no_obstacle(host):
-    comes(host, TWO, TWO)
-    host.report.held[TWO] = {OTHER_HOST: {"VCPU": 1}}
-    comes(host, ONE, ONE, TWO)
-
-
-@pytest.mark.parametrize(
-    "more",
-    [{"most": 2}, {"force_hosts": ["h"]}, {"instance_group": {"policy": "soft-anti-affinity"}}],
-)
-def test_members_who_may_be_together_are(host, more):
-    comes(host, TWO, ONE, TWO)
-    comes(host, ONE, ONE, TWO, **more)
-    assert len(host.book.claims()) == 2
-
-
-@pytest.mark.parametrize("rules", [None, {}, {"max_server_per_host": None}])
-def test_a_group_without_a_number_keeps_its_members_one_to_a_host(rules):
-    group = {"policy": "anti-affinity", "members": [TWO], "rules": rules}
-    spec = {"instance_uuid": ONE, "instance_group": group}
-    assert claim_messages.request_from(spec, {}, {}).together == 1
-
-
-def test_a_member_that_changes_on_its_host_is_not_sent_away(host):
-    comes(host, ONE, ONE, TWO, most=2)
-    comes(host, TWO, ONE, TWO, most=2)
-    comes(host, ONE, ONE, TWO, migration_uuid=MOVE)
-
-
-@pytest.mark.parametrize(
-    "group",
-    [
-        {"policy": "anti-affinity", "members": "x"},
-        {"policy": "anti-affinity", "members": ["x"]},
-        {"policy": "anti-affinity", "rules": {"max_server_per_host": 0}},
-        ["anti-affinity"],
-    ],
-)
-def test_a_group_that_cannot_be_read_is_named(group):
-    with pytest.raises(errors.InvalidInput, match=r"spec\.instance_group"):
-        claim_messages.request_from({"instance_uuid": ONE, "instance_group": group}, {}, {})
 
 
 @pytest.mark.parametrize(("tags", "managed"), [(', "managed": "no"', False), ("", None)])
