@@ -3,8 +3,9 @@
 The machine has 45 providers (root, 2 NUMA cells, 8 GPUs, 2 NICs of 16 PFs). Agent and server are
 processes of their own; the server is one process on SQLite in memory-backed storage. Against this
 project's server the agent speaks the plain API first, and then reads and replaces whole trees; the
-bounds are those of the way. What the published Nova needs for the same events was measured with
-its own report client on such a tree, on a machine of two cores.
+bounds are those of the way. First starts and quiet passes are the least of several, as other work
+of the machine only ever adds to them. What the published Nova needs for the same events was
+measured with its own report client on such a tree, on a machine of two cores.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from benchmarks.parts.servers import Server, keeping_bytecode, ours, published
 REPOSITORY = Path(__file__).parents[2]
 CONSUMERS = 50
 QUIET_PASSES = 200
+QUIET_BATCHES = 8
+FIRST_STARTS = 4
 MORE_IMPORTS = 5
 CHANGES = 20
 REFRESH = 1.0
@@ -40,11 +43,13 @@ class Bound:
     """What an event may cost at most; None: nothing is demanded. CPU in seconds.
 
     ``nova``: requests, client CPU and placement CPU of the published Nova, where it was measured.
+    ``share``: of the placement CPU of the same event on the plain way in the same run.
     """
 
     requests: int
     placement_cpu: float | None = None
     nova: tuple[int, float, float] | None = None
+    share: float | None = None
 
 
 FIRST_START = "first start, empty placement"
@@ -73,7 +78,7 @@ BOUNDS = {
 }
 WHOLE_TREES = {
     # on top of the tree: placement's versions, once per process, and who has the host's name
-    FIRST_START: Bound(2 + 2, 0.18 / 10),
+    FIRST_START: Bound(2 + 2, share=0.1),
     RESTART: Bound(1 + 1),
     COLD: Bound(1 + 1),
     QUIET: Bound(1, 0.0005),
@@ -103,12 +108,20 @@ class Cost:
     placement_cpu: float
     calls: dict[str, int] = field(default_factory=dict)
 
-    def verdict(self, bounds: Mapping[str, Bound], *, our_server: bool) -> str:
-        """What the bounds demand, and whether it holds; CPU is demanded of our server only."""
+    def verdict(
+        self, bounds: Mapping[str, Bound], plainly: Mapping[str, "Cost"], *, our_server: bool
+    ) -> str:
+        """What the bounds demand, and whether it holds; CPU is demanded of our server only.
+
+        :param plainly: what events cost on the plain way.
+        """
         bound = bounds[self.event]
+        most_cpu = bound.placement_cpu
+        if bound.share is not None:
+            most_cpu = bound.share * plainly[self.event].placement_cpu
         parts = [("requests", self.requests, float(bound.requests))]
-        if our_server and bound.placement_cpu is not None:
-            parts.append(("placement CPU", self.placement_cpu, bound.placement_cpu))
+        if our_server and most_cpu is not None:
+            parts.append(("placement CPU", self.placement_cpu, most_cpu))
         return "; ".join(
             f"{name} at most {limit:.3g} {'holds' if value <= limit else 'FAILS'}"
             for name, value, limit in parts
@@ -236,9 +249,8 @@ def events(server: Server, directory: Path, extensions: str) -> tuple[list[Cost]
     warm_up(server, directory, extensions)
     client = Client(server.url)
     agent = AgentUnderTest(directory, server, extensions=extensions).start()
-    costs = []
     first, done = agent.measured(FIRST_START, do="start")
-    costs.append(first)
+    costs = [least([first, *more_first_starts(server, directory, extensions)])]
     changed, _ = agent.measured(CHANGED, CHANGES, do="passes", change="inventory")
     conflict, _ = agent.measured(CONFLICT, CHANGES, do="passes", change="claim")
     overwritten, _ = agent.measured(OVERWRITTEN, CHANGES, do="passes", change="trait")
@@ -248,7 +260,13 @@ def events(server: Server, directory: Path, extensions: str) -> tuple[list[Cost]
         claim(client, cell, {"VCPU": 1, "MEMORY_MB": 256})
     agent.passes("restored")
     agent.passes()
-    quiet, end = agent.measured(QUIET, QUIET_PASSES, do="passes")
+    quiet = least(
+        [
+            agent.measured(QUIET, QUIET_PASSES // QUIET_BATCHES, do="passes")[0]
+            for _ in range(QUIET_BATCHES)
+        ]
+    )
+    end = agent.measured(QUIET, do="passes")[1]
     imported = [agent.after_import]
     agent.close()
     restart, _ = agent.start().measured(RESTART, do="start")
@@ -273,6 +291,22 @@ def events(server: Server, directory: Path, extensions: str) -> tuple[list[Cost]
         end["modules"],
     )
     return costs, footprint
+
+
+def more_first_starts(server: Server, directory: Path, extensions: str) -> Iterator[Cost]:
+    """First starts of other hosts with the same machine."""
+    for _ in range(FIRST_STARTS - 1):
+        agent = AgentUnderTest(directory, server, extensions=extensions).start()
+        yield agent.measured(FIRST_START, do="start")[0]
+        agent.close()
+
+
+def least(costs: Sequence[Cost]) -> Cost:
+    """The one that cost placement least of those with the most requests."""
+    most = max(cost.requests for cost in costs)
+    return min(
+        (cost for cost in costs if cost.requests == most), key=lambda cost: cost.placement_cpu
+    )
 
 
 def warm_up(server: Server, directory: Path, extensions: str) -> None:
@@ -335,6 +369,7 @@ def show(console: Console, quick: bool) -> bool:
             ("ours, plain API", ours, "never"),
             ("ours, whole trees", ours, "auto"),
         ]
+        plainly: dict[str, Cost] = {}
         for label, start, extensions in (
             ways if quick else [*ways, ("published", published, "auto")]
         ):
@@ -343,7 +378,9 @@ def show(console: Console, quick: bool) -> bool:
                 start, Path(name) / label.replace(", ", "-").replace(" ", "-")
             ) as server:
                 costs, footprint = events(server, Path(name) / f"{label}-agents", extensions)
-            verdicts = [cost.verdict(bounds, our_server=start is ours) for cost in costs]
+            if extensions == "never":
+                plainly = {cost.event: cost for cost in costs}
+            verdicts = [cost.verdict(bounds, plainly, our_server=start is ours) for cost in costs]
             console.print(_table(label, costs, verdicts))
             if start is ours:
                 verdicts += footprint_lines(footprint)
