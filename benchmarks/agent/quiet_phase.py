@@ -4,7 +4,8 @@ requests          at most one per pass, and besides
                     1 %  repeats, where the server has closed a kept-alive connection
                     one  for each pass at work at the end: its request is counted, it is not
 passes            one per agent and period: the next is due a period after the last has ended,
-                  which is `LATE` seconds later at most
+                  which is `LATE` seconds later at most, or as late as the process that simulates
+                  all agents was: the load of the machine is no fault of theirs
   of all agents   on average between that and one; where the phase is no whole number of
                   periods, within four standard deviations of what the drawn starts make of it
   of each agent   as many as fit in with `LATE`; at most one more than there are whole periods
@@ -29,6 +30,8 @@ class QuietPhase:
 
     :param passes: passes that ended in the phase, by agent; one without any may be left out.
     :param at_work: passes that had begun and not ended when the phase did.
+    :param late: seconds from when a pass was due until it ended, on average.
+    :param latest: the most of them.
     """
 
     agents: int
@@ -37,6 +40,8 @@ class QuietPhase:
     requests: int
     passes: Mapping[str, int]
     at_work: int
+    late: float = 0.0
+    latest: float = 0.0
 
     @property
     def most_requests(self) -> int:
@@ -58,12 +63,17 @@ class QuietPhase:
         periods = self.seconds / self.period
         rest = periods % 1.0
         drawn = 4.0 * math.sqrt(rest * (1.0 - rest) / self.agents) / periods
-        return self.period / (self.period + LATE) - drawn, 1.0 + drawn + ROUNDING
+        most = 1.0 + drawn + ROUNDING
+        if self.late <= LATE:
+            return self.period / (self.period + LATE) - drawn, most
+        # the phase may be any part of such a cycle longer than whole ones
+        drawn = 4.0 * math.sqrt(0.25 / self.agents) / periods
+        return self.period / (self.period + self.late) - drawn, most
 
     @property
     def each_allowed(self) -> tuple[int, int]:
         """The least and the most passes of one agent."""
-        least = math.floor(self.seconds / (self.period + LATE))
+        least = math.floor(self.seconds / (self.period + max(LATE, self.latest)))
         return least, math.floor(self.seconds / self.period) + 1
 
     @property
@@ -94,6 +104,6 @@ class QuietPhase:
             f"{self.most_requests} (one each, {REPEATED:.0%} repeats on connections the server "
             f"closed, {self.at_work} of passes at work at the end); {self.average:.3f} passes per "
             f"agent and period, {least:.3f} to {most:.3f} (next one due after the last ended, "
-            f"starts drawn); {fewest} to {highest} of each agent, {self.each_allowed[0]} to "
-            f"{self.each_allowed[1]}"
+            f"{self.late:.1f} s late on average, starts drawn); {fewest} to {highest} of each "
+            f"agent, {self.each_allowed[0]} to {self.each_allowed[1]}"
         )

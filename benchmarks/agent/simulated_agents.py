@@ -84,9 +84,11 @@ class Traffic:
     sent: list[tuple[float, float, bool]] = field(default_factory=list)
     passes: list[tuple[float, str]] = field(default_factory=list)
     """When a pass of which agent completed."""
+    late: list[float] = field(default_factory=list)
+    """Seconds from when a pass was due until it ended."""
 
     def clear(self) -> None:
-        self.sent, self.passes = [], []
+        self.sent, self.passes, self.late = [], [], []
 
 
 class TimedTransport(Relay):
@@ -229,11 +231,11 @@ class Fleet:
                     _, ready = heapq.heappop(self._due)
                     self._at_work += 1
             if ready is not None:
-                self._pool.submit(self._one, ready)
+                self._pool.submit(self._one, ready, due)
             else:
                 self._stopping.wait(min(0.02, max(0.0, due - time.monotonic())))
 
-    def _one(self, number: int) -> None:
+    def _one(self, number: int, due: float) -> None:
         agent = self._agents[number]
         try:
             completed, next_in = agent.run_pass()
@@ -243,6 +245,7 @@ class Fleet:
         now = time.monotonic()
         if completed:
             self.traffic.passes.append((now, agent.name))
+            self.traffic.late.append(now - due)
         with self._lock:
             self._at_work -= 1
             heapq.heappush(self._due, (now + next_in, number))

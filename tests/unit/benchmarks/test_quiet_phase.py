@@ -15,16 +15,31 @@ FORMS = pytest.mark.parametrize("seconds", [QUICK.steady, FULL.steady, 90.0])
 
 
 def phase(
-    seconds: float, *, each: float = 1.0, cycle: float = PERIOD + 0.01, at_work: int = 0
+    seconds: float,
+    *,
+    each: float = 1.0,
+    cycle: float = PERIOD + 0.01,
+    at_work: int = 0,
+    late: float = 0.01,
 ) -> QuietPhase:
-    """A fleet whose agents began at random and pass every `cycle` seconds."""
+    """A fleet whose agents began at random and pass every `cycle` seconds, as late as told."""
     rng = random.Random("fleet")
     passes = {}
     for number in range(AGENTS):
         first = rng.uniform(0.0, cycle)
         passes[str(number)] = 1 + int((seconds - first) // cycle) if first < seconds else 0
     requests = round(each * sum(passes.values())) + at_work
-    return QuietPhase(AGENTS, seconds, PERIOD, requests, passes, at_work)
+    return QuietPhase(AGENTS, seconds, PERIOD, requests, passes, at_work, late, late)
+
+
+@FORMS
+@pytest.mark.parametrize("late", [2.0, PERIOD / 10, PERIOD / 2])
+def test_a_machine_that_begins_passes_late_is_no_fault_of_the_agents(
+    seconds: float, late: float
+) -> None:
+    assert phase(seconds, cycle=PERIOD + late, late=late).holds
+    assert not phase(seconds, cycle=PERIOD + late).holds or seconds < 2 * PERIOD
+    assert not phase(seconds, cycle=PERIOD * 2 + late, late=late).holds
 
 
 @FORMS
