@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from compute_agent.provider_tree.provider import canonical
 from compute_agent.provider_tree.tree import ProviderTree
 from compute_agent.state.claim import Claim
 from compute_agent.virt.layout.wanted import UNMANAGED
+from compute_agent.whole_numbers import MOST, whole_number
 
 
 def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
@@ -80,10 +82,8 @@ def _kept_apart(fields: Mapping[str, Any]) -> tuple[frozenset[str], int]:
     name = "spec.instance_group.rules"
     most = _mapping(name, group.get("rules") or {}).get("max_server_per_host")
     if most is None:
-        most = 1
-    if isinstance(most, bool) or not str(most).isdecimal() or int(most) < 1:
-        raise _unusable(f"{name}.max_server_per_host", most, "a whole number above 0")
-    return members, int(most)
+        return members, 1
+    return members, _number(f"{name}.max_server_per_host", most, least=1)
 
 
 def _needs(fields: Mapping[str, Any]) -> dict[str, int]:
@@ -91,10 +91,7 @@ def _needs(fields: Mapping[str, Any]) -> dict[str, int]:
     flavor = _mapping("spec.flavor", fields.get("flavor") or {})
 
     def size(name: str) -> int:
-        value = flavor.get(name) or 0
-        if isinstance(value, bool) or not str(value).isdecimal():
-            raise _unusable(f"spec.flavor.{name}", value, "a whole number of at least 0")
-        return int(value)
+        return _number(f"spec.flavor.{name}", flavor.get(name) or 0, least=0)
 
     root = 0 if fields.get("is_bfv") else size("root_gb")
     needs = {
@@ -108,12 +105,23 @@ def _needs(fields: Mapping[str, Any]) -> dict[str, int]:
 def _resources(uuid: str, record: Any) -> dict[str, int]:
     where = f"allocations.{uuid}.resources"
     resources = _mapping(where, _mapping(f"allocations.{uuid}", record).get("resources"))
-    for resource_class, amount in resources.items():
-        if isinstance(amount, bool) or not isinstance(amount, int) or amount < 1:
-            raise _unusable(f"{where}.{resource_class}", amount, "a whole number above 0")
     if not resources:
         raise _unusable(where, resources, "at least one class")
-    return dict(resources)
+    for resource_class, amount in resources.items():
+        if isinstance(amount, str):
+            raise _unusable(f"{where}.{resource_class}", amount, "a whole number")
+    return {
+        resource_class: _number(f"{where}.{resource_class}", amount, least=1)
+        for resource_class, amount in resources.items()
+    }
+
+
+def _number(where: str, value: Any, *, least: int) -> int:
+    """Return a whole number from `least` on, also where a text has it."""
+    number = whole_number(value) if isinstance(value, str) else value
+    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= MOST:
+        raise _unusable(where, value, f"a whole number from {least} to {MOST}")
+    return number
 
 
 def _mapping(where: str, value: Any) -> Mapping[str, Any]:
@@ -142,4 +150,4 @@ def _uuid(where: str, value: Any) -> str:
 
 
 def _unusable(where: str, value: Any, expected: str) -> errors.InvalidInput:
-    return errors.InvalidInput(f"{where} is {value!r}, and {expected} was expected.")
+    return errors.InvalidInput(f"{where} is {reprlib.repr(value)}, and {expected} was expected.")

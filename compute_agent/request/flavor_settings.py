@@ -15,6 +15,7 @@ from oslo_utils import strutils
 from compute_agent.request.candidate_request import UNSUFFIXED, CandidateRequest
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import RequestSpec
+from compute_agent.whole_numbers import whole_number
 
 Setting = Callable[[RequestSpec, CandidateRequest], CandidateRequest]
 
@@ -162,13 +163,16 @@ def cpu_mask(name: str, text: str, vcpus: int) -> frozenset[int]:
     items = [item.strip() for item in text.split(",")]
     for item in items:
         match = re.fullmatch(r"(\^?)(\d+)(?:-(\d+))?", item)
-        if not match or int(match[3] or match[2]) < int(match[2]):
+        if not match:
             raise InvalidRequest(name, text, "CPU numbers such as 0-3,^1")
-        (dropped if match[1] else named).update(range(int(match[2]), int(match[3] or match[2]) + 1))
+        first, last = (whole_number(cpu, vcpus - 1) for cpu in (match[2], match[3] or match[2]))
+        if first is None or last is None:
+            raise InvalidRequest(name, text, f"CPU numbers below {vcpus}, the flavor's vcpus")
+        if last < first:
+            raise InvalidRequest(name, text, "CPU numbers such as 0-3,^1")
+        (dropped if match[1] else named).update(range(first, last + 1))
     if not named:
         named = set(range(vcpus))
-    if (named | dropped) - set(range(vcpus)):
-        raise InvalidRequest(name, text, f"CPU numbers below {vcpus}, the flavor's vcpus")
     return frozenset(named - dropped)
 
 

@@ -16,6 +16,7 @@ from compute_agent.request import flavor_settings
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.extra_specs import amount
 from compute_agent.request.spec import RequestSpec
+from compute_agent.whole_numbers import whole_number
 
 _SMALL_PAGE = 4
 """KiB of a page that every host has."""
@@ -159,9 +160,10 @@ def _page_traits(spec: RequestSpec, known: Collection[str]) -> frozenset[str]:
     if text == "large":
         return frozenset(known) or frozenset((f"{PAGE_SIZE_PREFIX}2048",))
     match = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text)
-    if not match or match[2].upper() not in _UNITS or not int(match[1]):
+    size = whole_number(match[1]) if match else None
+    if not match or match[2].upper() not in _UNITS or not size:
         raise InvalidRequest(
             "hw:mem_page_size", text, "small, large, any, or a size such as 2048, 2MB, 1GB"
         )
-    kib = int(match[1]) * _UNITS[match[2].upper()]
+    kib = size * _UNITS[match[2].upper()]
     return frozenset((f"{PAGE_SIZE_PREFIX}{kib}",))

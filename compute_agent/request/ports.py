@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compute_agent.request.errors import InvalidRequest
+from compute_agent.request.extra_specs import amount
 from compute_agent.request.spec import RequestedGroup
 
 
@@ -55,7 +56,10 @@ def _group(requester_id: str, request: Mapping[str, Any]) -> RequestedGroup:
         )
     return RequestedGroup(
         requester_id=requester_id,
-        resources={str(name): int(amount) for name, amount in resources.items()},
+        resources={
+            str(name): amount(f"resource_request of port {requester_id}: {name}", value)
+            for name, value in resources.items()
+        },
         required_traits=frozenset(
             frozenset(str(name).removeprefix("in:").split(","))
             for name in request.get("required", ())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from compute_agent import errors
 from compute_agent.discovery.sysfs import cpu_list
+from compute_agent.whole_numbers import whole_number
 
 MAX_CPU_ID = 65535
 """Far above what Linux supports; bounds the memory a mistyped range may take."""
@@ -114,6 +115,7 @@ def _parse_range(text: str, part: str, whole: str, option: str) -> range:
 
 
 def _cpu_id(text: str) -> int:
-    if not text.strip().isdecimal() or int(text) > MAX_CPU_ID:
+    number = whole_number(text, MAX_CPU_ID)
+    if number is None:
         raise ValueError(text)
-    return int(text)
+    return number

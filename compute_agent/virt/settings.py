@@ -27,6 +27,7 @@ from compute_agent.virt.layout.options import (
     ReservedPages,
 )
 from compute_agent.virt.layout.pmem import parse_pmem_namespaces
+from compute_agent.whole_numbers import whole_number
 
 LOG = log.getLogger(__name__)
 
@@ -124,12 +125,13 @@ def _cpu_sets(conf: cfg.ConfigOpts) -> CpuSets:
 
 def _memory_per_cell(conf: cfg.ConfigOpts) -> Iterator[tuple[int, int]]:
     for cell, mib in conf.compute.reserved_host_memory_mb_per_numa.items():
-        if not cell.strip().isdecimal():
+        number = whole_number(cell)
+        if number is None:
             raise errors.InvalidConfiguration(
                 f"[compute]reserved_host_memory_mb_per_numa: {cell!r} is not the number of a NUMA "
                 "cell; write for example 0:2048,1:512."
             )
-        yield int(cell), mib
+        yield number, mib
 
 
 def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
@@ -139,14 +141,15 @@ def _reserved_pages(entry: Mapping[str, str]) -> ReservedPages:
             f"[DEFAULT]reserved_huge_pages = {written} needs node, size and count and nothing "
             "else, for example node:0,size:2048,count:64."
         )
+    node, count = whole_number(entry["node"]), whole_number(entry["count"])
     size = _SIZE.fullmatch(entry["size"].strip())
-    if size is None or not entry["node"].isdecimal() or not entry["count"].isdecimal():
+    number = whole_number(size["number"]) if size else None
+    if size is None or node is None or count is None or number is None:
         raise errors.InvalidConfiguration(
             f"[DEFAULT]reserved_huge_pages = {written}: node and count are numbers, size is in "
             "KiB or has a unit (2048, 2MB, 1GB)."
         )
-    size_kib = int(size["number"]) * _KIB[size["unit"].upper()]
-    return ReservedPages(int(entry["node"]), size_kib, int(entry["count"]))
+    return ReservedPages(node, number * _KIB[size["unit"].upper()], count)
 
 
 def _gpu(conf: cfg.ConfigOpts) -> GpuOptions:

@@ -20,6 +20,7 @@ from pathlib import Path
 from compute_agent import errors
 from compute_agent.cmd import program
 from compute_agent.daemon import signals
+from compute_agent.whole_numbers import whole_number
 
 DEFAULT_PORT = 8778
 DEFAULT_INTERVAL = 10
@@ -111,12 +112,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
+    port = whole_number(text, 65535)
+    if port is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a TCP port: expected 0 to 65535")
-    return int(text)
+    return port
 
 
 def _interval(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 86400:
+    seconds = whole_number(text, 86400)
+    if not seconds:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from 1 to 86400")
-    return int(text)
+    return seconds

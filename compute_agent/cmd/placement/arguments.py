@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from compute_agent.cmd.placement.exit_status import BadInput
+from compute_agent.whole_numbers import whole_number
 
 
 def amounts(texts: Sequence[str]) -> dict[str, int]:
@@ -15,9 +16,10 @@ def amounts(texts: Sequence[str]) -> dict[str, int]:
     read: dict[str, int] = {}
     for text in (part for entry in texts for part in entry.split(",")):
         name, separator, number = text.replace(":", "=").partition("=")
-        if not (name and separator and number.isdecimal() and int(number) > 0):
+        amount = whole_number(number)
+        if not (name and separator and amount):
             raise BadInput(f"{text!r} is not an amount of a resource class, such as VCPU=4.")
-        read[name] = int(number)
+        read[name] = amount
     return read
 
 

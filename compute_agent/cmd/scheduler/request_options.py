@@ -15,6 +15,7 @@ from compute_agent.request import extra_specs
 from compute_agent.request.candidate_request import SUFFIX, UNSUFFIXED, RequestGroup
 from compute_agent.request.errors import InvalidRequest
 from compute_agent.request.spec import Flavor, RequestedGroup, RequestSpec
+from compute_agent.whole_numbers import whole_number
 
 _CONSUMER_TYPE = re.compile(r"[A-Z0-9_]{1,255}")
 
@@ -124,18 +125,14 @@ def _amounts(option: str, text: str, listed: str) -> dict[str, int]:
     amounts: dict[str, int] = {}
     for item in listed.split(","):
         name, equals, number = item.strip().partition("=")
-        if (
-            not equals
-            or not extra_specs.RESOURCE_CLASS.match(name)
-            or not number.isdecimal()
-            or not 0 < int(number) < 2**31
-        ):
+        amount = whole_number(number)
+        if not equals or not extra_specs.RESOURCE_CLASS.match(name) or not amount:
             raise InvalidRequest(
                 option, text, "CLASS=AMOUNT[,CLASS=AMOUNT...], for example VCPU=2,MEMORY_MB=512"
             )
         if name in amounts:
             raise InvalidRequest(option, text, f"{name} once")
-        amounts[name] = int(number)
+        amounts[name] = amount
     return amounts
 
 

@@ -92,7 +92,9 @@ def label(branch: Branch, root: ProviderLines) -> str:
 
 def natural(name: str) -> list[tuple[int, str]]:
     """Return a sort key under which NUMA2 comes before NUMA10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
+    ]
 
 
 def _folded(branches: Sequence[Branch], traits_matter: Collection[str]) -> list[Branch]:

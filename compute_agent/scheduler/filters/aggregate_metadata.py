@@ -7,6 +7,7 @@ from compute_agent.scheduler.filters.comparison import matches
 from compute_agent.scheduler.filters.host_filter import HostFilter
 from compute_agent.scheduler.filters.load import IoOpsFilter, NumInstancesFilter
 from compute_agent.scheduler.host_state import HostState
+from compute_agent.whole_numbers import whole_number
 
 _EXTRA_SPECS_SCOPE = "aggregate_instance_extra_specs"
 
@@ -95,5 +96,5 @@ def _split(value: str) -> list[str]:
 
 
 def _smallest(host: HostState, key: str, default: int) -> int:
-    numbers = [int(value) for value in host.metadata(key) if value.strip().isdigit()]
-    return min(numbers, default=default)
+    numbers = map(whole_number, host.metadata(key))
+    return min((number for number in numbers if number is not None), default=default)

@@ -74,6 +74,8 @@ def test_a_member_that_changes_on_its_host_is_not_sent_away(host):
         {"policy": "anti-affinity", "members": "x"},
         {"policy": "anti-affinity", "members": ["x"]},
         {"policy": "anti-affinity", "rules": {"max_server_per_host": 0}},
+        {"policy": "anti-affinity", "rules": {"max_server_per_host": "9" * 5000}},
+        {"policy": "anti-affinity", "rules": {"max_server_per_host": 2**31}},
         ["anti-affinity"],
     ],
 )

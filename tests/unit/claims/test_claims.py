@@ -261,6 +261,8 @@ def test_another_instance_with_the_same_amounts_does_not_keep_a_stale_claim(host
         ({"instance_uuid": ONE}, {TWO: {"resources": {}}}, {}, "at least one class"),
         ({"instance_uuid": ONE}, {TWO: {"resources": {"VCPU": "1"}}}, {}, "whole number"),
         ({"instance_uuid": ONE}, {TWO: {"resources": {"VCPU": True}}}, {}, "whole number"),
+        ({"instance_uuid": ONE}, {TWO: {"resources": {"VCPU": 2**31}}}, {}, "whole number"),
+        ({"instance_uuid": ONE, "flavor": {"vcpus": "9" * 5000}}, {}, {}, "whole number"),
         ({"instance_uuid": ONE}, {}, {"": ONE}, "a list was expected"),
     ],
 )

@@ -146,6 +146,14 @@ def test_a_specification_is_read_field_by_field() -> None:
             {"requested_networks": [{"port_id": "x", "resource_request": {"a": 1}}]},
             "resource_request of port x",
         ),
+        (
+            {
+                "requested_networks": [
+                    {"port_id": "x", "resource_request": {"resources": {"VCPU": "many"}}}
+                ]
+            },
+            "resource_request of port x: VCPU is 'many'",
+        ),
     ],
 )
 def test_a_field_of_the_wrong_type_is_named_by_its_path(

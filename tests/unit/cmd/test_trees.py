@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from compute_agent.cmd.agent.main import main
-from compute_agent.cmd.trees.folding import fold, label
+from compute_agent.cmd.trees.folding import fold, label, natural
 from compute_agent.cmd.trees.view import short_tree
 from compute_agent.manage.tree_reading import InventoryLine, ProviderLines
 
@@ -136,3 +136,8 @@ def test_a_part_of_what_is_shown_whole_is_a_bad_argument(everything: str, capsys
         main(["show", everything, "--used", "--class", "VCPU"])
     assert ended.value.code == 127
     assert f"--class, --used cannot be combined with {everything}" in capsys.readouterr().err
+
+
+def test_names_are_sorted_by_the_numbers_in_them_and_any_name_has_a_place():
+    names = ["h_NUMA10", "h_NUMA2", "\u00b2", "h"]
+    assert sorted(names, key=natural) == ["h", "h_NUMA2", "h_NUMA10", "\u00b2"]

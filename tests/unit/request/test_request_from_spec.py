@@ -183,6 +183,8 @@ def test_an_instance_booted_from_a_volume_needs_no_root_disk() -> None:
         ({"hw:cpu_policy": "mixed"}, "hw:cpu_dedicated_mask"),
         ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-1"}, "not all"),
         ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "7"}, "below 2"),
+        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": f"0-{10**15}"}, "below 2"),
+        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "7" * 5000}, "below 2"),
         ({"hw:mem_encryption": "perhaps"}, "expected true or false"),
         ({"hw:mem_encryption": "1", "hw:mem_encryption_model": "sgx"}, "amd-sev or"),
         ({"hw:tpm_version": "3.0"}, "expected 1.2 or 2.0"),

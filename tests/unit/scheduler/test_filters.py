@@ -173,6 +173,12 @@ ANTI = replace(GROUP, policy="anti-affinity")
             True,
         ),
         (
+            "AggregateIoOpsFilter",
+            host(announced={"io_ops": 7}, metadata={"max_io_ops_per_host": "\u00b2"}),
+            spec(),
+            True,
+        ),
+        (
             "AggregateInstanceExtraSpecsFilter",
             host(metadata={"ssd": "true"}),
             spec({"aggregate_instance_extra_specs:ssd": "true"}),

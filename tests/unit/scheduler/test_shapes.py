@@ -132,6 +132,7 @@ def test_guest_nodes_are_sized_as_given() -> None:
         ({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0-2", "hw:numa_cpus.1": "2-3"}, "CPUs once"),
         ({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0-2"}, "expected CPU numbers"),
         ({"hw:mem_page_size": "huge"}, "small, large, any"),
+        ({"hw:mem_page_size": "2" * 5000}, "small, large, any"),
     ],
 )
 def test_guest_nodes_that_do_not_add_up_are_refused(

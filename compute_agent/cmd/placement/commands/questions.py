@@ -13,6 +13,7 @@ from compute_agent.cmd.placement.commands.candidates import add_query, query_of
 from compute_agent.cmd.placement.exit_status import BadInput, Exit
 from compute_agent.cmd.placement.output import show_rows
 from compute_agent.cmd.placement.parser import Commands
+from compute_agent.whole_numbers import whole_number
 
 _COUNTS: Final = ("at_least", "at_most", "exact", "limited_by")
 
@@ -145,9 +146,10 @@ def _change(client: Client, option: str, value: str) -> dict[str, Any]:
     if option == "--add-like":
         name, _, copies = value.partition("=")
         like = client.provider(name)["root_provider_uuid"]
-        if copies and not copies.isdecimal():
+        number = whole_number(copies or "1")
+        if number is None:
             raise BadInput(f"{option} {value!r}: {copies!r} is not a number of copies.")
-        return {"add_tree": {"like": like, "copies": int(copies or 1)}}
+        return {"add_tree": {"like": like, "copies": number}}
     name, separator, rest = value.rpartition(":")
     if not separator:
         raise BadInput(f"{option} {value!r} names no provider: PROVIDER:... is expected.")

@@ -1,0 +1,19 @@
+"""Whole numbers in texts that come from elsewhere: requests, options, command lines, metadata."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOST: Final = 2**31 - 1
+"""The largest number that placement stores."""
+
+_MOST_DIGITS: Final = 20
+
+
+def whole_number(text: str, most: int = MOST) -> int | None:
+    """Return the number from 0 to `most` that a text of digits is, `None` for any other text."""
+    stripped = text.strip()
+    if not stripped.isdecimal() or len(stripped) > _MOST_DIGITS:
+        return None
+    number = int(stripped)
+    return number if number <= most else None
