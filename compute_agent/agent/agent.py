@@ -154,16 +154,20 @@ class Agent:
     def _surfaces(self) -> list[LocalServer | MetricsServer]:
         surfaces: list[LocalServer | MetricsServer] = []
         if self._parts.socket_path is not None:
-            commands: dict[str, Command] = {
+            questions: dict[str, Command] = {
                 "status": self.commands.status,
                 "report": self.commands.report_now,
                 "claims": self.commands.claims,
+            }
+            changes: dict[str, Command] = {
                 "drop_claim": self.commands.drop_claim,
                 "instance_claim": self.commands.instance_claim,
                 "set_host_enabled": self.commands.set_host_enabled,
                 "clear_fault": self.commands.clear_fault,
             }
-            surfaces.append(LocalServer(self._parts.socket_path, commands))
+            surfaces.append(
+                LocalServer(self._parts.socket_path, questions | changes, changes=changes.keys())
+            )
         bind = self._conf.compute_agent.metrics_bind
         if bind:
             registry = metrics.registry(self._parts.board)

@@ -33,7 +33,7 @@ def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
     apart_from, together = _kept_apart(fields)
     return ClaimRequest(
         instance=_uuid("spec.instance_uuid", fields.get("instance_uuid")),
-        node=_text("spec.node", fields.get("node") or ""),
+        node=text("spec.node", fields.get("node") or ""),
         migration=_uuid("spec.migration_uuid", fields["migration_uuid"])
         if fields.get("migration_uuid")
         else "",
@@ -48,8 +48,8 @@ def request_from(spec: Any, allocations: Any, mappings: Any) -> ClaimRequest:
         needs=_needs(fields),
         apart_from=apart_from,
         together=together,
-        project=_text("spec.project_id", fields.get("project_id") or ""),
-        user=_text("spec.user_id", fields.get("user_id") or ""),
+        project=text("spec.project_id", fields.get("project_id") or ""),
+        user=text("spec.user_id", fields.get("user_id") or ""),
         spec=fields,
     )
 
@@ -136,7 +136,11 @@ def _list(where: str, value: Any) -> Sequence[Any]:
     return value
 
 
-def _text(where: str, value: Any) -> str:
+def text(where: str, value: Any) -> str:
+    """Return a value that has to be text.
+
+    :raises InvalidInput: it is not; names the argument.
+    """
     if not isinstance(value, str):
         raise _unusable(where, value, "a text")
     return value
@@ -144,7 +148,7 @@ def _text(where: str, value: Any) -> str:
 
 def _uuid(where: str, value: Any) -> str:
     try:
-        return canonical(_text(where, value))
+        return canonical(text(where, value))
     except ValueError as error:
         raise _unusable(where, value, "a UUID") from error
 

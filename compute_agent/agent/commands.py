@@ -130,8 +130,9 @@ class AgentCommands:
         """Enable or disable the host, over restarts, and write it to placement at once.
 
         :param enabled: a truth value, or a word for one ("false", "off", "0", ...).
-        :raises InvalidInput: it is neither.
+        :raises InvalidInput: it is neither, or the reason is not text.
         """
+        claim_messages.text("reason", reason)
         try:
             enable = strutils.bool_from_string(enabled, strict=True)
         except ValueError as error:
@@ -159,7 +160,10 @@ class AgentCommands:
         :param error: the build failed with it, which counts against the host.
         :param image: what the instance was built from.
         :returns: False if it held nothing.
+        :raises InvalidInput: one of them is not text.
         """
+        for name, value in {"instance": instance, "error": error, "image": image}.items():
+            claim_messages.text(name, value)
         node = next((c.node for c in self._claims.claims() if c.consumer == instance), None)
         dropped = self._claims.drop(instance)
         if error:
@@ -178,7 +182,9 @@ class AgentCommands:
         :param provider: uuid or name of the device's provider.
         :returns: False if it is not marked as broken.
         :raises ComputeHostNotFound: no node of this agent has such a provider.
+        :raises InvalidInput: it is not text.
         """
+        claim_messages.text("provider", provider)
         node, device = self._find_provider(provider)
         if UNHEALTHY not in device.traits:
             return False
@@ -276,6 +282,7 @@ class AgentCommands:
         )
 
     def _check_node(self, node: str) -> None:
+        claim_messages.text("node", node)
         if node not in self._tracker.nodes():
             raise errors.ComputeHostNotFound(
                 f"Node {node} is not managed by this agent; it manages: "

@@ -2,6 +2,9 @@
 
 One request and one reply per connection, each one line of JSON. A request is
 ``{"command": NAME, ...arguments}``, a reply ``{"result": ...}`` or ``{"error": SENTENCE}``.
+
+The members of the socket's group may ask; what changes claims or the host is for the agent's user
+and root, as the kernel names the sender (SO_PEERCRED).
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ import logging
 import os
 import socket
 import socketserver
+import struct
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,10 @@ LOG = logging.getLogger(__name__)
 MAX_REQUEST = 65536
 MAX_PATH = 107
 """Bytes of a socket's path, a limit of the kernel's address structure (unix(7))."""
+MAX_CLIENTS = 64
+"""Connections at a time; more are closed at once, as each costs a thread and an open file."""
+_CREDENTIALS = struct.Struct("3i")
+"""What SO_PEERCRED returns: pid, uid, gid (unix(7))."""
 Command = Callable[..., Any]
 
 
@@ -38,15 +47,25 @@ class LocalServer:
     :param path: the socket; a stale one is replaced. The caller holds the lock of the state
         directory, so no other agent serves it.
     :param commands: by name; called with the arguments of the request.
+    :param changes: names of commands that are for `owners` only.
+    :param owners: user ids; by default the user of this process, and root.
     :param read_timeout: seconds in which a client must have said what it wants. The command may
         take longer.
     """
 
     def __init__(
-        self, path: Path, commands: Mapping[str, Command], *, read_timeout: float = 10.0
+        self,
+        path: Path,
+        commands: Mapping[str, Command],
+        *,
+        changes: Collection[str] = (),
+        owners: Collection[int] | None = None,
+        read_timeout: float = 10.0,
     ) -> None:
         self.path = path
         self._read_timeout = read_timeout
+        self._changes = frozenset(changes)
+        self._owners = frozenset((0, os.geteuid()) if owners is None else owners)
         self._commands = dict(commands)
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
@@ -63,7 +82,9 @@ class LocalServer:
             )
         try:
             self.path.unlink(missing_ok=True)
-            self._server = _Server(str(self.path), self._commands, self._read_timeout)
+            self._server = _Server(
+                str(self.path), self._commands, self._changes, self._owners, self._read_timeout
+            )
             self.path.chmod(0o660)
         except OSError as error:
             raise errors.InvalidConfiguration(
@@ -92,11 +113,40 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, path: str, commands: Mapping[str, Command], read_timeout: float) -> None:
+    def __init__(
+        self,
+        path: str,
+        commands: Mapping[str, Command],
+        changes: frozenset[str],
+        owners: frozenset[int],
+        read_timeout: float,
+    ) -> None:
         self.commands = commands
+        self.changes = changes
+        self.owners = owners
         self.read_timeout = read_timeout
         self._path = path
+        self._free = threading.Semaphore(MAX_CLIENTS)
         super().__init__(path, _Handler)
+
+    def verify_request(self, _request: Any, _client_address: Any) -> bool:
+        """Refuse a client that is one too many; its connection is closed."""
+        return self._free.acquire(blocking=False)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a client in a thread of its own."""
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a client, and make room for the next."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def shutdown_now(self) -> None:
         """Stop `serve_forever` without waiting for its poll, which is long to keep it quiet."""
@@ -113,15 +163,34 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 class _Handler(socketserver.StreamRequestHandler):
     server: _Server
 
-    def setup(self) -> None:
-        # without a bound a client that sends nothing would keep a thread for ever
-        self.request.settimeout(self.server.read_timeout)
-        super().setup()
-
     def handle(self) -> None:
-        line = self.rfile.readline(MAX_REQUEST)
+        line = self._received()
+        self.request.settimeout(self.server.read_timeout)
         if line:
             self.wfile.write(json.dumps(self._answer(line)).encode() + b"\n")
+
+    def _received(self) -> bytes:
+        """Return what the client sends, up to the end of the line or of the connection.
+
+        :raises TimeoutError: it took too long.
+        """
+        until = time.monotonic() + self.server.read_timeout
+        line = b""
+        while not line.endswith(b"\n") and len(line) < MAX_REQUEST:
+            self.request.settimeout(max(until - time.monotonic(), 0.001))
+            piece = self.request.recv(MAX_REQUEST - len(line))
+            if not piece:
+                break
+            line += piece
+        return line
+
+    def _sender(self) -> int:
+        """Return the user id of the client."""
+        credentials = self.request.getsockopt(
+            socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+        )
+        uid: int = _CREDENTIALS.unpack(credentials)[1]
+        return uid
 
     def _answer(self, line: bytes) -> dict[str, Any]:
         try:
@@ -132,6 +201,12 @@ class _Handler(socketserver.StreamRequestHandler):
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             known = ", ".join(sorted(self.server.commands))
             return {"error": f"The request is not understood; commands are: {known}."}
+        if name in self.server.changes and (sender := self._sender()) not in self.server.owners:
+            LOG.warning("Refused the command %s on the status socket to user id %d.", name, sender)
+            return {
+                "error": f"The command {name} changes this host: only the agent's user and root "
+                f"may send it, and user id {sender} did. Use sudo."
+            }
         try:
             signature.bind(**request)
         except TypeError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import reprlib
 import threading
 import uuid as uuidlib
 from collections.abc import Callable, Collection, Mapping
@@ -199,4 +200,11 @@ class _StateEndpoint:
 
     def compute_state(self, _ctxt: Mapping[str, Any], state: Mapping[str, Any]) -> None:
         """Take in one announcement."""
-        self._note(str(state["host"]), {str(node["uuid"]): node for node in state.get("nodes", ())})
+        try:
+            nodes = {str(node["uuid"]): dict(node) for node in state.get("nodes", ())}
+            self._note(str(state["host"]), nodes)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            LOG.warning(
+                "An announcement is ignored, because it cannot be read (%r): %s",
+                *(error, reprlib.repr(state)),
+            )

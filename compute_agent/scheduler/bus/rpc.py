@@ -15,6 +15,7 @@ the question. Agents announce themselves on topic ``compute-state``.
 from __future__ import annotations
 
 import logging
+import reprlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -148,9 +149,10 @@ class StateEndpoint:
         """Take in one announcement."""
         try:
             self._announcements.receive(state)
-        except (KeyError, TypeError, ValueError) as error:
+        except ValueError as error:
             LOG.warning(
-                "An announcement is ignored, because it cannot be read (%r): %s", error, state
+                "An announcement is ignored, because it cannot be read (%s): %s",
+                *(error, reprlib.repr(state)),
             )
 
 

@@ -38,11 +38,14 @@ class Announcements:
         self._lock = threading.Lock()
 
     def receive(self, state: Mapping[str, Any]) -> None:
-        """Take in one announcement: ``{"host", "nodes": [{"uuid", "enabled", ...}], ...}``."""
+        """Take in one announcement: ``{"host", "nodes": [{"uuid", "enabled", ...}], ...}``.
+
+        :raises ValueError: it is not of this form; nothing of it is taken in.
+        """
         now = self._clock()
-        with self._lock:
-            for node in state.get("nodes", ()):
-                self._by_root[str(node["uuid"])] = Announcement(
+        try:
+            heard = {
+                str(node["uuid"]): Announcement(
                     host=str(state["host"]),
                     seen_at=now,
                     enabled=bool(node.get("enabled", True)),
@@ -52,6 +55,13 @@ class Announcements:
                     service_version=int(state.get("service_version", 0)),
                     attributes=dict(node),
                 )
+                for node in state.get("nodes", ())
+            }
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            # errors of numbers quote what was sent, however long it is
+            raise ValueError(f"{type(error).__name__}: {str(error)[:200]}") from error
+        with self._lock:
+            self._by_root |= heard
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Return every announcement as plain values, with its age in seconds, for `restore`."""

@@ -1,4 +1,4 @@
-"""Who may do what: every operation of the server, its rule, and whom the contract lets do it.
+"""Rights of callers: every operation of the server, its rule, and whom the contract lets do it.
 
 The table is written by hand, from what operators are promised; it is not read off the policy.
 """

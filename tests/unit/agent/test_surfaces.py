@@ -1,7 +1,10 @@
 """Surfaces of the agent: status document, local socket, metrics; and what it remembers."""
 
 import json
+import os
+import select
 import socket
+import stat
 import urllib.request
 
 import pytest
@@ -114,18 +117,67 @@ def test_garbage_on_the_socket_is_answered_and_does_no_harm(served):
     assert local_socket.ask(served, "echo", 10) == {}
 
 
-def test_a_client_that_says_nothing_is_hung_up_on(tmp_path):
-    server = LocalServer(tmp_path / "s", {"status": lambda: 1}, read_timeout=0.05)
+def test_a_client_that_says_nothing_or_too_slowly_is_hung_up_on(tmp_path):
+    server = LocalServer(tmp_path / "s", {"status": lambda: 1}, read_timeout=0.3)
     server.start()
     try:
-        for said in (b"", b'{"command"'):
+        for said, pause in ((b"", 1), (b'{"command"', 1), (b" " * 10_000, 0.01)):
             with socket.socket(socket.AF_UNIX) as client:
                 client.settimeout(10)
                 client.connect(str(tmp_path / "s"))
-                client.sendall(said)
+                for number in range(len(said) if pause < 1 else 1):
+                    try:
+                        client.sendall(said[number : number + 1] if pause < 1 else said)
+                    except BrokenPipeError:
+                        break
+                    if select.select([client], [], [], pause)[0]:
+                        break
                 assert client.recv(1) == b""
         assert local_socket.ask(tmp_path / "s", "status", 10) == 1
     finally:
+        server.stop()
+
+
+def test_what_changes_the_host_is_refused_to_others_than_the_owners(tmp_path, caplog):
+    changed = []
+    commands = {"status": lambda: 1, "change": lambda: changed.append(1)}
+    for owners, allowed in ((None, True), ((os.getuid(),), True), ((os.getuid() + 1,), False)):
+        changed.clear()
+        server = LocalServer(tmp_path / "s", commands, changes=["change"], owners=owners)
+        server.start()
+        try:
+            assert local_socket.ask(tmp_path / "s", "status", 10) == 1
+            if allowed:
+                local_socket.ask(tmp_path / "s", "change", 10)
+            else:
+                with pytest.raises(errors.ComputeAgentError, match=f"user id {os.getuid()} did"):
+                    local_socket.ask(tmp_path / "s", "change", 10)
+                assert f"to user id {os.getuid()}" in caplog.text
+        finally:
+            server.stop()
+        assert bool(changed) is allowed
+
+
+def test_the_socket_is_open_to_its_user_and_group_only(served):
+    assert stat.S_IMODE(served.stat().st_mode) == 0o660
+
+
+def test_clients_that_are_too_many_are_closed_and_the_others_answered(tmp_path):
+    server = LocalServer(tmp_path / "s", {"status": lambda: 1}, read_timeout=60)
+    server.start()
+    clients = []
+    try:
+        for _ in range(local_socket.MAX_CLIENTS + 1):
+            clients.append(socket.socket(socket.AF_UNIX))
+            clients[-1].connect(str(tmp_path / "s"))
+            clients[-1].settimeout(30)
+        assert clients[-1].recv(1) == b"", "closed without an answer"
+        clients[0].sendall(b'{"command": "status"}\n')
+        assert clients[0].recv(100) == b'{"result": 1}\n'
+        assert clients[0].recv(1) == b""
+    finally:
+        for client in clients:
+            client.close()
         server.stop()
 
 
