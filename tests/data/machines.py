@@ -47,17 +47,7 @@ def two_sockets() -> MachineBuilder:
     machine = _machine("two-sockets")
     _cells(machine, sockets=2, cells_of_socket=1, cores=4, cell_kib=64 * GIB)
     for cell, bus in ((0, 0x17), (1, 0x81)):
-        port = machine.root_port(f"0000:{bus - 1:02x}:02.0", numa_node=cell, iommu_group=bus)
-        for function in range(2):
-            machine.nic(
-                f"0000:{bus:02x}:00.{function}",
-                f"ens{cell + 1}f{function}np{function}",
-                vfs=8,
-                numa_node=cell,
-                mac=f"b4:96:91:{bus:02x}:00:{function:02x}",
-                below=port,
-                iommu_group=200 + 100 * cell + 20 * function,
-            )
+        _ports(machine, cell, bus, ports=2, vfs=8)
         for number in range(2):
             _t4(machine, f"0000:{bus + 1 + number:02x}:00.0", cell, 2 * cell + number)
     return machine
@@ -311,6 +301,33 @@ def large() -> MachineBuilder:
     return machine
 
 
+def gpu_server() -> MachineBuilder:
+    """Two sockets with a card of 8 VFs each, and four GPUs that make vGPUs, all on the second."""
+    machine = _machine("gpu-server")
+    _cells(machine, sockets=2, cells_of_socket=1, cores=8, cell_kib=128 * GIB)
+    for cell, bus in ((0, 0x17), (1, 0x81)):
+        _ports(machine, cell, bus, ports=1, vfs=8)
+    for number in range(4):
+        _t4(machine, f"0000:{0x82 + number:02x}:00.0", 1, number)
+    return machine
+
+
+def sriov_server() -> MachineBuilder:
+    """Two sockets; on each a card with two ports of 16 VFs."""
+    machine = _machine("sriov-server")
+    _cells(machine, sockets=2, cells_of_socket=1, cores=8, cell_kib=64 * GIB)
+    for cell, bus in ((0, 0x17), (1, 0x81)):
+        _ports(machine, cell, bus, ports=2, vfs=16)
+    return machine
+
+
+SHIPPED: Final[dict[str, Callable[[], MachineBuilder]]] = {
+    "gpu-server": gpu_server,
+    "sriov-server": sriov_server,
+    "nps4-server": nps4,
+}
+"""Machines that the package has, for `compute-agent dev --machine`; pack_machines.py packs them."""
+
 MACHINES: Final[dict[str, Callable[[], MachineBuilder]]] = {
     "two-sockets": two_sockets,
     "nps4": nps4,
@@ -377,6 +394,21 @@ def _distance(cell: int, other: int, cells_of_socket: int) -> int:
     if cell == other:
         return 10
     return 12 if cell // cells_of_socket == other // cells_of_socket else 32
+
+
+def _ports(machine: MachineBuilder, cell: int, bus: int, *, ports: int, vfs: int) -> None:
+    """A card with as many ports, each with all of its VFs."""
+    port = machine.root_port(f"0000:{bus - 1:02x}:02.0", numa_node=cell, iommu_group=bus)
+    for function in range(ports):
+        machine.nic(
+            f"0000:{bus:02x}:00.{function}",
+            f"ens{cell + 1}f{function}np{function}",
+            vfs=vfs,
+            numa_node=cell,
+            mac=f"b4:96:91:{bus:02x}:00:{function:02x}",
+            below=port,
+            iommu_group=200 + 100 * cell + 20 * function,
+        )
 
 
 def _t4(machine: MachineBuilder, address: str, cell: int, number: int) -> None:

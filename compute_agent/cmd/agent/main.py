@@ -160,7 +160,8 @@ def _capture_source(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-capture",
         metavar="DIR",
-        help="describe the machine captured in DIR instead of this one, by driver host.HostDriver",
+        help="describe the machine captured in DIR instead of this one, by driver host.HostDriver; "
+        "where no placement is configured, it is compared with an empty one",
     )
 
 
@@ -185,12 +186,23 @@ def _parts(namespace: argparse.Namespace) -> AgentParts:
     conf = _configuration(namespace)
     logging_setup.set_up_command(conf, verbose=namespace.debug)
     directory = getattr(namespace, "from_capture", None)
-    if directory is not None:
-        from compute_agent.cmd.agent import capture
+    if directory is None:
+        return assembly.build(conf, read_only=True)
+    from compute_agent.cmd.agent import capture
 
-        capture.use(conf, directory)
+    capture.use(conf, directory)
+    transport = None
+    if not (conf.placement.auth_type or conf.placement.auth_section):
+        from compute_agent.placement.transports.empty import EmptyPlacement
+
+        print(
+            "No placement is configured ([placement]auth_type), so the machine is compared with an "
+            "empty one.",
+            file=sys.stderr,
+        )
+        transport = EmptyPlacement()
     # a captured machine is compared with what placement has under its name, guests or not
-    return assembly.build(conf, read_only=True, adopt_asked=directory is not None)
+    return assembly.build(conf, read_only=True, adopt_asked=True, transport=transport)
 
 
 def _run(namespace: argparse.Namespace) -> int:

@@ -10,7 +10,9 @@ from pathlib import Path
 from compute_agent import conf as agent_conf
 from compute_agent.daemon import message_bus
 from compute_agent.placement.transports.keystone import KeystoneTransport
+from compute_agent.scheduler.assembly import parts_of
 from compute_agent.scheduler.bus.rpc import SchedulerClient, SchedulerService
+from compute_agent.scheduler.explanation.explainer import Explainer
 from compute_agent.scheduler.placement_client import PlacementClient
 
 _IN_MEMORY = "fake://"
@@ -18,10 +20,11 @@ _IN_MEMORY = "fake://"
 
 @dataclass(frozen=True, slots=True)
 class Bus:
-    """The two ends a caller needs: the scheduler over the bus, and placement."""
+    """What a caller needs: the scheduler over the bus, placement, and explanations."""
 
     scheduler: SchedulerClient
     placement: PlacementClient
+    explainer: Explainer
 
 
 @contextmanager
@@ -36,7 +39,8 @@ def scheduler_on_bus(config_file: Path) -> Iterator[Bus]:
     service = SchedulerService(conf, bus, transport, conf.DEFAULT.host)
     service.start()
     try:
-        yield Bus(SchedulerClient(bus), PlacementClient(transport))
+        explainer = parts_of(conf, transport, None, serving=False).explainer
+        yield Bus(SchedulerClient(bus), PlacementClient(transport), explainer)
     finally:
         service.stop()
         bus.cleanup()

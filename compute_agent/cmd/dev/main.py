@@ -1,7 +1,8 @@
 """The command `compute-agent dev`: placement-server, agent and scheduler on this machine.
 
-Starts them on loopback, reports this very machine, claims through the scheduler and releases
-again, and prints the next commands. Stays up until Ctrl-C; with --once it ends there.
+Starts them on loopback, reports this very machine, or one that the package has as a capture, claims
+through the scheduler and releases again, and prints the next commands. Stays up until Ctrl-C; with
+--once it ends there.
 
 Exit status: 0 fine · 1 something did not start, ended by itself or did not fit · 2 bad options ·
 130 interrupted while starting · 255 unexpected.
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from compute_agent import errors
 from compute_agent.cmd import program
+from compute_agent.cmd.dev.machine import FAKE, SHIPPED
 from compute_agent.daemon import signals
 from compute_agent.whole_numbers import whole_number
 
@@ -27,6 +29,7 @@ DEFAULT_INTERVAL = 10
 PLAIN_WIDTH = 120
 """Columns where the output is not a terminal: lines in a log or a pipe are not broken."""
 FAILED = 1
+MOST_HOSTS = 16
 
 
 def run(argv: Sequence[str]) -> int:
@@ -55,13 +58,18 @@ def _session(namespace: argparse.Namespace, stop: threading.Event) -> int:
     from compute_agent.cmd.dev.session import DevOptions, DevRun
     from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
 
-    path = Path(namespace.state_dir) if namespace.state_dir else default_path(os.environ)
+    machine = FAKE if namespace.fake else namespace.machine
+    # every fleet has its own: the hosts of another one would be dead hosts here
+    path = default_path(os.environ, machine, namespace.hosts)
+    path = Path(namespace.state_dir) if namespace.state_dir else path
     state = StateDirectory(path.absolute())
     console = Console(highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console = Console(highlight=False, width=PLAIN_WIDTH)
     options = DevOptions(
         state=state,
+        machine=machine,
+        hosts=namespace.hosts,
         port=namespace.port,
         interval=namespace.interval,
         once=namespace.once,
@@ -81,6 +89,26 @@ def _parser() -> argparse.ArgumentParser:
         "reporting this very machine. Needs no privileges and nothing but Python.",
         epilog="Everything listens on 127.0.0.1 only, without authentication.",
     )
+    machines = parser.add_mutually_exclusive_group()
+    machines.add_argument(
+        "--machine",
+        choices=SHIPPED,
+        metavar="NAME",
+        help="report a captured machine instead of this one: "
+        + "; ".join(f"{name} ({what})" for name, what in SHIPPED.items()),
+    )
+    machines.add_argument(
+        "--fake",
+        action="store_true",
+        help="report a machine that is made up, by driver fake.FakeNumaDriver",
+    )
+    parser.add_argument(
+        "--hosts",
+        type=_hosts,
+        default=1,
+        metavar="N",
+        help="so many agents, each with a host of its own (default: %(default)s, at most 16)",
+    )
     parser.add_argument(
         "--once", action="store_true", help="end after the demonstration instead of staying up"
     )
@@ -94,7 +122,7 @@ def _parser() -> argparse.ArgumentParser:
         "--state-dir",
         metavar="DIR",
         help="where database, identity and logs are kept (default: $XDG_STATE_HOME/compute-agent, "
-        "or ~/.local/state/compute-agent)",
+        "or ~/.local/state/compute-agent; with --machine, --fake or --hosts a directory below it)",
     )
     parser.add_argument(
         "--interval",
@@ -109,6 +137,14 @@ def _parser() -> argparse.ArgumentParser:
         help="report everything on one provider instead of one per NUMA cell",
     )
     return parser
+
+
+def _hosts(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_HOSTS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of hosts from 1 to {MOST_HOSTS}"
+        )
+    return int(text)
 
 
 def _port(text: str) -> int:

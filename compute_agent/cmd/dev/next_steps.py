@@ -3,48 +3,46 @@
 from __future__ import annotations
 
 import shlex
-import shutil
-import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
-from compute_agent.cmd.dev.state_directory import StateDirectory
+from compute_agent.cmd.dev.sample import Sample
 
-_HEADERS = "-H 'OpenStack-API-Version: placement 1.39' -H 'X-Auth-Token: admin'"
+_HOME = "~/"
 
 
 def next_steps(
-    state: StateDirectory, url: str, root: str, resources: Mapping[str, int]
+    environment: Path, home: str, hosts: Sequence[str], sample: Sample | None, *, answers: bool
 ) -> list[tuple[str, str]]:
-    """Return pairs of a command's purpose and the command."""
-    config = f"--config-file {shlex.quote(str(state.agent_config))}"
-    requested = ",".join(f"{name}={amount}" for name, amount in resources.items())
-    queried = ",".join(f"{name}:{amount}" for name, amount in resources.items())
-    agent, scheduler = command("compute-agent"), command("compute-scheduler")
-    steps = [("the tree, as placement has it", f"{agent} show {config}")]
-    if requested:
+    """Return pairs of a command's purpose and the command.
+
+    :param environment: the file that a shell reads first.
+    :param home: the home directory of the user.
+    :param hosts: names of the hosts that are reported.
+    :param sample: the claim that was made; None where nothing is free.
+    :param answers: whether the agent answers commands.
+    """
+    first = shlex.quote(hosts[0])
+    steps = [
+        ("let the shell know this run, once", f". {_short(environment, home)}"),
+        ("the tree, as placement has it", f"placement tree {first}"),
+    ]
+    if sample is not None:
         steps += [
-            ("claim", f"{scheduler} {config} claim --resources {requested}"),
-            ("give back", f"{scheduler} {config} release CONSUMER"),
+            ("claim", f"compute-scheduler claim {sample.options}"),
+            ("give back", "compute-scheduler release CONSUMER"),
+            ("where it would fit, or why not", f"compute-scheduler explain {sample.options}"),
         ]
-    steps.append(("what the agent would change now", f"{agent} plan {config}"))
-    if state.agent_answers:
-        steps.append(("how the agent is", f"{agent} status {config}"))
-    steps.append(("providers", f"curl -s {_HEADERS} '{url}/resource_providers?in_tree={root}'"))
-    if queried:
-        steps.append(
-            (
-                "candidates",
-                f"curl -s {_HEADERS} '{url}/allocation_candidates?resources={queried}&limit=3'",
-            )
-        )
+    steps.append(("all hosts", "compute-manage host list"))
+    if answers:
+        steps.append(("how the agent is", "compute-agent status"))
+    steps.append(("what the agent would change now", "compute-agent plan"))
     return steps
 
 
-def command(name: str) -> str:
-    """Return the call of a command of this installation: its name where the shell finds just it."""
-    script = Path(sys.executable).parent / name
-    path = shutil.which(name)
-    if not script.exists() or (path and Path(path).resolve() == script.resolve()):
-        return name
-    return shlex.quote(str(script))
+def _short(path: Path, home: str) -> str:
+    """Return a path as a person types it."""
+    below = str(path).removeprefix(home.rstrip("/") + "/")
+    if home and below != str(path):
+        return _HOME + shlex.quote(below)
+    return shlex.quote(str(path))

@@ -1,29 +1,99 @@
-"""The sample claim: amounts that fit this machine."""
+"""The sample claim: resources that fit the machine, close to each other where it has devices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from compute_agent.manage.tree_reading import ProviderLines
 
-_MEMORY_MB = (512, 64, 1)
+_MEMORY_MB: Final = (512, 64, 1)
+_CPUS: Final = 4
+_DEVICES: Final = {"VGPU": "GPU", "SRIOV_NET_VF": "VF"}
+"""Classes of devices, and the groups that ask for one of them."""
+_CELL: Final = "CELL"
 
 
-def sample_resources(providers: Sequence[ProviderLines]) -> Mapping[str, int]:
-    """Return a small amount of what the machine has: a CPU and some memory of one provider, a disk.
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A request: amounts by class, by the suffix of their group.
 
-    Empty on a machine that has none of these free.
+    Where there are several groups, their providers are in the subtree of the first one's.
     """
-    resources: dict[str, int] = {}
+
+    groups: Mapping[str, Mapping[str, int]]
+
+    def __str__(self) -> str:
+        amounts = (amount for group in self.groups.values() for amount in group.items())
+        return " ".join(f"{name}={amount}" for name, amount in amounts)
+
+    @property
+    def is_close(self) -> bool:
+        """Whether it asks for devices of one NUMA cell."""
+        return len(self.groups) > 1
+
+    @property
+    def options(self) -> str:
+        """The same as options of `compute-scheduler claim`."""
+        words = []
+        for suffix, resources in self.groups.items():
+            amounts = ",".join(f"{name}={amount}" for name, amount in resources.items())
+            words.append(f"--group {suffix}:{amounts}" if suffix else f"--resources {amounts}")
+        if self.is_close:
+            words.append(f"--same-subtree {','.join(self.groups)}")
+        return " ".join(words)
+
+    def extra_specs(self) -> dict[str, str]:
+        """Return the same as extra specs of a flavor."""
+        specs = {
+            f"resources{f'_{suffix}' if suffix else ''}:{name}": str(amount)
+            for suffix, resources in self.groups.items()
+            for name, amount in resources.items()
+        }
+        if self.is_close:
+            specs["group_policy"] = "none"
+            specs["same_subtree"] = ",".join(f"_{suffix}" for suffix in self.groups)
+        return specs
+
+
+def sample_of(providers: Sequence[ProviderLines], *, most_of_a_cell: bool = False) -> Sample | None:
+    """Return a small request that fits: CPUs, memory, and devices of the same cell or a disk.
+
+    :param most_of_a_cell: with so much memory that a cell has no room for a second one.
+    :returns: None on a machine of which nothing is free.
+    """
     cells = [provider for provider in providers if _free(provider, "VCPU") > 0]
-    if cells:
-        resources["VCPU"] = 1
-        most = max(_free(cell, "MEMORY_MB") for cell in cells)
-        fitting = [amount for amount in _MEMORY_MB if amount <= most]
-        resources |= {"MEMORY_MB": fitting[0]} if fitting else {}
+    if not cells:
+        disk = any(_free(provider, "DISK_GB") > 0 for provider in providers)
+        return Sample({"": {"DISK_GB": 1}}) if disk else None
+    devices = {cell.uuid: _devices_below(cell, providers) for cell in cells}
+    cell = max(cells, key=lambda each: (len(devices[each.uuid]), _free(each, "MEMORY_MB")))
+    memory = _free(cell, "MEMORY_MB")
+    fitting = [amount for amount in _MEMORY_MB if amount <= memory]
+    resources = {"VCPU": 1} | ({"MEMORY_MB": fitting[0]} if fitting else {})
+    if most_of_a_cell:
+        cpus = min(_CPUS, cell.inventories["VCPU"].total)
+        resources = {"VCPU": cpus, "MEMORY_MB": max(1, memory * 5 // 8)}
+    if devices[cell.uuid]:
+        wanted = {_DEVICES[name]: {name: 1} for name in devices[cell.uuid]}
+        return Sample({_CELL: resources, **wanted})
     if any(_free(provider, "DISK_GB") > 0 for provider in providers):
         resources["DISK_GB"] = 1
-    return resources
+    return Sample({"": resources})
+
+
+def _devices_below(cell: ProviderLines, providers: Sequence[ProviderLines]) -> list[str]:
+    """Return the classes of devices of which something is free below a cell."""
+    below = list(_below(cell.uuid, providers))
+    return [name for name in _DEVICES if any(_free(provider, name) > 0 for provider in below)]
+
+
+def _below(parent: str, providers: Sequence[ProviderLines]) -> Iterator[ProviderLines]:
+    for provider in providers:
+        if provider.parent == parent:
+            yield provider
+            yield from _below(provider.uuid, providers)
 
 
 def _free(provider: ProviderLines, resource_class: str) -> int:

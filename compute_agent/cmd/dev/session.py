@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
+import sys
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
+from compute_agent.cmd.dev import machine
 from compute_agent.cmd.dev.child import Child
-from compute_agent.cmd.dev.claim_view import print_claim
 from compute_agent.cmd.dev.errors import DevFailed, DevInterrupted
+from compute_agent.cmd.dev.machine import ReportedMachine
 from compute_agent.cmd.dev.next_steps import next_steps
 from compute_agent.cmd.dev.ready_socket import ReadySocket
-from compute_agent.cmd.dev.sample import sample_resources
+from compute_agent.cmd.dev.sample import Sample, sample_of
 from compute_agent.cmd.dev.state_directory import WEB_PATH, StateDirectory
+from compute_agent.cmd.scheduler.claim_view import print_claim
+from compute_agent.cmd.scheduler.explanation_view import explanation_lines
 from compute_agent.cmd.trees.full_view import provider_tree
+from compute_agent.cmd.trees.view import short_tree
 from compute_agent.manage.tree_reading import ProviderLines, read_tree
 from compute_agent.placement.connection import Connection
 from compute_agent.placement.transports.keystone import KeystoneTransport
 from compute_agent.placement.transports.transport import Request
+from compute_agent.request import spec_reader
+
+if TYPE_CHECKING:
+    from compute_agent.cmd.dev.bus import Bus
 
 LISTENING = re.compile(r"^placement-server: listening on (\S+)$", re.MULTILINE)
 START_SECONDS = 120.0
@@ -38,9 +49,15 @@ _WATCH_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class DevOptions:
-    """Options of a run."""
+    """Options of a run.
+
+    :ivar machine: name of what is reported instead of this machine.
+    :ivar hosts: agents, each with a host of its own.
+    """
 
     state: StateDirectory
+    machine: str | None
+    hosts: int
     port: int
     interval: int
     once: bool
@@ -65,24 +82,39 @@ class DevRun:
         :raises ComputeAgentError: the sample claim failed.
         """
         with ExitStack() as stack:
-            self._state.prepare()
+            self._state.prepare(self._options.hosts)
             stack.enter_context(self._state.locked())
             # the agent goes first, so that it does not see placement vanish
             stack.callback(self._stop_children)
             url = self._start_placement()
-            self._state.write_agent_config(url, self._options.interval, nested=self._options.nested)
-            self._start_agent()
+            reported = self._machine()
+            names = [
+                reported.host_name(number, self._options.hosts)
+                for number in range(1, self._options.hosts + 1)
+            ]
+            for number, name in enumerate(names, 1):
+                self._state.write_agent_config(
+                    number,
+                    url,
+                    self._options.interval,
+                    nested=self._options.nested,
+                    options=reported.options,
+                    host=name,
+                )
+            self._state.write_environment(url, Path(sys.executable).parent)
+            self._start_agents(reported)
             connection = Connection(KeystoneTransport.to_endpoint(url))
-            root = self._root()
-            providers = self._tree(connection, root)
+            roots = [self._root(number) for number in range(1, self._options.hosts + 1)]
+            trees = [self._tree(connection, root) for root in roots]
             self._show(Text.assemble("Placement API  ", (url, "bold")))
-            self._console.print(provider_tree(providers))
+            for number, tree in enumerate(trees):
+                self._print_tree(tree, is_short=number > 0)
             self._show(Text.assemble("Pages to look at in a browser  ", (url + WEB_PATH, "bold")))
             self._check_interrupted()
-            resources = sample_resources(providers)
-            self._demonstrate(connection, root, resources)
+            sample = sample_of(trees[0], most_of_a_cell=reported.name is not None)
+            self._demonstrate(connection, sample)
             self._check_interrupted()
-            self._print_next_steps(url, root, resources)
+            self._print_next_steps([tree[0].name for tree in trees], sample)
             if not self._options.once:
                 self._stay()
 
@@ -105,37 +137,60 @@ class DevRun:
             server.wait_until(lambda: _answers(url), "answer", START_SECONDS, self._stop)
         return url
 
-    def _start_agent(self) -> None:
+    def _machine(self) -> ReportedMachine:
+        name = self._options.machine
+        if name is None:
+            return ReportedMachine()
+        return (
+            machine.fake() if name == machine.FAKE else machine.shipped(name, self._state.machine)
+        )
+
+    def _start_agents(self, reported: ReportedMachine) -> None:
+        what = "this machine" if reported.name is None else f"the machine {reported.name}"
+        hosts = self._options.hosts
+        of_hosts = f" as {hosts} hosts" if hosts > 1 else ""
         with (
-            self._progress("compute-agent: looking at this machine and reporting it"),
-            ReadySocket() as ready,
+            self._progress(f"compute-agent: looking at {what} and reporting it{of_hosts}"),
+            ExitStack() as sockets,
         ):
-            agent = self._start(
-                "compute-agent",
-                [
-                    "compute_agent.cmd.agent.main",
-                    "run",
-                    "--config-file",
-                    str(self._state.agent_config),
-                ],
-                {"NOTIFY_SOCKET": ready.address},
-            )
-            agent.wait_until(ready.ready, "report this machine", START_SECONDS, self._stop)
+            started = []
+            for number in range(1, hosts + 1):
+                ready = sockets.enter_context(ReadySocket())
+                place = self._state.agent(number)
+                agent = self._start(
+                    "compute-agent",
+                    [
+                        "compute_agent.cmd.agent.main",
+                        "run",
+                        "--config-file",
+                        str(place.config),
+                    ],
+                    {"NOTIFY_SOCKET": ready.address},
+                    place.log,
+                )
+                started.append((agent, ready))
+            for agent, ready in started:
+                agent.wait_until(ready.ready, f"report {what}", START_SECONDS, self._stop)
 
     def _start(
-        self, name: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        log: Path | None = None,
     ) -> Child:
-        child = Child(name, arguments, self._state.log(name), environment)
+        child = Child(name, arguments, log or self._state.log(name), environment)
         self._children.append(child)
         return child
 
-    def _root(self) -> str:
+    def _root(self, number: int) -> str:
+        place = self._state.agent(number)
         try:
-            return self._state.node_uuid_file.read_text(encoding="ascii").strip()
+            return place.node_uuid_file.read_text(encoding="ascii").strip()
         except OSError as error:
             raise DevFailed(
-                f"The agent reported, but left no identity in {self._state.node_uuid_file}: "
-                f"{error.strerror}. See {self._state.log('compute-agent')}."
+                f"The agent reported, but left no identity in {place.node_uuid_file}: "
+                f"{error.strerror}. See {place.log}."
             ) from error
 
     def _tree(self, connection: Connection, root: str) -> tuple[ProviderLines, ...]:
@@ -147,44 +202,92 @@ class DevRun:
             )
         return providers
 
-    def _demonstrate(self, connection: Connection, root: str, resources: Mapping[str, int]) -> None:
-        """Claim through the scheduler, show the tree, release, and show the tree again."""
-        if not resources:
+    def _demonstrate(
+        self,
+        connection: Connection,
+        sample: Sample | None,
+    ) -> None:
+        """Claim through the scheduler, show the tree, release, and show the tree again.
+
+        A request for devices of one cell is repeated until none fits, which is explained.
+        """
+        if sample is None:
             self._print("Nothing is free on this machine, so there is no sample claim.")
             return
         from compute_agent.cmd.dev.bus import scheduler_on_bus
 
-        requested = " ".join(f"{name}={amount}" for name, amount in resources.items())
-        consumer = str(uuid.uuid4())
         with (
             self._progress("compute-scheduler: serving on a message bus in memory"),
             ExitStack() as starting,
         ):
-            bus = starting.enter_context(scheduler_on_bus(self._state.agent_config))
+            bus = starting.enter_context(scheduler_on_bus(self._state.agent().config))
             stopping = starting.pop_all()
+        consumers: list[str] = []
         with stopping:
-            self._show(Text(f"A sample claim: {requested}"))
-            [[selection]] = bus.scheduler.select_destinations(_spec(resources), [consumer])
-            request = json.loads(selection["allocation_request"])
             try:
-                providers = self._tree(connection, root)
-                names = {provider.uuid: provider.name for provider in providers}
-                print_claim(_document(consumer, selection, request, names), self._console)
-                self._console.print()
-                used = request["allocations"].keys()
-                self._console.print(provider_tree(providers, traits=False, only=used))
+                root = self._claim(bus, connection, sample, consumers)
+                while self._options.machine and self._fits_again(bus, sample, len(consumers)):
+                    self._check_interrupted()
+                    self._claim(bus, connection, sample, consumers)
             finally:
-                released = bus.placement.release(consumer)
-        self._show(Text(f"Released {consumer}" if released else f"{consumer} held nothing"))
-        after = self._tree(connection, root)
-        self._console.print(provider_tree(after, traits=False, only=used))
+                released = [each for each in consumers if bus.placement.release(each)]
+        self._show(Text(f"Released {released[0] if len(released) == 1 else 'all of them'}"))
+        self._print_tree(self._tree(connection, root), is_short=False)
 
-    def _print_next_steps(self, url: str, root: str, resources: Mapping[str, int]) -> None:
+    def _claim(self, bus: Bus, connection: Connection, sample: Sample, consumers: list[str]) -> str:
+        """Make the claim for one more consumer, show it, and return the root of its host."""
+        if not consumers:
+            close = " of one NUMA cell" if sample.is_close else ""
+            self._show(Text(f"A sample claim: {sample}{close}"))
+        consumer = str(uuid.uuid4())
+        consumers.append(consumer)
+        [[selection]] = bus.scheduler.select_destinations(_spec(sample), [consumer])
+        request = json.loads(selection["allocation_request"])
+        root: str = selection["compute_node_uuid"]
+        providers = self._tree(connection, root)
+        names = {provider.uuid: provider.name for provider in providers}
+        used = request["allocations"].keys()
+        if len(consumers) > 1:
+            listed = ", ".join(sorted(names.get(provider, provider) for provider in used))
+            self._print(f"Claim {len(consumers)} of the same has {listed}")
+            return root
+        print_claim(_document(consumer, selection, request, names), self._console)
+        self._console.print()
+        if self._options.machine:
+            self._console.print(short_tree(providers, only_used=True, bars=True))
+        else:
+            self._console.print(provider_tree(providers, traits=False, only=used))
+        return root
+
+    def _fits_again(self, bus: Bus, sample: Sample, made: int) -> bool:
+        """Ask whether the claim would fit once more; show why if it would not."""
+        explained = bus.explainer.explain(spec_reader.read_spec(_spec(sample)))
+        if not explained.hosts:
+            self._show(Text(f"Claim {made + 1} of the same does not fit"))
+            self._print(explained.causes.sentence())
+            for line in explanation_lines(explained.causes):
+                self._print(line)
+        return bool(explained.hosts)
+
+    def _print_tree(self, tree: Sequence[ProviderLines], *, is_short: bool) -> None:
+        if is_short or self._options.machine:
+            self._console.print(short_tree(tree, bars=True))
+        else:
+            self._console.print(provider_tree(tree))
+
+    def _print_next_steps(self, hosts: Sequence[str], sample: Sample | None) -> None:
         if self._options.once:
             self._print(f"State is kept in {self._state.path}")
             return
         self._show(Text("What to type next, in another terminal"))
-        for what, typed in next_steps(self._state, url, root, resources):
+        steps = next_steps(
+            self._state.environment,
+            os.environ.get("HOME", ""),
+            hosts,
+            sample,
+            answers=bool(self._state.agent().status_socket),
+        )
+        for what, typed in steps:
             self._console.print(Text(f"# {what}", style="dim"), soft_wrap=True)
             self._console.print(Text(typed), soft_wrap=True)
 
@@ -221,9 +324,9 @@ class DevRun:
         self._console.print(Rule(title, align="left", style="dim"))
 
 
-def _spec(resources: Mapping[str, int]) -> dict[str, Any]:
-    extra_specs = {f"resources:{name}": str(amount) for name, amount in resources.items()}
-    return {"project_id": _OWNER, "user_id": _OWNER, "flavor": {"extra_specs": extra_specs}}
+def _spec(sample: Sample) -> dict[str, Any]:
+    flavor = {"extra_specs": sample.extra_specs()}
+    return {"project_id": _OWNER, "user_id": _OWNER, "flavor": flavor}
 
 
 def _document(

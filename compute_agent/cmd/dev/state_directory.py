@@ -4,6 +4,9 @@ placement.db           placement-server's database
 placement.conf         placement-server's configuration, written at every start
 compute-agent.conf     agent's and scheduler's configuration, written at every start
 agent/                 the agent's state: identity, ledger, cache
+*-2.conf, agent-2/     those of a second host, and so on
+machine/               the capture that is reported
+env, bin/              the programs with the options of this run, for a shell
 *.log                  output of the processes
 lock                   held while a run uses the directory
 """
@@ -13,12 +16,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from compute_agent.cmd.dev.errors import DevFailed
+from compute_agent.cmd.dev.machine import Options
 
 _UNUSABLE = "?$%\n"
 WEB_PATH = "/-/web"
@@ -27,17 +32,43 @@ LONGEST_SOCKET_PATH = 107
 """Bytes a path of a UNIX socket may have (sun_path in unix(7), less the closing null)."""
 
 
-def default_path(environment: Mapping[str, str]) -> Path:
-    """Return the directory used by default.
+def default_path(
+    environment: Mapping[str, str], machine: str | None = None, hosts: int = 1
+) -> Path:
+    """Return the directory used by default for a fleet.
 
     ``$XDG_STATE_HOME/compute-agent``, or ``~/.local/state/compute-agent``; the XDG base directory
     specification demands that a relative XDG_STATE_HOME is ignored.
     """
     base = environment.get("XDG_STATE_HOME", "")
     if base and Path(base).is_absolute():
-        return Path(base) / "compute-agent"
-    home = environment.get("HOME") or os.path.expanduser("~")
-    return Path(home) / ".local" / "state" / "compute-agent"
+        path = Path(base) / "compute-agent"
+    else:
+        home = environment.get("HOME") or os.path.expanduser("~")
+        path = Path(home) / ".local" / "state" / "compute-agent"
+    if machine is None and hosts == 1:
+        return path
+    return path / "-".join([machine or "hosts", *([str(hosts)] if hosts > 1 else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlace:
+    """The files of one agent."""
+
+    config: Path
+    state: Path
+    log: Path
+
+    @property
+    def node_uuid_file(self) -> Path:
+        """The file with the uuid of its node's root provider."""
+        return self.state / "compute_id"
+
+    @property
+    def status_socket(self) -> str:
+        """The path of its status socket; empty where a long path leaves no room for one."""
+        path = str(self.state / "status.sock")
+        return path if len(path.encode()) <= LONGEST_SOCKET_PATH else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +83,30 @@ class StateDirectory:
         return self.path / "placement.conf"
 
     @property
-    def agent_config(self) -> Path:
-        """Configuration of agent and scheduler."""
-        return self.path / "compute-agent.conf"
+    def environment(self) -> Path:
+        """Commands of a shell that make the programs use this run without options."""
+        return self.path / "env"
 
     @property
-    def agent_state(self) -> Path:
-        """The agent's own state directory."""
-        return self.path / "agent"
+    def machine(self) -> Path:
+        """The captures that are reported."""
+        return self.path / "machine"
 
-    @property
-    def node_uuid_file(self) -> Path:
-        """The agent's file with the uuid of this node's root provider."""
-        return self.agent_state / "compute_id"
+    def agent(self, number: int = 1) -> AgentPlace:
+        """Return where an agent, from 1 on, has its files."""
+        suffix = "" if number == 1 else f"-{number}"
+        return AgentPlace(
+            self.path / f"compute-agent{suffix}.conf",
+            self.path / f"agent{suffix}",
+            self.log(f"compute-agent{suffix}"),
+        )
 
     def log(self, name: str) -> Path:
         """Return the log file of a process."""
         return self.path / f"{name}.log"
 
-    def prepare(self) -> None:
-        """Create the directory and those below it.
+    def prepare(self, hosts: int = 1) -> None:
+        """Create the directory and those below it, for as many hosts.
 
         :raises DevFailed: it cannot be created or written to.
         """
@@ -83,7 +118,8 @@ class StateDirectory:
             )
         try:
             self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            (self.agent_state / "instances").mkdir(parents=True, exist_ok=True)
+            for number in range(1, hosts + 1):
+                (self.agent(number).state / "instances").mkdir(parents=True, exist_ok=True)
             probe = self.path / f".writable-{os.getpid()}"
             probe.touch()
             probe.unlink()
@@ -131,35 +167,75 @@ class StateDirectory:
             encoding="utf-8",
         )
 
-    def write_agent_config(self, url: str, interval: int, *, nested: bool) -> None:
-        """Write the configuration of agent and scheduler, pointing at the server's `url`."""
-        self.agent_config.write_text(
-            "# Written by compute-agent dev at every start.\n"
-            "[DEFAULT]\n"
-            "compute_driver = host.HostDriver\n"
-            f"state_path = {self.agent_state}\n"
-            f"update_resources_interval = {interval}\n"
-            "periodic_fuzzy_delay = 0\n"
-            "[compute]\n"
-            f"enable_numa_reporting_to_placement = {str(nested).lower()}\n"
-            "[compute_agent]\n"
-            f"status_socket = {self._status_socket()}\n"
-            "[compute_scheduler]\n"
-            f"journal_path = {self.path / 'scheduler-journal'}\n"
-            "[placement]\n"
-            "auth_type = noauth\n"
-            f"endpoint_override = {url}\n",
+    def write_agent_config(
+        self,
+        number: int,
+        url: str,
+        interval: int,
+        *,
+        nested: bool,
+        options: Options,
+        host: str | None,
+    ) -> None:
+        """Write the configuration of an agent; the first one's is the scheduler's too.
+
+        :param options: of the machine that it reports.
+        :param host: its name; None: that of this machine.
+        """
+        place = self.agent(number)
+        groups: dict[str, dict[str, str]] = {
+            "DEFAULT": {
+                **({"host": host} if host else {}),
+                "state_path": str(place.state),
+                "update_resources_interval": str(interval),
+                "periodic_fuzzy_delay": "0",
+            },
+            "compute": {"enable_numa_reporting_to_placement": str(nested).lower()},
+            "compute_agent": {"status_socket": place.status_socket},
+            "compute_scheduler": {"journal_path": str(self.path / "scheduler-journal")},
+            "placement": {"auth_type": "noauth", "endpoint_override": url},
+        }
+        for group, values in options.items():
+            groups.setdefault(group, {}).update(values)
+        lines = ["# Written by compute-agent dev at every start."]
+        for group, values in groups.items():
+            lines += [f"[{group}]", *(f"{name} = {value}" for name, value in values.items())]
+        place.config.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def write_environment(self, url: str, programs: Path) -> None:
+        """Write the file that a shell reads, and the programs with the options of this run.
+
+        :param programs: the directory that the programs of this installation are in.
+        """
+        directory = self.path / "bin"
+        directory.mkdir(exist_ok=True)
+        config = f"--config-file={shlex.quote(str(self.agent().config))}"
+        # another run, which the caller names
+        own = "--config-file|--config-file=*|--config-dir|--config-dir=*"
+        for name, options, other in (
+            ("compute-agent", config, f"dev|{own}"),
+            ("compute-manage", config, own),
+            ("compute-scheduler", config, own),
+            ("placement", f"--url={shlex.quote(url)}", f"--url|--url=*|--os-cloud|{own}"),
+        ):
+            program = shlex.quote(str(programs / name))
+            script = directory / name
+            script.write_text(
+                "#!/bin/sh\n"
+                "# Written by compute-agent dev at every start.\n"
+                "for word; do\n"
+                f'    case "$word" in {other}) exec {program} "$@" ;; esac\n'
+                "done\n"
+                f'exec {program} {options} "$@"\n',
+                encoding="utf-8",
+            )
+            script.chmod(0o755)
+        path = ":".join(shlex.quote(str(each)) for each in (directory, programs))
+        self.environment.write_text(
+            "# Written by compute-agent dev at every start, to be read by a shell.\n"
+            f'export PATH={path}:"$PATH"\n',
             encoding="utf-8",
         )
-
-    def _status_socket(self) -> str:
-        path = str(self.agent_state / "status.sock")
-        return path if len(path.encode()) <= LONGEST_SOCKET_PATH else ""
-
-    @property
-    def agent_answers(self) -> bool:
-        """Whether the agent has a status socket: a long path leaves no room for one."""
-        return bool(self._status_socket())
 
 
 def _reason(error: OSError) -> str:

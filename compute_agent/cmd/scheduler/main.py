@@ -137,7 +137,7 @@ def _claim(namespace: argparse.Namespace) -> int:
     if namespace.json:
         print(json.dumps(document, indent=2))
     else:
-        from compute_agent.cmd.dev.claim_view import print_claim
+        from compute_agent.cmd.scheduler.claim_view import print_claim
 
         print_claim(document)
     return Exit.DONE

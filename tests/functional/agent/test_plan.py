@@ -63,6 +63,17 @@ def test_plan_ends_as_a_start_would_when_there_is_a_problem_besides_what_would_c
     assert agent.ended() == 1
 
 
+def test_a_captured_machine_is_planned_for_where_no_placement_is_configured(placement, new_agent):
+    agent = new_agent(placement.url)
+    agent.configure(placement={"auth_type": None})
+    machine = REPOSITORY / "tests" / "data" / "two-cells"
+    planned = agent.run("plan", "--tree", "--from-capture", str(machine))
+    assert planned.returncode == 6, planned.stderr
+    assert "create provider two-cells.example.org" in planned.stdout
+    assert "compared with an empty one" in planned.stderr
+    assert agent.run("plan").returncode == 3
+
+
 def test_a_captured_machine_can_be_planned_for_anywhere(placement, new_agent, node):
     agent = new_agent(placement.url, DEFAULT={"compute_driver": "host.HostDriver", "host": node})
     target = agent.directory / "captured"

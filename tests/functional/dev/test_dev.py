@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -42,14 +41,13 @@ def test_one_run_shows_tree_claim_and_release_and_the_next_finds_the_same_tree(
 def test_what_it_says_to_type_works_and_ctrl_c_ends_everything(start: Start) -> None:
     dev = start("--port", "0")
     dev.wait_for(UP)
-    typed = re.findall(r"^(?!#)(?:curl |\S*compute-\S+ ).*$", dev.output, re.MULTILINE)
-    assert len(typed) >= 6
+    typed = re.findall(r"^# [^\n]+\n(\S.*)$", dev.output, re.MULTILINE)
+    assert len(typed) >= 7
+    environment, *lines = typed
     consumer = ""
-    for line in typed:
-        if line.startswith("curl") and not shutil.which("curl"):
-            continue
+    for line in lines:
         done = subprocess.run(
-            ["sh", "-c", line.replace("CONSUMER", consumer).replace("curl", "curl --fail", 1)],
+            ["sh", "-c", f"{environment}\n{line.replace('CONSUMER', consumer)}"],
             capture_output=True,
             text=True,
             timeout=120,
@@ -66,6 +64,31 @@ def test_what_it_says_to_type_works_and_ctrl_c_ends_everything(start: Start) -> 
     assert dev.interrupt() == 0, dev.stderr
     assert not [one for one in children if one.is_running()]
     assert dev.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hosts", "fit"),
+    [
+        (("--machine", "gpu-server", "--hosts", "3"), 3, 3),
+        (("--fake",), 1, 2),
+        (("--machine", "nps4-server"), 1, 2),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_devices_of_one_cell_are_claimed_until_none_fits_and_that_is_explained(
+    start: Start, arguments: tuple[str, ...], hosts: int, fit: int
+) -> None:
+    dev = start("--once", "--port", "0", *arguments)
+    assert dev.end() == 0, dev.output + dev.stderr
+    assert len(re.findall(r"^\S+ +DISK_GB .* [0-9a-f-]{36}$", dev.output, re.MULTILINE)) >= hosts
+    assert "SRIOV_NET_VF=1 of one NUMA cell" in dev.output
+    assert f"Claim {fit} of the same has" in dev.output or fit == 1
+    claimed, explained = dev.output.split(f"Claim {fit + 1} of the same does not fit")
+    assert "It would fit" in explained
+    # all of them belong to one cell: the claimed tree has no other
+    [tree] = re.findall(r"free/capacity.*?in all", claimed.split("A sample claim")[1], re.DOTALL)
+    assert len(re.findall(r"── NUMA\d+ ", tree)) == 1
+    assert "Released" in explained
 
 
 def test_a_second_run_on_the_same_state_is_told_who_has_it(start: Start) -> None:

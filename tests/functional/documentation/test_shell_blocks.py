@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from compute_agent.cmd.dev.machine import ReportedMachine
+from compute_agent.cmd.dev.state_directory import StateDirectory, default_path
 from tests.fixtures.placement import placement_process
 from tests.functional.documentation.shell_blocks import Block, Manner, blocks_of, script_of
 
@@ -37,8 +39,15 @@ def placement(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_the_commands_of_a_page_work_as_they_are_written(
     page: Path, placement: str, tmp_path: Path
 ) -> None:
+    programs = Path(sys.executable).parent
+    # what `make run` leaves for the reader's shell
+    run = StateDirectory(default_path({"HOME": str(tmp_path)}))
+    run.prepare()
+    options = ReportedMachine().options
+    run.write_agent_config(1, placement, 10, nested=True, options=options, host=None)
+    run.write_environment(placement, programs)
     environment = {
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{programs}:{os.environ['PATH']}",
         "HOME": str(tmp_path),
         "LANG": "C.UTF-8",
     }
