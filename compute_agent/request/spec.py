@@ -141,6 +141,11 @@ class RequestSpec:
             value = self.image.properties.get(name.replace(":", "_", 1))
         return value
 
+    def group_of(self, *policies: str) -> InstanceGroup | None:
+        """Return the server group if it has one of these policies."""
+        group = self.instance_group
+        return group if group is not None and group.policy in policies else None
+
     def hint(self, name: str) -> tuple[str, ...]:
         """Return the values of a scheduler hint, empty without one."""
         return self.scheduler_hints.get(name, ())

@@ -144,6 +144,10 @@ class Causes:
         """Return these causes with the claims that were lost on the way."""
         return replace(self, claims_lost=self.claims_lost + lost)
 
+    def with_filter(self, cause: FilterCause | None) -> Causes:
+        """Return these causes with those of one more filter, if it rejected any host."""
+        return self if cause is None else replace(self, filters=(*self.filters, cause))
+
     @property
     def limit_reached(self) -> bool:
         """Whether placement may have had more candidates than it was allowed to send."""

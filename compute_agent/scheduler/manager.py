@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
 from typing import Final
 
 from compute_agent.errors import AllocationUpdateFailed
@@ -29,6 +31,7 @@ from compute_agent.scheduler.observer import ClaimOutcome, Observer
 from compute_agent.scheduler.placement import ClaimAnswer, ClaimRefusal, Placement
 from compute_agent.scheduler.search.rebuild import is_rebuild
 from compute_agent.scheduler.search.search import Found, Search
+from compute_agent.scheduler.search.server_groups import GroupMembers
 from compute_agent.scheduler.selection import Selection, selection_of
 from compute_agent.scheduler.weighers import order
 from compute_agent.scheduler.weighers.host_weigher import HostWeigher
@@ -131,6 +134,7 @@ class Scheduler:
         self._give_back.process_journal()
         if is_rebuild(spec):
             return [[self._rebuilt(spec, instance)] for instance in instance_uuids]
+        spec = self._search.with_group_hosts(spec, instance_uuids)
         found_hosts = self._search.find(spec, claims.carried)
         if len(instance_uuids) > 1 and claims.together():
             chosen, remaining_hosts = self._place_together(spec, instance_uuids, found_hosts)
@@ -139,13 +143,15 @@ class Scheduler:
         for placed in chosen:
             spec = with_group_host(spec, placed.host.name)
         spare = (
-            self._alternates(spec, remaining_hosts, chosen, instance_uuids[0]) if alternates else []
+            self._alternates(spec, remaining_hosts, chosen, instance_uuids[0], found_hosts.members)
+            if alternates
+            else []
         )
         return [
             [selection_of(claimed.host, claimed.candidate, found_hosts.microversion)]
             + [
                 selection_of(host, host.candidates[0], found_hosts.microversion)
-                for host in self._of_cell(claimed.host.cell, spare)
+                for host in self._of_cell(claimed.host.cell, spare, found_hosts.members)
             ]
             for claimed in chosen
         ]
@@ -153,8 +159,9 @@ class Scheduler:
     def _place_together(
         self, spec: RequestSpec, instances: Sequence[str], found_hosts: Found
     ) -> tuple[list[Placed], list[HostState]]:
+        ordered = partial(self._ordered, members=found_hosts.members)
         together = ClaimsTogether(
-            self._placement, self._search, self._ordered, self._give_back, self._observer
+            self._placement, self._search, ordered, self._give_back, self._observer
         )
         return together.place(spec, instances, found_hosts)
 
@@ -203,19 +210,23 @@ class Scheduler:
             passed, dropped = self._search.run_filters_again(hosts, spec)
             causes = replace(causes, filters=causes.filters + tuple(dropped))
         usable = [host for host in passed if host.candidates]
+        members = found_hosts.members
         claim_order = ClaimOrder(
-            self._ordered(spec, usable, instance), self._options.candidates_per_host
+            self._ordered(spec, usable, instance, members), self._options.candidates_per_host
         )
         most = claims.at_once()
         crowded = set[str]()
         while offers := claim_order.next(most):
+            if members.crowding(offers[0][0], instance):
+                claim_order.leave_out(offers[0][0])
+                continue
             answer = self._claim(spec, instance, offers, found_hosts, lost, held, claims)
             for position, refusal in sorted(answer.refusals.items()):
                 if claim_order.failed(offers[position], refusal):
                     self._lost(offers[position], refusal, lost)
             if answer.chosen is not None:
                 offer = offers[answer.chosen]
-                others = self._crowding(spec, instance, offer, claims)
+                others = self._crowding(members, instance, offer, claims)
                 if not others:
                     claimed = self._won(instance, offer, lost, held)
                     return claimed, [
@@ -230,7 +241,7 @@ class Scheduler:
                 continue
             held.lost(instance)
             most = min(most * _GROWTH, _MOST) if most > 1 else 1
-        causes = causes.with_claims_lost(tuple(lost))
+        causes = causes.with_filter(members.cause(usable)).with_claims_lost(tuple(lost))
         raise NoValidHost(causes.sentence(), causes)
 
     def _claim(
@@ -264,7 +275,7 @@ class Scheduler:
         LOG.info("A claim on host %s was refused. %s", host.name, lost[-1].sentence())
 
     def _crowding(
-        self, spec: RequestSpec, instance: str, offer: Offer, claims: Claims
+        self, members: GroupMembers, instance: str, offer: Offer, claims: Claims
     ) -> frozenset[str]:
         """Return the members of the server group for which a claim was taken back, if any.
 
@@ -272,7 +283,7 @@ class Scheduler:
         other both do: then the smaller uuid tries this host once more, and the other moves on.
         """
         host, candidate = offer
-        others = self._search.crowding(spec, instance, host.uuid)
+        others = members.crowding_after_claim(host, instance)
         return others if others and claims.take_back(instance, candidate) else frozenset()
 
     def _lost_to_the_group(
@@ -293,12 +304,19 @@ class Scheduler:
         return Placed(host, candidate)
 
     def _ordered(
-        self, spec: RequestSpec, hosts: Sequence[HostState], instance: str
+        self,
+        spec: RequestSpec,
+        hosts: Sequence[HostState],
+        instance: str,
+        members: GroupMembers,
     ) -> list[HostState]:
-        options = self._options
-        return order.in_order(
-            hosts, spec, options.weighers, options.weighing, self._chance, request=instance
-        )
+        def in_order(hosts: Sequence[HostState]) -> list[HostState]:
+            weighers, weighing = self._options.weighers, self._options.weighing
+            return order.in_order(hosts, spec, weighers, weighing, self._chance, request=instance)
+
+        ordered = in_order(hosts)
+        looked_at = members.looked_at(ordered)
+        return in_order(looked_at) + ordered[len(looked_at) :]
 
     def _alternates(
         self,
@@ -306,12 +324,16 @@ class Scheduler:
         hosts: Sequence[HostState],
         chosen: Sequence[Placed],
         instance: str,
+        members: GroupMembers,
     ) -> list[HostState]:
         taken = {claimed.host.uuid for claimed in chosen}
         passed, _ = self._search.run_filters_again(hosts, spec)
         spare = [host for host in passed if host.uuid not in taken and host.candidates]
-        return self._ordered(spec, spare, instance)
+        return self._ordered(spec, spare, instance, members)
 
-    def _of_cell(self, cell: str, spare: Sequence[HostState]) -> list[HostState]:
+    def _of_cell(
+        self, cell: str, spare: Sequence[HostState], members: GroupMembers
+    ) -> Iterator[HostState]:
         """Return as many alternates as may be tried; none can be tried from another cell."""
-        return [host for host in spare if host.cell == cell][: self._options.max_attempts - 1]
+        usable = (host for host in spare if host.cell == cell and not members.crowding(host))
+        return islice(usable, self._options.max_attempts - 1)

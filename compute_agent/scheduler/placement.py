@@ -136,8 +136,16 @@ class Placement(Protocol):
     def holding(self, consumer: str) -> Holding:
         """Return what a consumer holds; no allocations if it holds nothing."""
 
-    def consumers_on(self, root: str, consumers: Collection[str]) -> frozenset[str]:
-        """Return those of `consumers` that hold something of the tree of `root`."""
+    def consumers_on(
+        self, root: str, providers: Collection[str], consumers: Collection[str]
+    ) -> frozenset[str]:
+        """Return those of `consumers` that hold something of the tree of `root`.
+
+        One request where placement shows whole trees; else one for each provider or each consumer,
+        whichever are fewer.
+
+        :param providers: those of the tree of which anything can be held.
+        """
 
     def release(self, consumer: str) -> bool:
         """Give back whatever a consumer holds; return whether it held anything."""

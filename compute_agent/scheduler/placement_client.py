@@ -215,18 +215,26 @@ class PlacementClient:
         record = self._placement.allocations.get_allocs_for_consumer(consumer)
         return Holding(of_record(record), record)
 
-    def consumers_on(self, root: str, consumers: Collection[str]) -> frozenset[str]:
+    def consumers_on(
+        self, root: str, providers: Collection[str], consumers: Collection[str]
+    ) -> frozenset[str]:
         """See `placement_port.Placement`."""
         if self._connection.understands_extensions(_TREES_SINCE):
             try:
                 return frozenset(consumers) & self._holders_in_tree(root)
             except errors.PlacementTooOld as error:
-                LOG.info("Placement has no whole trees any more; reading consumers. %s", error)
-        return frozenset(
-            consumer
-            for consumer in sorted(consumers)
-            if root in self.provider_roots(tuple(self.holding(consumer).allocations)).values()
+                LOG.info("Placement has no whole trees any more; reading providers. %s", error)
+        if len(consumers) <= len(providers):
+            return frozenset(
+                consumer
+                for consumer in sorted(consumers)
+                if not self.holding(consumer).allocations.keys().isdisjoint(providers)
+            )
+        holders = (
+            self._placement.providers.allocations(uuid, f"{uuid} of host {root}")
+            for uuid in sorted(providers)
         )
+        return frozenset(consumers).intersection(*[set().union(*holders)])
 
     def _holders_in_tree(self, root: str) -> frozenset[str]:
         tree = self._connection.get(

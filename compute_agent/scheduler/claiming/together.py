@@ -23,6 +23,7 @@ from compute_agent.scheduler.host_state import HostState, fits
 from compute_agent.scheduler.observer import ClaimOutcome, Observer
 from compute_agent.scheduler.placement import ClaimRefusal, Holding, Placement, Wanted
 from compute_agent.scheduler.search.search import Found, Search
+from compute_agent.scheduler.search.server_groups import GroupMembers
 
 LOG = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class ClaimsTogether:
             claimed = dict(zip(instances, placed, strict=True))
             refusal = self._claim(spec, claimed, bool(lost))
             if refusal is None:
-                crowded = self._crowded(spec, claimed)
+                crowded = self._crowded(found_hosts.members, claimed)
                 if not crowded:
                     self._won(claimed, bool(lost))
                     return placed, hosts_after
@@ -115,10 +116,12 @@ class ClaimsTogether:
                 passed, dropped = self._search.run_filters_again(remaining_hosts, spec)
                 causes = replace(found_hosts.causes, filters=causes.filters + tuple(dropped))
             usable = self._ordered(spec, [host for host in passed if host.candidates], instance)
-            if not usable:
+            with_room = found_hosts.members.from_first_with_room(usable)
+            if not with_room:
+                causes = causes.with_filter(found_hosts.members.cause(usable))
                 causes = causes.with_claims_lost(tuple(lost))
                 raise NoValidHost(causes.sentence(), causes)
-            host, candidate = usable[0], usable[0].candidates[0]
+            host, candidate = with_room[0], with_room[0].candidates[0]
             placed.append(Placed(host, candidate))
             spec = with_group_host(spec, host.name)
             remaining_hosts = [
@@ -161,11 +164,13 @@ class ClaimsTogether:
             self._observer.claimed(outcome, again=again)
         return refusal
 
-    def _crowded(self, spec: RequestSpec, placed: dict[str, Placed]) -> dict[str, frozenset[str]]:
+    def _crowded(
+        self, members: GroupMembers, placed: dict[str, Placed]
+    ) -> dict[str, frozenset[str]]:
         """Return the names of hosts with too many members of the server group, and these."""
         try:
             crowding = {
-                place.host.name: self._search.crowding(spec, instance, place.host.uuid)
+                place.host.name: members.crowding_after_claim(place.host, instance)
                 for instance, place in placed.items()
             }
         except BaseException:

@@ -114,6 +114,7 @@ class Explainer:
         :raises PlacementUnavailable: placement cannot be asked.
         """
         try:
+            spec = self._search.with_group_hosts(spec)
             asked = self._search.asked(spec)
         except NoValidHost as error:
             return Explained(error.causes)

@@ -8,17 +8,21 @@ from compute_agent.scheduler.host_state import HostState
 
 
 class ServerGroupAntiAffinityFilter(HostFilter):
-    """Policy ``anti-affinity``: at most ``max_server_per_host`` (1) members on a host."""
+    """Policy ``anti-affinity``: at most ``max_server_per_host`` (1) members on a host.
+
+    Members on hosts that the request does not name are looked for on each host when its turn to be
+    claimed comes (`GroupMembers`), in the name of this filter.
+    """
 
     RUN_ON_REBUILD = False
 
     def concerns(self, spec: RequestSpec) -> bool:
         """Return whether the request is for a group of this policy."""
-        return _group(spec, "anti-affinity") is not None
+        return spec.group_of("anti-affinity") is not None
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the host has room for one more member."""
-        group = _group(spec, "anti-affinity")
+        group = spec.group_of("anti-affinity")
         return group is None or _members(host, group) < _most(group)
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
@@ -38,12 +42,12 @@ class ServerGroupAffinityFilter(HostFilter):
 
     def concerns(self, spec: RequestSpec) -> bool:
         """Return whether the request is for a group of this policy that has members."""
-        group = _group(spec, "affinity")
+        group = spec.group_of("affinity")
         return group is not None and bool(group.hosts)
 
     def host_passes(self, host: HostState, spec: RequestSpec) -> bool:
         """Return whether the group is on this host or on none yet."""
-        group = _group(spec, "affinity")
+        group = spec.group_of("affinity")
         return group is None or not group.hosts or host.name in group.hosts
 
     def reason(self, _host: HostState, spec: RequestSpec) -> str:
@@ -54,13 +58,8 @@ class ServerGroupAffinityFilter(HostFilter):
 
 def anti_affinity(spec: RequestSpec) -> tuple[frozenset[str], int]:
     """Return the members of the request's anti-affinity group, and how many may share a host."""
-    group = _group(spec, "anti-affinity")
+    group = spec.group_of("anti-affinity")
     return (frozenset(), 1) if group is None else (group.members, _most(group))
-
-
-def _group(spec: RequestSpec, policy: str) -> InstanceGroup | None:
-    group = spec.instance_group
-    return group if group is not None and group.policy == policy else None
 
 
 def _most(group: InstanceGroup) -> int:

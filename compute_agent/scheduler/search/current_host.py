@@ -11,15 +11,20 @@ def root_of(placement: Placement, instance: str, holding: Holding) -> str:
 
     :raises MoveRefused: it is on no host, or on several.
     """
-    roots = placement.provider_roots(tuple(holding.allocations))
-    host_roots = set(roots.values())
-    if len(host_roots) > 1:
-        sharing = placement.sharing(tuple(roots))
-        host_roots = {root for uuid, root in roots.items() if uuid not in sharing}
-    if len(host_roots) != 1:
+    found_roots = host_roots(placement, holding)
+    if len(found_roots) != 1:
         raise MoveRefused(
-            f"The request for {instance} was refused: it holds allocations on {len(host_roots)} "
-            f"hosts ({', '.join(sorted(host_roots)) or 'shared providers only'}), expected one. "
+            f"The request for {instance} was refused: it holds allocations on {len(found_roots)} "
+            f"hosts ({', '.join(sorted(found_roots)) or 'shared providers only'}), expected one. "
             "Remove what is left over, such as that on a host it was evacuated from."
         )
-    return host_roots.pop()
+    return next(iter(found_roots))
+
+
+def host_roots(placement: Placement, holding: Holding) -> frozenset[str]:
+    """Return the root providers of the hosts of which something is held."""
+    roots = placement.provider_roots(tuple(holding.allocations))
+    if len(set(roots.values())) < 2:
+        return frozenset(roots.values())
+    sharing = placement.sharing(tuple(roots))
+    return frozenset(root for uuid, root in roots.items() if uuid not in sharing)

@@ -23,11 +23,16 @@ from compute_agent.scheduler.fleet.rolling_upgrade import OWNERS, Fleet, Layouts
 from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.observer import Observer
 from compute_agent.scheduler.placement import Holding, Microversion, Placement
-from compute_agent.scheduler.search import layout_queries, prefilters, server_groups
+from compute_agent.scheduler.search import layout_queries, prefilters
 from compute_agent.scheduler.search.current_host import root_of
 from compute_agent.scheduler.search.filtering import run_exclusions, run_filters
 from compute_agent.scheduler.search.inquiry import Inquiry
 from compute_agent.scheduler.search.rebuild import missing_traits
+from compute_agent.scheduler.search.server_groups import (
+    GroupMembers,
+    roots_of_named,
+    with_hosts,
+)
 from compute_agent.scheduler.search.shared_holdings import Carried
 from compute_agent.scheduler.search.targets import Target, sees_all_hosts, target_of
 from compute_agent.scheduler.weighers import candidates as candidate_order
@@ -55,6 +60,7 @@ class Found:
     hosts: tuple[HostState, ...]
     causes: Causes
     microversion: Microversion
+    members: GroupMembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +69,14 @@ class Asked:
 
     :param anywhere: the request without its target.
     :param aggregates: those in force.
+    :param members: those of its server group.
     """
 
     request: CandidateRequest
     anywhere: CandidateRequest
     target: Target
     aggregates: Aggregates
+    members: GroupMembers
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +141,11 @@ class Search:
         causes = Causes(tuple(questions.causes), tuple(excluded), notes=tuple(questions.notes))
         if _is_forced(spec):
             self._warn_of_unusable(admitted_hosts)
-            return Found(tuple(admitted_hosts), causes, version)
+            return Found(tuple(admitted_hosts), causes, version, asked.members)
         passed, dropped = run_filters(self._options.filters, admitted_hosts, spec)
         self._observer.filtered(dropped)
         causes = replace(causes, filters=causes.filters + tuple(dropped))
-        return Found(tuple(passed), causes, version)
+        return Found(tuple(passed), causes, version, asked.members)
 
     def asked(self, spec: RequestSpec) -> Asked:
         """Return what `spec` asks of placement, narrowed by prefilters and targets.
@@ -158,7 +166,12 @@ class Search:
             context = replace(context, pci_aliases=aliases, device_type_traits=known)
         request = prefilters.apply(spec, request, context)
         target = target_of(spec, self._placement, self._announcements)
-        return Asked(_targeted(spec, request, target), request, target, aggregates)
+        enforced = not _is_forced(spec) and any(
+            isinstance(host_filter, ServerGroupAntiAffinityFilter)
+            for host_filter in self._options.filters
+        )
+        members = GroupMembers(self._placement, spec, enforced=enforced)
+        return Asked(_targeted(spec, request, target), request, target, aggregates, members)
 
     def requests(self, spec: RequestSpec) -> Iterator[CandidateRequest]:
         """Yield `spec` in each of the shapes in which it is asked, without its prefilters.
@@ -186,11 +199,14 @@ class Search:
         filters = () if _is_forced(spec) else self._options.filters
         filters = tuple(host_filter for host_filter in filters if host_filter.name not in skipped)
         passed, dropped = run_filters(filters, admitted_hosts, spec)
-        return Trial(
-            tuple(admitted_hosts),
-            tuple(passed),
-            Causes(tuple(questions.causes), (*excluded, *dropped), notes=tuple(questions.notes)),
+        causes = Causes(
+            tuple(questions.causes), (*excluded, *dropped), notes=tuple(questions.notes)
         )
+        with_room: Sequence[HostState] = passed
+        if ServerGroupAntiAffinityFilter.__name__ not in skipped:
+            with_room = asked.members.from_first_with_room(passed)
+            causes = causes.with_filter(asked.members.cause(passed))
+        return Trial(tuple(admitted_hosts), tuple(with_room), causes)
 
     def _admitted(
         self,
@@ -259,7 +275,7 @@ class Search:
     def _host_states(self, spec: RequestSpec, answer: Answer, asked: Asked) -> list[HostState]:
         by_root = host_state.by_root(answer)
         names = self._placement.provider_names(by_root)
-        living = server_groups.roots_of_named(self._placement, spec)
+        living = roots_of_named(self._placement, spec)
         policy_of = self._inquiry.policies(spec, asked.request)
         states = []
         for root, candidates in by_root.items():
@@ -315,19 +331,9 @@ class Search:
                     host.name,
                 )
 
-    def crowding(self, spec: RequestSpec, instance: str, root: str) -> frozenset[str]:
-        """Return the members of the server group for which an instance may not stay on a host.
-
-        None where the filter that says so does not run.
-
-        :raises PlacementUnavailable: placement cannot be asked.
-        """
-        if _is_forced(spec) or not any(
-            isinstance(host_filter, ServerGroupAntiAffinityFilter)
-            for host_filter in self._options.filters
-        ):
-            return frozenset()
-        return server_groups.crowding(self._placement, spec, instance, root)
+    def with_group_hosts(self, spec: RequestSpec, instances: Collection[str] = ()) -> RequestSpec:
+        """Return a specification whose group names a host where it shall gather; see there."""
+        return spec if _is_forced(spec) else with_hosts(self._placement, spec, instances)
 
 
 def _targeted(spec: RequestSpec, request: CandidateRequest, target: Target) -> CandidateRequest:

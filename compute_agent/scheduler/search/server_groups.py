@@ -1,36 +1,136 @@
-"""Places of the instances that a request names: members of its server group, and of hints."""
+"""Members of the server group of a request, and the hosts on which they are.
+
+No request to placement lists the hosts of many consumers, and a group may have hundreds of members.
+So members are not asked for, one after the other, where they are. A host is asked who is there,
+once its turn to be claimed comes; and to gather a group one member is enough.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from compute_agent.request.spec import RequestSpec
-from compute_agent.scheduler.filters.server_group import anti_affinity
+from compute_agent.scheduler.causes import SHOWN_HOSTS, FilterCause, RejectedHost
+from compute_agent.scheduler.filters.server_group import (
+    ServerGroupAntiAffinityFilter,
+    anti_affinity,
+)
+from compute_agent.scheduler.host_state import HostState
 from compute_agent.scheduler.placement import Placement
+from compute_agent.scheduler.search.current_host import host_roots
+
+LOOKED_AT: Final = 8
+"""The best hosts, among which one with few members is looked for with soft-anti-affinity."""
+
+
+class GroupMembers:
+    """Members of a group that keeps apart, on the hosts that were looked at; each once.
+
+    Where the caller names the hosts of the group, the filter and the weigher use these, and nothing
+    is asked before the claim; but a host that may have several members is asked how many.
+
+    :param enforced: whether a host must not have too many.
+    """
+
+    def __init__(self, placement: Placement, spec: RequestSpec, *, enforced: bool) -> None:
+        self._placement = placement
+        self._members, self._most = anti_affinity(spec) if enforced else (frozenset(), 1)
+        self._named = spec.instance_group.hosts if spec.instance_group else frozenset()
+        soft = spec.group_of("soft-anti-affinity")
+        self._soft = soft.members if soft and not soft.hosts else frozenset()
+        self._there: dict[str, frozenset[str]] = {}
+        self._rejected: dict[str, RejectedHost] = {}
+
+    def crowding(self, host: HostState, instance: str = "") -> frozenset[str]:
+        """Return the other members that a host has, when there is no room for one more.
+
+        :param instance: the one that is to go there; it may be a member that is there already.
+        """
+        if not self._members or (self._named and (self._most == 1 or host.name not in self._named)):
+            return frozenset()
+        there = self._on(host, self._members) - {instance}
+        if len(there) + host.claimed_here < self._most:
+            return frozenset()
+        reason = f"has {len(there)} of at most {self._most} members of the group"
+        self._rejected[host.uuid] = RejectedHost(host.name, reason)
+        return there
+
+    def crowding_after_claim(self, host: HostState, instance: str) -> frozenset[str]:
+        """Return the other members on a host, when they are too many now that `instance` is there.
+
+        A member that was claimed at the same time was not there before.
+        """
+        others = self._members - {instance}
+        if not others:
+            return frozenset()
+        giving = [provider.uuid for provider in host.tree if provider.capacity]
+        there = self._placement.consumers_on(host.uuid, giving, others)
+        return there if len(there) >= self._most else frozenset()
+
+    def from_first_with_room(self, hosts: Sequence[HostState]) -> Sequence[HostState]:
+        """Return the hosts from the first on that has room for a member."""
+        for index, host in enumerate(hosts):
+            if not self.crowding(host):
+                return hosts[index:]
+        return ()
+
+    def cause(self, hosts: Sequence[HostState]) -> FilterCause | None:
+        """Return what was rejected of these hosts, in the name of the filter; None for nothing."""
+        rejected = [self._rejected[host.uuid] for host in hosts if host.uuid in self._rejected]
+        if not rejected:
+            return None
+        left = [host.name for host in hosts if host.uuid not in self._rejected]
+        return FilterCause(
+            ServerGroupAntiAffinityFilter.__name__,
+            len(hosts),
+            len(left),
+            tuple(left[:SHOWN_HOSTS]),
+            tuple(rejected[:SHOWN_HOSTS]),
+        )
+
+    def looked_at(self, ordered: Sequence[HostState]) -> list[HostState]:
+        """Return the best hosts with the members they have; none where that does not matter."""
+        if not self._soft:
+            return []
+        return [
+            replace(host, instances=host.instances | self._on(host, self._soft))
+            for host in ordered[:LOOKED_AT]
+        ]
+
+    def _on(self, host: HostState, members: Collection[str]) -> frozenset[str]:
+        if host.uuid not in self._there:
+            used = [provider.uuid for provider in host.tree if any(provider.used.values())]
+            self._there[host.uuid] = (
+                self._placement.consumers_on(host.uuid, used, members) if used else frozenset()
+            )
+        return self._there[host.uuid]
+
+
+def with_hosts(
+    placement: Placement, spec: RequestSpec, instances: Collection[str] = ()
+) -> RequestSpec:
+    """Return a specification whose group names a host where it shall gather, if it is anywhere.
+
+    The members share a host, so one that holds something is enough.
+
+    :param instances: those that the request is for, which do not decide where they go.
+    """
+    group = spec.group_of("affinity", "soft-affinity")
+    if group is None or group.hosts:
+        return spec
+    for member in sorted(group.members - set(instances)):
+        roots = host_roots(placement, placement.holding(member))
+        if roots:
+            names = frozenset(placement.provider_names(roots).values())
+            return replace(spec, instance_group=replace(group, hosts=names))
+    return spec
 
 
 def roots_of_named(placement: Placement, spec: RequestSpec) -> Mapping[str, frozenset[str]]:
-    """Return where the instances live that hints or the server group name, by instance."""
+    """Return where the instances live that hints name, by instance."""
     named = {*spec.hint("same_host"), *spec.hint("different_host")}
-    if spec.instance_group is not None:
-        named |= spec.instance_group.members
-    living = {}
-    for instance in sorted(named):
-        held_amounts = placement.holding(instance).allocations
-        roots = placement.provider_roots(tuple(held_amounts)) if held_amounts else {}
-        living[instance] = frozenset(roots.values())
-    return living
-
-
-def crowding(placement: Placement, spec: RequestSpec, instance: str, root: str) -> frozenset[str]:
-    """Return the other members of an anti-affinity group on a host, when they are too many.
-
-    To be asked after the claim of `instance` there: a member that was claimed at the same time was
-    not there when filters ran.
-    """
-    members, most = anti_affinity(spec)
-    others = members - {instance}
-    if not others:
-        return frozenset()
-    there = placement.consumers_on(root, others)
-    return there if len(there) >= most else frozenset()
+    return {
+        instance: host_roots(placement, placement.holding(instance)) for instance in sorted(named)
+    }

@@ -50,9 +50,7 @@ def target_of(
 def sees_all_hosts(spec: RequestSpec, target: Target) -> bool:
     """Whether a limit could hide the very hosts that the request is about."""
     group = spec.instance_group
-    gathers = (
-        group is not None and group.policy in _GATHERING and bool(group.hosts or group.members)
-    )
+    gathers = group is not None and group.policy in _GATHERING and bool(group.hosts)
     return gathers or bool(spec.hint("same_host")) or (bool(target.names) and target.root is None)
 
 

@@ -135,7 +135,7 @@ class ServerGroupSoftAffinityWeigher(HostWeigher):
 
     def concerns(self, spec: RequestSpec) -> bool:
         """Return whether the request is for a group of this policy."""
-        return _has_policy(spec, "soft-affinity")
+        return spec.group_of("soft-affinity") is not None
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return the number of members here."""
@@ -149,7 +149,7 @@ class ServerGroupSoftAntiAffinityWeigher(HostWeigher):
 
     def concerns(self, spec: RequestSpec) -> bool:
         """Return whether the request is for a group of this policy."""
-        return _has_policy(spec, "soft-anti-affinity")
+        return spec.group_of("soft-anti-affinity") is not None
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return the negative number of members here."""
@@ -189,10 +189,6 @@ class HypervisorVersionWeigher(HostWeigher):
         attributes = host.announcement.attributes if host.announcement else {}
         version = attributes.get("hypervisor_version", 0)
         return float(version) if isinstance(version, int | float) else 0.0
-
-
-def _has_policy(spec: RequestSpec, policy: str) -> bool:
-    return spec.instance_group is not None and spec.instance_group.policy == policy
 
 
 def _members(host: HostState, spec: RequestSpec) -> int:

@@ -71,7 +71,23 @@ class Bank:
             raise UnknownName(self.unknown_name)
         nested = any("NUMA0" in suffix for suffix, _ in parameters)
         offered = [one for one in self.candidates if ("_NUMA0" in one["mappings"]) == nested]
-        return body(offered, self.summaries), max(minimum, (1, 39))
+        return body(offered, self._sums()), max(minimum, (1, 39))
+
+    def _sums(self) -> dict[str, dict[str, Any]]:
+        """The summaries, with what is held counted as used."""
+        return {
+            uuid: {
+                **summary,
+                "resources": {
+                    name: {
+                        "capacity": count["capacity"],
+                        "used": count["capacity"] - self.left(uuid, name),
+                    }
+                    for name, count in summary["resources"].items()
+                },
+            }
+            for uuid, summary in self.summaries.items()
+        }
 
     def explanation(self, parameters: Sequence[tuple[str, str]]) -> None:
         self._reached()
@@ -145,8 +161,11 @@ class Bank:
         self._reached()
         return Holding(self.held.get(consumer, {}), {})
 
-    def consumers_on(self, root: str, consumers: Collection[str]) -> frozenset[str]:
+    def consumers_on(
+        self, root: str, providers: Collection[str], consumers: Collection[str]
+    ) -> frozenset[str]:
         self._reached()
+        assert all(self.summaries[uuid]["root_provider_uuid"] == root for uuid in providers)
         return frozenset(
             consumer
             for consumer in consumers

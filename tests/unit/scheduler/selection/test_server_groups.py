@@ -101,3 +101,34 @@ def test_when_no_other_host_is_left_to_a_member_it_is_said_and_nothing_stays_cla
     with pytest.raises(NoValidHost, match="server group were claimed there at the same time: i2"):
         chosen(scheduler_on(bank, journal), racing_group(bank))
     assert set(bank.held) == {"i2"}
+
+
+def test_a_group_gathers_where_a_member_is_although_no_host_is_named(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=5)
+    bank.held["member"] = {"b": {"VCPU": 1}}
+    group = InstanceGroup(policy="affinity", members=frozenset({"i1", "i2", "gone", "member"}))
+    asked = replace(ONE, instance_group=group)
+    assert chosen(scheduler_on(bank, journal), asked, "i1") == ["host-b"]
+    assert chosen(scheduler_on(bank, journal), asked, "i2") == ["host-b"]
+    with pytest.raises(NoValidHost):
+        chosen(scheduler_on(bank, journal), asked, "i3")
+
+
+def test_a_member_that_is_there_itself_is_in_nobodys_way(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=4)
+    bank.held["i1"] = {"a": {"VCPU": 1}}
+    group = InstanceGroup(policy="anti-affinity", members=frozenset({"i1"}))
+    mine = replace(ONE, instance_group=group)
+    assert chosen(scheduler_on(bank, journal), mine, "i2") == ["host-b"]
+    del bank.held["i1"]
+    assert chosen(scheduler_on(bank, journal), mine, "i1") == ["host-a"]
+
+
+def test_alternates_of_an_anti_affinity_group_have_no_members(journal: Path) -> None:
+    bank = flat_hosts(a=9, b=8, c=7, d=6)
+    bank.held |= {"m1": {"b": {"VCPU": 1}}, "m2": {"a": {"VCPU": 1}}}
+    group = InstanceGroup(policy="anti-affinity", members=frozenset({"m1", "m2"}))
+    [selections] = scheduler_on(bank, journal).select_destinations(
+        replace(ONE, instance_group=group), ["i1"], alternates=True
+    )
+    assert [one.nodename for one in selections] == ["host-c", "host-d"]

@@ -1,0 +1,222 @@
+"""Requests that a server group costs: as many for 500 members as for two."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from compute_agent.placement.transports.transport import Transport
+from compute_agent.request.spec import InstanceGroup, RequestSpec
+from compute_agent.scheduler.claiming.journal import Journal
+from compute_agent.scheduler.claiming.release import GiveBack
+from compute_agent.scheduler.errors import NoValidHost
+from compute_agent.scheduler.explanation.explainer import Explainer
+from compute_agent.scheduler.filters import server_group
+from compute_agent.scheduler.manager import ClaimOptions, Scheduler
+from compute_agent.scheduler.placement_client import PlacementClient
+from compute_agent.scheduler.search.search import Search, SearchOptions
+from compute_agent.scheduler.weighers.host_weigher import (
+    CPUWeigher,
+    ServerGroupSoftAffinityWeigher,
+    ServerGroupSoftAntiAffinityWeigher,
+)
+from compute_agent.testing.transports import RecordingTransport
+from tests.functional.either_placement import KINDS, placement_of
+from tests.functional.scheduler.moving import World
+from tests.functional.scheduler.schedulers import new_uuid
+from tests.unit.scheduler.specs import spec
+
+SIZES = (2, 50, 500)
+GATHERING = ("affinity", "soft-affinity")
+PARTING = ("anti-affinity", "soft-anti-affinity")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def transport(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Transport]:
+    """This project's placement, and the published one."""
+    with placement_of(request.param, tmp_path_factory.mktemp("placement")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def elsewhere(
+    transport: Transport, tmp_path_factory: pytest.TempPathFactory
+) -> dict[int, frozenset[str]]:
+    """As many consumers as groups have members, on a host that no request of these tests is for."""
+    world = World(transport, tmp_path_factory.mktemp("full") / "journal")
+    full = world.provider("full", {"VCPU": sum(SIZES)}, "COMPUTE_NODE")
+    found = {size: frozenset(new_uuid() for _ in range(size)) for size in SIZES}
+    for members in found.values():
+        world.call("POST", "/allocations", {member: _one_cpu(full) for member in members})
+    return found
+
+
+@dataclass
+class Group:
+    """Hosts of one test, of which the largest has a member on one of its cells.
+
+    :ivar members: that one, which is the first of all, and those that are elsewhere.
+    """
+
+    world: World
+    members: frozenset[str]
+    mark: str = field(default_factory=lambda: f"CUSTOM_T{uuid.uuid4().hex[:12].upper()}")
+
+    def __post_init__(self) -> None:
+        self.world.provider("crowded", {}, "COMPUTE_NODE", self.mark)
+        cells = [
+            self.world.provider(
+                f"cell{n}", {"VCPU": 64, "MEMORY_MB": 4096}, "HW_NUMA_ROOT", parent="crowded"
+            )
+            for n in range(2)
+        ]
+        for name, vcpus in (("next", 32), ("last", 16)):
+            self.world.provider(name, {"VCPU": vcpus, "MEMORY_MB": 4096}, "COMPUTE_NODE", self.mark)
+        first = f"00000000{new_uuid()[8:]}"
+        self.world.call("PUT", f"/allocations/{first}", _one_cpu(cells[1]))
+        self.members |= {first}
+
+    def spec(self, policy: str, **rules: object) -> RequestSpec:
+        hosts = rules.pop("hosts", frozenset())
+        group = InstanceGroup(policy, rules, hosts=hosts, members=self.members)  # type: ignore[arg-type]
+        asked = spec({"root_required": self.mark}, vcpus=1, memory_mb=16, root_gb=0)
+        return replace(asked, instance_group=group)
+
+    def name_of(self, short: str) -> str:
+        return next(f"{n}-{u}" for u, n in self.world.names.items() if n == short)
+
+    def select(self, asked: RequestSpec, *instances: str) -> tuple[list[set[str]], list[str]]:
+        """Claim; return the providers of each instance, and the requests that it took."""
+        recorded = RecordingTransport(self.world.transport)
+        client = PlacementClient(recorded)
+        search = Search(
+            client,
+            SearchOptions(
+                filters=(
+                    server_group.ServerGroupAntiAffinityFilter(),
+                    server_group.ServerGroupAffinityFilter(),
+                )
+            ),
+        )
+        weighers = (
+            CPUWeigher(),
+            ServerGroupSoftAffinityWeigher(),
+            ServerGroupSoftAntiAffinityWeigher(),
+        )
+        give_back = GiveBack(client, Journal(self.world.journal))
+        options = ClaimOptions(weighers=weighers)
+        explainer = Explainer(client, search)
+        scheduler = Scheduler(
+            client, search, options, give_back, random.Random(1), explainer=explainer
+        )
+        instances = instances or (new_uuid(),)
+        scheduler.select_destinations(asked, instances)
+        return [set(self.world.held(one)) for one in instances], recorded.requests
+
+
+def _one_cpu(provider: str) -> dict[str, object]:
+    return {
+        "allocations": {provider: {"resources": {"VCPU": 1}}},
+        "consumer_generation": None,
+        "consumer_type": "INSTANCE",
+        "project_id": "p",
+        "user_id": "u",
+    }
+
+
+@pytest.fixture
+def world(transport: Transport, tmp_path: Path) -> World:
+    return World(transport, tmp_path / "journal")
+
+
+@pytest.fixture
+def groups(world: World, elsewhere: dict[int, frozenset[str]]) -> dict[int, Group]:
+    return {
+        size: Group(World(world.transport, world.journal), members)
+        for size, members in elsewhere.items()
+    }
+
+
+@pytest.mark.parametrize("policy", [*PARTING, *GATHERING])
+def test_a_request_for_a_group_costs_the_same_whatever_its_size(
+    groups: dict[int, Group], policy: str
+) -> None:
+    costs = {}
+    for size, group in groups.items():
+        [providers], requests = group.select(group.spec(policy))
+        if policy in PARTING:
+            assert providers == {"next"}
+        else:
+            assert providers < {"cell0", "cell1"}
+        costs[size] = len(requests)
+    assert len(set(costs.values())) == 1, costs
+
+
+@pytest.mark.parametrize("policy", [*PARTING, *GATHERING])
+def test_before_the_claim_nothing_is_asked_about_a_group_whose_hosts_are_named(
+    groups: dict[int, Group], policy: str
+) -> None:
+    for group in groups.values():
+        hosts = frozenset({group.name_of("crowded")})
+        _, without = group.select(replace(group.spec(policy), instance_group=None))
+        [providers], requests = group.select(group.spec(policy, hosts=hosts))
+        assert (providers == {"next"}) is (policy in PARTING)
+        # after the claim the host is asked for members that were claimed there at the same time
+        assert len(requests) == len(without) + (policy == "anti-affinity")
+
+
+def test_several_members_cost_one_look_at_each_of_their_hosts(groups: dict[int, Group]) -> None:
+    costs = {}
+    for size, group in groups.items():
+        placed, requests = group.select(group.spec("anti-affinity"), new_uuid(), new_uuid())
+        assert sorted(placed, key=str) == [{"last"}, {"next"}]
+        costs[size] = len(requests)
+    assert len(set(costs.values())) == 1, costs
+
+
+def test_a_host_may_have_as_many_members_as_the_rule_says(
+    world: World, elsewhere: dict[int, frozenset[str]]
+) -> None:
+    group = Group(world, elsewhere[50])
+    placed, _ = group.select(group.spec("anti-affinity", max_server_per_host=2), new_uuid())
+    assert placed[0] < {"cell0", "cell1"}
+    named = {"hosts": frozenset({group.name_of("crowded")}), "max_server_per_host": 2}
+    later = group.spec("anti-affinity", **named)
+    assert later.instance_group is not None
+    everyone = group.members | {_holder(world)}
+    later = replace(later, instance_group=replace(later.instance_group, members=everyone))
+    placed, _ = group.select(later, new_uuid())
+    assert placed == [{"next"}], "two members are there now"
+
+
+def _holder(world: World) -> str:
+    """Return a new consumer on the crowded host."""
+    consumer = new_uuid()
+    cell = next(uuid for uuid, name in world.names.items() if name == "cell0")
+    world.call("PUT", f"/allocations/{consumer}", _one_cpu(cell))
+    return consumer
+
+
+def test_a_group_that_has_a_member_on_each_host_is_told_so(world: World) -> None:
+    group = Group(world, frozenset())
+    here = frozenset(new_uuid() for _ in range(2))
+    places = dict(zip(sorted(here), ("next", "last"), strict=True))
+    roots = {name: uuid for uuid, name in world.names.items()}
+    for member, name in places.items():
+        world.call("PUT", f"/allocations/{member}", _one_cpu(roots[name]))
+    group.members |= here
+    with pytest.raises(NoValidHost) as failure:
+        group.select(group.spec("anti-affinity"))
+    assert "ServerGroupAntiAffinityFilter dropped the last 3 host(s)" in failure.value.reason
+    [cause] = [c for c in failure.value.causes.filters if c.rejected]
+    reasons = {rejected.reason for rejected in cause.rejected}
+    assert reasons == {"has 1 of at most 1 members of the group"}
+    texts = [change.text for change in failure.value.causes.fits_with]
+    assert "without ServerGroupAntiAffinityFilter" in texts
